@@ -1,0 +1,1 @@
+"""The trio driver round the Raft core, and the public quorum."""

@@ -1,0 +1,1 @@
+"""The Raft protocol alone: no I/O, no clock, no trio, no randomness of its own."""

@@ -1,0 +1,142 @@
+"""The nouns of the protocol."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NewType
+
+NodeId = NewType("NodeId", int)
+Epoch = NewType("Epoch", int)
+Offset = NewType("Offset", int)
+"""A position in the log. Names say whether it is inclusive (`last_offset`, `base_offset`) or exclusive
+(`end_offset`, the high watermark)."""
+Generation = NewType("Generation", int)
+"""Counts truncations of the local log. A durable completion of an older generation says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaKey:
+    """Who a replica is: a node id, and the directory that holds its log (KIP-853). A missing directory id
+    matches any."""
+
+    id: NodeId
+    directory_id: str | None = None
+
+    def matches(self, other: "ReplicaKey") -> bool:
+        return self.id == other.id and (
+            self.directory_id is None or other.directory_id is None or self.directory_id == other.directory_id
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    key: ReplicaKey
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSet:
+    """Who may vote. Ordered by id, so that every node walks it alike."""
+
+    voters: tuple[Voter, ...]
+
+    def __post_init__(self) -> None:
+        ids = [voter.key.id for voter in self.voters]
+        if sorted(set(ids)) != ids:
+            raise ValueError(f"voter ids must be distinct and in order, not {ids}")
+
+    def __iter__(self) -> Iterator[Voter]:
+        return iter(self.voters)
+
+    def __len__(self) -> int:
+        return len(self.voters)
+
+    def __contains__(self, node: object) -> bool:
+        return any(voter.key.id == node for voter in self.voters)
+
+    @property
+    def ids(self) -> tuple[NodeId, ...]:
+        return tuple(voter.key.id for voter in self.voters)
+
+    @property
+    def majority(self) -> int:
+        """How many voters decide."""
+        return len(self.voters) // 2 + 1
+
+    def has(self, key: ReplicaKey) -> bool:
+        return any(voter.key.matches(key) for voter in self.voters)
+
+    def endpoint_of(self, node: NodeId) -> Endpoint | None:
+        return next((voter.endpoint for voter in self.voters if voter.key.id == node), None)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """An epoch and the end offset (exclusive) of its records."""
+
+    epoch: Epoch
+    end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class EpochStart:
+    """An epoch and the offset of its first record."""
+
+    epoch: Epoch
+    start_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSpan:
+    """One record batch, as far as the core is concerned: offsets [base_offset, end_offset) in one epoch."""
+
+    base_offset: Offset
+    end_offset: Offset
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionState:
+    """What the quorum-state file holds (KIP-595): durable before anything that depends on it is said."""
+
+    epoch: Epoch
+    leader: NodeId | None = None
+    voted: ReplicaKey | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreConfig:
+    """Durations in ms; Kafka's `controller.quorum.*` keys of the same names."""
+
+    election_timeout_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    election_backoff_max_ms: int = 1000
+    request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 8 * 1024 * 1024
+    broken_connection_wait_ms: int = 50
+    """Upper bound of the random wait after which a follower acts on a connection to its leader that broke
+    and could not be reopened. Pre-vote makes this safe (KIP-996)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredLog:
+    """What is in the local log at start-up, all of it durable."""
+
+    epochs: tuple[EpochStart, ...] = ()
+    """Epoch cache: strictly increasing epochs and start offsets."""
+    log_start_offset: Offset = Offset(0)
+    end_offset: Offset = Offset(0)
+
+    @property
+    def last_epoch(self) -> Epoch:
+        return self.epochs[-1].epoch if self.epochs else Epoch(0)
+
+
+Endpoints = Mapping[NodeId, Endpoint]

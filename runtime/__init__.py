@@ -1,0 +1,21 @@
+"""The seams to the outside world. Everything above them runs unchanged in simulation."""
+
+from dataclasses import dataclass
+
+from quorate.runtime.clock import WallClock
+from quorate.runtime.disk import Disk
+from quorate.runtime.entropy import Entropy
+from quorate.runtime.network import Network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """What a node may touch of the outside world."""
+
+    disk: Disk
+    network: Network
+    wall_clock: WallClock
+    entropy: Entropy
+
+
+__all__ = ["Runtime"]

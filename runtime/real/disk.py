@@ -1,0 +1,270 @@
+"""Files of the operating system.
+
+Where a sync runs is a choice of the disk's owner (`SyncStrategy`), measured in docs/explanation/disk.md:
+inline is the fastest and holds the loop up; the thread keeps a loop that serves clients free of stalls.
+"""
+
+import contextlib
+import enum
+import errno
+import fcntl
+import os
+import queue
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import outcome
+import trio
+
+from quorate.runtime.disk import Buffer, DiskError, DiskFullError, DiskLockedError
+
+_IOV_MAX = 1024
+
+
+class SyncStrategy(enum.Enum):
+    """Where a sync waits for the device."""
+
+    INLINE = "inline"
+    """On the event loop: no hop, but nothing else runs meanwhile. For a loop that has only a quorum."""
+
+    THREAD = "thread"
+    """On one long-lived thread per disk, in the order asked."""
+
+
+def _disk_error(error: OSError, path: str) -> DiskError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFullError("no space left on the device", path=path)
+    return DiskError(error.strerror or str(error), path=path)
+
+
+_Result = TypeVar("_Result")
+
+
+class _Worker:
+    """One thread that runs blocking calls first in, first out, and wakes the task that waits for each.
+
+    Half the cost of `trio.to_thread` (reference figures in docs/explanation/disk.md): no limiter, no
+    context copy, no thread hand-over.
+    """
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="quorate-disk", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            self._calls.get()()
+
+    async def call(self, function: Callable[[], _Result]) -> _Result:
+        """Run `function` on the thread. Cancellation waits for it: a sync under way can't be recalled."""
+        token = trio.lowlevel.current_trio_token()
+        task = trio.lowlevel.current_task()
+
+        def on_thread() -> None:
+            outcome_of_call = outcome.capture(function)
+            with contextlib.suppress(trio.RunFinishedError):
+                token.run_sync_soon(trio.lowlevel.reschedule, task, outcome_of_call)
+
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._calls.put(on_thread)
+        result: _Result = await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
+        return result
+
+
+class RealFile:
+    """`quorate.runtime.disk.File` over a file descriptor."""
+
+    __slots__ = ("_busy", "_closing", "_fd", "_path", "_size", "_worker")
+
+    def __init__(self, path: str, fd: int, worker: _Worker | None) -> None:
+        self._path = path
+        self._fd = fd
+        self._size = os.fstat(fd).st_size
+        self._worker = worker
+        self._busy = 0
+        self._closing = False
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        position = self._size
+        total = sum(map(len, buffers))
+        try:
+            written = os.pwritev(self._fd, buffers[:_IOV_MAX], position)
+            if written != total:
+                self._append_rest(b"".join(buffers)[written:], position + written)
+        except OSError as error:
+            raise _disk_error(error, self._path) from error
+        self._size = position + total
+        return position
+
+    def _append_rest(self, rest: bytes, position: int) -> None:
+        while rest:
+            written = os.pwrite(self._fd, rest, position)
+            rest = rest[written:]
+            position += written
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        try:
+            self._append_rest(bytes(data), position)
+        except OSError as error:
+            raise _disk_error(error, self._path) from error
+        self._size = max(self._size, position + len(data))
+
+    def read_at(self, position: int, size: int) -> bytes:
+        try:
+            return os.pread(self._fd, min(size, max(0, self._size - position)), position)
+        except OSError as error:
+            raise _disk_error(error, self._path) from error
+
+    async def read(self, position: int, size: int) -> bytes:
+        size = min(size, max(0, self._size - position))
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            count = 0
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise _disk_error(error, self._path) from error
+            count = 0
+        if count == size:
+            return bytes(buffer)
+        return await self._blocking(lambda: os.pread(self._fd, size, position))
+
+    async def sync(self) -> None:
+        await self._blocking(lambda: os.fdatasync(self._fd))
+
+    async def _blocking(self, function: Callable[[], _Result]) -> _Result:
+        self._busy += 1
+        try:
+            return await _on(self._worker, function)
+        except OSError as error:
+            raise _disk_error(error, self._path) from error
+        finally:
+            self._busy -= 1
+            if self._closing and not self._busy:
+                os.close(self._fd)
+
+    def truncate(self, size: int) -> None:
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise _disk_error(error, self._path) from error
+        self._size = size
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            if not self._busy:
+                os.close(self._fd)
+
+
+async def _on(worker: _Worker | None, function: Callable[[], _Result]) -> _Result:
+    return function() if worker is None else await worker.call(function)
+
+
+class RealLock:
+    """An flock on a file; the kernel drops it when the process ends, however it ends."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._fd)
+            raise DiskLockedError(
+                "another process is using this folder; stop it, or give this node a folder of its own",
+                path=path,
+            ) from error
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class RealDisk:
+    """`quorate.runtime.disk.Disk` over the operating system's files."""
+
+    def __init__(self, *, sync: SyncStrategy) -> None:
+        self._worker = _Worker() if sync is SyncStrategy.THREAD else None
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        try:
+            return RealFile(path, os.open(path, flags, 0o644), self._worker)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise _disk_error(error, path) from error
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _disk_error(error, path) from error
+
+    def make_folder(self, path: str) -> None:
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise _disk_error(error, path) from error
+
+    def rename(self, old: str, new: str) -> None:
+        try:
+            os.rename(old, new)
+        except OSError as error:
+            raise _disk_error(error, old) from error
+
+    def remove(self, path: str) -> None:
+        try:
+            os.remove(path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise _disk_error(error, path) from error
+
+    def remove_folder(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise _disk_error(error, path) from error
+
+    async def sync_folder(self, path: str) -> None:
+        def sync() -> None:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+        try:
+            await _on(self._worker, sync)
+        except OSError as error:
+            raise _disk_error(error, path) from error
+
+    def lock(self, path: str) -> RealLock:
+        try:
+            return RealLock(path)
+        except DiskLockedError:
+            raise
+        except OSError as error:
+            raise _disk_error(error, path) from error
