@@ -55,6 +55,13 @@ class Stream(Protocol):
         """Fill the start of `buffer`; the number of bytes, 0 at the end of the stream."""
         ...
 
+    def send_nowait(self, buffers: Sequence[Buffer]) -> int:
+        """Hand as much as possible to the network without waiting; the number of bytes taken, from 0 to all.
+
+        Only while no `send` is under way. Raises `NetworkError`.
+        """
+        ...
+
     async def send(self, buffers: Sequence[Buffer]) -> None:
         """Send all buffers in order, vectored. Raises `NetworkError`; if cancelled or failed, any prefix
         may have been sent and the stream must be closed."""
