@@ -1,0 +1,459 @@
+"""A disk in memory that forgets what was not synced.
+
+Each file has two contents: what the page cache holds and what the device holds; each folder has two lists
+of names likewise. A process crash loses neither cache; a power loss keeps of the unsynced part whatever a
+`random.Random` draws: nothing, all of it, a part torn at any byte, or sectors out of order. What a failed
+sync covered is clean in the cache yet not on the device, as on Linux: only rewriting it helps.
+
+Simplified: folders themselves are durable when made.
+"""
+
+import enum
+import posixpath
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import trio
+
+from quorate.runtime.disk import Buffer, DiskError, DiskFullError, DiskLockedError
+
+_SECTOR_BYTES = (512, 4096)
+
+
+class Operation(enum.Enum):
+    """What a fault can be put into."""
+
+    OPEN = "open"
+    APPEND = "append"
+    WRITE_AT = "write_at"
+    READ = "read"
+    SYNC = "sync"
+    TRUNCATE = "truncate"
+    RENAME = "rename"
+    REMOVE = "remove"
+    SYNC_FOLDER = "sync_folder"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Fault:
+    operation: Operation
+    path_part: str
+    skip: int
+    times: int
+
+
+@dataclass(slots=True, eq=False)
+class _SyncUnderWay:
+    number: int
+    low_since: int
+    """Lowest position written since this sync was called."""
+
+
+@dataclass(slots=True, eq=False)
+class _Content:
+    """One inode."""
+
+    cached: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    dirty_low: int = 0
+    """Positions from here on are written by the next sync."""
+    under_way: list[_SyncUnderWay] = field(default_factory=list)
+    last_applied: int = 0
+
+    def touched(self, position: int) -> None:
+        self.dirty_low = min(self.dirty_low, position)
+        for sync in self.under_way:
+            sync.low_since = min(sync.low_since, position)
+
+    def lose_power(self, draw: random.Random) -> None:
+        self.durable = self._survivor(draw)
+        self.cached = bytearray(self.durable)
+        self.dirty_low = len(self.durable)
+        self.under_way.clear()
+
+    def _survivor(self, draw: random.Random) -> bytearray:
+        if self.cached == self.durable:
+            return self.durable
+        match draw.choice(("lost", "kept", "torn", "sectors")):
+            case "lost":
+                return self.durable
+            case "kept":
+                return self.cached
+            case "torn":
+                cut = draw.randint(_common_prefix(self.cached, self.durable), len(self.cached))
+                return self.cached[:cut] + self.durable[cut:]
+            case _:
+                return self._sectors(draw)
+
+    def _sectors(self, draw: random.Random) -> bytearray:
+        sector = draw.choice(_SECTOR_BYTES)
+        short, long = sorted((len(self.cached), len(self.durable)))
+        size = draw.choice((short, long, draw.randint(short, long)))
+        cached = self.cached.ljust(size, b"\0")
+        survivor = self.durable.ljust(size, b"\0")[:size]
+        first = _common_prefix(self.cached, self.durable) // sector * sector
+        for position in range(first, size, sector):
+            if draw.random() < 0.5:
+                end = min(position + sector, size)
+                survivor[position:end] = cached[position:end]
+        return survivor
+
+
+def _common_prefix(one: bytearray, other: bytearray) -> int:
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@dataclass(frozen=True, slots=True)
+class _Created:
+    path: str
+    content: _Content
+
+
+@dataclass(frozen=True, slots=True)
+class _Renamed:
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Removed:
+    path: str
+
+
+_NameChange = _Created | _Renamed | _Removed
+
+
+def _apply(names: dict[str, _Content], change: _NameChange) -> None:
+    """A change whose precondition did not survive is skipped, as a journal would."""
+    match change:
+        case _Created(path, content):
+            names[path] = content
+        case _Renamed(old, new):
+            if old in names:
+                names[new] = names.pop(old)
+        case _Removed(path):
+            names.pop(path, None)
+
+
+def _folder_of(path: str) -> str:
+    return posixpath.dirname(path) or "."
+
+
+class SimulatedDisk:
+    """`quorate.runtime.disk.Disk` in memory, with faults.
+
+    `sync_delay` is how long a sync or folder sync takes, in seconds by file path; 0 is one checkpoint.
+    `space_left` is the number of bytes that may still be written, None for no limit.
+    """
+
+    def __init__(self, *, sync_delay: Callable[[str], float] | float = 0.0) -> None:
+        self.sync_delay = sync_delay
+        self.space_left: int | None = None
+        self.syncs = 0
+        """Syncs and folder syncs that finished."""
+        self._names: dict[str, _Content] = {}
+        self._durable_names: dict[str, _Content] = {}
+        self._name_changes: dict[str, list[_NameChange]] = {}
+        self._folders: set[str] = {".", "/"}
+        self._locks: dict[str, _SimulatedLock] = {}
+        self._faults: list[_Fault] = []
+        self._boots = 0
+        self._sync_number = 0
+        self._cut = False
+        self._released: trio.Event | None = None
+
+    # Faults
+
+    def fail(self, operation: Operation, *, path_part: str = "", skip: int = 0, times: int = 1) -> None:
+        """The next `times` such operations on paths that contain `path_part` raise `DiskError`, after
+        `skip` that don't."""
+        self._faults.append(_Fault(operation=operation, path_part=path_part, skip=skip, times=times))
+
+    def stall(self) -> None:
+        """Syncs, folder syncs and awaited reads wait until `release`."""
+        if self._released is None:
+            self._released = trio.Event()
+
+    def release(self) -> None:
+        if self._released is not None:
+            self._released.set()
+            self._released = None
+
+    def cut(self) -> None:
+        """From now on every operation raises `DiskError`, until a crash or power loss."""
+        self._cut = True
+
+    def crash_process(self) -> None:
+        """Open files and locks die; the page cache survives. The disk is usable again at once."""
+        self._boots += 1
+        self._cut = False
+        self._locks.clear()
+        self.release()
+        for content in self._names.values():
+            content.under_way.clear()
+
+    def lose_power(self, draw: random.Random) -> None:
+        """As `crash_process`, and what was not synced is lost, kept, torn or reordered as drawn."""
+        self.crash_process()
+        for folder in sorted(self._name_changes):
+            changes = self._name_changes[folder]
+            if draw.random() < 0.5:
+                kept = changes[: draw.randint(0, len(changes))]
+            else:
+                kept = [change for change in changes if draw.random() < 0.5]
+            for change in kept:
+                _apply(self._durable_names, change)
+        self._name_changes.clear()
+        self._names = dict(self._durable_names)
+        for path in sorted(self._names):
+            self._names[path].lose_power(draw)
+
+    def flip(self, path: str, position: int, *, bit: int = 0) -> None:
+        """Damage at rest: flip one bit in the cache and on the device."""
+        content = self._names[posixpath.normpath(path)]
+        content.cached[position] ^= 1 << bit
+        if position < len(content.durable):
+            content.durable[position] ^= 1 << bit
+
+    def content(self, path: str) -> bytes:
+        """What readers see, for tests."""
+        return bytes(self._names[posixpath.normpath(path)].cached)
+
+    def durable_content(self, path: str) -> bytes | None:
+        """What the device is sure to hold, for tests; None if the name is not durable."""
+        content = self._durable_names.get(posixpath.normpath(path))
+        return None if content is None else bytes(content.durable)
+
+    # Disk
+
+    def open(self, path: str, *, create: bool = False) -> "SimulatedFile":
+        path = self._enter(Operation.OPEN, path)
+        content = self._names.get(path)
+        if content is None:
+            if not create:
+                raise FileNotFoundError(path)
+            if _folder_of(path) not in self._folders:
+                raise DiskError("the folder does not exist", path=path)
+            content = _Content()
+            self._change(_Created(path, content), path)
+        return SimulatedFile(self, path, content, self._boots)
+
+    def exists(self, path: str) -> bool:
+        path = self._enter(None, path)
+        return path in self._names or path in self._folders
+
+    def list(self, path: str) -> list[str]:
+        path = self._enter(None, path)
+        return sorted(
+            posixpath.basename(other)
+            for other in (*self._names, *self._folders)
+            if _folder_of(other) == path and other != path
+        )
+
+    def make_folder(self, path: str) -> None:
+        path = self._enter(None, path)
+        while path not in self._folders:
+            self._folders.add(path)
+            path = _folder_of(path)
+
+    def rename(self, old: str, new: str) -> None:
+        old = self._enter(Operation.RENAME, old)
+        new = posixpath.normpath(new)
+        if old not in self._names:
+            raise FileNotFoundError(old)
+        self._change(_Renamed(old, new), new)
+
+    def remove(self, path: str) -> None:
+        path = self._enter(Operation.REMOVE, path)
+        if path not in self._names:
+            raise FileNotFoundError(path)
+        self._change(_Removed(path), path)
+
+    def remove_folder(self, path: str) -> None:
+        path = self._enter(Operation.REMOVE, path)
+        inside = path + "/"
+        for folder in [name for name in self._name_changes if name == path or name.startswith(inside)]:
+            del self._name_changes[folder]
+        for name in sorted({*self._names, *self._durable_names}):
+            if name.startswith(inside):
+                self._names.pop(name, None)
+                # Durable with the parent's sync, as the folder's own removal is.
+                self._name_changes.setdefault(_folder_of(path), []).append(_Removed(name))
+        self._folders = {
+            folder for folder in self._folders if folder != path and not folder.startswith(path + "/")
+        }
+
+    async def sync_folder(self, path: str) -> None:
+        path = self._enter(None, path)
+        boots = self._boots
+        taken = list(self._name_changes.get(path, ()))
+        await self._wait(path)
+        self._check_alive(boots, path)
+        self._enter(Operation.SYNC_FOLDER, path)
+        self.syncs += 1
+        pending = self._name_changes.get(path, [])
+        for change in taken:
+            if change in pending:
+                pending.remove(change)
+                _apply(self._durable_names, change)
+
+    def lock(self, path: str) -> "_SimulatedLock":
+        path = self._enter(None, path)
+        if path in self._locks:
+            raise DiskLockedError("another process holds the lock on this folder", path=path)
+        held = self._locks[path] = _SimulatedLock(self._locks, path)
+        return held
+
+    # For files
+
+    def _enter(self, operation: Operation | None, path: str) -> str:
+        if self._cut:
+            raise DiskError("the disk is gone", path=path)
+        if operation is not None:
+            for fault in self._faults:
+                if fault.operation is operation and fault.path_part in path:
+                    if fault.skip:
+                        fault.skip -= 1
+                        continue
+                    fault.times -= 1
+                    if not fault.times:
+                        self._faults.remove(fault)
+                    raise DiskError(f"injected {operation.value} error", path=path)
+        return posixpath.normpath(path)
+
+    def _check_alive(self, boots: int, path: str) -> None:
+        if self._cut or boots != self._boots:
+            raise DiskError("the disk is gone", path=path)
+
+    def _take_space(self, size: int, path: str) -> int:
+        """How many of `size` bytes fit."""
+        if self.space_left is None:
+            return size
+        fits = min(size, self.space_left)
+        self.space_left -= fits
+        return fits
+
+    async def _wait(self, path: str) -> None:
+        delay = self.sync_delay(path) if callable(self.sync_delay) else self.sync_delay
+        if self._released is not None:
+            await self._released.wait()
+        if delay > 0:
+            await trio.sleep(delay)
+        else:
+            await trio.lowlevel.checkpoint()
+
+    def _change(self, change: _NameChange, path: str) -> None:
+        _apply(self._names, change)
+        self._name_changes.setdefault(_folder_of(path), []).append(change)
+
+
+class _SimulatedLock:
+    def __init__(self, locks: "dict[str, _SimulatedLock]", path: str) -> None:
+        self._locks = locks
+        self._path = path
+
+    def release(self) -> None:
+        if self._locks.get(self._path) is self:
+            del self._locks[self._path]
+
+
+class SimulatedFile:
+    """`quorate.runtime.disk.File` in memory."""
+
+    __slots__ = ("_boots", "_closed", "_content", "_disk", "_path")
+
+    def __init__(self, disk: SimulatedDisk, path: str, content: _Content, boots: int) -> None:
+        self._disk = disk
+        self._path = path
+        self._content = content
+        self._boots = boots
+        self._closed = False
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size(self) -> int:
+        return len(self._content.cached)
+
+    def _enter(self, operation: Operation) -> None:
+        if self._closed:
+            raise DiskError("the file is closed", path=self._path)
+        self._disk._check_alive(self._boots, self._path)
+        self._disk._enter(operation, self._path)
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        self._enter(Operation.APPEND)
+        content = self._content
+        position = len(content.cached)
+        data = b"".join(buffers)
+        fits = self._disk._take_space(len(data), self._path)
+        content.touched(position)
+        content.cached += data[:fits]
+        if fits < len(data):
+            raise DiskFullError("no space left on the device", path=self._path)
+        return position
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._enter(Operation.WRITE_AT)
+        content = self._content
+        if position > len(content.cached):
+            content.touched(len(content.cached))
+            content.cached = content.cached.ljust(position, b"\0")
+        content.touched(position)
+        content.cached[position : position + len(data)] = data
+
+    def read_at(self, position: int, size: int) -> bytes:
+        self._enter(Operation.READ)
+        return bytes(memoryview(self._content.cached)[position : position + size])
+
+    async def read(self, position: int, size: int) -> bytes:
+        self._enter(Operation.READ)
+        if self._disk._released is not None:
+            await self._disk._released.wait()
+        await trio.lowlevel.checkpoint()
+        self._disk._check_alive(self._boots, self._path)
+        return bytes(memoryview(self._content.cached)[position : position + size])
+
+    async def sync(self) -> None:
+        if self._closed:
+            raise DiskError("the file is closed", path=self._path)
+        disk, content = self._disk, self._content
+        disk._check_alive(self._boots, self._path)
+        low = content.dirty_low
+        data = bytes(memoryview(content.cached)[low:])
+        disk._sync_number += 1
+        this = _SyncUnderWay(disk._sync_number, len(content.cached))
+        content.under_way.append(this)
+        try:
+            await disk._wait(self._path)
+            disk._check_alive(self._boots, self._path)
+        finally:
+            if this in content.under_way:
+                content.under_way.remove(this)
+        if content.last_applied > this.number:
+            return
+        content.last_applied = this.number
+        content.dirty_low = min(this.low_since, len(content.cached))
+        disk._enter(Operation.SYNC, self._path)
+        disk.syncs += 1
+        if len(content.durable) < low:
+            content.durable = content.durable.ljust(low, b"\0")
+        content.durable[low:] = data
+
+    def truncate(self, size: int) -> None:
+        self._enter(Operation.TRUNCATE)
+        self._content.touched(size)
+        del self._content.cached[size:]
+
+    def close(self) -> None:
+        self._closed = True

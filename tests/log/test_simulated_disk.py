@@ -1,0 +1,156 @@
+"""The disk that the other tests trust."""
+
+import random
+
+import pytest
+import trio
+import trio.testing
+
+from quorate.runtime.disk import (
+    Disk,
+    DiskError,
+    DiskFullError,
+    DiskLockedError,
+    read_file,
+    write_file_atomically,
+)
+from quorate.simulation.disk import Operation, SimulatedDisk
+
+
+async def _two_part_file(seed: int | None, *, folder_synced: bool = True) -> bytes | None:
+    disk: SimulatedDisk = SimulatedDisk()
+    _: Disk = disk
+    disk.make_folder("d")
+    file = disk.open("d/f", create=True)
+    file.append([b"a" * 2000])
+    await file.sync()
+    if folder_synced:
+        await disk.sync_folder("d")
+    file.append([b"b" * 1000, b"c" * 1000])
+    if seed is None:
+        disk.crash_process()
+    else:
+        disk.lose_power(random.Random(seed))
+    return read_file(disk, "d/f") if disk.exists("d/f") else None
+
+
+async def test_a_process_crash_loses_nothing_that_was_written() -> None:
+    assert await _two_part_file(None, folder_synced=False) == b"a" * 2000 + b"b" * 1000 + b"c" * 1000
+
+
+async def test_a_power_loss_keeps_what_was_synced_and_any_part_of_the_rest() -> None:
+    seen = {await _two_part_file(seed) for seed in range(300)}
+    contents = [content for content in seen if content is not None]
+    assert len(contents) == len(seen)
+    assert all(content.startswith(b"a" * 2000) for content in contents)
+    assert b"a" * 2000 in seen
+    assert b"a" * 2000 + b"b" * 1000 + b"c" * 1000 in seen
+    assert any(b"\0" in content for content in contents), "sectors out of order"
+    assert any(len(content) % 512 and 2000 < len(content) < 4000 for content in contents), "torn"
+
+
+async def test_a_new_name_may_vanish_until_its_folder_is_synced() -> None:
+    seen = [await _two_part_file(seed, folder_synced=False) for seed in range(50)]
+    assert None in seen
+    assert any(content is not None for content in seen)
+
+
+async def test_an_atomic_write_leaves_the_old_content_or_the_new_one() -> None:
+    seen = set()
+    for seed in range(200):
+        disk = SimulatedDisk()
+        disk.make_folder("d")
+        await write_file_atomically(disk, "d/f", b"old")
+        draw = random.Random(seed)
+        disk.fail(Operation.SYNC if draw.random() < 0.5 else Operation.SYNC_FOLDER, path_part="d")
+        with pytest.raises(DiskError):
+            await write_file_atomically(disk, "d/f", b"new")
+        disk.lose_power(draw)
+        seen.add(read_file(disk, "d/f"))
+    assert seen == {b"old", b"new"}
+
+
+async def test_what_a_failed_sync_covered_is_not_made_durable_by_the_next_one() -> None:
+    disk = SimulatedDisk()
+    file = disk.open("f", create=True)
+    await disk.sync_folder(".")
+    file.append([b"first"])
+    disk.fail(Operation.SYNC)
+    with pytest.raises(DiskError):
+        await file.sync()
+    file.append([b"second"])
+    await file.sync()
+    assert disk.content("f") == b"firstsecond"
+    assert disk.durable_content("f") == b"\0" * 5 + b"second"
+    file.write_at(0, b"first")
+    await file.sync()
+    assert disk.durable_content("f") == b"firstsecond"
+
+
+async def test_a_sync_covers_what_was_written_at_its_call_only(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk = SimulatedDisk(sync_delay=1.0)
+    file = disk.open("f", create=True)
+    await disk.sync_folder(".")
+    file.append([b"one"])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(file.sync)
+        await trio.sleep(0.5)
+        file.append([b"two"])
+        nursery.start_soon(file.sync)
+        await trio.sleep(0.6)
+        assert disk.durable_content("f") == b"one"
+    assert disk.durable_content("f") == b"onetwo"
+
+
+async def test_faults_full_disks_and_cuts_are_errors() -> None:
+    disk = SimulatedDisk()
+    file = disk.open("f", create=True)
+    disk.fail(Operation.APPEND, skip=1)
+    file.append([b"x"])
+    with pytest.raises(DiskError):
+        file.append([b"x"])
+    disk.space_left = 3
+    with pytest.raises(DiskFullError):
+        file.append([b"1234"])
+    disk.space_left = None
+    disk.cut()
+    with pytest.raises(DiskError):
+        disk.exists("f")
+    disk.crash_process()
+    with pytest.raises(DiskError):
+        file.append([b"x"])
+    assert read_file(disk, "f") == b"x123"
+
+
+async def test_a_stalled_disk_goes_on_when_released() -> None:
+    disk = SimulatedDisk()
+    file = disk.open("f", create=True)
+    disk.stall()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(file.sync)
+        await trio.testing.wait_all_tasks_blocked()
+        assert disk.syncs == 0
+        disk.release()
+    assert disk.syncs == 1
+
+
+async def test_a_lock_is_held_until_released_or_the_process_dies() -> None:
+    disk = SimulatedDisk()
+    held = disk.lock("lock")
+    with pytest.raises(DiskLockedError):
+        disk.lock("lock")
+    held.release()
+    disk.lock("lock")
+    disk.crash_process()
+    disk.lock("lock")
+
+
+async def test_a_bit_flip_shows_at_once_and_after_a_power_loss() -> None:
+    disk = SimulatedDisk()
+    await write_file_atomically(disk, "f", b"\x00\x00")
+    disk.flip("f", 1, bit=3)
+    assert read_file(disk, "f") == b"\x00\x08"
+    disk.lose_power(random.Random(1))
+    assert read_file(disk, "f") == b"\x00\x08"
