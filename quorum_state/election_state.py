@@ -1,0 +1,147 @@
+"""The `quorum-state` file: what a voter must remember (KIP-595, KIP-853).
+
+One JSON object. Kafka's version 1 fields, with the cluster and node ids added, so that a directory
+that was copied or mounted in the wrong place is noticed:
+
+    {"clusterId": "…", "nodeId": 1, "leaderId": -1, "leaderEpoch": 3, "votedId": 2,
+     "votedDirectoryId": "…", "data_version": 1}
+"""
+
+import json
+
+from quorate.quorum_state.errors import (
+    REPLACE,
+    ForeignStateError,
+    MissingStateError,
+    UnknownVersionError,
+    UnreadableStateError,
+)
+from quorate.raft.core.types import ElectionState, Epoch, NodeId, ReplicaKey
+from quorate.runtime.disk import Disk, read_file, write_file_atomically
+
+FILE_NAME = "quorum-state"
+DATA_VERSION = 1
+_NONE = -1
+_NO_DIRECTORY = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+class ElectionStateFile:
+    """One node's `quorum-state` in `folder`.
+
+    Storing is on the election path: it costs one file sync and one folder sync (the rename is not durable
+    without it), and nothing at all if the state is already the durable one.
+    """
+
+    __slots__ = ("_cluster_id", "_disk", "_durable", "_node", "_path")
+
+    def __init__(self, disk: Disk, folder: str, *, cluster_id: str, node: NodeId) -> None:
+        self._disk = disk
+        self._path = f"{folder}/{FILE_NAME}"
+        self._cluster_id = cluster_id
+        self._node = node
+        self._durable: ElectionState | None = None
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def load(self, *, log_is_empty: bool) -> ElectionState:
+        """What was stored last; epoch 0 without a vote if nothing ever was.
+
+        `log_is_empty`: the metadata log holds no record, so that a missing file means a new node.
+        Raises `QuorumStateError`.
+        """
+        try:
+            data = read_file(self._disk, self._path)
+        except FileNotFoundError:
+            if not log_is_empty:
+                raise MissingStateError(
+                    self._path, "the file is missing although the metadata log has records", REPLACE
+                ) from None
+            return ElectionState(Epoch(0))
+        state = self._parse(data)
+        self._durable = state
+        return state
+
+    async def store(self, state: ElectionState) -> None:
+        """Durable when it returns. Raises `DiskError`; then, and if cancelled, the old or the new state is
+        on disk."""
+        if state == self._durable:
+            return
+        self._durable = None
+        await write_file_atomically(self._disk, self._path, self._encode(state))
+        self._durable = state
+
+    def _encode(self, state: ElectionState) -> bytes:
+        voted = state.voted
+        return json.dumps(
+            {
+                "clusterId": self._cluster_id,
+                "nodeId": self._node,
+                "leaderId": _NONE if state.leader is None else state.leader,
+                "leaderEpoch": state.epoch,
+                "votedId": _NONE if voted is None else voted.id,
+                "votedDirectoryId": _NO_DIRECTORY
+                if voted is None or voted.directory_id is None
+                else voted.directory_id,
+                "data_version": DATA_VERSION,
+            },
+            separators=(",", ":"),
+        ).encode()
+
+    def _parse(self, data: bytes) -> ElectionState:
+        try:
+            fields: object = json.loads(data)
+        except ValueError as error:
+            raise self._unreadable(f"not valid JSON ({error})") from error
+        if not isinstance(fields, dict):
+            raise self._unreadable("not a JSON object")
+        # First the version: what an unknown one means by the other fields is unknown too.
+        version = self._integer(fields, "data_version", minimum=0)
+        if version != DATA_VERSION:
+            raise UnknownVersionError(
+                self._path,
+                f"data_version is {version}, this quorate knows {DATA_VERSION}",
+                "Start the version of quorate that wrote it, or a newer one.",
+            )
+        cluster_id = self._text(fields, "clusterId")
+        if cluster_id != self._cluster_id:
+            raise ForeignStateError(
+                self._path,
+                f"it belongs to cluster {cluster_id}, not {self._cluster_id}",
+                "Mount the right directory, or correct cluster.id.",
+            )
+        node = self._integer(fields, "nodeId", minimum=0)
+        if node != self._node:
+            raise ForeignStateError(
+                self._path,
+                f"it belongs to node {node}, not {self._node}",
+                "Mount the right directory, or correct node.id.",
+            )
+        leader = self._integer(fields, "leaderId", minimum=_NONE)
+        voted = self._integer(fields, "votedId", minimum=_NONE)
+        directory = self._text(fields, "votedDirectoryId")
+        if voted == _NONE and directory != _NO_DIRECTORY:
+            raise self._unreadable("votedDirectoryId without votedId")
+        return ElectionState(
+            epoch=Epoch(self._integer(fields, "leaderEpoch", minimum=0)),
+            leader=None if leader == _NONE else NodeId(leader),
+            voted=None
+            if voted == _NONE
+            else ReplicaKey(NodeId(voted), None if directory == _NO_DIRECTORY else directory),
+        )
+
+    def _integer(self, fields: dict[str, object], name: str, *, minimum: int) -> int:
+        value = fields.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value < 2**31:
+            raise self._unreadable(f"{name} is {value!r}, not an integer of at least {minimum}")
+        return value
+
+    def _text(self, fields: dict[str, object], name: str) -> str:
+        value = fields.get(name)
+        if not isinstance(value, str) or not value:
+            raise self._unreadable(f"{name} is {value!r}, not a text")
+        return value
+
+    def _unreadable(self, problem: str) -> UnreadableStateError:
+        return UnreadableStateError(self._path, problem, REPLACE)

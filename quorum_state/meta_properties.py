@@ -1,0 +1,106 @@
+"""The `meta.properties` file: whose directory this is (Kafka's version 1)."""
+
+import uuid
+from dataclasses import dataclass
+
+from quorate.quorum_state.errors import (
+    ForeignStateError,
+    MissingStateError,
+    UnknownVersionError,
+    UnreadableStateError,
+)
+from quorate.runtime.disk import Disk, read_file, write_file_atomically
+from quorate.runtime.entropy import parse_uuid, uuid_text
+
+FILE_NAME = "meta.properties"
+_RESTORE = "Restore it: version=1 and the cluster.id, node.id and directory.id that the other nodes know."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaProperties:
+    """Drawn once, when the directory is formatted."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: uuid.UUID
+
+    def check(self, folder: str, *, cluster_id: str | None = None, node_id: int | None = None) -> None:
+        """Raises `ForeignStateError` if the directory belongs to another cluster or node than asked."""
+        path = f"{folder}/{FILE_NAME}"
+        if cluster_id is not None and cluster_id != self.cluster_id:
+            raise ForeignStateError(
+                path,
+                f"the directory belongs to cluster {self.cluster_id}, not {cluster_id}",
+                "Point log.dirs at the right directory, or format an empty one for this cluster.",
+            )
+        if node_id is not None and node_id != self.node_id:
+            raise ForeignStateError(
+                path,
+                f"the directory belongs to node {self.node_id}, not {node_id}",
+                "Correct node.id, or point log.dirs at this node's directory.",
+            )
+
+
+def load_meta_properties(disk: Disk, folder: str) -> MetaProperties:
+    """Raises `MissingStateError` if the directory is not formatted, or another `QuorumStateError`."""
+    path = f"{folder}/{FILE_NAME}"
+    try:
+        data = read_file(disk, path)
+    except FileNotFoundError:
+        raise MissingStateError(
+            path,
+            "the directory is not formatted",
+            "Format a new node's directory with `quorate storage format`; if it has data, "
+            + _RESTORE.lower(),
+        ) from None
+    properties = _parse_properties(path, data)
+
+    def value_of(key: str) -> str:
+        if not properties.get(key):
+            raise UnreadableStateError(path, f"{key} is missing", _RESTORE)
+        return properties[key]
+
+    version = value_of("version")
+    if version != "1":
+        raise UnknownVersionError(
+            path,
+            f"version is {version}, this quorate knows 1",
+            "Start the version that wrote it, or a newer one.",
+        )
+    node = value_of("node.id")
+    if not (node.isascii() and node.isdigit()):
+        raise UnreadableStateError(path, f"node.id is {node!r}, not a number", _RESTORE)
+    try:
+        directory = parse_uuid(value_of("directory.id"))
+    except ValueError as error:
+        raise UnreadableStateError(path, f"directory.id: {error}", _RESTORE) from error
+    return MetaProperties(cluster_id=value_of("cluster.id"), node_id=int(node), directory_id=directory)
+
+
+async def store_meta_properties(disk: Disk, folder: str, properties: MetaProperties) -> None:
+    """Durable when it returns."""
+    lines = [
+        "#",
+        "version=1",
+        f"cluster.id={properties.cluster_id}",
+        f"node.id={properties.node_id}",
+        f"directory.id={uuid_text(properties.directory_id)}",
+        "",
+    ]
+    await write_file_atomically(disk, f"{folder}/{FILE_NAME}", "\n".join(lines).encode())
+
+
+def _parse_properties(path: str, data: bytes) -> dict[str, str]:
+    try:
+        text = data.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise UnreadableStateError(path, f"byte {error.start} is not text", _RESTORE) from error
+    properties: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.lstrip().startswith(("#", "!")):
+            continue
+        key, separator, value = line.partition("=")
+        if not separator or key.strip() in properties:
+            raise UnreadableStateError(path, f"line {number} is {line!r}, not a new key=value", _RESTORE)
+        properties[key.strip()] = value.strip()
+    return properties

@@ -1,0 +1,148 @@
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.quorum_state.election_state import ElectionStateFile
+from quorate.quorum_state.errors import (
+    ForeignStateError,
+    MissingStateError,
+    UnknownVersionError,
+    UnreadableStateError,
+)
+from quorate.raft.core.types import ElectionState, Epoch, NodeId, ReplicaKey
+from quorate.runtime.disk import DiskError, read_file, write_file_atomically
+from quorate.simulation.disk import Operation, SimulatedDisk
+
+DIRECTORY = "JsnFVYTRRwWqGUfJ_vVqhw"
+VOTED = ElectionState(Epoch(4), None, ReplicaKey(NodeId(2), DIRECTORY))
+
+states = st.builds(
+    ElectionState,
+    epoch=st.integers(0, 2**31 - 1).map(Epoch),
+    leader=st.none() | st.integers(0, 2**31 - 1).map(NodeId),
+    voted=st.none()
+    | st.builds(ReplicaKey, st.integers(0, 2**31 - 1).map(NodeId), st.none() | st.just(DIRECTORY)),
+)
+
+
+def state_file(disk: SimulatedDisk, *, cluster_id: str = "c", node: int = 1) -> ElectionStateFile:
+    disk.make_folder("m")
+    return ElectionStateFile(disk, "m", cluster_id=cluster_id, node=NodeId(node))
+
+
+@given(state=states)
+async def test_a_state_reads_back_as_it_was_stored(state: ElectionState) -> None:
+    disk = SimulatedDisk()
+    await state_file(disk).store(state)
+    assert state_file(disk).load(log_is_empty=False) == state
+
+
+async def test_a_new_node_starts_in_epoch_0_without_a_vote() -> None:
+    assert state_file(SimulatedDisk()).load(log_is_empty=True) == ElectionState(Epoch(0))
+
+
+async def test_a_missing_file_beside_a_log_is_an_error_that_says_how_to_come_back() -> None:
+    with pytest.raises(MissingStateError, match=r"m/quorum-state: .*add it again"):
+        state_file(SimulatedDisk()).load(log_is_empty=False)
+
+
+async def test_a_voter_remembers_its_vote_after_a_power_loss() -> None:
+    for seed in range(100):
+        disk = SimulatedDisk()
+        await state_file(disk).store(VOTED)
+        disk.lose_power(random.Random(seed))
+        assert state_file(disk).load(log_is_empty=True) == VOTED
+
+
+@pytest.mark.parametrize("operation", [Operation.SYNC, Operation.SYNC_FOLDER, Operation.RENAME])
+async def test_a_store_that_failed_leaves_the_old_state_or_the_new_one(operation: Operation) -> None:
+    new = ElectionState(Epoch(5))
+    for seed in range(50):
+        disk = SimulatedDisk()
+        store = state_file(disk)
+        await store.store(VOTED)
+        disk.fail(operation)
+        with pytest.raises(DiskError):
+            await store.store(new)
+        disk.lose_power(random.Random(seed))
+        assert state_file(disk).load(log_is_empty=True) in (VOTED, new)
+
+
+async def test_storing_costs_two_syncs_and_none_if_nothing_changed() -> None:
+    disk = SimulatedDisk()
+    store = state_file(disk)
+    await store.store(VOTED)
+    assert disk.syncs == 2
+    await store.store(VOTED)
+    assert disk.syncs == 2
+    again = state_file(disk)
+    again.load(log_is_empty=False)
+    await again.store(VOTED)
+    assert disk.syncs == 2
+
+
+async def test_a_failed_store_is_not_taken_for_durable() -> None:
+    disk = SimulatedDisk()
+    store = state_file(disk)
+    await store.store(VOTED)
+    disk.fail(Operation.SYNC_FOLDER)
+    with pytest.raises(DiskError):
+        await store.store(ElectionState(Epoch(9)))
+    syncs = disk.syncs
+    await store.store(VOTED)
+    assert disk.syncs == syncs + 2
+
+
+async def test_another_clusters_or_nodes_state_is_refused() -> None:
+    disk = SimulatedDisk()
+    await state_file(disk).store(VOTED)
+    with pytest.raises(ForeignStateError, match="cluster c, not other"):
+        state_file(disk, cluster_id="other").load(log_is_empty=False)
+    with pytest.raises(ForeignStateError, match="node 1, not 7"):
+        state_file(disk, node=7).load(log_is_empty=False)
+
+
+async def test_an_unknown_data_version_is_refused() -> None:
+    disk = SimulatedDisk()
+    store = state_file(disk)
+    await store.store(VOTED)
+    fields = json.loads(read_file(disk, store.path))
+    await write_file_atomically(disk, store.path, json.dumps({**fields, "data_version": 99}).encode())
+    with pytest.raises(UnknownVersionError, match="99"):
+        store.load(log_is_empty=False)
+
+
+async def test_a_file_truncated_anywhere_is_refused() -> None:
+    disk = SimulatedDisk()
+    store = state_file(disk)
+    await store.store(VOTED)
+    whole = read_file(disk, store.path)
+    for size in range(len(whole)):
+        await write_file_atomically(disk, store.path, whole[:size])
+        with pytest.raises(UnreadableStateError, match="add it again"):
+            store.load(log_is_empty=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("leaderEpoch", -1),
+        ("leaderEpoch", "3"),
+        ("votedId", True),
+        ("votedId", None),
+        ("votedId", -1),
+        ("leaderId", 2**40),
+        ("votedDirectoryId", 7),
+    ],
+)
+async def test_a_field_of_the_wrong_kind_is_refused(name: str, value: object) -> None:
+    disk = SimulatedDisk()
+    store = state_file(disk)
+    await store.store(VOTED)
+    fields = json.loads(read_file(disk, store.path))
+    await write_file_atomically(disk, store.path, json.dumps({**fields, name: value}).encode())
+    with pytest.raises(UnreadableStateError):
+        store.load(log_is_empty=False)
