@@ -1,0 +1,446 @@
+"""The metadata image: what the metadata log says, up to an offset.
+
+Every node keeps one, fed by what the quorum commits. The active controller works on a copy that is ahead by
+what it has appended and that is not committed yet, and throws the copy away when it loses leadership.
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import NamedTuple, assert_never
+
+from quorate.broker.controller.records import (
+    NO_LEADER,
+    BrokerRegistrationChange,
+    Config,
+    ConfigType,
+    FeatureLevel,
+    FeatureRange,
+    LeaderRecoveryState,
+    Listener,
+    NoOp,
+    Partition,
+    PartitionChange,
+    ProducerIds,
+    Record,
+    RegisterBroker,
+    RemoveTopic,
+    Topic,
+    UnregisterBroker,
+)
+
+
+class ImageError(Exception):
+    """A record that does not fit the image it is applied to. The log is damaged or was written by a fault
+    of ours: a node that meets it stops."""
+
+
+class ConfigResource(NamedTuple):
+    type: ConfigType
+    name: str
+
+
+class PartitionKey(NamedTuple):
+    topic_id: uuid.UUID
+    partition_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerState:
+    broker_id: int
+    incarnation_id: uuid.UUID
+    epoch: int
+    """The offset of the record that first registered this incarnation."""
+    listeners: tuple[Listener, ...]
+    rack: str | None
+    features: tuple[FeatureRange, ...]
+    log_dirs: tuple[uuid.UUID, ...]
+    fenced: bool
+    in_controlled_shutdown: bool
+
+    @property
+    def active(self) -> bool:
+        """Whether it may lead and join ISRs."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener_name: str) -> Listener | None:
+        return next((each for each in self.listeners if each.name == listener_name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    leader: int
+    leader_recovery_state: LeaderRecoveryState
+    leader_epoch: int
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicState:
+    name: str
+    topic_id: uuid.UUID
+
+
+_NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+
+
+class MetadataImage:
+    """What the log says up to and including `offset` (-1: nothing yet).
+
+    Values are immutable; `apply` replaces them. Read it through the properties and methods; only `apply`
+    writes.
+    """
+
+    __slots__ = (
+        "_brokers",
+        "_configs",
+        "_features",
+        "_isr_counts",
+        "_leader_counts",
+        "_leaderless",
+        "_next_producer_id",
+        "_partitions",
+        "_replica_lists",
+        "_topic_ids",
+        "_topics",
+        "epoch",
+        "offset",
+    )
+
+    def __init__(self) -> None:
+        self.offset = -1
+        """The last applied offset (inclusive)."""
+        self.epoch = 0
+        """The epoch of the last applied record."""
+        self._brokers: dict[int, BrokerState] = {}
+        self._topics: dict[uuid.UUID, TopicState] = {}
+        self._topic_ids: dict[str, uuid.UUID] = {}
+        self._partitions: dict[uuid.UUID, list[PartitionState]] = {}
+        self._configs: dict[ConfigResource, Mapping[str, str]] = {}
+        self._features: dict[str, int] = {}
+        self._next_producer_id = 0
+        # Derived. An index from brokers to their partitions would cost more than the partitions themselves;
+        # counts answer "does it lead anything" and spare a scan for brokers that hold nothing.
+        self._leader_counts: dict[int, int] = {}
+        self._isr_counts: dict[int, int] = {}
+        self._leaderless: dict[PartitionKey, None] = {}
+        # Equal replica lists are one object: a big cluster has few different ones.
+        self._replica_lists: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def copy(self) -> "MetadataImage":
+        """An image of its own that starts out equal."""
+        twin = MetadataImage()
+        twin.offset = self.offset
+        twin.epoch = self.epoch
+        twin._brokers = self._brokers.copy()
+        twin._topics = self._topics.copy()
+        twin._topic_ids = self._topic_ids.copy()
+        twin._partitions = {topic_id: states.copy() for topic_id, states in self._partitions.items()}
+        twin._configs = self._configs.copy()
+        twin._features = self._features.copy()
+        twin._next_producer_id = self._next_producer_id
+        twin._leader_counts = self._leader_counts.copy()
+        twin._isr_counts = self._isr_counts.copy()
+        twin._leaderless = self._leaderless.copy()
+        twin._replica_lists = self._replica_lists.copy()
+        return twin
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same, at whatever offsets."""
+        if not isinstance(other, MetadataImage):
+            return NotImplemented
+        return (
+            self._brokers == other._brokers
+            and self._topics == other._topics
+            and self._partitions == other._partitions
+            and self._configs == other._configs
+            and self._features == other._features
+            and self._next_producer_id == other._next_producer_id
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    # What it says
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerState]:
+        return self._brokers
+
+    @property
+    def topics(self) -> Mapping[uuid.UUID, TopicState]:
+        return self._topics
+
+    @property
+    def features(self) -> Mapping[str, int]:
+        return self._features
+
+    @property
+    def next_producer_id(self) -> int:
+        return self._next_producer_id
+
+    def broker(self, broker_id: int) -> BrokerState | None:
+        return self._brokers.get(broker_id)
+
+    def is_active(self, broker_id: int) -> bool:
+        """Whether the broker is registered, unfenced and not shutting down."""
+        broker = self._brokers.get(broker_id)
+        return broker is not None and broker.active
+
+    def topic(self, name: str) -> TopicState | None:
+        topic_id = self._topic_ids.get(name)
+        return None if topic_id is None else self._topics[topic_id]
+
+    def topic_by_id(self, topic_id: uuid.UUID) -> TopicState | None:
+        return self._topics.get(topic_id)
+
+    def topic_names(self) -> Iterator[str]:
+        return iter(self._topic_ids)
+
+    def partitions(self, topic_id: uuid.UUID) -> Sequence[PartitionState]:
+        """The topic's partitions by index; empty for a topic that is not there."""
+        return self._partitions.get(topic_id, ())
+
+    def partition(self, topic_id: uuid.UUID, partition_id: int) -> PartitionState | None:
+        states = self._partitions.get(topic_id)
+        return states[partition_id] if states is not None and 0 <= partition_id < len(states) else None
+
+    def all_partitions(self) -> Iterator[tuple[PartitionKey, PartitionState]]:
+        for topic_id, states in self._partitions.items():
+            for partition_id, state in enumerate(states):
+                yield PartitionKey(topic_id, partition_id), state
+
+    def partition_count(self) -> int:
+        return sum(map(len, self._partitions.values()))
+
+    def leader_count(self, broker_id: int) -> int:
+        """How many partitions the broker leads."""
+        return self._leader_counts.get(broker_id, 0)
+
+    def isr_count(self, broker_id: int) -> int:
+        """In how many partitions' ISR the broker is."""
+        return self._isr_counts.get(broker_id, 0)
+
+    def partitions_in_isr(self, broker_id: int) -> Iterator[tuple[PartitionKey, PartitionState]]:
+        """The partitions in whose ISR the broker is. A scan of the image unless it is in none."""
+        left = self.isr_count(broker_id)
+        if not left:
+            return
+        for topic_id, states in self._partitions.items():
+            for partition_id, state in enumerate(states):
+                if broker_id in state.isr:
+                    yield PartitionKey(topic_id, partition_id), state
+                    left -= 1
+                    if not left:
+                        return
+
+    def leaderless(self) -> Iterator[tuple[PartitionKey, PartitionState]]:
+        """The partitions that nobody leads."""
+        for key in self._leaderless:
+            yield key, self._partitions[key.topic_id][key.partition_id]
+
+    @property
+    def leaderless_count(self) -> int:
+        return len(self._leaderless)
+
+    def configs(self, resource: ConfigResource) -> Mapping[str, str]:
+        """What was set for this resource itself; no defaults."""
+        return self._configs.get(resource, _NO_CONFIGS)
+
+    def configured(self) -> Iterator[ConfigResource]:
+        return iter(self._configs)
+
+    # Applying
+
+    def apply(self, record: Record, *, offset: int, epoch: int) -> None:
+        """Take one record in, in log order. Raises `ImageError` and is unchanged if it doesn't fit."""
+        match record:
+            case PartitionChange():
+                self._change_partition(record)
+            case Partition():
+                self._place_partition(record)
+            case Topic():
+                if record.name in self._topic_ids or record.topic_id in self._topics:
+                    raise ImageError(f"topic {record.name} ({record.topic_id}) is there already")
+                self._topics[record.topic_id] = TopicState(name=record.name, topic_id=record.topic_id)
+                self._topic_ids[record.name] = record.topic_id
+                self._partitions[record.topic_id] = []
+            case RemoveTopic():
+                self._remove_topic(record.topic_id)
+            case BrokerRegistrationChange():
+                broker = self._registered(record.broker_id, record.broker_epoch)
+                if record.fenced is not None:
+                    broker = replace(broker, fenced=record.fenced)
+                if record.in_controlled_shutdown is not None:
+                    broker = replace(broker, in_controlled_shutdown=record.in_controlled_shutdown)
+                self._brokers[record.broker_id] = broker
+            case RegisterBroker():
+                self._brokers[record.broker_id] = BrokerState(
+                    broker_id=record.broker_id,
+                    incarnation_id=record.incarnation_id,
+                    epoch=record.broker_epoch,
+                    listeners=record.listeners,
+                    rack=record.rack,
+                    features=record.features,
+                    log_dirs=record.log_dirs,
+                    fenced=record.fenced,
+                    in_controlled_shutdown=record.in_controlled_shutdown,
+                )
+            case UnregisterBroker():
+                self._registered(record.broker_id, record.broker_epoch)
+                del self._brokers[record.broker_id]
+            case Config():
+                self._set_config(record)
+            case FeatureLevel():
+                if record.level:
+                    self._features[record.name] = record.level
+                else:
+                    self._features.pop(record.name, None)
+            case ProducerIds():
+                if record.next_producer_id < self._next_producer_id:
+                    raise ImageError(
+                        f"producer ids go back from {self._next_producer_id} to {record.next_producer_id}"
+                    )
+                self._next_producer_id = record.next_producer_id
+            case NoOp():
+                pass
+            case _:
+                assert_never(record)
+        self.offset = offset
+        self.epoch = epoch
+
+    def _registered(self, broker_id: int, broker_epoch: int) -> BrokerState:
+        broker = self._brokers.get(broker_id)
+        if broker is None or broker.epoch != broker_epoch:
+            held = "not registered" if broker is None else f"registered with epoch {broker.epoch}"
+            raise ImageError(f"a change for broker {broker_id} of epoch {broker_epoch}, which is {held}")
+        return broker
+
+    def _share(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
+        return self._replica_lists.setdefault(brokers, brokers)
+
+    def _place_partition(self, record: Partition) -> None:
+        states = self._partitions.get(record.topic_id)
+        if states is None or record.partition_id != len(states):
+            raise ImageError(
+                f"partition {record.partition_id} of topic {record.topic_id}, where "
+                + ("there is no such topic" if states is None else f"{len(states)} comes next")
+            )
+        state = PartitionState(
+            replicas=self._share(record.replicas),
+            isr=self._share(record.isr),
+            removing_replicas=self._share(record.removing_replicas),
+            adding_replicas=self._share(record.adding_replicas),
+            leader=record.leader,
+            leader_recovery_state=record.leader_recovery_state,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+        )
+        states.append(state)
+        self._count(record.topic_id, record.partition_id, state, by=1)
+
+    def _change_partition(self, record: PartitionChange) -> None:
+        states = self._partitions.get(record.topic_id)
+        if states is None or record.partition_id >= len(states):
+            raise ImageError(
+                f"a change for partition {record.partition_id} of topic {record.topic_id}, which is not there"
+            )
+        before = states[record.partition_id]
+        leads = record.leader
+        after = PartitionState(
+            replicas=before.replicas if record.replicas is None else self._share(record.replicas),
+            isr=before.isr if record.isr is None else self._share(record.isr),
+            removing_replicas=before.removing_replicas
+            if record.removing_replicas is None
+            else self._share(record.removing_replicas),
+            adding_replicas=before.adding_replicas
+            if record.adding_replicas is None
+            else self._share(record.adding_replicas),
+            leader=before.leader if leads is None else leads,
+            leader_recovery_state=before.leader_recovery_state
+            if record.leader_recovery_state is None
+            else record.leader_recovery_state,
+            leader_epoch=before.leader_epoch if leads is None else before.leader_epoch + 1,
+            partition_epoch=before.partition_epoch + 1,
+        )
+        states[record.partition_id] = after
+        if before.leader != after.leader or before.isr is not after.isr:
+            self._count(record.topic_id, record.partition_id, before, by=-1)
+            self._count(record.topic_id, record.partition_id, after, by=1)
+
+    def _count(self, topic_id: uuid.UUID, partition_id: int, state: PartitionState, *, by: int) -> None:
+        if state.leader == NO_LEADER:
+            key = PartitionKey(topic_id, partition_id)
+            if by > 0:
+                self._leaderless[key] = None
+            else:
+                self._leaderless.pop(key, None)
+        else:
+            self._leader_counts[state.leader] = self._leader_counts.get(state.leader, 0) + by
+        counts = self._isr_counts
+        for broker_id in state.isr:
+            counts[broker_id] = counts.get(broker_id, 0) + by
+
+    def _remove_topic(self, topic_id: uuid.UUID) -> None:
+        topic = self._topics.pop(topic_id, None)
+        if topic is None:
+            raise ImageError(f"topic {topic_id} is removed, but is not there")
+        del self._topic_ids[topic.name]
+        for partition_id, state in enumerate(self._partitions.pop(topic_id)):
+            self._count(topic_id, partition_id, state, by=-1)
+        self._configs.pop(ConfigResource(ConfigType.TOPIC, topic.name), None)
+
+    def _set_config(self, record: Config) -> None:
+        resource = ConfigResource(record.resource_type, record.resource_name)
+        held = dict(self._configs.get(resource, _NO_CONFIGS))
+        if record.value is None:
+            held.pop(record.name, None)
+        else:
+            held[record.name] = record.value
+        if held:
+            self._configs[resource] = MappingProxyType(held)
+        else:
+            self._configs.pop(resource, None)
+
+    # As records
+
+    def records(self) -> Iterator[Record]:
+        """Records that make an empty image equal to this one: what a snapshot holds."""
+        for name, level in self._features.items():
+            yield FeatureLevel(name=name, level=level)
+        for broker in self._brokers.values():
+            yield RegisterBroker(
+                broker_id=broker.broker_id,
+                incarnation_id=broker.incarnation_id,
+                broker_epoch=broker.epoch,
+                listeners=broker.listeners,
+                rack=broker.rack,
+                features=broker.features,
+                fenced=broker.fenced,
+                in_controlled_shutdown=broker.in_controlled_shutdown,
+                log_dirs=broker.log_dirs,
+            )
+        for topic in self._topics.values():
+            yield Topic(name=topic.name, topic_id=topic.topic_id)
+            for partition_id, state in enumerate(self._partitions[topic.topic_id]):
+                yield Partition(
+                    topic_id=topic.topic_id,
+                    partition_id=partition_id,
+                    replicas=state.replicas,
+                    isr=state.isr,
+                    removing_replicas=state.removing_replicas,
+                    adding_replicas=state.adding_replicas,
+                    leader=state.leader,
+                    leader_recovery_state=state.leader_recovery_state,
+                    leader_epoch=state.leader_epoch,
+                    partition_epoch=state.partition_epoch,
+                )
+        for resource, values in self._configs.items():
+            for name, value in values.items():
+                yield Config(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
+        if self._next_producer_id:
+            yield ProducerIds(broker_id=0, broker_epoch=0, next_producer_id=self._next_producer_id)
