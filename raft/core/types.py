@@ -120,6 +120,9 @@ class CoreConfig:
     retry_backoff_ms: int = 20
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 8 * 1024 * 1024
+    high_watermark_wait_ms: int = 0
+    """How long a leader may keep an answer that would carry a newer high watermark and no records, in case
+    records come. 0 answers at once, which doubles the messages of a stream of single commits."""
     broken_connection_wait_ms: int = 50
     """Upper bound of the random wait after which a follower acts on a connection to its leader that broke
     and could not be reopened. Pre-vote makes this safe (KIP-996)."""

@@ -1,0 +1,52 @@
+"""What makes a request wrong before anybody looks at its epoch (kraft.md section 2)."""
+
+from quorate.raft.core.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    ErrorCode,
+    FetchRequest,
+    Request,
+    VoteRequest,
+)
+from quorate.raft.core.node import Node
+
+
+def request_error(node: Node, request: Request) -> ErrorCode:
+    """INCONSISTENT_CLUSTER_ID, INVALID_REQUEST for values that no correct peer sends, or NONE."""
+    if request.cluster_id != node.cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if request.source == node.id or request.destination != node.id:
+        return ErrorCode.INVALID_REQUEST
+    match request:
+        case FetchRequest():
+            valid = _is_fetch_valid(request)
+        case VoteRequest():
+            valid = _is_vote_valid(request)
+        case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
+            valid = request.source >= 0 and request.epoch >= 0
+        case _:
+            valid = False
+    return ErrorCode.NONE if valid else ErrorCode.INVALID_REQUEST
+
+
+def _is_fetch_valid(request: FetchRequest) -> bool:
+    return (
+        request.replica.id == request.source
+        and request.offset >= 0
+        and 0 <= request.last_fetched_epoch <= request.epoch
+        and request.max_wait_ms >= 0
+        and request.max_bytes >= 0
+        and (request.high_watermark is None or request.high_watermark >= 0)
+    )
+
+
+def _is_vote_valid(request: VoteRequest) -> bool:
+    # A candidate's log is of earlier epochs than the one it opens. Who asks for a pre-vote has opened none
+    # yet.
+    last_epoch_max = request.epoch if request.pre_vote else request.epoch - 1
+    return (
+        request.source >= 0
+        and request.candidate.id == request.source
+        and request.end_offset >= 0
+        and 0 <= request.last_epoch <= last_epoch_max
+    )

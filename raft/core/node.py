@@ -1,0 +1,213 @@
+"""What a node is and knows whatever its role."""
+
+from collections.abc import Hashable
+
+from quorate.raft.core.effects import (
+    ArmTimer,
+    CancelTimer,
+    Effect,
+    HighWatermarkAdvanced,
+    Persist,
+    Role,
+    RoleChanged,
+    Send,
+)
+from quorate.raft.core.events import Timer, TimerKind
+from quorate.raft.core.invariant import invariant
+from quorate.raft.core.log_state import LogState
+from quorate.raft.core.messages import Message
+from quorate.raft.core.types import (
+    CoreConfig,
+    ElectionState,
+    Endpoint,
+    Epoch,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    VoterSet,
+)
+
+ELECTION = Timer(TimerKind.ELECTION)
+FETCH = Timer(TimerKind.FETCH)
+CHECK_QUORUM = Timer(TimerKind.CHECK_QUORUM)
+BEGIN_QUORUM = Timer(TimerKind.BEGIN_QUORUM)
+
+
+class Node:
+    """Identity, stored election state, log, requests in flight, and the effects of the step that is under
+    way.
+
+    One request is in flight per destination, as in Kafka, whatever its kind: a role only ever asks one kind
+    of thing of a peer. A new role forgets what the old one asked, so that late answers (an earlier round's
+    votes, an earlier leader's records) find nothing in flight and are ignored.
+    """
+
+    __slots__ = (
+        "cluster_id",
+        "config",
+        "correlation",
+        "election",
+        "endpoint",
+        "high_watermark",
+        "id",
+        "in_flight",
+        "is_voter",
+        "key",
+        "leader",
+        "leader_endpoint",
+        "log",
+        "others",
+        "out",
+        "paused",
+        "voters",
+    )
+
+    def __init__(
+        self,
+        *,
+        config: CoreConfig,
+        cluster_id: str,
+        key: ReplicaKey,
+        endpoint: Endpoint | None,
+        voters: VoterSet,
+        election: ElectionState,
+        log: LogState,
+    ) -> None:
+        self.config = config
+        self.cluster_id = cluster_id
+        self.key = key
+        self.id = key.id
+        self.endpoint = endpoint if endpoint is not None else voters.endpoint_of(key.id)
+        self.voters = voters
+        self.is_voter = voters.has(key)
+        self.others = tuple(voter.key for voter in voters if voter.key.id != key.id)
+        self.election = election
+        """What is on disk, or will be before anything later in the effects happens."""
+        self.leader: NodeId | None = None
+        """Whom we tell others to ask. Not us once we have resigned."""
+        self.leader_endpoint: Endpoint | None = None
+        self.log = log
+        self.high_watermark: Offset | None = None
+        """The highest seen since the process started; never goes back."""
+        self.correlation = 0
+        self.in_flight: dict[NodeId, int] = {}
+        self.paused: dict[NodeId, None] = {}
+        """Not to be asked until their BACKOFF timer fires."""
+        self.out: list[Effect] = []
+
+    @property
+    def epoch(self) -> Epoch:
+        return self.election.epoch
+
+    @property
+    def is_sole_voter(self) -> bool:
+        return self.is_voter and len(self.voters) == 1
+
+    def endpoint_of(self, node: NodeId, told: Endpoint | None) -> Endpoint | None:
+        return told if told is not None else self.voters.endpoint_of(node)
+
+    def persist(self, election: ElectionState) -> None:
+        """Barrier, unless it is what is stored already."""
+        if election != self.election:
+            invariant(
+                election.epoch >= self.election.epoch,
+                "an epoch never goes back",
+                to=election,
+                of=self.election,
+            )
+            if election.epoch == self.election.epoch:
+                invariant(
+                    self.election.voted is None or self.election.voted == election.voted,
+                    "a vote is given once in an epoch",
+                    given=self.election.voted,
+                    now=election.voted,
+                )
+                invariant(
+                    self.election.leader is None or self.election.leader == election.leader,
+                    "an epoch has one leader",
+                    known=self.election.leader,
+                    now=election.leader,
+                )
+            self.election = election
+            self.out.append(Persist(election))
+
+    def next_correlation(self, destination: NodeId) -> int:
+        """Of a request that is about to leave for `destination`, in place of any that is in flight there."""
+        self.correlation += 1
+        self.in_flight[destination] = self.correlation
+        return self.correlation
+
+    def may_ask(self, peer: NodeId) -> bool:
+        return peer not in self.in_flight and peer not in self.paused
+
+    def pause(self, peer: NodeId) -> None:
+        """Do not ask `peer` for `retry_backoff_ms`."""
+        if peer not in self.paused:
+            self.paused[peer] = None
+            wait_ms = self.config.retry_backoff_ms
+            self.out.append(ArmTimer(Timer(TimerKind.BACKOFF, peer), wait_ms, wait_ms))
+
+    def send(self, message: Message) -> None:
+        self.out.append(Send(message))
+
+    def arm_election(self) -> None:
+        """Drawn per election from [T, 2T - 1], so that two nodes rarely stand at once."""
+        timeout_ms = self.config.election_timeout_ms
+        self.out.append(ArmTimer(ELECTION, timeout_ms, 2 * timeout_ms - 1))
+
+    def cancel(self, kind: TimerKind) -> None:
+        self.out.append(CancelTimer(Timer(kind)))
+
+    def role_changed(self, role: Role, epoch_start_offset: Offset | None = None) -> None:
+        self.out.append(
+            RoleChanged(
+                role,
+                self.election.epoch,
+                self.leader,
+                self._voted_id(),
+                epoch_start_offset=epoch_start_offset,
+            )
+        )
+
+    def _voted_id(self) -> NodeId | None:
+        return self.election.voted.id if self.election.voted is not None else None
+
+    def advance_high_watermark(self, high_watermark: Offset) -> None:
+        """To `high_watermark`, if that is further than it was."""
+        if self.high_watermark is not None and high_watermark <= self.high_watermark:
+            return
+        invariant(
+            high_watermark <= self.log.end_offset,
+            "the high watermark must not pass the log end",
+            high_watermark=high_watermark,
+            log_end_offset=self.log.end_offset,
+        )
+        self.high_watermark = high_watermark
+        self.out.append(HighWatermarkAdvanced(high_watermark))
+
+    def clone(self) -> "Node":
+        twin = Node.__new__(Node)
+        for name in Node.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.log = self.log.clone()
+        twin.in_flight = self.in_flight.copy()
+        twin.paused = self.paused.copy()
+        twin.out = []
+        return twin
+
+    def state_key(self) -> Hashable:
+        return (
+            self.cluster_id,
+            self.key,
+            self.voters,
+            self.endpoint,
+            self.config,
+            self.election,
+            self.leader,
+            self.leader_endpoint,
+            self.log.key(),
+            self.high_watermark,
+            self.correlation,
+            tuple(sorted(self.in_flight.items())),
+            tuple(sorted(self.paused)),
+        )
