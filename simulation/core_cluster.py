@@ -1,0 +1,681 @@
+"""Cores wired to each other over simulated disks, with the invariants of Raft checked after every step.
+
+`CoreWorld` does only what it is told: messages, syncs and timers wait until somebody lets them happen. Traces
+and hand-made schedules use it. `CoreCluster` draws everything from one `random.Random`: the same seed gives
+the same trace.
+"""
+
+import heapq
+import random as random_module
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import (
+    AppendFetched,
+    AppendLeaderChange,
+    AppendProposal,
+    ArmTimer,
+    CancelTimer,
+    Effect,
+    HighWatermarkAdvanced,
+    Persist,
+    RejectProposal,
+    Role,
+    RoleChanged,
+    Send,
+    SendRecords,
+    Truncate,
+)
+from quorate.raft.core.events import (
+    Durable,
+    Event,
+    Propose,
+    Received,
+    RequestFailed,
+    Resign,
+    Timer,
+    TimerFired,
+    Unreachable,
+)
+from quorate.raft.core.messages import ErrorCode, Message, Request, Response, VoteResponse
+from quorate.raft.core.types import (
+    BatchSpan,
+    CoreConfig,
+    ElectionState,
+    Endpoint,
+    Epoch,
+    EpochStart,
+    NodeId,
+    Offset,
+    RecoveredLog,
+    ReplicaKey,
+    Voter,
+    VoterSet,
+)
+
+CLUSTER_ID = "simulated"
+VALUE_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record: the epoch that wrote it, and a value that no other record has."""
+
+    epoch: Epoch
+    value: int
+
+
+class SafetyViolation(AssertionError):
+    """A promise of Raft was broken. Says which, by whom, and after which event."""
+
+
+@dataclass(slots=True)
+class CoreDisk:
+    """What a node has stored. `entries` below `synced` survive a power cut."""
+
+    election: ElectionState = ElectionState(Epoch(0))
+    entries: list[Entry] = field(default_factory=list)
+    synced: int = 0
+
+    def recovered(self) -> RecoveredLog:
+        epochs: list[EpochStart] = []
+        for offset, entry in enumerate(self.entries):
+            if not epochs or epochs[-1].epoch != entry.epoch:
+                epochs.append(EpochStart(entry.epoch, Offset(offset)))
+        return RecoveredLog(epochs=tuple(epochs), end_offset=Offset(len(self.entries)))
+
+
+@dataclass(slots=True)
+class CoreNode:
+    id: NodeId
+    disk: CoreDisk
+    core: Core | None = None
+    """None while it is down."""
+    timers: dict[Timer, ArmTimer] = field(default_factory=dict)
+    syncs: list[Durable] = field(default_factory=list)
+    """Asked for, not begun."""
+    high_watermark: Offset | None = None
+    incarnation: int = 0
+
+    @property
+    def up(self) -> Core:
+        if self.core is None:
+            raise ValueError(f"node {self.id} is down; restart it first")
+        return self.core
+
+
+class CoreFactory(Protocol):
+    """Core, or a broken one for a test of the tests."""
+
+    def __call__(
+        self,
+        *,
+        config: CoreConfig,
+        cluster_id: str,
+        key: ReplicaKey,
+        endpoint: Endpoint | None,
+        voters: VoterSet,
+        election: ElectionState,
+        log: RecoveredLog,
+    ) -> Core: ...
+
+
+class CoreWorld:
+    """Nodes, their disks, and what is under way between them. Nothing happens by itself.
+
+    Raises SafetyViolation from any call that breaks a promise.
+    """
+
+    def __init__(
+        self,
+        *,
+        voters: int,
+        observers: int = 0,
+        config: CoreConfig | None = None,
+        core: CoreFactory = Core,
+    ) -> None:
+        self.config = config if config is not None else CoreConfig()
+        self._factory = core
+        self.voters = VoterSet(
+            tuple(
+                Voter(ReplicaKey(NodeId(node)), Endpoint(f"node-{node}", 9093))
+                for node in range(1, voters + 1)
+            )
+        )
+        self.nodes = {
+            NodeId(node): CoreNode(NodeId(node), CoreDisk()) for node in range(1, voters + observers + 1)
+        }
+        self.mailbox: list[Message] = []
+        """Sent, and not yet delivered."""
+        self.committed: list[Entry] = []
+        """The longest prefix that any node ever called committed."""
+        self.on_effect: Callable[[NodeId, Effect], None] | None = None
+        """Sees each effect before it is carried out."""
+        self._leaders: dict[Epoch, NodeId] = {}
+        self._votes: dict[tuple[NodeId, Epoch], ReplicaKey] = {}
+        self._next_value = 0
+        self._last_event = "the start"
+
+    # --- what can be made to happen ---
+
+    def start(self, node: NodeId) -> tuple[Effect, ...]:
+        """Start it, or restart it from its disk. What recovery read is durable before the first step."""
+        machine = self.nodes[node]
+        machine.disk.synced = len(machine.disk.entries)
+        machine.incarnation += 1
+        machine.high_watermark = None
+        machine.core = self._factory(
+            config=self.config,
+            cluster_id=CLUSTER_ID,
+            key=ReplicaKey(node),
+            endpoint=None,
+            voters=self.voters,
+            election=machine.disk.election,
+            log=machine.disk.recovered(),
+        )
+        self._last_event = f"the start of node {node}"
+        effects = machine.core.start()
+        self._carry_out(machine, effects)
+        return effects
+
+    def step(self, node: NodeId, event: Event, *, effects_done: int | None = None) -> tuple[Effect, ...]:
+        """Give `node` an event and carry out what it asks for; only the first `effects_done`, if given, as
+        if it crashed then."""
+        machine = self.nodes[node]
+        self._last_event = f"node {node}: {event}"
+        effects = machine.up.step(event)
+        if effects_done is None:
+            self._carry_out(machine, effects)
+        else:
+            for effect in effects[:effects_done]:
+                self._do(machine, effect)
+        return effects
+
+    def crash(self, node: NodeId, *, keep: int | None = None) -> None:
+        """Stop it. `keep` entries remain, not less than were synced; None keeps all, as a process crash
+        does."""
+        machine = self.nodes[node]
+        machine.core = None
+        machine.timers.clear()
+        machine.syncs.clear()
+        if keep is not None:
+            if keep < machine.disk.synced:
+                raise ValueError(
+                    f"{machine.disk.synced} entries of node {node} are synced, {keep} is too few"
+                )
+            del machine.disk.entries[keep:]
+
+    def propose(self, node: NodeId, count: int = 1) -> tuple[Effect, ...]:
+        self._next_value += count
+        return self.step(node, Propose(self._next_value - count, count))
+
+    def deliver(self, message: Message, *, effects_done: int | None = None) -> tuple[Effect, ...]:
+        return self.step(message.destination, Received(message), effects_done=effects_done)
+
+    def sync(self, node: NodeId) -> tuple[Effect, ...]:
+        """Finish every sync that was asked for, and say so."""
+        machine = self.nodes[node]
+        done = machine.syncs[-1]
+        machine.syncs.clear()
+        self.sync_disk(node, done)
+        return self.step(node, done)
+
+    def sync_disk(self, node: NodeId, durable: Durable) -> None:
+        """The disk has it; the core does not know yet."""
+        machine = self.nodes[node]
+        if durable.generation == machine.up.generation:
+            machine.disk.synced = max(machine.disk.synced, durable.end_offset)
+
+    def fire(self, node: NodeId, timer: Timer) -> tuple[Effect, ...]:
+        machine = self.nodes[node]
+        if timer not in machine.timers:
+            raise ValueError(f"node {node} has no {timer} armed, only {list(machine.timers)}")
+        del machine.timers[timer]
+        return self.step(node, TimerFired(timer))
+
+    def leader(self) -> NodeId | None:
+        """The leader of the highest epoch among the nodes that are up."""
+        leading = [
+            (core.epoch, node)
+            for node, machine in self.nodes.items()
+            if (core := machine.core) is not None and core.role is Role.LEADER
+        ]
+        return max(leading)[1] if leading else None
+
+    # --- effects ---
+
+    def _carry_out(self, machine: CoreNode, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            self._do(machine, effect)
+        self._check(machine)
+
+    def _do(self, machine: CoreNode, effect: Effect) -> None:
+        if self.on_effect is not None:
+            self.on_effect(machine.id, effect)
+        disk = machine.disk
+        match effect:
+            case Persist():
+                disk.election = effect.state
+            case AppendLeaderChange():
+                self._append(machine, effect.base_offset, [Entry(effect.epoch, -effect.epoch)])
+            case AppendProposal():
+                count = effect.end_offset - effect.base_offset
+                entries = [Entry(effect.epoch, effect.proposal + index) for index in range(count)]
+                self._append(machine, effect.base_offset, entries)
+            case AppendFetched():
+                self._append(machine, effect.batches[0].base_offset, unpack_entries(effect))
+            case Truncate():
+                cut = zip(
+                    disk.entries[effect.end_offset :], self.committed[effect.end_offset :], strict=False
+                )
+                self._require(
+                    all(entry != committed for entry, committed in cut), "no committed record is cut", machine
+                )
+                del disk.entries[effect.end_offset :]
+                disk.synced = effect.end_offset
+            case Send():
+                self._check_said(machine, effect.message)
+                self._send(effect.message)
+            case SendRecords():
+                self._check_said(machine, effect.response)
+                self._send(self._with_records(machine, effect))
+            case ArmTimer():
+                machine.timers.pop(effect.timer, None)
+                machine.timers[effect.timer] = effect
+                self._armed(machine, effect)
+            case CancelTimer():
+                machine.timers.pop(effect.timer, None)
+            case HighWatermarkAdvanced():
+                self._check_high_watermark(machine, effect.high_watermark)
+            case RoleChanged():
+                self._check_role(machine, effect)
+            case RejectProposal():
+                pass
+
+    def _send(self, message: Message) -> None:
+        self.mailbox.append(message)
+
+    def _armed(self, machine: CoreNode, effect: ArmTimer) -> None:
+        """A timer runs."""
+
+    def _sync_asked(self, machine: CoreNode, durable: Durable) -> None:
+        machine.syncs.append(durable)
+
+    def _append(self, machine: CoreNode, base_offset: Offset, entries: list[Entry]) -> None:
+        disk = machine.disk
+        self._require(base_offset == len(disk.entries), f"append at {base_offset} leaves a gap", machine)
+        disk.entries.extend(entries)
+        self._sync_asked(machine, Durable(machine.up.generation, Offset(len(disk.entries))))
+
+    def _with_records(self, machine: CoreNode, effect: SendRecords) -> Message:
+        entries = machine.disk.entries[effect.start_offset : effect.start_offset + self._records_max()]
+        batches: list[BatchSpan] = []
+        for offset, entry in enumerate(entries, start=effect.start_offset):
+            if batches and batches[-1].epoch == entry.epoch:
+                batches[-1] = BatchSpan(batches[-1].base_offset, Offset(offset + 1), entry.epoch)
+            else:
+                batches.append(BatchSpan(Offset(offset), Offset(offset + 1), entry.epoch))
+        return replace_records(effect, tuple(batches), entries)
+
+    def _records_max(self) -> int:
+        return 1000
+
+    # --- promises ---
+
+    def _require(self, condition: bool, promise: str, machine: CoreNode) -> None:
+        if not condition:
+            raise SafetyViolation(f"{promise}: node {machine.id}, after {self._last_event}; {machine}")
+
+    def _check(self, machine: CoreNode) -> None:
+        """What must hold whenever the effects of a step are done."""
+        core, disk = machine.up, machine.disk
+        self._require(core.log_end_offset == len(disk.entries), "the core knows where its log ends", machine)
+        last_epoch = disk.entries[-1].epoch if disk.entries else 0
+        self._require(core.log_end_epoch == last_epoch, "the core knows its last epoch", machine)
+        self._require(core.durable_end_offset <= disk.synced, "what the core calls durable is", machine)
+        self._require(core.election == disk.election, "the vote is stored", machine)
+        self._require(
+            core.high_watermark is None or core.high_watermark <= core.log_end_offset,
+            "high watermark <= log end",
+            machine,
+        )
+
+    def _check_said(self, machine: CoreNode, message: Message) -> None:
+        """Durable before said."""
+        self._require(
+            message.epoch <= machine.disk.election.epoch, "an epoch is stored before it is said", machine
+        )
+        if isinstance(message, Response):
+            self._require(message.error is not ErrorCode.INVALID_REQUEST, "nodes send what is valid", machine)
+        if isinstance(message, VoteResponse) and message.granted and not message.pre_vote:
+            candidate = ReplicaKey(message.destination)
+            self._require(
+                machine.disk.election.voted == candidate, "a vote is stored before it is said", machine
+            )
+            self._check_vote(machine, message.epoch, candidate)
+
+    def _check_vote(self, machine: CoreNode, epoch: Epoch, candidate: ReplicaKey) -> None:
+        given = self._votes.setdefault((machine.id, epoch), candidate)
+        self._require(given == candidate, f"one vote in epoch {epoch}, but {given} had it before", machine)
+
+    def _check_role(self, machine: CoreNode, changed: RoleChanged) -> None:
+        if changed.role is Role.CANDIDATE:
+            self._check_vote(machine, changed.epoch, ReplicaKey(machine.id))
+        if changed.role is not Role.LEADER:
+            return
+        leader = self._leaders.setdefault(changed.epoch, machine.id)
+        self._require(leader == machine.id, f"one leader in epoch {changed.epoch}, not {leader} too", machine)
+        self._require(
+            machine.disk.entries[: len(self.committed)] == self.committed,
+            "a leader has every committed record",
+            machine,
+        )
+
+    def _check_high_watermark(self, machine: CoreNode, high_watermark: Offset) -> None:
+        before = machine.high_watermark
+        self._require(
+            before is None or high_watermark > before, "the high watermark never goes back", machine
+        )
+        machine.high_watermark = high_watermark
+        entries = machine.disk.entries
+        self._require(high_watermark <= len(entries), "high watermark <= log end", machine)
+        start = before if before is not None else 0
+        shared = min(high_watermark, len(self.committed))
+        self._require(
+            entries[start:shared] == self.committed[start:shared], "a committed record never changes", machine
+        )
+        if high_watermark > len(self.committed):
+            last = Offset(high_watermark - 1)
+            holders = [
+                voter
+                for voter in self.voters.ids
+                if (disk := self.nodes[voter].disk).synced > last and disk.entries[last] == entries[last]
+            ]
+            self._require(
+                len(holders) >= self.voters.majority,
+                f"a majority has stored what is committed, not only {holders} offset {last}",
+                machine,
+            )
+            self.committed.extend(entries[len(self.committed) : high_watermark])
+
+    def check_logs(self) -> None:
+        """Log matching (Raft section 5.3): equal epochs at an offset mean equal logs up to it. Compares
+        all pairs."""
+        machines = list(self.nodes.values())
+        for index, one in enumerate(machines):
+            for other in machines[index + 1 :]:
+                shared = min(len(one.disk.entries), len(other.disk.entries))
+                for offset in range(shared - 1, -1, -1):
+                    if one.disk.entries[offset].epoch == other.disk.entries[offset].epoch:
+                        same = one.disk.entries[: offset + 1] == other.disk.entries[: offset + 1]
+                        self._require(same, f"logs match up to {offset}, as in node {other.id}", one)
+                        break
+
+
+def replace_records(effect: SendRecords, batches: tuple[BatchSpan, ...], entries: list[Entry]) -> Message:
+    """The response that SendRecords asks for."""
+    response = effect.response
+    return type(response)(
+        source=response.source,
+        destination=response.destination,
+        correlation=response.correlation,
+        error=response.error,
+        epoch=response.epoch,
+        leader=response.leader,
+        leader_endpoint=response.leader_endpoint,
+        high_watermark=response.high_watermark,
+        log_start_offset=response.log_start_offset,
+        diverging=response.diverging,
+        batches=batches,
+        records=b"".join(struct.pack(">q", entry.value) for entry in entries),
+    )
+
+
+def unpack_entries(effect: AppendFetched) -> list[Entry]:
+    values = struct.iter_unpack(">q", effect.records)
+    return [
+        Entry(batch.epoch, next(values)[0])
+        for batch in effect.batches
+        for _ in range(batch.end_offset - batch.base_offset)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """How much goes wrong. Rates are per message, or per fault drawn; times are in ms."""
+
+    loss: float
+    duplication: float
+    latency_ms_max: int
+    sync_ms_max: int
+    fault_every_ms: int
+    """Mean time between crashes, partitions, resignations and broken connections."""
+    crash: float
+    power_cut: float
+    """Of crashes, those that lose what was not synced."""
+    partition: float
+    propose_every_ms: int
+    records_max: int
+
+    @staticmethod
+    def draw(random: random_module.Random) -> "Faults":
+        """Each setting is drawn too, so that runs differ in kind (swarm testing)."""
+        return Faults(
+            loss=random.choice((0.0, 0.02, 0.1, 0.3)),
+            duplication=random.choice((0.0, 0.05, 0.2)),
+            latency_ms_max=random.choice((2, 20, 300)),
+            sync_ms_max=random.choice((1, 20, 400)),
+            fault_every_ms=random.choice((300, 1500, 6000)),
+            crash=random.choice((0.2, 0.5, 0.8)),
+            power_cut=random.choice((0.0, 0.5, 1.0)),
+            partition=random.choice((0.0, 0.3)),
+            propose_every_ms=random.choice((5, 50, 400)),
+            records_max=random.choice((1, 3, 1000)),
+        )
+
+    @staticmethod
+    def none() -> "Faults":
+        return Faults(
+            loss=0.0,
+            duplication=0.0,
+            latency_ms_max=2,
+            sync_ms_max=2,
+            fault_every_ms=0,
+            crash=0.0,
+            power_cut=0.0,
+            partition=0.0,
+            propose_every_ms=50,
+            records_max=1000,
+        )
+
+
+class CoreCluster(CoreWorld):
+    """A world in which everything happens, in an order and at times that `random` draws.
+
+    `run` under faults, then `heal` and `run` again: the cluster must come back.
+    """
+
+    def __init__(
+        self,
+        *,
+        random: random_module.Random,
+        voters: int,
+        observers: int = 0,
+        faults: Faults | None = None,
+        config: CoreConfig | None = None,
+        core: CoreFactory = Core,
+    ) -> None:
+        super().__init__(voters=voters, observers=observers, config=config, core=core)
+        self.random = random
+        self.faults = faults if faults is not None else Faults.draw(random)
+        self.now_ms = 0
+        self.trace: list[str] = []
+        """One line per event, if `tracing`."""
+        self.tracing = False
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._sequence = 0
+        self._cuts: set[tuple[NodeId, NodeId]] = set()
+        for node in self.nodes:
+            self.start(node)
+        self._plan(self.faults.propose_every_ms, self._propose)
+        if self.faults.fault_every_ms:
+            self._plan(self.random.randint(0, self.faults.fault_every_ms), self._fault)
+
+    def run(self, events: int) -> None:
+        """Let that many things happen."""
+        for _ in range(events):
+            at_ms, _, action = heapq.heappop(self._events)
+            self.now_ms = at_ms
+            action()
+
+    def run_until(self, condition: Callable[[], bool], *, events_max: int) -> bool:
+        """Whether it came true."""
+        for _ in range(events_max):
+            if condition():
+                return True
+            self.run(1)
+        return condition()
+
+    def heal(self) -> None:
+        """No more faults; everybody is up and connected."""
+        self.faults = Faults.none()
+        self._cuts.clear()
+        for node, machine in self.nodes.items():
+            if machine.core is None:
+                self.start(node)
+
+    def step(self, node: NodeId, event: Event, *, effects_done: int | None = None) -> tuple[Effect, ...]:
+        effects = super().step(node, event, effects_done=effects_done)
+        if self.tracing:
+            self.trace.append(f"{self.now_ms} {node} {event} -> {list(effects)}")
+        return effects
+
+    # --- what happens ---
+
+    def _plan(self, after_ms: int, action: Callable[[], None]) -> None:
+        self._sequence += 1
+        heapq.heappush(self._events, (self.now_ms + after_ms, self._sequence, action))
+
+    def _give(self, node: NodeId, incarnation: int, event: Event) -> None:
+        """Unless it has crashed since. Sometimes it crashes half-way through."""
+        machine = self.nodes[node]
+        if machine.core is None or machine.incarnation != incarnation:
+            return
+        if self.faults.crash and self.random.random() < self.faults.crash * 0.002:
+            self.step(node, event, effects_done=self.random.randint(0, 4))
+            self._crash(node)
+        else:
+            self.step(node, event)
+
+    def _send(self, message: Message) -> None:
+        faults, source, destination = self.faults, message.source, message.destination
+        incarnation = self.nodes[source].incarnation
+        lost = self.random.random() < faults.loss
+        if isinstance(message, Request):
+            failed = RequestFailed(destination, message.correlation)
+            is_refused = self.nodes[destination].core is None and self.random.random() < 0.7
+            wait_ms = self._latency_ms() if is_refused else self.config.request_timeout_ms
+            self._plan(wait_ms, lambda: self._give(source, incarnation, failed))
+            if is_refused:
+                self._plan(wait_ms, lambda: self._give(source, incarnation, Unreachable(destination)))
+        if not lost:
+            copies = 2 if self.random.random() < faults.duplication else 1
+            for _ in range(copies):
+                self._plan(self._latency_ms(), lambda: self._arrive(message))
+
+    def _arrive(self, message: Message) -> None:
+        machine = self.nodes[message.destination]
+        if machine.core is not None and (message.source, message.destination) not in self._cuts:
+            self._give(message.destination, machine.incarnation, Received(message))
+
+    def _armed(self, machine: CoreNode, effect: ArmTimer) -> None:
+        node, incarnation = machine.id, machine.incarnation
+
+        def fire() -> None:
+            # Armed again or cancelled since: not this one.
+            if machine.incarnation == incarnation and machine.timers.get(effect.timer) is effect:
+                del machine.timers[effect.timer]
+                self._give(node, incarnation, TimerFired(effect.timer))
+
+        self._plan(self.random.randint(effect.min_ms, effect.max_ms), fire)
+
+    def _sync_asked(self, machine: CoreNode, durable: Durable) -> None:
+        node, incarnation = machine.id, machine.incarnation
+
+        def synced() -> None:
+            if machine.core is None or machine.incarnation != incarnation:
+                return
+            self.sync_disk(node, durable)
+            # Known later, and in any order.
+            self._plan(
+                self.random.randint(0, self.faults.sync_ms_max),
+                lambda: self._give(node, incarnation, durable),
+            )
+
+        self._plan(self.random.randint(0, self.faults.sync_ms_max), synced)
+
+    def _propose(self) -> None:
+        self._plan(self.random.randint(0, 2 * self.faults.propose_every_ms), self._propose)
+        leaders = [
+            node
+            for node, machine in self.nodes.items()
+            if machine.core is not None and machine.core.role is Role.LEADER
+        ]
+        if leaders:
+            self.propose(self.random.choice(leaders), self.random.randint(1, 3))
+
+    def _fault(self) -> None:
+        faults = self.faults
+        if not faults.fault_every_ms:
+            return
+        self._plan(self.random.randint(0, 2 * faults.fault_every_ms), self._fault)
+        node = self.random.choice(list(self.nodes))
+        machine = self.nodes[node]
+        if machine.core is None:
+            self.start(node)
+        elif self.random.random() < faults.crash:
+            self._crash(node)
+        elif self.random.random() < faults.partition:
+            self._cut_or_heal()
+        elif machine.core.role is Role.LEADER and self.random.random() < 0.5:
+            self.step(node, Resign())
+        else:
+            other = self.random.choice(list(self.nodes))
+            self.step(node, Unreachable(other))
+
+    def _crash(self, node: NodeId) -> None:
+        disk = self.nodes[node].disk
+        power_cut = self.random.random() < self.faults.power_cut
+        self.crash(node, keep=self.random.randint(disk.synced, len(disk.entries)) if power_cut else None)
+        if self.faults.fault_every_ms:
+            self._plan(self.random.randint(1, 2000), lambda: self._restart(node))
+        else:
+            self.start(node)
+
+    def _restart(self, node: NodeId) -> None:
+        if self.nodes[node].core is None:
+            self.start(node)
+
+    def _cut_or_heal(self) -> None:
+        """Split the nodes in two, sometimes only in one direction; or connect all again."""
+        if self._cuts or len(self.nodes) == 1:
+            self._cuts.clear()
+            return
+        nodes = list(self.nodes)
+        self.random.shuffle(nodes)
+        here = nodes[: self.random.randint(1, len(nodes) - 1)]
+        one_way = self.random.random() < 0.3
+        for a in here:
+            for b in nodes[len(here) :]:
+                self._cuts.add((a, b))
+                if not one_way:
+                    self._cuts.add((b, a))
+
+    def _records_max(self) -> int:
+        return self.faults.records_max
+
+    def _latency_ms(self) -> int:
+        return self.random.randint(0, self.faults.latency_ms_max)
