@@ -21,7 +21,7 @@ class Selector(enum.Enum):
     PREFERRED = "preferred"
     """Lead from the first replica if it can, else as OFFLINE."""
     REASSIGNED = "reassigned"
-    """The replicas have changed: as OFFLINE over the new ones."""
+    """The replicas have changed: as OFFLINE over the new ones, which the partition given has already."""
     CONTROLLED_SHUTDOWN = "controlled shutdown"
     """A broker leaves in order: as OFFLINE without it, but never from outside the ISR, since the broker that
     leaves has all the data and will be back."""
@@ -43,15 +43,13 @@ def elect(
     unclean: bool,
     selector: Selector,
     leaving: int | None = None,
-    replicas: tuple[int, ...] | None = None,
 ) -> Election:
     """Choose a leader.
 
     `acceptable` says of a broker whether it may lead: unfenced, not shutting down. `leaving`: a broker to
-    take out of the ISR, which may not lead whatever `acceptable` says. `replicas`: the partition's new
-    replicas where they change with this.
+    take out of the ISR, which may not lead whatever `acceptable` says.
     """
-    among = partition.replicas if replicas is None else replicas
+    among = partition.replicas
     staying = tuple(each for each in partition.isr if each != leaving)
     isr = staying or partition.isr
 

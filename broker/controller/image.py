@@ -5,7 +5,7 @@ what it has appended and that is not committed yet, and throws the copy away whe
 """
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple, assert_never
@@ -84,6 +84,36 @@ class PartitionState:
 class TopicState:
     name: str
     topic_id: uuid.UUID
+
+
+def _itself(brokers: tuple[int, ...]) -> tuple[int, ...]:
+    return brokers
+
+
+def changed(
+    before: PartitionState,
+    change: PartitionChange,
+    *,
+    share: Callable[[tuple[int, ...]], tuple[int, ...]] = _itself,
+) -> PartitionState:
+    """The partition after `change`. `share` may put an equal list in a list's place."""
+    leader = change.leader
+    return PartitionState(
+        replicas=before.replicas if change.replicas is None else share(change.replicas),
+        isr=before.isr if change.isr is None else share(change.isr),
+        removing_replicas=before.removing_replicas
+        if change.removing_replicas is None
+        else share(change.removing_replicas),
+        adding_replicas=before.adding_replicas
+        if change.adding_replicas is None
+        else share(change.adding_replicas),
+        leader=before.leader if leader is None else leader,
+        leader_recovery_state=before.leader_recovery_state
+        if change.leader_recovery_state is None
+        else change.leader_recovery_state,
+        leader_epoch=before.leader_epoch if leader is None else before.leader_epoch + 1,
+        partition_epoch=before.partition_epoch + 1,
+    )
 
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
@@ -350,23 +380,7 @@ class MetadataImage:
                 f"a change for partition {record.partition_id} of topic {record.topic_id}, which is not there"
             )
         before = states[record.partition_id]
-        leads = record.leader
-        after = PartitionState(
-            replicas=before.replicas if record.replicas is None else self._share(record.replicas),
-            isr=before.isr if record.isr is None else self._share(record.isr),
-            removing_replicas=before.removing_replicas
-            if record.removing_replicas is None
-            else self._share(record.removing_replicas),
-            adding_replicas=before.adding_replicas
-            if record.adding_replicas is None
-            else self._share(record.adding_replicas),
-            leader=before.leader if leads is None else leads,
-            leader_recovery_state=before.leader_recovery_state
-            if record.leader_recovery_state is None
-            else record.leader_recovery_state,
-            leader_epoch=before.leader_epoch if leads is None else before.leader_epoch + 1,
-            partition_epoch=before.partition_epoch + 1,
-        )
+        after = changed(before, record, share=self._share)
         states[record.partition_id] = after
         if before.leader != after.leader or before.isr is not after.isr:
             self._count(record.topic_id, record.partition_id, before, by=-1)

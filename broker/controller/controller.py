@@ -1,0 +1,399 @@
+"""The active controller: operations one after the other, on an image ahead of what is committed.
+
+Each operation decides, is applied and takes its place in the log in one stretch without a pause, so that the
+next one sees what it did. Its answer waits until everything that it was decided from is committed. A controller
+that loses leadership throws its image away: nothing of it was said to anybody.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Protocol, TypeVar
+
+import structlog
+import trio
+
+from quorate.broker.controller.alter_configs import alter_configs
+from quorate.broker.controller.alter_partition import alter_partition
+from quorate.broker.controller.brokers import (
+    elect_leaderless,
+    fence_broker,
+    heartbeat,
+    register_broker,
+    repair,
+    unregister_broker,
+)
+from quorate.broker.controller.codec import encode
+from quorate.broker.controller.errors import ErrorCode
+from quorate.broker.controller.image import MetadataImage
+from quorate.broker.controller.metadata_log import MetadataLog, Pending
+from quorate.broker.controller.outcome import Outcome
+from quorate.broker.controller.producer_ids import allocate_producer_ids
+from quorate.broker.controller.records import FeatureLevel, Record
+from quorate.broker.controller.rpc import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from quorate.broker.controller.sessions import Sessions
+from quorate.broker.controller.topics import Draw, TopicDefaults, create_topics, delete_topics
+from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
+from quorate.runtime.entropy import Entropy
+
+log = structlog.get_logger(__name__)
+
+METADATA_VERSION: Final = "metadata.version"
+LATEST_METADATA_VERSION: Final = 1
+_LEADERSHIP_LOST: Final = (NotLeaderError, OutcomeUnknownError, QuorumStoppedError)
+_DRAW_LIMIT: Final = 1 << 30
+
+
+class Answer(Protocol):
+    """What every response has."""
+
+    @property
+    def error(self) -> ErrorCode: ...
+
+
+R = TypeVar("R", bound=Answer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    cluster_id: str
+    broker_session_timeout_ms: int = 9000
+    """`broker.session.timeout.ms`"""
+    topic_defaults: TopicDefaults = field(default_factory=TopicDefaults)
+    static: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """The node's checked `server.properties`, where topics' defaults come from."""
+    max_batch_bytes: int = 4 << 20
+    """Of one append; the quorum's own limit or less. An operation that needs more in one piece is refused."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Active:
+    """What lives and dies with one leadership."""
+
+    epoch: int
+    image: MetadataImage
+    next_offset: int
+    sessions: Sessions
+    last: Pending | None = None
+    """The last append. It commits after everything before it."""
+    last_offset: int = -1
+    """That append's base offset."""
+
+
+class _TooLarge(Exception):
+    """An operation that doesn't fit one batch."""
+
+
+class Controller:
+    """The controller of one node: answers NOT_CONTROLLER until `activate`, and from `deactivate` on.
+
+    All methods belong to one trio run. A request that is cancelled may have happened.
+    """
+
+    def __init__(self, metadata_log: MetadataLog, *, settings: ControllerSettings, entropy: Entropy) -> None:
+        self._log = metadata_log
+        self._settings = settings
+        self._entropy = entropy
+        self._active: _Active | None = None
+
+    # Leadership
+
+    @property
+    def active(self) -> bool:
+        return self._active is not None
+
+    def activate(self, image: MetadataImage, *, epoch: int) -> None:
+        """Begin to answer as leader of `epoch`. `image`: a copy of the committed one, with everything from
+        before this epoch applied; it is the controller's from here on."""
+        now = trio.current_time()
+        sessions = Sessions(timeout=self._settings.broker_session_timeout_ms / 1000)
+        for broker_id in image.brokers:
+            sessions.begin(broker_id, now=now)
+        active = _Active(epoch=epoch, image=image, next_offset=self._log.end_offset, sessions=sessions)
+        self._active = active
+        log.info("controller is active", epoch=epoch, next_offset=active.next_offset)
+        self._guarded(active, lambda: self._settle(active))
+
+    def deactivate(self) -> None:
+        """Stop answering and forget what isn't committed. What waits for a commit is answered when the quorum
+        says that it lost leadership."""
+        if self._active is not None:
+            log.info("controller is no longer active", epoch=self._active.epoch)
+            self._active = None
+
+    async def run(self) -> None:
+        """Fence brokers whose session has run out, for as long as this runs."""
+        interval = self._settings.broker_session_timeout_ms / 1000 / 10
+        while True:
+            await trio.sleep(interval)
+            active = self._active
+            if active is not None:
+                self._guarded(active, lambda active=active: self._fence_silent(active, interval))  # type: ignore[misc]
+
+    def _settle(self, active: _Active) -> None:
+        if METADATA_VERSION not in active.image.features:
+            level = FeatureLevel(name=METADATA_VERSION, level=LATEST_METADATA_VERSION)
+            self._append(active, ((level,),))
+        while groups := repair(active.image, static=self._settings.static):
+            self._append(active, groups)
+
+    def _fence_silent(self, active: _Active, interval: float) -> None:
+        now = trio.current_time()
+        for broker_id in active.sessions.expired(active.image, now=now, interval=interval):
+            log.warning("fencing a broker that went silent", broker_id=broker_id, epoch=active.epoch)
+            self._append(active, fence_broker(active.image, broker_id, static=self._settings.static))
+
+    # Operations
+
+    async def register_broker(self, request: RegisterBrokerRequest) -> RegisterBrokerResponse:
+        def decide(active: _Active) -> Outcome[RegisterBrokerResponse]:
+            now = trio.current_time()
+            held = active.image.broker(request.broker_id)
+            outcome = register_broker(
+                active.image,
+                request,
+                cluster_id=self._settings.cluster_id,
+                live_session=held is not None
+                and not held.fenced
+                and active.sessions.live(request.broker_id, now=now),
+                next_offset=active.next_offset,
+                static=self._settings.static,
+            )
+            registered = outcome.response
+            if registered.error is ErrorCode.NONE and (held is None or held.epoch != registered.broker_epoch):
+                active.sessions.begin(request.broker_id, now=now)
+                log.info(
+                    "broker registered",
+                    broker_id=request.broker_id,
+                    broker_epoch=registered.broker_epoch,
+                    after_clean_shutdown=held is None or request.previous_broker_epoch == held.epoch,
+                )
+            return outcome
+
+        return await self._perform(decide, _refuse_registration)
+
+    async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        def decide(active: _Active) -> Outcome[BrokerHeartbeatResponse]:
+            now = trio.current_time()
+            held = active.image.broker(request.broker_id)
+            sessions = active.sessions
+            if held is not None and held.epoch == request.broker_epoch:
+                sessions.touch(request.broker_id, now=now, metadata_offset=request.current_metadata_offset)
+            outcome = heartbeat(
+                active.image,
+                request,
+                shutdown_offset=sessions.shutdown_offset(request.broker_id),
+                lowest_active_offset=sessions.lowest_active_offset(active.image),
+                static=self._settings.static,
+            )
+            answer = outcome.response
+            if answer.error is ErrorCode.NONE and not answer.is_fenced:
+                leaves = held is not None and (held.in_controlled_shutdown or request.want_shut_down)
+                if leaves:
+                    goal = active.image.offset + len(outcome.records)
+                    sessions.fix_shutdown_offset(request.broker_id, offset=goal, now=now)
+            elif answer.should_shut_down:
+                sessions.forget(request.broker_id)
+            return outcome
+
+        return await self._perform(decide, _refuse_heartbeat)
+
+    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+        def decide(active: _Active) -> Outcome[UnregisterBrokerResponse]:
+            outcome = unregister_broker(active.image, request, static=self._settings.static)
+            if outcome.response.error is ErrorCode.NONE:
+                active.sessions.forget(request.broker_id)
+            return outcome
+
+        return await self._perform(decide, _refuse_unregistration)
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        return await self._perform(
+            lambda active: alter_partition(active.image, request, static=self._settings.static),
+            _refuse_alter_partition,
+        )
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        draws = [
+            Draw(
+                topic_id=self._entropy.uuid(),
+                start=self._entropy.below(_DRAW_LIMIT),
+                shift=self._entropy.below(_DRAW_LIMIT),
+            )
+            for _ in request.topics
+        ]
+        return await self._perform(
+            lambda active: create_topics(
+                active.image, request, draws=draws, defaults=self._settings.topic_defaults
+            ),
+            _refuse_creation,
+        )
+
+    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        return await self._perform(lambda active: delete_topics(active.image, request), _refuse_deletion)
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        return await self._perform(
+            lambda active: allocate_producer_ids(active.image, request), _refuse_producer_ids
+        )
+
+    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        return await self._perform(
+            lambda active: alter_configs(active.image, request),
+            _refuse_alter_configs,
+            # Unclean elections may be on now for a partition that nobody could lead.
+            then=lambda active: elect_leaderless(active.image, static=self._settings.static),
+        )
+
+    # One operation
+
+    async def _perform(
+        self,
+        decide: Callable[[_Active], Outcome[R]],
+        refuse: Callable[[ErrorCode, str], R],
+        *,
+        then: Callable[[_Active], tuple[tuple[Record, ...], ...]] | None = None,
+    ) -> R:
+        active = self._active
+        if active is None:
+            return refuse(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
+        try:
+            outcome = decide(active)
+            self._append(active, outcome.groups)
+            if then is not None:
+                self._append(active, then(active))
+        except _TooLarge as error:
+            return refuse(ErrorCode.POLICY_VIOLATION, str(error))
+        except _LEADERSHIP_LOST:
+            self._lost(active)
+            return refuse(ErrorCode.NOT_CONTROLLER, "This node is no longer the active controller.")
+        except Exception:
+            self._failed(active)
+            return refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller failed and gave up its leadership.")
+        if not await self._committed(active):
+            return refuse(ErrorCode.NOT_CONTROLLER, "This node is no longer the active controller.")
+        return outcome.response
+
+    async def _committed(self, active: _Active) -> bool:
+        """Wait until everything appended so far is committed; whether it is."""
+        pending, expected = active.last, active.last_offset
+        if pending is None:
+            return True
+        try:
+            base_offset = await pending.wait()
+        except _LEADERSHIP_LOST:
+            self._lost(active)
+            return False
+        if base_offset != expected:
+            log.error("an append went to another offset", expected=expected, found=base_offset)
+            self._lost(active)
+            return False
+        return True
+
+    def _guarded(self, active: _Active, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except _LEADERSHIP_LOST:
+            self._lost(active)
+        except Exception:
+            self._failed(active)
+
+    def _failed(self, active: _Active) -> None:
+        # Our bug. Its image can't be trusted from here on; another node's may be (KAFKA-13104).
+        log.exception("the active controller failed", epoch=active.epoch)
+        self._lost(active)
+
+    def _lost(self, active: _Active) -> None:
+        if self._active is active:
+            self.deactivate()
+            self._log.resign()
+
+    def _append(self, active: _Active, groups: tuple[tuple[Record, ...], ...]) -> None:
+        """Apply and append. Whole groups share batches as far as these have room. Raises `_TooLarge` before
+        anything happened, and what `append_nowait` raises."""
+        if not groups:
+            return
+        batches = _packed(groups, limit=self._settings.max_batch_bytes)
+        # Applied first: a record that doesn't fit the image must not get into the log, where it would stop
+        # every node that applies it.
+        offset = active.next_offset
+        for group in groups:
+            for record in group:
+                active.image.apply(record, offset=offset, epoch=active.epoch)
+                offset += 1
+        for batch in batches:
+            active.last = self._log.append_nowait(batch)
+            active.last_offset = active.next_offset
+            active.next_offset += len(batch)
+
+
+def _packed(groups: tuple[tuple[Record, ...], ...], *, limit: int) -> list[list[bytes]]:
+    batches: list[list[bytes]] = []
+    room = 0
+    for group in groups:
+        encoded = [encode(record) for record in group]
+        size = sum(map(len, encoded)) + _RECORD_OVERHEAD_BYTES * len(encoded)
+        if size > limit:
+            raise _TooLarge(
+                f"Unable to perform excessively large batch operation: it needs {size} bytes in one batch, "
+                f"and {limit} are allowed."
+            )
+        if not batches or size > room:
+            batches.append([])
+            room = limit
+        batches[-1] += encoded
+        room -= size
+    return batches
+
+
+_RECORD_OVERHEAD_BYTES: Final = 24
+"""What a record adds to a batch beside its value, at most."""
+
+
+def _refuse_registration(error: ErrorCode, message: str) -> RegisterBrokerResponse:
+    return RegisterBrokerResponse(error=error, error_message=message)
+
+
+def _refuse_heartbeat(error: ErrorCode, message: str) -> BrokerHeartbeatResponse:
+    return BrokerHeartbeatResponse(error=error, error_message=message)
+
+
+def _refuse_unregistration(error: ErrorCode, message: str) -> UnregisterBrokerResponse:
+    return UnregisterBrokerResponse(error=error, error_message=message)
+
+
+def _refuse_alter_partition(error: ErrorCode, message: str) -> AlterPartitionResponse:
+    return AlterPartitionResponse(error=error, error_message=message)
+
+
+def _refuse_creation(error: ErrorCode, message: str) -> CreateTopicsResponse:
+    return CreateTopicsResponse(error=error, error_message=message)
+
+
+def _refuse_deletion(error: ErrorCode, message: str) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(error=error, error_message=message)
+
+
+def _refuse_producer_ids(error: ErrorCode, message: str) -> AllocateProducerIdsResponse:
+    return AllocateProducerIdsResponse(error=error, error_message=message)
+
+
+def _refuse_alter_configs(error: ErrorCode, message: str) -> AlterConfigsResponse:
+    return AlterConfigsResponse(error=error, error_message=message)

@@ -1,0 +1,32 @@
+"""What the controller needs of the quorum: a place in the log now, and word when it is committed."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Pending(Protocol):
+    """An append that has its place in the log. Any number of tasks may wait for it, at any time."""
+
+    async def wait(self) -> int:
+        """The base offset, once committed and applied here. Raises `NotLeaderError` (nothing happened),
+        `OutcomeUnknownError` or `QuorumStoppedError`, each of which means that leadership is lost."""
+        ...
+
+
+class MetadataLog(Protocol):
+    """The metadata log as its leader sees it. Nobody but the active controller appends to it, and the quorum
+    adds no record of its own within an epoch after the one that begins it."""
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets. Read once, when the controller becomes active."""
+        ...
+
+    def append_nowait(self, records: Sequence[bytes]) -> Pending:
+        """Append records as one atomic batch behind all earlier ones. Raises `NotLeaderError`,
+        `InvalidAppendError` or `QuorumStoppedError` when nothing happened."""
+        ...
+
+    def resign(self) -> None:
+        """Stop leading, so that another node's controller takes over. No effect on a node that doesn't lead."""
+        ...

@@ -1,0 +1,87 @@
+"""When each broker was last heard of, and what it had applied by then.
+
+Soft state of the active controller: it is not in the log, and a new controller gives everybody a whole
+session to be heard of. Times are seconds on a monotonic clock.
+"""
+
+from dataclasses import dataclass
+
+from quorate.broker.controller.image import MetadataImage
+
+
+@dataclass(slots=True, kw_only=True)
+class _Contact:
+    at: float
+    metadata_offset: int = -1
+    shutdown_offset: int | None = None
+
+
+class Sessions:
+    __slots__ = ("_contacts", "_last_check", "timeout")
+
+    def __init__(self, *, timeout: float) -> None:
+        self.timeout = timeout
+        self._contacts: dict[int, _Contact] = {}
+        self._last_check: float | None = None
+
+    def begin(self, broker_id: int, *, now: float) -> None:
+        """A session starts anew: what was known of the broker is forgotten."""
+        self._contacts[broker_id] = _Contact(at=now)
+
+    def touch(self, broker_id: int, *, now: float, metadata_offset: int) -> None:
+        """A heartbeat came in. Call it on arrival, whatever becomes of the heartbeat: one that is answered
+        too late still says that the broker lives (KAFKA-15019)."""
+        contact = self._contacts.setdefault(broker_id, _Contact(at=now))
+        contact.at = max(contact.at, now)
+        contact.metadata_offset = max(contact.metadata_offset, metadata_offset)
+
+    def forget(self, broker_id: int) -> None:
+        self._contacts.pop(broker_id, None)
+
+    def live(self, broker_id: int, *, now: float) -> bool:
+        contact = self._contacts.get(broker_id)
+        return contact is not None and now - contact.at < self.timeout
+
+    def expired(self, image: MetadataImage, *, now: float, interval: float) -> list[int]:
+        """Unfenced brokers not heard of for a whole session, longest silent first.
+
+        To be called every `interval` seconds. If it is called later than that by more than another interval,
+        this process was held up and heartbeats may be waiting unread: sessions last longer by as much.
+        """
+        late = 0.0 if self._last_check is None else now - self._last_check - interval
+        self._last_check = now
+        if late > interval:
+            for contact in self._contacts.values():
+                contact.at = min(now, contact.at + late)
+        silent: list[tuple[float, int]] = []
+        for broker in image.brokers.values():
+            if broker.fenced:
+                continue
+            contact = self._contacts.setdefault(broker.broker_id, _Contact(at=now))
+            if now - contact.at >= self.timeout:
+                silent.append((contact.at, broker.broker_id))
+        return [broker_id for _, broker_id in sorted(silent)]
+
+    def shutdown_offset(self, broker_id: int) -> int | None:
+        """What every active broker must have applied (inclusive) before this one may stop."""
+        contact = self._contacts.get(broker_id)
+        return None if contact is None else contact.shutdown_offset
+
+    def fix_shutdown_offset(self, broker_id: int, *, offset: int, now: float) -> None:
+        """Set the goal of a controlled shutdown, once: a goal that moved with each heartbeat would not be
+        reached under steady metadata writes (KAFKA-14292)."""
+        contact = self._contacts.setdefault(broker_id, _Contact(at=now))
+        if contact.shutdown_offset is None:
+            contact.shutdown_offset = offset
+
+    def lowest_active_offset(self, image: MetadataImage) -> int | None:
+        """What every active broker is known to have applied (inclusive, -1: not known of all); None if no
+        broker is active."""
+        return min(
+            (
+                contact.metadata_offset if (contact := self._contacts.get(broker.broker_id)) else -1
+                for broker in image.brokers.values()
+                if broker.active
+            ),
+            default=None,
+        )
