@@ -1,0 +1,96 @@
+"""The APIs we serve, and in which versions.
+
+The ranges are what stock clients were seen to work with. Produce is advertised from 0 although 0 to 2 are
+refused: librdkafka 2.0.2 otherwise sends gzip, snappy and lz4 uncompressed without a word (KIP-896 does the
+same).
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
+
+
+class ApiKey(IntEnum):
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    DESCRIBE_QUORUM = 55
+    DESCRIBE_CLUSTER = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One API. Versions are inclusive; requests below `min_version` are refused even if advertised."""
+
+    key: ApiKey
+    advertised_from: int
+    min_version: int
+    max_version: int
+    first_flexible: int
+
+    def serves(self, version: int) -> bool:
+        return self.min_version <= version <= self.max_version
+
+    def flexible(self, version: int) -> bool:
+        """Whether requests of this version have varint lengths and tagged fields (KIP-482)."""
+        return version >= self.first_flexible
+
+    def flexible_response_header(self, version: int) -> bool:
+        """ApiVersions always answers with header v0: the client does not know yet what we speak (KIP-511)."""
+        return version >= self.first_flexible and self.key is not ApiKey.API_VERSIONS
+
+
+def _api(
+    key: ApiKey, min_version: int, max_version: int, *, flexible: int, advertised_from: int | None = None
+) -> Api:
+    return Api(
+        key=key,
+        advertised_from=min_version if advertised_from is None else advertised_from,
+        min_version=min_version,
+        max_version=max_version,
+        first_flexible=flexible,
+    )
+
+
+APIS: Final = MappingProxyType(
+    {
+        int(api.key): api
+        for api in (
+            _api(ApiKey.PRODUCE, 3, 11, flexible=9, advertised_from=0),
+            _api(ApiKey.FETCH, 4, 16, flexible=12),
+            _api(ApiKey.LIST_OFFSETS, 1, 7, flexible=6),
+            _api(ApiKey.METADATA, 0, 12, flexible=9),
+            _api(ApiKey.OFFSET_COMMIT, 2, 8, flexible=8),
+            _api(ApiKey.OFFSET_FETCH, 1, 8, flexible=6),
+            _api(ApiKey.FIND_COORDINATOR, 0, 4, flexible=3),
+            _api(ApiKey.JOIN_GROUP, 0, 7, flexible=6),
+            _api(ApiKey.HEARTBEAT, 0, 4, flexible=4),
+            _api(ApiKey.LEAVE_GROUP, 0, 4, flexible=4),
+            _api(ApiKey.SYNC_GROUP, 0, 5, flexible=4),
+            _api(ApiKey.API_VERSIONS, 0, 4, flexible=3),
+            _api(ApiKey.CREATE_TOPICS, 2, 7, flexible=5),
+            _api(ApiKey.DELETE_TOPICS, 1, 6, flexible=4),
+            _api(ApiKey.INIT_PRODUCER_ID, 0, 4, flexible=2),
+            _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, flexible=4),
+            _api(ApiKey.DESCRIBE_CONFIGS, 1, 4, flexible=4),
+            _api(ApiKey.DESCRIBE_QUORUM, 0, 2, flexible=0),
+            _api(ApiKey.DESCRIBE_CLUSTER, 0, 1, flexible=0),
+        )
+    }
+)
+"""By API key, in the order of the keys."""

@@ -1,0 +1,37 @@
+"""From a frame's body to a message and back: the hand-written codecs where there are some, else kio."""
+
+from collections.abc import Sequence
+from functools import cache
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire.api import APIS, ApiKey
+from quorate.broker.wire.entities import build, decode_entity, encode_entity, request_type, response_type
+from quorate.broker.wire.fetch_codec import decode_fetch_request
+from quorate.broker.wire.messages import EncodedResponse, Request, Response
+from quorate.broker.wire.produce_codec import decode_produce_request
+from quorate.runtime.disk import Buffer
+
+
+def decode_request(api_key: int, version: int, body: memoryview) -> Request:
+    """Raises `MalformedError`, also for bytes left over. `version` is one that we serve."""
+    if api_key == ApiKey.PRODUCE:
+        return decode_produce_request(body, version)
+    if api_key == ApiKey.FETCH:
+        return decode_fetch_request(body, version)
+    return decode_entity(request_type(api_key, version), body)
+
+
+def encode_response(response: Response) -> Sequence[Buffer]:
+    return response.body if isinstance(response, EncodedResponse) else encode_entity(response)
+
+
+@cache
+def api_versions_response(version: int, *, error: ErrorCode = ErrorCode.none) -> EncodedResponse:
+    """What we serve, in the given version of ApiVersions; with an error in version 0 (KIP-511)."""
+    ranges = [
+        {"api_key": api.key.value, "min_version": api.advertised_from, "max_version": api.max_version}
+        for api in APIS.values()
+    ]
+    entity = build(response_type(ApiKey.API_VERSIONS, version), error_code=error, api_keys=ranges)
+    return EncodedResponse(encode_entity(entity))

@@ -1,0 +1,326 @@
+"""One client connection: a reader that handles requests in order, a writer that answers in order."""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire.api import APIS, ApiKey
+from quorate.broker.wire.budget import MemoryBudget
+from quorate.broker.wire.codec import api_versions_response, decode_request, encode_response
+from quorate.broker.wire.error_responses import protocol_error_response
+from quorate.broker.wire.errors import ErrorTable
+from quorate.broker.wire.framing import FrameReader
+from quorate.broker.wire.headers import RequestHeader, read_request_header, response_prefix
+from quorate.broker.wire.messages import (
+    Answer,
+    ConnectionContext,
+    Deferred,
+    Request,
+    RequestContext,
+    RequestHandler,
+    Response,
+)
+from quorate.broker.wire.primitives import MalformedError
+from quorate.broker.wire.produce_codec import ProduceRequest, decode_produce_request
+from quorate.broker.wire.sending import join_small
+from quorate.runtime.disk import Buffer
+from quorate.runtime.network import NetworkError, Stream
+
+log = structlog.get_logger(__name__)
+
+_SEND_BYTES: Final = 1024 * 1024
+_REQUESTS_PER_TURN: Final = 32
+"""Requests that are handled without giving other tasks a turn."""
+_SLOWEST_BYTES_PER_S: Final = 256 * 1024
+"""A peer may take so long for what is large, on top of the time-out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """`max_pending_responses` and `max_pending_bytes`: answers not yet sent, above which no further request
+    is handled (one response may go over). The time-outs say how long a peer may be
+    silent, take for the rest of a frame, or take to accept an answer; large ones get more time."""
+
+    max_frame_bytes: int
+    max_pending_responses: int = 500
+    max_pending_bytes: int = 8 * 1024 * 1024
+    idle_timeout_s: float = 600.0
+    frame_timeout_s: float = 60.0
+    send_timeout_s: float = 60.0
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An answer that is not there yet, and what its refusal would need."""
+
+    context: RequestContext
+    request: Request
+    deferred: Deferred
+
+
+@dataclass(slots=True)
+class _Ready:
+    pieces: Sequence[Buffer]
+    size: int
+
+
+class Connection:
+    """Runs until the peer leaves, breaks protocol or is cut off. Errors end it with one log line."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        context: ConnectionContext,
+        handler: RequestHandler,
+        *,
+        errors: ErrorTable,
+        limits: ConnectionLimits,
+        request_budget: MemoryBudget,
+        response_budget: "ResponseBudget",
+    ) -> None:
+        self._stream = stream
+        self._context = context
+        self._handler = handler
+        self._errors = errors
+        self._limits = limits
+        self._responses = response_budget
+        self._frames = FrameReader(stream, max_frame_bytes=limits.max_frame_bytes, budget=request_budget)
+        self._queue: deque[_Waiting | _Ready] = deque()
+        self._pending_bytes = 0
+        self._to_send = trio.lowlevel.ParkingLot()
+        self._room = trio.lowlevel.ParkingLot()
+        self._reason: str | None = None
+        self._last_active = trio.current_time()
+        self._busy = False
+        self._send_deadline = math.inf
+        self.requests = 0
+
+    async def run(self) -> None:
+        """Returns when the connection is over; the stream is closed then, however it ended."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write, nursery.cancel_scope)
+                await self._read()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._stream.close()
+            self._frames.release()
+            self._responses.put_back(self._pending_bytes)
+            for entry in self._queue:
+                if isinstance(entry, _Waiting):
+                    entry.deferred.abandon()
+            if self._reason is not None:
+                log.warning("connection closed", peer=self._context.peer, reason=self._reason)
+
+    def close(self, reason: str) -> None:
+        """End the connection from outside, saying why."""
+        if self._reason is None:
+            self._reason = reason
+        self._stream.close()
+
+    def overdue(self, now: float) -> str | None:
+        """Why the connection should be closed at `now`, if it should."""
+        limits = self._limits
+        if now > self._send_deadline:
+            return f"the peer did not take what it asked for within {limits.send_timeout_s:g} s"
+        if self._busy:
+            return None
+        started = self._frames.frame_started_at
+        allowed = limits.frame_timeout_s + self._frames.frame_bytes / _SLOWEST_BYTES_PER_S
+        if started is not None and now - started > allowed:
+            return f"a frame was not complete {allowed:.0f} s after its first byte"
+        if not self._queue and now - self._last_active > limits.idle_timeout_s:
+            return f"idle for {limits.idle_timeout_s:g} s (connections.max.idle.ms)"
+        return None
+
+    async def _read(self) -> None:
+        try:
+            handled = 0
+            while frames := await self._frames.receive():
+                self._last_active = trio.current_time()
+                self._busy = True
+                for frame in frames:
+                    await self._handle(frame)
+                    handled += 1
+                    if handled % _REQUESTS_PER_TURN == 0:
+                        await trio.lowlevel.checkpoint()
+                self._busy = False
+                self._frames.release()
+        except MalformedError as error:
+            self._end(str(error))
+        except NetworkError as error:
+            log.debug("connection broke", peer=self._context.peer, error=str(error))
+
+    def _end(self, reason: str) -> None:
+        if self._reason is None:
+            self._reason = reason
+
+    async def _handle(self, frame: memoryview) -> None:
+        await self._wait_for_room()
+        header = read_request_header(frame)
+        api = APIS[header.api_key]
+        context = RequestContext(
+            self._context,
+            header.api_key,
+            header.version,
+            header.correlation_id,
+            header.client_id,
+            self._last_active,
+        )
+        self.requests += 1
+        if not api.serves(header.version):
+            self._refuse_version(header, frame, context)
+            return
+        request = decode_request(header.api_key, header.version, frame[header.body_start :])
+        if header.api_key == ApiKey.API_VERSIONS:
+            self._enqueue(context, api_versions_response(header.version))
+            return
+        answer: Answer
+        try:
+            answer = await self._handler.handle(context, request)
+        except MalformedError:
+            raise
+        except Exception as error:
+            answer = self._error_response(context, request, error)
+        if isinstance(request, ProduceRequest):
+            if request.acks == 0:
+                return
+            if isinstance(answer, Deferred):
+                request = request.skeleton()
+        if isinstance(answer, Deferred):
+            self._queue.append(_Waiting(context, request, answer))
+            answer.notify(self._wake_writer)
+        elif answer is not None:
+            self._enqueue(context, answer)
+        else:
+            raise RuntimeError(f"the handler gave no answer to {api.key.name} v{header.version}")
+
+    def _refuse_version(self, header: RequestHeader, frame: memoryview, context: RequestContext) -> None:
+        if header.api_key == ApiKey.API_VERSIONS:
+            # The client learns from a v0 body what it may ask; every client can read that one (KIP-511).
+            fallback = api_versions_response(0, error=ErrorCode.unsupported_version)
+            self._enqueue(context, fallback)
+            return
+        if header.api_key == ApiKey.PRODUCE and header.version < 3:
+            request = decode_produce_request(frame[header.body_start :], header.version)
+            if request.acks != 0:
+                refusal = protocol_error_response(
+                    header.api_key, header.version, request, ErrorCode.unsupported_version
+                )
+                self._enqueue(context, refusal)
+                return
+        name = APIS[header.api_key].key.name
+        raise MalformedError(f"{name} version {header.version} is not served (client {header.client_id!r})")
+
+    def _error_response(self, context: RequestContext, request: Request, error: Exception) -> Response:
+        code = self._errors.code(error)
+        if code is ErrorCode.unknown_server_error:
+            log.error(
+                "request failed",
+                api=APIS[context.api_key].key.name,
+                version=context.version,
+                client_id=context.client_id,
+                peer=self._context.peer,
+                exc_info=error,
+            )
+        message = self._errors.message(error)
+        return protocol_error_response(context.api_key, context.version, request, code, message)
+
+    def _enqueue(self, context: RequestContext, response: Response) -> None:
+        ready = self._encode(context, response)
+        self._queue.append(ready)
+        self._pending_bytes += ready.size
+        self._responses.take(ready.size)
+        self._to_send.unpark_all()
+
+    def _encode(self, context: RequestContext, response: Response) -> _Ready:
+        body = encode_response(response)
+        size = sum(map(len, body))
+        prefix = response_prefix(
+            api_key=context.api_key,
+            version=context.version,
+            correlation_id=context.correlation_id,
+            body_bytes=size,
+        )
+        return _Ready([prefix, *body], size + len(prefix))
+
+    def _wake_writer(self) -> None:
+        self._to_send.unpark_all()
+
+    async def _wait_for_room(self) -> None:
+        limits = self._limits
+        while self._queue and (
+            len(self._queue) >= limits.max_pending_responses
+            or self._pending_bytes >= limits.max_pending_bytes
+            or self._responses.exhausted
+        ):
+            await self._room.park()
+
+    async def _write(self, scope: trio.CancelScope) -> None:
+        try:
+            while True:
+                batch: list[Buffer] = []
+                size = 0
+                while self._queue and size < _SEND_BYTES:
+                    entry = self._queue[0]
+                    if isinstance(entry, _Waiting):
+                        if not entry.deferred.done:
+                            break
+                        entry = await self._settled(entry)
+                    self._queue.popleft()
+                    batch += entry.pieces
+                    size += entry.size
+                if batch:
+                    await self._send(batch, size)
+                else:
+                    await self._to_send.park()
+        except NetworkError as error:
+            log.debug("connection broke", peer=self._context.peer, error=str(error))
+            scope.cancel()
+
+    async def _settled(self, waiting: _Waiting) -> _Ready:
+        try:
+            response = await waiting.deferred.result()
+        except Exception as error:
+            response = self._error_response(waiting.context, waiting.request, error)
+        ready = self._encode(waiting.context, response)
+        self._pending_bytes += ready.size
+        self._responses.take(ready.size)
+        return ready
+
+    async def _send(self, batch: list[Buffer], size: int) -> None:
+        allowed = self._limits.send_timeout_s + size / _SLOWEST_BYTES_PER_S
+        self._send_deadline = trio.current_time() + allowed
+        await self._stream.send(join_small(batch))
+        self._send_deadline = math.inf
+        self._last_active = trio.current_time()
+        self._pending_bytes -= size
+        self._responses.put_back(size)
+        self._room.unpark_all()
+
+
+class ResponseBudget:
+    """Bytes of answers that all connections together hold unsent. Nobody waits for it with nothing unsent,
+    so every connection can always make progress by one answer."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    @property
+    def exhausted(self) -> bool:
+        return self.used >= self.limit
+
+    def take(self, size: int) -> None:
+        self.used += size
+
+    def put_back(self, size: int) -> None:
+        self.used -= size

@@ -1,0 +1,60 @@
+"""Kafka's error codes at the edge: what an exception means to a client, in one table."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.runtime.network import NetworkError
+
+
+class KafkaError(Exception):
+    """An error with a Kafka code. `message` reaches clients where the API has room for one."""
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(message or code.name)
+        self.code = code
+        self.message = message or None
+
+
+class UnsupportedVersionError(KafkaError):
+    """An API or a version that one side does not speak."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.unsupported_version, message)
+
+
+class RequestTimedOutError(NetworkError):
+    """No response in time. The request may have been carried out."""
+
+
+class ErrorTable:
+    """Maps exception types to codes, the most derived type first. Packages above add their own types."""
+
+    __slots__ = ("_codes",)
+
+    def __init__(self, codes: Mapping[type[Exception], ErrorCode] | None = None) -> None:
+        self._codes = dict(BASE_CODES) | dict(codes or {})
+
+    def code(self, error: Exception) -> ErrorCode:
+        """UNKNOWN_SERVER_ERROR for what is in no table."""
+        if isinstance(error, KafkaError):
+            return error.code
+        for kind in type(error).__mro__:
+            code = self._codes.get(kind)
+            if code is not None:
+                return code
+        return ErrorCode.unknown_server_error
+
+    def message(self, error: Exception) -> str | None:
+        """What the client may read. The text of an unknown error stays in our log."""
+        if isinstance(error, KafkaError):
+            return error.message
+        return None if self.code(error) is ErrorCode.unknown_server_error else str(error) or None
+
+
+BASE_CODES: Final[Mapping[type[Exception], ErrorCode]] = {
+    RequestTimedOutError: ErrorCode.request_timed_out,
+    NetworkError: ErrorCode.network_exception,
+    TimeoutError: ErrorCode.request_timed_out,
+}

@@ -1,0 +1,139 @@
+"""Kafka's frames: four bytes of length, then so many bytes.
+
+Small frames are taken in bulk: one large receive, and every frame in it. A frame larger than a receive gets a
+buffer of its own and the kernel writes straight into it, so its bytes are copied once, by the kernel (all
+but the first part, which came with the length).
+"""
+
+import struct
+from typing import Final
+
+import trio
+
+from quorate.broker.wire.budget import MemoryBudget
+from quorate.broker.wire.primitives import MalformedError
+from quorate.runtime.network import Stream
+
+RECEIVE_BYTES: Final = 65536
+MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
+"""Kafka's `socket.request.max.bytes`."""
+_TRUST_BYTES: Final = 1024 * 1024
+"""No more is reserved for a frame before so much of it has arrived."""
+_LENGTH = struct.Struct(">i")
+
+
+class FrameReader:
+    """Cuts frames out of a stream. One task uses it.
+
+    Frames are read-only views; the memory of a small one is shared with its neighbours. Bytes of a large
+    frame are drawn from `budget` before they are reserved, and stay drawn until `release`.
+    """
+
+    __slots__ = ("_budget", "_drawn", "_large", "_large_filled", "_large_size", "_max_frame_bytes", "_rest",
+                 "_stream", "frame_started_at")  # fmt: skip
+
+    def __init__(
+        self, stream: Stream, *, max_frame_bytes: int = MAX_FRAME_BYTES, budget: MemoryBudget | None = None
+    ) -> None:
+        self._stream = stream
+        self._max_frame_bytes = max_frame_bytes
+        self._budget = budget
+        self._drawn = 0
+        self._rest = b""
+        self._large: bytearray | None = None
+        self._large_filled = 0
+        self._large_size = 0
+        self.frame_started_at: float | None = None
+        """`trio.current_time()` when the first byte of an unfinished frame arrived."""
+
+    async def receive(self) -> list[memoryview]:
+        """At least one whole frame, or none at the end of the stream. Raises `NetworkError`, and
+        `MalformedError` for a length that can't be one, or an end inside a frame."""
+        while True:
+            if self._large is not None:
+                return [await self._receive_large(self._large)]
+            data = await self._stream.receive_some(RECEIVE_BYTES)
+            if not data:
+                if self._rest:
+                    raise MalformedError(f"the stream ended {len(self._rest)} bytes into a frame")
+                return []
+            frames = self._cut(self._rest + data if self._rest else data)
+            if frames:
+                return frames
+
+    def _cut(self, chunk: bytes) -> list[memoryview]:
+        view = memoryview(chunk)
+        frames = []
+        position = 0
+        available = len(chunk)
+        while available - position >= 4:
+            (size,) = _LENGTH.unpack_from(chunk, position)
+            if not 0 <= size <= self._max_frame_bytes:
+                raise MalformedError(self._refusal(chunk[position : position + 4], size))
+            stop = position + 4 + size
+            if stop > available:
+                if size > RECEIVE_BYTES:
+                    self._start_large(view[position + 4 :], size)
+                    position = available
+                break
+            frames.append(view[position + 4 : stop])
+            position = stop
+        self._rest = chunk[position:]
+        unfinished = bool(self._rest) or self._large is not None
+        if not unfinished:
+            self.frame_started_at = None
+        elif self.frame_started_at is None or frames:
+            self.frame_started_at = trio.current_time()
+        return frames
+
+    def _refusal(self, head: bytes, size: int) -> str:
+        if head in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"HTTP", b"DELE", b"CONN", b"PRI "):
+            return "the peer speaks HTTP; this port speaks Kafka's protocol"
+        if head[:2] == b"\x16\x03":
+            return "the peer speaks TLS; this listener is plaintext"
+        if size < 0:
+            return f"negative frame length {size}"
+        return f"a frame of {size} bytes, above the {self._max_frame_bytes} of socket.request.max.bytes"
+
+    def _start_large(self, head: memoryview, size: int) -> None:
+        buffer = bytearray(min(size, _TRUST_BYTES))
+        buffer[: len(head)] = head
+        self._large = buffer
+        self._large_filled = len(head)
+        self._large_size = size
+
+    async def _receive_large(self, buffer: bytearray) -> memoryview:
+        size = self._large_size
+        if self._budget is not None and self._drawn == 0:
+            # Waiting for others' memory is not the peer's slowness.
+            self.frame_started_at = None
+            await self._budget.draw(size)
+            self._drawn = size
+            self.frame_started_at = trio.current_time()
+        while True:
+            view = memoryview(buffer)
+            while self._large_filled < len(buffer):
+                received = await self._stream.receive_into(view[self._large_filled :])
+                if not received:
+                    raise MalformedError(
+                        f"the stream ended {self._large_filled} bytes into a frame of {size}"
+                    )
+                self._large_filled += received
+            if len(buffer) == size:
+                self._large = None
+                self.frame_started_at = None
+                return view.toreadonly()
+            whole = bytearray(size)
+            whole[: len(buffer)] = buffer
+            self._large = buffer = whole
+
+    @property
+    def frame_bytes(self) -> int:
+        """Size of the large frame being received; 0 when it is a small one or none."""
+        return self._large_size if self._large is not None else 0
+
+    def release(self) -> None:
+        """The last large frame was handled, or never will be: its bytes go back to the budget."""
+        if self._drawn and self._budget is not None:
+            self._budget.put_back(self._drawn)
+            self._drawn = 0

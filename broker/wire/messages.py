@@ -1,0 +1,132 @@
+"""What passes between a connection and the broker behind it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from kio.static.protocol import RequestPayload, ResponsePayload
+
+from quorate.broker.wire.fetch_codec import FetchRequest
+from quorate.broker.wire.produce_codec import ProduceRequest
+from quorate.runtime.disk import Buffer
+
+Request: TypeAlias = ProduceRequest | FetchRequest | RequestPayload
+"""A decoded request: hand-written types for Produce and Fetch, kio's class of the version for the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedResponse:
+    """A response body already encoded, as pieces that must not change until they were sent."""
+
+    body: Sequence[Buffer]
+
+
+Response: TypeAlias = ResponsePayload | EncodedResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionContext:
+    """What stays the same for every request of a connection."""
+
+    id: int
+    peer: str
+    """host:port of the client, for log lines and the member's host in groups."""
+    listener: str
+    """Name of the listener that accepted it, such as PLAINTEXT."""
+    principal: str = "User:ANONYMOUS"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    connection: ConnectionContext
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    received_at: float
+    """`trio.current_time()` when the frame was complete; deadlines of the request count from here."""
+
+
+class Deferred:
+    """An answer that comes later. Made by a handler, which returns it and completes it exactly once.
+
+    The connection goes on to its next requests meanwhile, and still answers in request order. Completing is
+    cheap and may be done from any task. `on_abandon` is called if the connection ends before completion.
+    """
+
+    __slots__ = ("_abandoned", "_on_abandon", "_on_done", "_outcome")
+
+    def __init__(self, on_abandon: Callable[[], None] | None = None) -> None:
+        self._outcome: Response | Exception | Callable[[], Awaitable[Response]] | None = None
+        self._on_done: Callable[[], None] | None = None
+        self._on_abandon = on_abandon
+        self._abandoned = False
+
+    @property
+    def done(self) -> bool:
+        return self._outcome is not None
+
+    @property
+    def abandoned(self) -> bool:
+        """The connection is gone: nobody will read the answer, completing is allowed and does nothing."""
+        return self._abandoned
+
+    def complete(self, response: Response) -> None:
+        self._settle(response)
+
+    def complete_with(self, build: Callable[[], Awaitable[Response]]) -> None:
+        """As `complete`, but the response is built when it is about to be sent: a slow consumer's answers
+        take no memory before their turn."""
+        self._settle(build)
+
+    def fail(self, error: Exception) -> None:
+        """Answer with the error's code, as if the handler had raised it."""
+        self._settle(error)
+
+    def _settle(self, outcome: Response | Exception | Callable[[], Awaitable[Response]]) -> None:
+        if self._outcome is not None:
+            raise RuntimeError("a deferred response was completed twice")
+        self._outcome = outcome
+        if self._on_done is not None:
+            self._on_done()
+
+    async def result(self) -> Response:
+        """For the connection, once `done`. Raises what the handler failed with."""
+        outcome = self._outcome
+        if isinstance(outcome, Exception):
+            raise outcome
+        if callable(outcome):
+            return await outcome()
+        if outcome is None:
+            raise RuntimeError("a deferred response was read before it was completed")
+        return outcome
+
+    def notify(self, on_done: Callable[[], None]) -> None:
+        """For the connection: call once when completed, at once if it is."""
+        self._on_done = on_done
+        if self._outcome is not None:
+            on_done()
+
+    def abandon(self) -> None:
+        """For the connection, when it ends."""
+        self._abandoned = True
+        self._on_done = None
+        if self._outcome is None and self._on_abandon is not None:
+            self._on_abandon()
+
+
+Answer: TypeAlias = Response | Deferred | None
+
+
+class RequestHandler(Protocol):
+    """The broker behind the listener."""
+
+    async def handle(self, context: RequestContext, request: Request) -> Answer:
+        """Answer one request. Requests of a connection come one after the other, in order: the next is not
+        read before this returns, so what must wait for others returns a `Deferred`.
+
+        None only for Produce with acks=0. An exception becomes the API's error response by the error table.
+        A request's record bytes are views of the receive buffer and count against the memory limit until
+        this returns; whoever keeps them longer keeps the buffer.
+        """
+        ...

@@ -1,0 +1,256 @@
+"""Produce, written by hand: it is the hot way in, and record bytes stay views of the receive buffer.
+
+Versions 0 to 12 of ProduceRequest.json and ProduceResponse.json (0 to 2 only to be refused in kind).
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire.primitives import Cursor, Pieces
+from quorate.runtime.disk import Buffer
+
+FIRST_FLEXIBLE = 9
+_ACKS_AND_TIMEOUT = struct.Struct(">hi")
+_PARTITION_RESPONSE = struct.Struct(">ihqqq")
+
+
+@dataclass(frozen=True, slots=True)
+class ProducePartition:
+    index: int
+    records: memoryview | None
+    """Record batches as sent, unchecked; a view of the frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceTopic:
+    name: str
+    partitions: Sequence[ProducePartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceRequest:
+    version: int
+    transactional_id: str | None = None
+    acks: int
+    """0: no answer is sent; 1: the leader's append; -1: every in-sync replica's."""
+    timeout_ms: int
+    topics: Sequence[ProduceTopic]
+
+    def skeleton(self) -> "ProduceRequest":
+        """The same without records, so that an answer to come does not keep the frame alive."""
+        return ProduceRequest(
+            version=self.version,
+            transactional_id=self.transactional_id,
+            acks=self.acks,
+            timeout_ms=self.timeout_ms,
+            topics=[
+                ProduceTopic(topic.name, [ProducePartition(part.index, None) for part in topic.partitions])
+                for topic in self.topics
+            ],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducedPartition:
+    """The outcome for one partition. `leader_*` are hints for NOT_LEADER_OR_FOLLOWER (KIP-951, v10+)."""
+
+    index: int
+    error: ErrorCode = ErrorCode.none
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+    record_errors: Sequence[tuple[int, str | None]] = ()
+    """(index of the record in its batch, message), v8+."""
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEndpoint:
+    """Where a leader named in a response listens (KIP-951)."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedTopic:
+    name: str
+    partitions: Sequence[ProducedPartition]
+
+
+def decode_produce_request(body: memoryview, version: int) -> ProduceRequest:
+    """Raises `MalformedError`."""
+    cursor = Cursor(body, flexible=version >= FIRST_FLEXIBLE)
+    transactional_id = cursor.nullable_string() if version >= 3 else None
+    acks, timeout_ms = cursor.unpack(_ACKS_AND_TIMEOUT)
+    topics = []
+    for _ in range(cursor.count(4)):
+        name = cursor.string()
+        partitions = []
+        for _ in range(cursor.count(5)):
+            partitions.append(ProducePartition(cursor.int32(), cursor.records()))
+            cursor.tags()
+        topics.append(ProduceTopic(name, partitions))
+        cursor.tags()
+    cursor.tags()
+    cursor.finish()
+    return ProduceRequest(
+        version=version, transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topics=topics
+    )
+
+
+def encode_produce_request(request: ProduceRequest) -> list[Buffer]:
+    """The body as pieces; records are passed on by identity."""
+    pieces = Pieces(flexible=request.version >= FIRST_FLEXIBLE)
+    if request.version >= 3:
+        pieces.string(request.transactional_id)
+    pieces.write(_ACKS_AND_TIMEOUT.pack(request.acks, request.timeout_ms))
+    pieces.count(len(request.topics))
+    for topic in request.topics:
+        pieces.string(topic.name)
+        pieces.count(len(topic.partitions))
+        for part in topic.partitions:
+            pieces.int32(part.index)
+            pieces.records(None if part.records is None else (part.records,))
+            pieces.tags()
+        pieces.tags()
+    pieces.tags()
+    return pieces.finish()
+
+
+def encode_produce_response(
+    topics: Sequence[ProducedTopic],
+    *,
+    version: int,
+    throttle_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> list[Buffer]:
+    """The body. Every partition of the request must be in it: clients hang on one that is missing."""
+    pieces = Pieces(flexible=version >= FIRST_FLEXIBLE)
+    pieces.count(len(topics))
+    for topic in topics:
+        pieces.string(topic.name)
+        pieces.count(len(topic.partitions))
+        for part in topic.partitions:
+            _partition_response(pieces, part, version)
+        pieces.tags()
+    if version >= 1:
+        pieces.int32(throttle_ms)
+    if version >= 10 and node_endpoints:
+        pieces.tags([(0, encode_node_endpoints(node_endpoints))])
+    else:
+        pieces.tags()
+    return pieces.finish()
+
+
+def _partition_response(pieces: Pieces, part: ProducedPartition, version: int) -> None:
+    if version >= 5:
+        pieces.write(
+            _PARTITION_RESPONSE.pack(
+                part.index, part.error, part.base_offset, part.log_append_time_ms, part.log_start_offset
+            )
+        )
+    else:
+        pieces.int32(part.index)
+        pieces.int16(part.error)
+        pieces.int64(part.base_offset)
+        if version >= 2:
+            pieces.int64(part.log_append_time_ms)
+    if version >= 8:
+        pieces.count(len(part.record_errors))
+        for record_index, message in part.record_errors:
+            pieces.int32(record_index)
+            pieces.string(message)
+            pieces.tags()
+        pieces.string(part.error_message)
+    if version >= 10 and (part.leader_id != -1 or part.leader_epoch != -1):
+        pieces.tags([(0, struct.pack(">iix", part.leader_id, part.leader_epoch))])
+    else:
+        pieces.tags()
+
+
+def encode_node_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
+    """The value of the NodeEndpoints tag of Produce and Fetch responses."""
+    pieces = Pieces(flexible=True)
+    pieces.count(len(endpoints))
+    for endpoint in endpoints:
+        pieces.int32(endpoint.node_id)
+        pieces.string(endpoint.host)
+        pieces.int32(endpoint.port)
+        pieces.string(endpoint.rack)
+        pieces.tags()
+    return b"".join(pieces.finish())
+
+
+def decode_node_endpoints(value: memoryview) -> list[NodeEndpoint]:
+    cursor = Cursor(value, flexible=True)
+    endpoints = []
+    for _ in range(cursor.count(11)):
+        endpoints.append(
+            NodeEndpoint(cursor.int32(), cursor.string(), cursor.int32(), cursor.nullable_string())
+        )
+        cursor.tags()
+    cursor.finish()
+    return endpoints
+
+
+def decode_produce_response(body: memoryview, version: int) -> list[ProducedTopic]:
+    """Raises `MalformedError`."""
+    cursor = Cursor(body, flexible=version >= FIRST_FLEXIBLE)
+    topics = []
+    for _ in range(cursor.count(4)):
+        name = cursor.string()
+        partitions = []
+        for _ in range(cursor.count(14)):
+            partitions.append(_read_partition_response(cursor, version))
+        topics.append(ProducedTopic(name, partitions))
+        cursor.tags()
+    if version >= 1:
+        cursor.int32()
+    cursor.tags()
+    cursor.finish()
+    return topics
+
+
+def _read_partition_response(cursor: Cursor, version: int) -> ProducedPartition:
+    index, error, base_offset = cursor.int32(), read_error(cursor), cursor.int64()
+    append_time_ms = cursor.int64() if version >= 2 else -1
+    log_start_offset = cursor.int64() if version >= 5 else -1
+    record_errors = []
+    error_message = None
+    if version >= 8:
+        for _ in range(cursor.count(5)):
+            record_errors.append((cursor.int32(), cursor.nullable_string()))
+            cursor.tags()
+        error_message = cursor.nullable_string()
+    leader_id = leader_epoch = -1
+    for tag, value in cursor.tags():
+        if tag == 0 and version >= 10:
+            leader = Cursor(value, flexible=True)
+            leader_id, leader_epoch = leader.int32(), leader.int32()
+    return ProducedPartition(
+        index=index,
+        error=error,
+        base_offset=base_offset,
+        log_append_time_ms=append_time_ms,
+        log_start_offset=log_start_offset,
+        error_message=error_message,
+        record_errors=record_errors,
+        leader_id=leader_id,
+        leader_epoch=leader_epoch,
+    )
+
+
+def read_error(cursor: Cursor) -> ErrorCode:
+    """A code that we do not know is UNKNOWN_SERVER_ERROR, as in Kafka's clients."""
+    try:
+        return ErrorCode(cursor.int16())
+    except ValueError:
+        return ErrorCode.unknown_server_error

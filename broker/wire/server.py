@@ -1,0 +1,156 @@
+"""The listener that clients connect to."""
+
+from dataclasses import dataclass
+
+import structlog
+import trio
+
+from quorate.broker.wire.budget import MemoryBudget
+from quorate.broker.wire.connection import Connection, ConnectionLimits, ResponseBudget
+from quorate.broker.wire.errors import ErrorTable
+from quorate.broker.wire.framing import MAX_FRAME_BYTES
+from quorate.broker.wire.messages import ConnectionContext, RequestHandler
+from quorate.runtime.network import Listener, Stream
+
+log = structlog.get_logger(__name__)
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """Bytes and seconds. Kafka's names: `max.connections`, `socket.request.max.bytes`,
+    `queued.max.request.bytes`, `connections.max.idle.ms`.
+
+    Kafka's defaults for the first and the third are unlimited; ours are not, so that memory is bounded
+    without anybody's tuning.
+    """
+
+    max_connections: int = 10_000
+    request_max_bytes: int = MAX_FRAME_BYTES
+    queued_max_request_bytes: int = 256 * _MIB
+    queued_max_response_bytes: int = 256 * _MIB
+    max_pending_responses: int = 500
+    max_pending_response_bytes: int = 8 * _MIB
+    idle_timeout_s: float = 600.0
+    frame_timeout_s: float = 60.0
+    send_timeout_s: float = 60.0
+    sweep_interval_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatistics:
+    connections: int
+    connections_accepted: int
+    connections_refused: int
+    request_bytes_held: int
+    response_bytes_held: int
+
+
+class WireServer:
+    """Serves one listener until cancelled. Cancelling closes every connection at once."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        handler: RequestHandler,
+        config: ServerConfig,
+        *,
+        errors: ErrorTable | None = None,
+        listener_name: str = "PLAINTEXT",
+    ) -> None:
+        self._listener = listener
+        self._handler = handler
+        self._config = config
+        self._errors = errors or ErrorTable()
+        self._listener_name = listener_name
+        self._connections: dict[int, Connection] = {}
+        self._accepted = 0
+        self._refused = 0
+        self._requests = MemoryBudget(config.queued_max_request_bytes)
+        self._responses = ResponseBudget(config.queued_max_response_bytes)
+        self._limits = ConnectionLimits(
+            max_frame_bytes=config.request_max_bytes,
+            max_pending_responses=config.max_pending_responses,
+            max_pending_bytes=config.max_pending_response_bytes,
+            idle_timeout_s=config.idle_timeout_s,
+            frame_timeout_s=config.frame_timeout_s,
+            send_timeout_s=config.send_timeout_s,
+        )
+
+    def statistics(self) -> ServerStatistics:
+        return ServerStatistics(
+            len(self._connections),
+            self._accepted,
+            self._refused,
+            self._requests.limit - self._requests.available,
+            self._responses.used,
+        )
+
+    async def run(self) -> None:
+        """Raises `NetworkError` if the listener breaks."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._sweep)
+                while True:
+                    stream = await self._listener.accept()
+                    if len(self._connections) >= self._config.max_connections:
+                        self._refuse(stream)
+                    else:
+                        self._start(stream, nursery)
+        finally:
+            self._listener.close()
+
+    def _refuse(self, stream: Stream) -> None:
+        self._refused += 1
+        limit = self._config.max_connections
+        log.warning("connection refused", peer=stream.peer, reason=f"{limit} are open (max.connections)")
+        stream.close()
+
+    def _start(self, stream: Stream, nursery: trio.Nursery) -> None:
+        self._accepted += 1
+        context = ConnectionContext(id=self._accepted, peer=stream.peer, listener=self._listener_name)
+        connection = Connection(
+            stream,
+            context,
+            self._handler,
+            errors=self._errors,
+            limits=self._limits,
+            request_budget=self._requests,
+            response_budget=self._responses,
+        )
+        self._connections[context.id] = connection
+        nursery.start_soon(self._run, context, connection)
+
+    async def _run(self, context: ConnectionContext, connection: Connection) -> None:
+        try:
+            await connection.run()
+        except Exception as error:
+            # A bug of ours on one connection must not take the others down.
+            log.error("connection failed", peer=context.peer, exc_info=error)
+        finally:
+            del self._connections[context.id]
+
+    async def _sweep(self) -> None:
+        """One timer for all deadlines of all connections."""
+        while True:
+            await trio.sleep(self._config.sweep_interval_s)
+            now = trio.current_time()
+            for connection in list(self._connections.values()):
+                reason = connection.overdue(now)
+                if reason is not None:
+                    connection.close(reason)
+
+
+async def serve(
+    listener: Listener,
+    handler: RequestHandler,
+    config: ServerConfig | None = None,
+    *,
+    errors: ErrorTable | None = None,
+    listener_name: str = "PLAINTEXT",
+) -> None:
+    """Serve `listener` until cancelled. See `WireServer`."""
+    await WireServer(
+        listener, handler, config or ServerConfig(), errors=errors, listener_name=listener_name
+    ).run()
