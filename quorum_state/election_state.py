@@ -25,7 +25,7 @@ _NONE = -1
 _NO_DIRECTORY = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
-class ElectionStateFile:
+class QuorumStateFile:
     """One node's `quorum-state` in `folder`.
 
     Storing is on the election path: it costs one file sync and one folder sync (the rename is not durable

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.quorum_state.election_state import ElectionStateFile
+from quorate.quorum_state.election_state import QuorumStateFile
 from quorate.quorum_state.errors import (
     ForeignStateError,
     MissingStateError,
@@ -28,9 +28,9 @@ states = st.builds(
 )
 
 
-def state_file(disk: SimulatedDisk, *, cluster_id: str = "c", node: int = 1) -> ElectionStateFile:
+def state_file(disk: SimulatedDisk, *, cluster_id: str = "c", node: int = 1) -> QuorumStateFile:
     disk.make_folder("m")
-    return ElectionStateFile(disk, "m", cluster_id=cluster_id, node=NodeId(node))
+    return QuorumStateFile(disk, "m", cluster_id=cluster_id, node=NodeId(node))
 
 
 @given(state=states)

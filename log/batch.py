@@ -1,0 +1,201 @@
+"""Kafka's record batch, version 2: the 61-byte header, and whole batches in a buffer.
+
+The CRC covers everything from the attributes on, so that base offset and leader epoch can be stamped
+without touching it.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from quorate.log.errors import BatchTooLargeError, InvalidBatchError, OffsetGapError
+from quorate.runtime.disk import Buffer
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES = HEADER.size
+LENGTH_END = 12
+"""`length` counts what comes after itself."""
+CRC_START = 21
+STAMP_BYTES = 16
+MAGIC = 2
+_STAMP = struct.Struct(">qii")
+_CODEC = 0x07
+_TIMESTAMP_TYPE = 0x08
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+
+
+@dataclass(slots=True)
+class BatchHeader:
+    """One header, and where it was found. Not changed after it was read (not frozen, because that would
+    double the cost of a small append)."""
+
+    position: int
+    """Byte at which the batch starts in the buffer that it was read from."""
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + LENGTH_END
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & _CODEC
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & _CONTROL != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & _TRANSACTIONAL != 0
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.attributes & _TIMESTAMP_TYPE != 0
+
+
+@dataclass(slots=True)
+class Batch:
+    """A header and the bytes of its whole batch."""
+
+    header: BatchHeader
+    data: memoryview
+
+
+def attributes_of(*, control: bool, transactional: bool) -> int:
+    return (_CONTROL if control else 0) | (_TRANSACTIONAL if transactional else 0)
+
+
+def read_header(
+    buffer: Buffer,
+    position: int = 0,
+    *,
+    check_crc: bool = True,
+    dense: bool = True,
+    max_bytes: int = 2**31 - 1,
+) -> BatchHeader:
+    """The header at `position`, of a batch that is whole and undamaged.
+
+    `dense`: every offset must have its record, as in what was never compacted. Raises `InvalidBatchError`.
+    """
+    left = len(buffer) - position
+    if left < HEADER_BYTES:
+        raise InvalidBatchError(f"{left} bytes are too few for a header", position=position)
+    header = BatchHeader(position, *HEADER.unpack_from(buffer, position))
+    if header.magic != MAGIC:
+        raise InvalidBatchError(f"magic is {header.magic}, only 2 is supported", position=position)
+    size = header.length + LENGTH_END
+    if size < HEADER_BYTES:
+        raise InvalidBatchError(f"length {header.length} is too small", position=position)
+    if size > max_bytes:
+        raise BatchTooLargeError(f"{size} bytes are more than the allowed {max_bytes}", position=position)
+    if size > left:
+        raise InvalidBatchError(f"cut off: {left} of {size} bytes", position=position)
+    if header.base_offset < 0 or header.last_offset_delta < 0 or header.count < 1:
+        raise InvalidBatchError(
+            f"base offset {header.base_offset}, last offset delta {header.last_offset_delta} and count "
+            f"{header.count} make no sense",
+            position=position,
+        )
+    if dense and header.count != header.last_offset_delta + 1:
+        raise InvalidBatchError(
+            f"count {header.count} does not match last offset delta {header.last_offset_delta}",
+            position=position,
+        )
+    if check_crc:
+        found = crc32c(memoryview(buffer)[position + CRC_START : position + size])
+        if found != header.crc:
+            raise InvalidBatchError(f"CRC is {found:#010x}, expected {header.crc:#010x}", position=position)
+    return header
+
+
+def read_headers(
+    buffer: Buffer,
+    *,
+    check_crc: bool = True,
+    dense: bool = True,
+    contiguous: bool = True,
+    max_bytes: int = 2**31 - 1,
+) -> Iterator[BatchHeader]:
+    """Headers of the whole batches that fill `buffer`, in order. Raises `InvalidBatchError` at the first bad
+    one, `OffsetGapError` if `contiguous` and one does not start where the one before ended."""
+    position = 0
+    expected: int | None = None
+    while position < len(buffer):
+        header = read_header(buffer, position, check_crc=check_crc, dense=dense, max_bytes=max_bytes)
+        if contiguous and expected is not None and header.base_offset != expected:
+            raise OffsetGapError(f"base offset {header.base_offset}, expected {expected}", position=position)
+        yield header
+        expected = header.end_offset
+        position += header.length + LENGTH_END
+
+
+def read_batches(buffer: Buffer, *, check_crc: bool = True) -> Iterator[Batch]:
+    """The whole batches that fill `buffer`, in order. Offsets may have gaps. Raises `InvalidBatchError`."""
+    view = memoryview(buffer)
+    for header in read_headers(buffer, check_crc=check_crc, dense=False, contiguous=False):
+        yield Batch(header, view[header.position : header.position + header.size])
+
+
+def stamp(base_offset: int, length: int, epoch: int) -> bytes:
+    """The first 16 bytes of a batch: what a leader writes instead of the client's."""
+    return _STAMP.pack(base_offset, length, epoch)
+
+
+def seal(
+    records: bytes,
+    *,
+    base_offset: int,
+    epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    count: int,
+) -> bytes:
+    """A whole batch from its encoded records."""
+    header = bytearray(HEADER_BYTES)
+    HEADER.pack_into(
+        header,
+        0,
+        base_offset,
+        HEADER_BYTES - LENGTH_END + len(records),
+        epoch,
+        MAGIC,
+        0,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    crc = crc32c(records, crc32c(memoryview(header)[CRC_START:]))
+    header[17:21] = crc.to_bytes(4, "big")
+    return bytes(header) + records

@@ -1,0 +1,74 @@
+"""Kafka's checkpoint files: a version line, a count line, and one line per entry.
+
+`replication-offset-checkpoint` (high watermarks) and `recovery-point-offset-checkpoint` (what is durable)
+hold `topic partition offset`, one file per data directory; `leader-epoch-checkpoint` holds
+`epoch startOffset`, one file per log.
+"""
+
+from collections.abc import Mapping
+
+from quorate.log.errors import LogError
+from quorate.raft.core.types import Offset
+from quorate.runtime.disk import Disk, read_file, write_file_atomically
+
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+_VERSION = "0"
+
+TopicPartition = tuple[str, int]
+
+
+class UnreadableCheckpointError(LogError):
+    """A checkpoint file that is there but can't be read."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(
+            f"{path}: {problem}. Restore the file; or remove it, if you know that nothing but what it covers "
+            "was lost: everything is then checked as after a crash"
+        )
+        self.path = path
+        self.problem = problem
+
+
+def encode_lines(entries: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in (_VERSION, str(len(entries)), *entries)).encode()
+
+
+def decode_lines(path: str, data: bytes) -> list[str]:
+    """Raises `UnreadableCheckpointError`."""
+    try:
+        lines = data.decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise UnreadableCheckpointError(path, f"not text ({error})") from error
+    if lines[-1] != "" or len(lines) < 3:
+        raise UnreadableCheckpointError(path, "truncated")
+    if lines[0] != _VERSION:
+        raise UnreadableCheckpointError(path, f"version {lines[0]!r} is not {_VERSION}")
+    entries = lines[2:-1]
+    if lines[1] != str(len(entries)):
+        raise UnreadableCheckpointError(path, f"{len(entries)} entries where {lines[1]!r} were announced")
+    return entries
+
+
+def load_offsets(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
+    """Empty if there is no file. Raises `UnreadableCheckpointError`."""
+    try:
+        data = read_file(disk, path)
+    except FileNotFoundError:
+        return {}
+    offsets: dict[TopicPartition, Offset] = {}
+    for line in decode_lines(path, data):
+        fields = line.split(" ")
+        if len(fields) != 3 or not fields[1].isdecimal() or not fields[2].isdecimal():
+            raise UnreadableCheckpointError(path, f"{line!r} is not 'topic partition offset'")
+        partition = (fields[0], int(fields[1]))
+        if partition in offsets:
+            raise UnreadableCheckpointError(path, f"{line!r} is the second entry of its partition")
+        offsets[partition] = Offset(int(fields[2]))
+    return offsets
+
+
+async def store_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Durable when it returns."""
+    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+    await write_file_atomically(disk, path, encode_lines(lines))

@@ -1,0 +1,111 @@
+"""Where each leader epoch starts in the log (KIP-101, KIP-279), and its checkpoint file."""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from operator import attrgetter
+
+from quorate.log.checkpoints import UnreadableCheckpointError, decode_lines, encode_lines
+from quorate.raft.core.types import Epoch, EpochEnd, EpochStart, Offset
+from quorate.runtime.disk import Disk, read_file, write_file_atomically
+
+FILE_NAME = "leader-epoch-checkpoint"
+_epoch_of = attrgetter("epoch")
+_start_of = attrgetter("start_offset")
+
+
+class EpochCache:
+    """Epochs and start offsets, both strictly increasing."""
+
+    __slots__ = ("_entries", "dirty", "last_epoch", "newest")
+
+    def __init__(self, entries: Iterable[EpochStart] = ()) -> None:
+        self._entries = list(entries)
+        self.dirty = False
+        """Something is not in the checkpoint file yet."""
+        self.last_epoch = self._entries[-1].epoch if self._entries else Epoch(0)
+        self.newest = self.last_epoch if self._entries else -1
+        """As `last_epoch`, but -1 if there is none."""
+
+    @property
+    def entries(self) -> tuple[EpochStart, ...]:
+        return tuple(self._entries)
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """`epoch`, which must not be older than the last, has its first record at `start_offset`, or will."""
+        if self._entries and epoch <= self._entries[-1].epoch:
+            return
+        self._entries = [entry for entry in self._entries if entry.start_offset < start_offset]
+        self._entries.append(EpochStart(Epoch(epoch), Offset(start_offset)))
+        self._changed()
+
+    def trim_end(self, end_offset: int) -> None:
+        """Forget the epochs that start at or above `end_offset`."""
+        kept = [entry for entry in self._entries if entry.start_offset < end_offset]
+        if len(kept) != len(self._entries):
+            self._entries = kept
+            self._changed()
+
+    def trim_start(self, log_start_offset: int) -> None:
+        """Forget the epochs that end at or below `log_start_offset`; the one that spans it starts there."""
+        index = bisect_right(self._entries, log_start_offset, key=_start_of) - 1
+        if (
+            index < 0
+            or self._entries[index].start_offset == log_start_offset == self._entries[0].start_offset
+        ):
+            return
+        spanning = EpochStart(self._entries[index].epoch, Offset(log_start_offset))
+        self._entries[: index + 1] = [spanning]
+        self._changed()
+
+    def epoch_at(self, offset: int) -> Epoch | None:
+        """The epoch of the record at `offset`; None below the first known epoch."""
+        index = bisect_right(self._entries, offset, key=_start_of)
+        return self._entries[index - 1].epoch if index else None
+
+    def end_offset_for(self, epoch: int, end_offset: Offset) -> EpochEnd | None:
+        """The largest known epoch <= `epoch`, and its end offset; None if none is known.
+
+        `end_offset` is the log's. For an epoch before the first known one: that epoch, ending where the
+        first known starts (KIP-279).
+        """
+        index = bisect_right(self._entries, epoch, key=_epoch_of)
+        if not self._entries:
+            return None
+        if not index:
+            return EpochEnd(Epoch(epoch), self._entries[0].start_offset)
+        end = self._entries[index].start_offset if index < len(self._entries) else end_offset
+        return EpochEnd(self._entries[index - 1].epoch, end)
+
+    def _changed(self) -> None:
+        self.dirty = True
+        self.last_epoch = self._entries[-1].epoch if self._entries else Epoch(0)
+        self.newest = self.last_epoch if self._entries else -1
+
+    async def store(self, disk: Disk, folder: str) -> None:
+        """Durable when it returns. Costs nothing if nothing changed."""
+        if not self.dirty:
+            return
+        entries = self._entries[:]
+        lines = [f"{entry.epoch} {entry.start_offset}" for entry in entries]
+        await write_file_atomically(disk, f"{folder}/{FILE_NAME}", encode_lines(lines))
+        self.dirty = entries != self._entries
+
+
+def load_epochs(disk: Disk, folder: str) -> list[EpochStart] | None:
+    """What the checkpoint file says; None if there is none or it can't be read, because it can be rebuilt
+    from the batches (KAFKA-16541)."""
+    path = f"{folder}/{FILE_NAME}"
+    try:
+        lines = decode_lines(path, read_file(disk, path))
+    except (FileNotFoundError, UnreadableCheckpointError):
+        return None
+    entries: list[EpochStart] = []
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) != 2 or not fields[0].isdecimal() or not fields[1].isdecimal():
+            return None
+        entry = EpochStart(Epoch(int(fields[0])), Offset(int(fields[1])))
+        if entries and (entry.epoch <= entries[-1].epoch or entry.start_offset <= entries[-1].start_offset):
+            return None
+        entries.append(entry)
+    return entries

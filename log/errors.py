@@ -1,0 +1,62 @@
+"""What can go wrong with a log, by who can do something about it."""
+
+from quorate.raft.core.types import Offset
+
+
+class LogError(Exception):
+    """Root of this package's errors."""
+
+
+class InvalidBatchError(LogError):
+    """Whoever sent the records sent something wrong; the log is unchanged.
+
+    `position`: the byte in the given buffer at which the bad batch starts.
+    """
+
+    def __init__(self, problem: str, *, position: int) -> None:
+        super().__init__(f"record batch at byte {position}: {problem}")
+        self.problem = problem
+        self.position = position
+
+
+class BatchTooLargeError(InvalidBatchError):
+    """Larger than `max_batch_bytes`."""
+
+
+class OffsetGapError(InvalidBatchError):
+    """The records don't start at the log's end, or not at the end of the batch before."""
+
+
+class EpochRegressionError(InvalidBatchError):
+    """The records are of an older epoch than the log's last ones."""
+
+
+class OffsetOutOfRangeError(LogError):
+    """Asked for an offset outside [log start, log end]."""
+
+    def __init__(self, offset: int, *, log_start_offset: Offset, end_offset: Offset) -> None:
+        super().__init__(
+            f"offset {offset} is outside of the log, which is [{log_start_offset}, {end_offset})"
+        )
+        self.offset = offset
+        self.log_start_offset = log_start_offset
+        self.end_offset = end_offset
+
+
+class LogFailedError(LogError):
+    """The disk failed an earlier write or sync, so that nothing is known about the end of the files. Only
+    reopening, which recovers them, helps (KAFKA-10778)."""
+
+
+class DamagedLogError(LogError):
+    """Something that was durable can't be read. The node must not start on it."""
+
+    def __init__(self, path: str, position: int, problem: str) -> None:
+        super().__init__(
+            f"{path}, byte {position}: {problem}. This was durable once, so it can't be cut off. Restore the "
+            "folder from this node's disk, or give the node up as it is and bring it back as a new replica: "
+            "stop it, remove it from the quorum or the ISR, empty its folder, format it, and add it again"
+        )
+        self.path = path
+        self.position = position
+        self.problem = problem

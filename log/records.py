@@ -1,0 +1,200 @@
+"""The records in a batch: encoding and decoding of uncompressed ones."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from quorate.log.batch import HEADER_BYTES, Batch, attributes_of, seal
+from quorate.log.errors import InvalidBatchError
+
+
+class KeyValue(NamedTuple):
+    """What goes into a record. None is null (a tombstone, for a value)."""
+
+    key: bytes | None
+    value: bytes | None
+
+
+class Record(NamedTuple):
+    """One decoded record. `timestamp` is ms since the Unix epoch."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+def varint(value: int) -> bytes:
+    """Zigzag, as in Kafka's records."""
+    return unsigned_varint((value << 1) ^ (value >> 63))
+
+
+def unsigned_varint(rest: int) -> bytes:
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+_TABLE_SIZE = 4096
+_VARINTS = tuple(map(varint, range(_TABLE_SIZE)))
+_NULL = varint(-1)
+# What stands between a record's length and its value's length when the key is null.
+_PREFIXES = tuple(b"\x00\x00" + delta + _NULL for delta in _VARINTS)
+
+
+def build_batch(
+    *,
+    base_offset: int,
+    epoch: int,
+    timestamp_ms: int,
+    values: Sequence[bytes],
+    control: bool = False,
+    transactional: bool = False,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytes:
+    """A batch of records without keys. At least one."""
+    parts: list[bytes] = []
+    add = parts.extend
+    varints, prefixes, table_size = _VARINTS, _PREFIXES, _TABLE_SIZE
+    for delta, value in enumerate(values):
+        size = len(value)
+        value_size = varints[size] if size < table_size else varint(size)
+        prefix = prefixes[delta] if delta < table_size else b"\x00\x00" + varint(delta) + _NULL
+        body = len(prefix) + len(value_size) + size + 1
+        add((varints[body] if body < table_size else varint(body), prefix, value_size, value, b"\x00"))
+    return _seal(
+        parts,
+        len(values),
+        base_offset=base_offset,
+        epoch=epoch,
+        timestamp_ms=timestamp_ms,
+        attributes=attributes_of(control=control, transactional=transactional),
+        producer=(producer_id, producer_epoch, base_sequence),
+    )
+
+
+def build_keyed_batch(
+    *,
+    base_offset: int,
+    epoch: int,
+    timestamp_ms: int,
+    records: Sequence[KeyValue],
+    control: bool = False,
+    transactional: bool = False,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytes:
+    """A batch of records with keys. At least one."""
+    parts: list[bytes] = []
+    for delta, (key, value) in enumerate(records):
+        body = b"\x00\x00" + varint(delta) + _sized(key) + _sized(value) + b"\x00"
+        parts += (varint(len(body)), body)
+    return _seal(
+        parts,
+        len(records),
+        base_offset=base_offset,
+        epoch=epoch,
+        timestamp_ms=timestamp_ms,
+        attributes=attributes_of(control=control, transactional=transactional),
+        producer=(producer_id, producer_epoch, base_sequence),
+    )
+
+
+def _sized(data: bytes | None) -> bytes:
+    return _NULL if data is None else varint(len(data)) + data
+
+
+def _seal(
+    parts: list[bytes],
+    count: int,
+    *,
+    base_offset: int,
+    epoch: int,
+    timestamp_ms: int,
+    attributes: int,
+    producer: tuple[int, int, int],
+) -> bytes:
+    if not count:
+        raise ValueError("a batch has at least one record")
+    return seal(
+        b"".join(parts),
+        base_offset=base_offset,
+        epoch=epoch,
+        attributes=attributes,
+        last_offset_delta=count - 1,
+        base_timestamp=timestamp_ms,
+        max_timestamp=timestamp_ms,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=producer[2],
+        count=count,
+    )
+
+
+def records_of(batch: Batch) -> list[Record]:
+    """Decode the records. Raises `InvalidBatchError`, also for a compressed batch."""
+    header = batch.header
+    if header.codec:
+        raise InvalidBatchError(f"compressed (codec {header.codec})", position=header.position)
+    data = bytes(batch.data[HEADER_BYTES:])
+    records: list[Record] = []
+    position = 0
+    try:
+        for _ in range(header.count):
+            length, position = read_varint(data, position)
+            end = position + length
+            if length < 0 or end > len(data):
+                raise IndexError
+            time_delta, position = read_varint(data, position + 1)
+            offset_delta, position = read_varint(data, position)
+            key, position = _read_sized(data, position, end)
+            value, position = _read_sized(data, position, end)
+            if position >= end:
+                raise IndexError
+            timestamp = (
+                header.max_timestamp if header.is_log_append_time else header.base_timestamp + time_delta
+            )
+            records.append(Record(header.base_offset + offset_delta, timestamp, key, value))
+            position = end
+    except IndexError:
+        problem = f"record {len(records)} runs over its end"
+        raise InvalidBatchError(problem, position=header.position) from None
+    if position != len(data):
+        raise InvalidBatchError(
+            f"{len(data) - position} bytes follow the last record", position=header.position
+        )
+    return records
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint and the position after it. Raises `IndexError` if it runs over the end."""
+    byte = data[position]
+    position += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position
+    result = byte & 0x7F
+    shift = 7
+    while True:
+        byte = data[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (result >> 1) ^ -(result & 1), position
+        shift += 7
+        if shift > 63:
+            raise IndexError
+
+
+def _read_sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    size, position = read_varint(data, position)
+    if size < 0:
+        return None, position
+    after = position + size
+    if after > end:
+        raise IndexError
+    return data[position:after], after

@@ -1,0 +1,335 @@
+"""What opening a log does to its files.
+
+Below the recovery point everything was durable once: what can't be read there is damage, and an error.
+Above it, anything may be missing, torn or out of order after a power loss: batches are kept up to the first
+bad one, and the rest is cut. What is kept may be in the page cache only (a process may have died after a
+sync that failed), so it is written again and synced before anybody is told of it.
+"""
+
+from dataclasses import dataclass
+
+import structlog
+
+from quorate.log.batch import HEADER, LENGTH_END, BatchHeader, read_header
+from quorate.log.config import LogConfig
+from quorate.log.epoch_cache import EpochCache, load_epochs
+from quorate.log.errors import DamagedLogError, InvalidBatchError
+from quorate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
+from quorate.raft.core.types import EpochStart, Offset
+from quorate.runtime.disk import Disk
+
+log = structlog.get_logger(__name__)
+
+_CHUNK_BYTES = 1024 * 1024
+_DIGITS = 20
+_LEFTOVERS = (".tmp", ".deleted")
+_ALL = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryReport:
+    """What opening found above the recovery point."""
+
+    cut_bytes: int = 0
+    cut_segments: int = 0
+    """Whole segments removed, which `cut_bytes` includes."""
+    rewritten_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredFiles:
+    segments: list[Segment]
+    epochs: EpochCache
+    end_offset: Offset
+    report: RecoveryReport
+
+
+async def recover(
+    disk: Disk,
+    folder: str,
+    config: LogConfig,
+    *,
+    recovery_point: int,
+    clean_shutdown: bool,
+    log_start_offset: int | None,
+) -> RecoveredFiles:
+    """Everything that is left is durable when it returns. Raises `DamagedLogError` or `DiskError`."""
+    recovery = _Recovery(disk, folder, config, _ALL if clean_shutdown else recovery_point)
+    try:
+        return await recovery.run(recovery_point=recovery_point, log_start_offset=log_start_offset)
+    except BaseException:
+        for segment in recovery.segments:
+            segment.close()
+        raise
+
+
+def segment_bases(disk: Disk, folder: str) -> list[int]:
+    """Base offsets of the segments in `folder`, ascending."""
+    names = (name.removesuffix(LOG_SUFFIX) for name in disk.list(folder) if name.endswith(LOG_SUFFIX))
+    return sorted(int(name) for name in names if len(name) == _DIGITS and name.isdecimal())
+
+
+class _Recovery:
+    def __init__(self, disk: Disk, folder: str, config: LogConfig, trusted_end: int) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._config = config
+        self._trusted_end = trusted_end
+        """Below, damage is an error."""
+        self.segments: list[Segment] = []
+        self._epochs = EpochCache()
+        self._end_offset = 0
+        self._cut_bytes = 0
+        self._cut_segments = 0
+        self._rewritten_bytes = 0
+
+    async def run(self, *, recovery_point: int, log_start_offset: int | None) -> RecoveredFiles:
+        self._remove_leftovers()
+        bases = segment_bases(self._disk, self._folder)
+        if not bases:
+            start = log_start_offset or 0
+            if recovery_point > start:
+                raise DamagedLogError(
+                    self._folder,
+                    0,
+                    f"no segments, although the log was durable up to offset {recovery_point}",
+                )
+            self.segments.append(Segment(self._disk, self._folder, start, self._config, create=True))
+            self._end_offset = start
+            await self._disk.sync_folder(self._folder)
+            return self._result()
+        if log_start_offset is not None and bases[0] > log_start_offset:
+            raise DamagedLogError(
+                f"{self._folder}/{bases[0]:020}{LOG_SUFFIX}",
+                0,
+                f"the log starts at offset {log_start_offset}, but the records before {bases[0]} are missing",
+            )
+        loaded = load_epochs(self._disk, self._folder)
+        await self._recover_segments(bases)
+        await self._rebuild_epochs(loaded)
+        return self._result()
+
+    def _result(self) -> RecoveredFiles:
+        return RecoveredFiles(
+            segments=self.segments,
+            epochs=self._epochs,
+            end_offset=Offset(self._end_offset),
+            report=RecoveryReport(
+                cut_bytes=self._cut_bytes,
+                cut_segments=self._cut_segments,
+                rewritten_bytes=self._rewritten_bytes,
+            ),
+        )
+
+    def _remove_leftovers(self) -> None:
+        names = self._disk.list(self._folder)
+        for name in names:
+            orphan = name.endswith(INDEX_SUFFIX) and name.removesuffix(INDEX_SUFFIX) + LOG_SUFFIX not in names
+            if orphan or name.endswith(_LEFTOVERS):
+                self._disk.remove(f"{self._folder}/{name}")
+
+    async def _recover_segments(self, bases: list[int]) -> None:
+        self._end_offset = bases[0]
+        problem: str | None = None
+        for number, base in enumerate(bases):
+            segment = Segment(self._disk, self._folder, base, self._config)
+            self.segments.append(segment)
+            if base != self._end_offset:
+                problem = f"it starts at offset {base}, the one before ends at {self._end_offset}"
+                if self._end_offset < self._trusted_end:
+                    raise DamagedLogError(segment.path, 0, problem)
+                await self._cut_from(number, bases, problem)
+                return
+            next_base = bases[number + 1] if number + 1 < len(bases) else None
+            if (next_base is not None and next_base <= self._trusted_end) or self._trusted_end == _ALL:
+                await self._trust(segment)
+                continue
+            problem = await self._check(segment)
+            if problem is not None:
+                await self._cut_from(number + 1, bases, problem)
+                return
+        await self._disk.sync_folder(self._folder)
+
+    async def _trust(self, segment: Segment) -> None:
+        """A segment that lies below the recovery point as a whole."""
+        segment.load_index()
+        last = segment.catch_up_index()
+        if last is not None:
+            self._end_offset = last.end_offset
+        elif segment.size:
+            raise DamagedLogError(segment.path, 0, "no batch can be found")
+        if self._config.own_recovery_point:
+            await self._verify(segment, 0, segment.size)
+
+    async def _check(self, segment: Segment) -> str | None:
+        """A segment that the recovery point lies in or below. What is wrong with it, after it was cut."""
+        segment.load_index()
+        start = self._position_of_recovery_point(segment)
+        segment.cut_index(start)
+        if start:
+            segment.catch_up_index(start)
+            if self._config.own_recovery_point:
+                await self._verify(segment, 0, start)
+        end, problem = await self._scan(segment, start)
+        if problem is not None:
+            lost = segment.size - end
+            self._cut_bytes += lost
+            log.warning(
+                "cut the torn end of a log",
+                path=segment.path,
+                position=end,
+                bytes=lost,
+                end_offset=self._end_offset,
+                problem=problem,
+            )
+            segment.cut(end)
+        await self._rewrite(segment, start, end)
+        return problem
+
+    def _position_of_recovery_point(self, segment: Segment) -> int:
+        wanted = self._trusted_end
+        if wanted <= segment.base_offset:
+            return 0
+        position = segment.indexed_position(wanted)
+        self._end_offset = segment.base_offset
+        for spot in segment.walk(position):
+            if spot.end_offset > wanted:
+                return spot.position
+            position = spot.position + spot.size
+            self._end_offset = spot.end_offset
+            if spot.end_offset == wanted:
+                return position
+        raise DamagedLogError(
+            segment.path,
+            segment.size,
+            f"the log ends at offset {self._end_offset}, although it was durable up to {wanted}",
+        )
+
+    async def _verify(self, segment: Segment, start: int, end: int) -> None:
+        """Check what is below the recovery point, batch by batch."""
+        reader = _BatchReader(segment, start, end)
+        expected = segment.base_offset
+        while (header := await reader.next()) is not None:
+            if isinstance(header, str):
+                raise DamagedLogError(segment.path, reader.position, header)
+            if header.base_offset != expected:
+                raise DamagedLogError(
+                    segment.path,
+                    reader.position,
+                    f"offset {header.base_offset} where {expected} was expected",
+                )
+            expected = header.end_offset
+
+    async def _scan(self, segment: Segment, start: int) -> tuple[int, str | None]:
+        """Keep what is whole from `start` on: its end, and what is wrong there."""
+        reader = _BatchReader(segment, start, segment.size)
+        while (header := await reader.next()) is not None:
+            if isinstance(header, str):
+                return reader.position, header
+            if header.base_offset != self._end_offset:
+                problem = f"offset {header.base_offset} where {self._end_offset} was expected"
+                return reader.position, problem
+            segment.noted(
+                position=reader.position,
+                last_offset=header.end_offset - 1,
+                base_timestamp=header.base_timestamp,
+                max_timestamp=header.max_timestamp,
+            )
+            self._end_offset = header.end_offset
+        return segment.size, None
+
+    async def _rewrite(self, segment: Segment, start: int, end: int) -> None:
+        position = start
+        while position < end:
+            data = await segment.file.read(position, min(_CHUNK_BYTES, end - position))
+            segment.file.write_at(position, data)
+            position += len(data)
+        self._rewritten_bytes += end - start
+        await segment.file.sync()
+
+    async def _cut_from(self, number: int, bases: list[int], problem: str) -> None:
+        """Remove the segments from `number` on, newest first."""
+        for base in reversed(bases[number:]):
+            opened = next((segment for segment in self.segments if segment.base_offset == base), None)
+            segment = opened or Segment(self._disk, self._folder, base, self._config)
+            log.warning(
+                "removed a segment behind the end of a log",
+                path=segment.path,
+                bytes=segment.size,
+                end_offset=self._end_offset,
+                problem=problem,
+            )
+            self._cut_bytes += segment.size
+            self._cut_segments += 1
+            segment.remove()
+            if opened is not None:
+                self.segments.remove(opened)
+        await self._disk.sync_folder(self._folder)
+
+    async def _rebuild_epochs(self, loaded: list[EpochStart] | None) -> None:
+        """What the checkpoint file says holds below the recovery point only."""
+        trusted_end = min(self._trusted_end, self._end_offset)
+        if self._config.own_recovery_point:
+            loaded = None
+        kept = [entry for entry in loaded or () if entry.start_offset < trusted_end]
+        self._epochs = EpochCache(kept)
+        if loaded is None or len(kept) != len(loaded):
+            self._epochs.dirty = True
+        for segment in self.segments:
+            start = 0
+            if loaded is not None:
+                if segment is not self.segments[-1] and self._end_of(segment) <= trusted_end:
+                    continue
+                spot = segment.find(trusted_end)
+                if spot is None:
+                    continue
+                start = spot.position
+            for spot in segment.walk(start):
+                self._epochs.assign(spot.epoch, spot.base_offset)
+
+    def _end_of(self, segment: Segment) -> int:
+        index = self.segments.index(segment)
+        return self.segments[index + 1].base_offset
+
+
+class _BatchReader:
+    """Reads a segment batch by batch, whole and checked."""
+
+    def __init__(self, segment: Segment, start: int, end: int) -> None:
+        self._segment = segment
+        self._next = start
+        self._end = end
+        self._chunk = b""
+        self._chunk_start = start
+        self.position = start
+        """Of the batch that `next` returned, or could not."""
+
+    async def next(self) -> BatchHeader | str | None:
+        """The next header, None at the end, or what is wrong."""
+        self.position = self._next
+        left = self._end - self._next
+        if not left:
+            return None
+        if left < HEADER.size:
+            return f"{left} bytes are too few for a header"
+        await self._hold(HEADER.size)
+        size = int.from_bytes(self._chunk[self._at + 8 : self._at + 12], "big", signed=True) + LENGTH_END
+        if size > left:
+            return f"a batch of {size} bytes is cut off after {left}"
+        await self._hold(max(size, HEADER.size))
+        try:
+            header = read_header(self._chunk, self._at, dense=False)
+        except InvalidBatchError as error:
+            return error.problem
+        self._next += header.size
+        return header
+
+    @property
+    def _at(self) -> int:
+        return self._next - self._chunk_start
+
+    async def _hold(self, size: int) -> None:
+        if self._at + size > len(self._chunk):
+            wanted = min(max(size, _CHUNK_BYTES), self._end - self._next)
+            self._chunk = await self._segment.file.read(self._next, wanted)
+            self._chunk_start = self._next

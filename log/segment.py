@@ -1,0 +1,241 @@
+"""One segment: a file of batches named by its base offset, and its index."""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import structlog
+
+from quorate.log.batch import HEADER_BYTES, LENGTH_END, MAGIC
+from quorate.log.config import LogConfig
+from quorate.log.errors import DamagedLogError
+from quorate.log.offset_index import ENTRY_BYTES, OffsetIndex
+from quorate.runtime.disk import Buffer, Disk, File
+
+log = structlog.get_logger(__name__)
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+_CHUNK_BYTES = 8192
+_SAVE_INDEX_ENTRIES = 64
+_MAX_POSITION = 2**31 - 1
+_MAX_RELATIVE_OFFSET = 2**31 - 1
+_HEAD = struct.Struct(">qiibIhiqq")
+"""The header as far as the timestamps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a batch is in a segment's file."""
+
+    position: int
+    size: int
+    base_offset: int
+    end_offset: int
+    epoch: int
+    base_timestamp: int
+    max_timestamp: int
+
+
+class Segment:
+    """Mutable; owned by one `Log`."""
+
+    __slots__ = (
+        "_config",
+        "_disk",
+        "_last_indexed",
+        "_stem",
+        "base_offset",
+        "file",
+        "first_timestamp",
+        "index",
+        "max_timestamp",
+        "synced",
+        "writes",
+    )
+
+    def __init__(
+        self, disk: Disk, folder: str, base_offset: int, config: LogConfig, *, create: bool = False
+    ) -> None:
+        self._disk = disk
+        self._config = config
+        self._stem = f"{folder}/{base_offset:020}"
+        self.base_offset = base_offset
+        self.file: File = disk.open(self._stem + LOG_SUFFIX, create=create)
+        self.index = OffsetIndex()
+        self._last_indexed = 0
+        """End of what is covered by the last index entry."""
+        self.first_timestamp: int | None = None
+        self.max_timestamp = -1
+        self.writes = 0
+        self.synced = 0
+        """Which of the `writes` are durable."""
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    @property
+    def size(self) -> int:
+        return self.file.size
+
+    def has_room_for(self, size: int, *, end_offset: int, timestamp: int) -> bool:
+        """Whether an append may go here, or the log must roll."""
+        held = self.file.size
+        if held == 0:
+            return True
+        return not (
+            held + size > self._config.segment_bytes
+            or held + size > _MAX_POSITION
+            or end_offset - self.base_offset > _MAX_RELATIVE_OFFSET
+            or (len(self.index) + 1) * ENTRY_BYTES > self._config.segment_index_bytes
+            or (
+                self.first_timestamp is not None
+                and timestamp - self.first_timestamp > self._config.segment_ms
+            )
+        )
+
+    def append(self, buffers: list[Buffer]) -> int:
+        """One vectored write; the position of the first byte. `noted` must follow for each batch."""
+        self.writes += 1
+        return self.file.append(buffers)
+
+    def noted(self, *, position: int, last_offset: int, base_timestamp: int, max_timestamp: int) -> None:
+        """A batch is at `position`: index it, if it is far enough from the last one that is."""
+        if self.first_timestamp is None:
+            self.first_timestamp = base_timestamp
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+        if position - self._last_indexed >= self._config.index_interval_bytes:
+            self._last_indexed = position
+            self.index.add(last_offset - self.base_offset, position)
+            if self.index.unsaved >= _SAVE_INDEX_ENTRIES:
+                self.save_index()
+
+    def save_index(self) -> None:
+        self.index.save(self._disk, self._stem + INDEX_SUFFIX)
+
+    def load_index(self) -> None:
+        """From its file; rebuilt from the batches if that is missing or wrong. Raises `DamagedLogError` if
+        the batches can't be walked."""
+        name = self._stem + INDEX_SUFFIX
+        loaded = self.index.load(self._disk, name, segment_bytes=self.file.size)
+        last = self.index.floor_position(_MAX_POSITION)
+        if last is not None and not self._is_batch(*last):
+            loaded = False
+        if not loaded:
+            if self.file.size > self._config.index_interval_bytes:
+                log.warning("an index is missing or wrong and is rebuilt", path=name)
+            self.index.clear()
+            last = None
+        self._last_indexed = 0 if last is None else last[1]
+        if self._last_indexed:
+            first = next(self.walk(0))
+            self.first_timestamp = first.base_timestamp
+
+    def catch_up_index(self, end_position: int | None = None) -> "Spot | None":
+        """Walk what the index does not cover yet, and index it. The last batch, or None if there is none."""
+        last: Spot | None = None
+        for last in self.walk(self._last_indexed, end_position):
+            self.noted(
+                position=last.position,
+                last_offset=last.end_offset - 1,
+                base_timestamp=last.base_timestamp,
+                max_timestamp=last.max_timestamp,
+            )
+        return last
+
+    def _is_batch(self, relative_last_offset: int, position: int) -> bool:
+        data = self.file.read_at(position, _HEAD.size)
+        if len(data) < _HEAD.size:
+            return False
+        base, length, _, magic, _, _, delta, _, _ = _HEAD.unpack(data)
+        return bool(
+            magic == MAGIC
+            and length >= HEADER_BYTES - LENGTH_END
+            and base + delta - self.base_offset == relative_last_offset
+        )
+
+    def walk(self, position: int, end_position: int | None = None) -> Iterator[Spot]:
+        """The batches from `position` on, by their headers alone. Raises `DamagedLogError`."""
+        end = self.file.size if end_position is None else end_position
+        chunk = b""
+        chunk_start = position
+        while position < end:
+            at = position - chunk_start
+            if at + HEADER_BYTES > len(chunk):
+                chunk = self.file.read_at(position, _CHUNK_BYTES)
+                chunk_start, at = position, 0
+                if len(chunk) < HEADER_BYTES:
+                    raise DamagedLogError(self.path, position, f"{len(chunk)} bytes are too few for a header")
+            base, length, epoch, magic, _, _, delta, base_timestamp, max_timestamp = _HEAD.unpack_from(
+                chunk, at
+            )
+            size = length + LENGTH_END
+            if magic != MAGIC or size < HEADER_BYTES or delta < 0 or position + size > end:
+                raise DamagedLogError(self.path, position, "no record batch")
+            yield Spot(position, size, base, base + delta + 1, epoch, base_timestamp, max_timestamp)
+            position += size
+
+    def find(self, offset: int) -> Spot | None:
+        """The first batch that ends above `offset`; None if all end at or below it."""
+        entry = self.index.floor(offset - self.base_offset)
+        if entry is not None and not self._is_batch(*entry):
+            log.warning("an index is wrong and is rebuilt", path=self._stem + INDEX_SUFFIX)
+            self.rebuild_index()
+            entry = self.index.floor(offset - self.base_offset)
+        for spot in self.walk(0 if entry is None else entry[1]):
+            if spot.end_offset > offset:
+                return spot
+        return None
+
+    def rebuild_index(self) -> None:
+        self.index.clear()
+        self._last_indexed = 0
+        self.catch_up_index()
+
+    def extent(self, start: Spot, *, max_bytes: int, max_offset: int) -> int:
+        """The end position of the whole batches from `start` on, within `max_bytes`, that end at or below
+        `max_offset`; `start.position` if not even that one does."""
+        limit = start.position + max_bytes
+        entry = self.index.floor_position(limit)
+        by_offset = self.index.floor(max_offset - self.base_offset)
+        if entry is not None and by_offset is not None:
+            entry = min(entry, by_offset)
+        position = start.position
+        if entry is not None and by_offset is not None and entry[1] > position and self._is_batch(*entry):
+            position = entry[1]
+        for spot in self.walk(position):
+            if spot.end_offset > max_offset or spot.position + spot.size > limit:
+                return spot.position
+        return self.file.size
+
+    def cut(self, position: int) -> None:
+        """Cut the file and the index. Durable after the next sync of the file."""
+        self.writes += 1
+        self.file.truncate(position)
+        self.cut_index(position)
+        if position == 0:
+            self.first_timestamp = None
+        self.save_index()
+
+    def cut_index(self, position: int) -> None:
+        """Forget the index entries at and above `position`."""
+        self.index.cut(position)
+        last = self.index.floor_position(_MAX_POSITION)
+        self._last_indexed = 0 if last is None else last[1]
+
+    def indexed_position(self, offset: int) -> int:
+        """A position at which a batch starts that ends at or below `offset`; 0 if the index does not help."""
+        entry = self.index.floor(offset - self.base_offset - 1)
+        return 0 if entry is None or not self._is_batch(*entry) else entry[1]
+
+    def close(self) -> None:
+        self.file.close()
+
+    def remove(self) -> None:
+        """The files go; durable after a sync of the folder."""
+        self.close()
+        self._disk.remove(self._stem + LOG_SUFFIX)
+        if self._disk.exists(self._stem + INDEX_SUFFIX):
+            self._disk.remove(self._stem + INDEX_SUFFIX)
