@@ -1,8 +1,8 @@
 """The active controller: operations one after the other, on an image ahead of what is committed.
 
 Each operation decides, is applied and takes its place in the log in one stretch without a pause, so that the
-next one sees what it did. Its answer waits until everything that it was decided from is committed. A controller
-that loses leadership throws its image away: nothing of it was said to anybody.
+next one sees what it did. Its answer waits until everything that it was decided from is committed. A
+controller that loses leadership throws its image away: nothing of it was said to anybody.
 """
 
 from collections.abc import Callable, Mapping
@@ -207,7 +207,9 @@ class Controller:
             if answer.error is ErrorCode.NONE and not answer.is_fenced:
                 leaves = held is not None and (held.in_controlled_shutdown or request.want_shut_down)
                 if leaves:
-                    goal = active.image.offset + len(outcome.records)
+                    written = len(outcome.records)
+                    # With nothing written, the last record there is: brokers report offsets of records.
+                    goal = active.next_offset + written - 1 if written else active.image.offset
                     sessions.fix_shutdown_offset(request.broker_id, offset=goal, now=now)
             elif answer.should_shut_down:
                 sessions.forget(request.broker_id)
@@ -276,11 +278,12 @@ class Controller:
             return refuse(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
         try:
             outcome = decide(active)
+            response = outcome.response
             self._append(active, outcome.groups)
             if then is not None:
                 self._append(active, then(active))
         except _TooLarge as error:
-            return refuse(ErrorCode.POLICY_VIOLATION, str(error))
+            response = refuse(ErrorCode.POLICY_VIOLATION, str(error))
         except _LEADERSHIP_LOST:
             self._lost(active)
             return refuse(ErrorCode.NOT_CONTROLLER, "This node is no longer the active controller.")
@@ -289,7 +292,7 @@ class Controller:
             return refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller failed and gave up its leadership.")
         if not await self._committed(active):
             return refuse(ErrorCode.NOT_CONTROLLER, "This node is no longer the active controller.")
-        return outcome.response
+        return response
 
     async def _committed(self, active: _Active) -> bool:
         """Wait until everything appended so far is committed; whether it is."""

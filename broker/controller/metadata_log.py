@@ -28,5 +28,5 @@ class MetadataLog(Protocol):
         ...
 
     def resign(self) -> None:
-        """Stop leading, so that another node's controller takes over. No effect on a node that doesn't lead."""
+        """Stop leading, so that another node's controller takes over. No effect where it doesn't lead."""
         ...

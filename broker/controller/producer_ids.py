@@ -21,7 +21,7 @@ def allocate_producer_ids(
         return Outcome(
             response=AllocateProducerIdsResponse(
                 error=ErrorCode.STALE_BROKER_EPOCH,
-                error_message=f"Broker {request.broker_id} is not registered with epoch {request.broker_epoch}.",
+                error_message=f"Broker {request.broker_id} has no epoch {request.broker_epoch}.",
             )
         )
     first = image.next_producer_id

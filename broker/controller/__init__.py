@@ -1,0 +1,1 @@
+"""The KRaft controller: metadata records, the image, and the operations on it."""

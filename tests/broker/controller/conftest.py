@@ -1,0 +1,186 @@
+import uuid
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import pytest
+
+from quorate.broker.controller.brokers import fence_broker, heartbeat, register_broker
+from quorate.broker.controller.codec import decode, encode
+from quorate.broker.controller.errors import ErrorCode
+from quorate.broker.controller.image import MetadataImage, PartitionState
+from quorate.broker.controller.outcome import Outcome, R
+from quorate.broker.controller.records import NO_LEADER, Listener, Record
+from quorate.broker.controller.rpc import (
+    Assignment,
+    BrokerHeartbeatRequest,
+    CreateTopicsRequest,
+    NewTopic,
+    RegisterBrokerRequest,
+)
+from quorate.broker.controller.topics import Draw, TopicDefaults, create_topics
+
+CLUSTER = "hIYbZ8XNQqiEnzUO1CPmSw"
+LISTENERS = (Listener(name="PLAINTEXT", host="localhost", port=9092),)
+
+
+class ModelCluster:
+    """An image, and the log that made it."""
+
+    def __init__(self) -> None:
+        self.image = MetadataImage()
+        self.log: list[Record] = []
+        self.static: Mapping[str, str] = MappingProxyType({})
+        self._drawn = 0
+
+    def append(self, *records: Record) -> None:
+        for record in records:
+            self.image.apply(record, offset=len(self.log), epoch=1)
+            self.log.append(record)
+
+    def do(self, outcome: Outcome[R]) -> R:
+        self.append(*outcome.records)
+        return outcome.response
+
+    def replayed(self) -> MetadataImage:
+        image = MetadataImage()
+        for offset, record in enumerate(self.log):
+            image.apply(decode(encode(record)), offset=offset, epoch=1)
+        return image
+
+    def epoch(self, broker_id: int) -> int:
+        broker = self.image.broker(broker_id)
+        assert broker is not None
+        return broker.epoch
+
+    def incarnation(self, number: int) -> uuid.UUID:
+        return uuid.UUID(int=(1 << 100) + number)
+
+    def registration(
+        self, broker_id: int, *, incarnation: int = 0, previous: int = -1
+    ) -> RegisterBrokerRequest:
+        return RegisterBrokerRequest(
+            broker_id=broker_id,
+            cluster_id=CLUSTER,
+            incarnation_id=self.incarnation(incarnation),
+            listeners=LISTENERS,
+            previous_broker_epoch=previous,
+        )
+
+    def register(
+        self, broker_id: int, *, incarnation: int = 0, live: bool = False, previous: int = -1
+    ) -> tuple[ErrorCode, int]:
+        response = self.do(
+            register_broker(
+                self.image,
+                self.registration(broker_id, incarnation=incarnation, previous=previous),
+                cluster_id=CLUSTER,
+                live_session=live,
+                next_offset=len(self.log),
+                static=self.static,
+            )
+        )
+        return response.error, response.broker_epoch
+
+    def beat(
+        self,
+        broker_id: int,
+        *,
+        fence: bool = False,
+        stop: bool = False,
+        offset: int | None = None,
+        goal: int | None = None,
+        lowest: int | None = None,
+    ) -> str:
+        """Heartbeat; the answer as one word."""
+        response = self.do(
+            heartbeat(
+                self.image,
+                BrokerHeartbeatRequest(
+                    broker_id=broker_id,
+                    broker_epoch=self.epoch(broker_id),
+                    current_metadata_offset=len(self.log) if offset is None else offset,
+                    want_fence=fence,
+                    want_shut_down=stop,
+                ),
+                shutdown_offset=goal,
+                lowest_active_offset=lowest,
+                static=self.static,
+            )
+        )
+        assert response.error is ErrorCode.NONE
+        if response.should_shut_down:
+            return "shut down"
+        return "fenced" if response.is_fenced else "unfenced"
+
+    def start(self, *broker_ids: int) -> None:
+        for broker_id in broker_ids:
+            self.register(broker_id)
+            assert self.beat(broker_id) == "unfenced"
+
+    def fence(self, broker_id: int) -> None:
+        for group in fence_broker(self.image, broker_id, static=self.static):
+            self.append(*group)
+
+    def draw(self) -> Draw:
+        self._drawn += 1
+        return Draw(topic_id=uuid.UUID(int=self._drawn), start=0, shift=0)
+
+    def create(self, name: str, *replicas: tuple[int, ...]) -> uuid.UUID:
+        topic = NewTopic(
+            name=name,
+            assignments=tuple(
+                Assignment(partition_id=index, replicas=each) for index, each in enumerate(replicas)
+            ),
+        )
+        response = self.do(
+            create_topics(
+                self.image,
+                CreateTopicsRequest(topics=(topic,)),
+                draws=[self.draw()],
+                defaults=TopicDefaults(),
+            )
+        )
+        created = response.topics[0]
+        assert created.error is ErrorCode.NONE, created.error_message
+        assert created.topic_id is not None
+        return created.topic_id
+
+    def partition(self, topic_id: uuid.UUID, partition_id: int = 0) -> PartitionState:
+        state = self.image.partition(topic_id, partition_id)
+        assert state is not None
+        return state
+
+    def check(self) -> None:
+        """What holds of every image, whatever happened."""
+        for _, state in self.image.all_partitions():
+            assert state.isr
+            assert set(state.isr) <= set(state.replicas)
+            assert state.leader == NO_LEADER or state.leader in state.isr
+            assert state.leader == NO_LEADER or self.image.is_active(state.leader)
+            if len(state.isr) > 1:
+                assert all(self.image.is_active(member) for member in state.isr)
+        self.check_counts()
+
+    def check_counts(self) -> None:
+        image = self.image
+        states = [state for _, state in image.all_partitions()]
+        for broker_id in {*image.brokers, *(member for state in states for member in state.replicas)}:
+            assert image.leader_count(broker_id) == sum(state.leader == broker_id for state in states)
+            assert image.isr_count(broker_id) == sum(broker_id in state.isr for state in states)
+            assert [key for key, _ in image.partitions_in_isr(broker_id)] == [
+                key for key, state in image.all_partitions() if broker_id in state.isr
+            ]
+        assert sorted(key for key, _ in image.leaderless()) == sorted(
+            key for key, state in image.all_partitions() if state.leader == NO_LEADER
+        )
+
+
+@pytest.fixture
+def cluster() -> ModelCluster:
+    return ModelCluster()
+
+
+@pytest.fixture
+def new_cluster() -> Callable[[], ModelCluster]:
+    """For property tests, which need one per example."""
+    return ModelCluster
