@@ -1,0 +1,1 @@
+"""A broker cluster on the quorum, in Kafka's protocol."""

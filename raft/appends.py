@@ -1,0 +1,120 @@
+"""The Append request: records from a node that does not lead, or from a client, to the leader.
+
+Request: cluster id; payload: each record behind its uint32 length. Response: error, leader, epoch, base
+offset, message.
+"""
+
+import enum
+import struct
+from collections.abc import Sequence
+
+from quorate.raft.codec import FieldReader
+from quorate.raft.core.types import Epoch, Offset
+from quorate.raft.errors import (
+    InvalidAppendError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    PeerProtocolError,
+    QuorumError,
+    QuorumStoppedError,
+)
+from quorate.raft.frames import RESPONSE, Field, Frame, Kind, encode_frame
+from quorate.raft.outbox import Outbox
+from quorate.runtime.disk import Buffer
+
+_LENGTH = struct.Struct(">I")
+
+
+class AppendError(enum.IntEnum):
+    """Kafka's codes where it has one."""
+
+    NONE = 0
+    NOT_LEADER = 6
+    OUTCOME_UNKNOWN = 7
+    INVALID = 42
+    STOPPED = 8
+    FOREIGN_CLUSTER = 104
+
+
+def encode_request(correlation: int, cluster_id: str, records: Sequence[bytes]) -> list[Buffer]:
+    lengths = map(_LENGTH.pack, map(len, records))
+    payload = b"".join([piece for pair in zip(lengths, records, strict=True) for piece in pair])
+    return encode_frame(Kind.APPEND, correlation, [cluster_id], [payload])
+
+
+def decode_request(frame: Frame) -> tuple[str, list[bytes]]:
+    """The cluster id and the records. Raises `PeerProtocolError`."""
+    cluster_id = FieldReader(frame.kind, frame.fields).text()
+    payload, position, records = bytes(frame.payload), 0, []
+    end = len(payload)
+    while position < end:
+        start = position + 4
+        if start > end:
+            raise PeerProtocolError("an append's last record has no length")
+        position = start + int.from_bytes(payload[position:start], "big")
+        if position > end:
+            raise PeerProtocolError("an append's record is longer than its frame")
+        records.append(payload[start:position])
+    return cluster_id, records
+
+
+def encode_success(correlation: int, base_offset: Offset, epoch: Epoch) -> list[Buffer]:
+    return encode_frame(
+        Kind.APPEND + RESPONSE, correlation, [AppendError.NONE.value, None, epoch, base_offset, None]
+    )
+
+
+def encode_failure(correlation: int, error: QuorumError) -> list[Buffer]:
+    fields: list[Field] = [AppendError.OUTCOME_UNKNOWN.value, None, 0, None, str(error)]
+    match error:
+        case NotLeaderError():
+            fields[:3] = [AppendError.NOT_LEADER.value, error.leader, error.epoch]
+        case InvalidAppendError():
+            fields[0] = AppendError.INVALID.value
+        case QuorumStoppedError():
+            fields[0] = AppendError.STOPPED.value
+        case _:
+            pass
+    return encode_frame(Kind.APPEND + RESPONSE, correlation, fields)
+
+
+def decode_response(frame: Frame) -> tuple[Offset, Epoch]:
+    """Base offset and epoch of the appended records. Raises what the leader answered as a `QuorumError`."""
+    read = FieldReader(frame.kind, frame.fields)
+    code, leader, epoch, base_offset = (
+        read.integer(),
+        read.optional_node(),
+        read.epoch(),
+        read.optional_offset(),
+    )
+    if code == AppendError.NONE:
+        if base_offset is None:
+            raise PeerProtocolError("a successful append's response has no offset")
+        return base_offset, epoch
+    message = read.text()
+    if code == AppendError.NOT_LEADER:
+        raise NotLeaderError(leader=leader, epoch=epoch)
+    if code == AppendError.INVALID:
+        raise InvalidAppendError(message)
+    raise OutcomeUnknownError(message)
+
+
+class RemoteAppend:
+    """`AppendWaiter` that answers over a connection."""
+
+    __slots__ = ("_correlation", "_dirty", "_outbox")
+
+    def __init__(self, outbox: Outbox, correlation: int, dirty: dict[Outbox, None]) -> None:
+        self._outbox = outbox
+        self._correlation = correlation
+        self._dirty = dirty
+
+    def applied(self, base_offset: Offset, epoch: Epoch, results: Sequence[object]) -> None:
+        self._answer(encode_success(self._correlation, base_offset, epoch))
+
+    def failed(self, error: QuorumError) -> None:
+        self._answer(encode_failure(self._correlation, error))
+
+    def _answer(self, buffers: list[Buffer]) -> None:
+        self._outbox.push(buffers)
+        self._dirty[self._outbox] = None

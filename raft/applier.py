@@ -1,0 +1,117 @@
+"""Feeds committed records to the state machine, in order and once.
+
+On the leader the records are still in memory when they commit, and applying is part of the step that
+committed them. Elsewhere, and after a start, they are read back from the log by a task of its own.
+"""
+
+from collections.abc import Callable, Sequence
+
+import trio
+
+from quorate.log import Log
+from quorate.log.batch import read_batches
+from quorate.log.records import records_of
+from quorate.raft.core.types import Epoch, Offset
+from quorate.raft.errors import StateMachineError
+from quorate.raft.proposals import Group, Proposals
+from quorate.raft.state_machine import CommittedBatch, StateMachine
+
+_READ_BYTES = 1024 * 1024
+_SLICE_SECONDS = 0.005
+"""How long decoding and applying may hold the event loop."""
+
+
+class Applier:
+    """Owns the applied offset."""
+
+    def __init__(
+        self,
+        state_machine: StateMachine[object],
+        log: Log,
+        proposals: Proposals,
+        *,
+        on_applied: Callable[[Offset, Sequence[object], Offset], None],
+    ) -> None:
+        self._state_machine = state_machine
+        self._log = log
+        self._proposals = proposals
+        self._on_applied = on_applied
+        self._high_watermark = Offset(0)
+        self._wake = trio.Event()
+        self.applied_offset: Offset = log.log_start_offset
+        """Everything below is applied (exclusive)."""
+
+    def advance(self, high_watermark: Offset) -> None:
+        """Apply what is committed, now if it is in memory. Raises `StateMachineError`."""
+        self._high_watermark = high_watermark
+        self._apply_from_memory()
+        if self.applied_offset < high_watermark:
+            self._wake.set()
+
+    def _apply_from_memory(self) -> None:
+        groups = self._proposals.in_log
+        while groups and groups[0].end_offset <= self._high_watermark:
+            group = groups[0]
+            if group.base_offset != self.applied_offset:
+                return
+            groups.popleft()
+            self._apply_group(group)
+
+    def _apply_group(self, group: Group) -> None:
+        records = group.records()
+        results = self._apply(group.base_offset, group.end_offset, group.epoch, group.timestamp_ms, records)
+        group.resolve(results)
+
+    def _apply(
+        self, base: Offset, end: Offset, epoch: Epoch, timestamp_ms: int, records: Sequence[bytes]
+    ) -> Sequence[object]:
+        try:
+            results = self._state_machine.apply(
+                CommittedBatch(base_offset=base, epoch=epoch, timestamp_ms=timestamp_ms, records=records)
+            )
+        except Exception as error:
+            raise StateMachineError(
+                f"apply raised {type(error).__name__} ({error}) for the batch at offset {base}; this node "
+                "stops here. Mend the state machine and restart: the batch will be applied again",
+                offset=base,
+            ) from error
+        if len(results) != len(records):
+            raise StateMachineError(
+                f"apply returned {len(results)} results for the {len(records)} records at offset {base}; "
+                "return one result per record",
+                offset=base,
+            )
+        self.applied_offset = end
+        self._on_applied(base, results, end)
+        return results
+
+    async def run(self) -> None:
+        """Apply what has to be read from the log. Runs until cancelled; raises `StateMachineError`."""
+        while True:
+            while self.applied_offset < self._high_watermark:
+                await self._apply_from_log()
+            self._wake = trio.Event()
+            await self._wake.wait()
+
+    async def _apply_from_log(self) -> None:
+        data = await self._log.read(self.applied_offset, _READ_BYTES, max_offset=self._high_watermark)
+        slice_end = trio.current_time() + _SLICE_SECONDS
+        for batch in read_batches(data):
+            header = batch.header
+            if header.base_offset != self.applied_offset:
+                # Meanwhile applied from memory.
+                continue
+            end = Offset(header.end_offset)
+            if header.is_control:
+                self.applied_offset = end
+                self._on_applied(Offset(header.base_offset), (), end)
+            else:
+                values = [record.value or b"" for record in records_of(batch)]
+                self._apply(
+                    Offset(header.base_offset), end, Epoch(header.leader_epoch), header.max_timestamp, values
+                )
+            self._apply_from_memory()
+            if trio.current_time() >= slice_end:
+                await trio.lowlevel.checkpoint()
+                slice_end = trio.current_time() + _SLICE_SECONDS
+        await trio.lowlevel.checkpoint()

@@ -1,0 +1,150 @@
+"""A client's connection to one node: appends and application requests, answered in any order."""
+
+from collections.abc import Sequence
+
+import structlog
+import trio
+
+from quorate.raft.appends import decode_response, encode_request
+from quorate.raft.core.types import Epoch, Offset
+from quorate.raft.errors import OutcomeUnknownError, PeerProtocolError
+from quorate.raft.frames import PREFACE, Frame, FrameReader, Kind, encode_frame
+from quorate.raft.outbox import Outbox
+from quorate.runtime.network import Address, Network, NetworkError
+
+log = structlog.get_logger(__name__)
+
+
+class _Answer:
+    """What one request waits for."""
+
+    __slots__ = ("event", "frame")
+
+    def __init__(self) -> None:
+        self.event = trio.Event()
+        self.frame: Frame | None = None
+
+
+class Channel:
+    """Requests on one connection. Appends made in the same pass of the event loop share a frame.
+
+    `connect`, then `run` in a task of its own; usable from `connect` until that task ends.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        address: Address,
+        *,
+        cluster_id: str,
+        max_frame_bytes: int,
+        max_append_bytes: int,
+    ) -> None:
+        self.address = address
+        self._network = network
+        self._cluster_id = cluster_id
+        self._max_frame_bytes = max_frame_bytes
+        self._max_append_bytes = max_append_bytes
+        self._outbox: Outbox | None = None
+        self._correlation = 0
+        self._answers: dict[int, _Answer] = {}
+        self._joined: list[bytes] = []
+        self._joined_size = 0
+        self._joined_answer: _Answer | None = None
+        self._wake = trio.Event()
+        self.broken = False
+
+    async def connect(self) -> None:
+        """Raises `NetworkError`."""
+        outbox = Outbox(await self._network.connect(self.address))
+        outbox.push([PREFACE])
+        self._outbox = outbox
+
+    async def run(self) -> None:
+        """Serve requests from after `connect` until the connection breaks, which fails what is under way
+        with `OutcomeUnknownError`."""
+        outbox = self._outbox
+        assert outbox is not None
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(outbox.run)
+                nursery.start_soon(self._send_joined)
+                await self._read(FrameReader(outbox.stream, max_frame_bytes=self._max_frame_bytes))
+                nursery.cancel_scope.cancel()
+        finally:
+            self.broken = True
+            outbox.close()
+            if self._joined_answer is not None:
+                self._joined_answer.event.set()
+            for answer in self._answers.values():
+                answer.event.set()
+            self._answers.clear()
+
+    def close(self) -> None:
+        self.broken = True
+        if self._outbox is not None:
+            self._outbox.close()
+
+    async def _read(self, reader: FrameReader) -> None:
+        try:
+            while frames := await reader.receive():
+                for frame in frames:
+                    answer = self._answers.pop(frame.correlation, None)
+                    if answer is not None:
+                        answer.frame = frame
+                        answer.event.set()
+        except NetworkError:
+            pass
+        except PeerProtocolError as error:
+            log.warning("closed a connection", address=str(self.address), reason=str(error))
+
+    async def append(self, records: Sequence[bytes]) -> tuple[Offset, Epoch]:
+        """Base offset and epoch once committed. Raises what the leader answers, or `OutcomeUnknownError`
+        when the connection breaks. If cancelled, the append may or may not happen."""
+        size = sum(map(len, records)) + 4 * len(records)
+        if self._joined and self._joined_size + size > self._max_append_bytes:
+            self._send_joined_now()
+        if self._joined_answer is None:
+            self._joined_answer = _Answer()
+            self._wake.set()
+        answer, position = self._joined_answer, len(self._joined)
+        self._joined.extend(records)
+        self._joined_size += size
+        base_offset, epoch = decode_response(await self._wait(answer))
+        return Offset(base_offset + position), epoch
+
+    async def request(self, payload: bytes) -> bytes:
+        """Send one of the application's requests; its response. Raises `OutcomeUnknownError`."""
+        answer = _Answer()
+        self._correlation += 1
+        self._answers[self._correlation] = answer
+        if self._outbox is not None:
+            self._outbox.push(
+                encode_frame(Kind.APPLICATION, self._correlation, [self._cluster_id], [payload])
+            )
+            self._outbox.flush()
+        frame = await self._wait(answer)
+        return bytes(frame.payload)
+
+    async def _wait(self, answer: _Answer) -> Frame:
+        if self.broken:
+            raise OutcomeUnknownError(f"the connection to {self.address} broke")
+        await answer.event.wait()
+        if answer.frame is None:
+            raise OutcomeUnknownError(f"the connection to {self.address} broke before it answered")
+        return answer.frame
+
+    async def _send_joined(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            self._send_joined_now()
+
+    def _send_joined_now(self) -> None:
+        if self._joined_answer is None or self._outbox is None:
+            return
+        self._correlation += 1
+        self._answers[self._correlation] = self._joined_answer
+        self._outbox.push(encode_request(self._correlation, self._cluster_id, self._joined))
+        self._outbox.flush()
+        self._joined, self._joined_size, self._joined_answer = [], 0, None

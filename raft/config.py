@@ -1,0 +1,74 @@
+"""How a node takes part in a quorum."""
+
+from dataclasses import dataclass, field
+
+from quorate.raft.core.types import CoreConfig, Endpoint, NodeId, ReplicaKey, Voter, VoterSet
+from quorate.raft.errors import QuorumConfigError
+from quorate.runtime.network import Address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumConfig:
+    """One node's part in a quorum. Keys of the same meaning carry Kafka's names."""
+
+    node_id: NodeId
+    cluster_id: str
+    folder: str
+    """Holds `meta.properties`, `quorum-state` and the log; one node and process at a time."""
+    voters: VoterSet
+    listen: Address | None = None
+    """Where to accept other nodes; by default a voter's own endpoint. An observer needs none."""
+    core: CoreConfig = field(default_factory=CoreConfig)
+    max_batch_bytes: int = 8 * 1024 * 1024
+    """Largest append, and largest batch that concurrent appends are joined into."""
+    max_pending_bytes: int = 64 * 1024 * 1024
+    """Bytes of appends that may wait for their commit before further ones wait for room."""
+    segment_bytes: int = 1024 * 1024 * 1024
+    recovery_point_bytes: int = 16 * 1024 * 1024
+    """After how many appended bytes the log writes its recovery point, which bounds what a restart has to
+    read and rewrite."""
+    connect_timeout_ms: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.node_id < 0:
+            raise QuorumConfigError(f"node_id is {self.node_id}; it must be 0 or more")
+        if not self.cluster_id:
+            raise QuorumConfigError("cluster_id is empty; make one with `quorate storage random-uuid`")
+        if not len(self.voters):
+            raise QuorumConfigError("voters is empty; name every voter as id@host:port")
+        if self.core.fetch_timeout_ms < 2 * self.core.fetch_max_wait_ms:
+            raise QuorumConfigError(
+                f"fetch_timeout_ms ({self.core.fetch_timeout_ms}) must be at least twice fetch_max_wait_ms "
+                f"({self.core.fetch_max_wait_ms}), or a healthy but idle leader looks dead"
+            )
+        if not 1024 <= self.max_batch_bytes <= 512 * 1024 * 1024:
+            raise QuorumConfigError(f"max_batch_bytes is {self.max_batch_bytes}; choose 1 KiB to 512 MiB")
+
+    @property
+    def listen_address(self) -> Address | None:
+        if self.listen is not None:
+            return self.listen
+        endpoint = self.voters.endpoint_of(self.node_id)
+        return None if endpoint is None else Address(endpoint.host, endpoint.port)
+
+
+def parse_voters(text: str) -> VoterSet:
+    """From Kafka's `controller.quorum.voters` form: `1@host:port,2@host:port`.
+
+    Raises `QuorumConfigError` naming the entry that is wrong.
+    """
+    voters = []
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        node, separator, address_text = entry.partition("@")
+        try:
+            if not separator or not node.isdigit():
+                raise ValueError("the part before '@' must be a node id")
+            address = Address.parse(address_text)
+        except ValueError as error:
+            raise QuorumConfigError(f"voter {entry!r}: {error}; write id@host:port") from error
+        voters.append(Voter(key=ReplicaKey(NodeId(int(node))), endpoint=Endpoint(address.host, address.port)))
+    voters.sort(key=lambda voter: voter.key.id)
+    try:
+        return VoterSet(tuple(voters))
+    except ValueError as error:
+        raise QuorumConfigError(f"voters {text!r}: {error}") from error

@@ -1,0 +1,385 @@
+"""Carries out what the core asks for, in order.
+
+Events are stepped in the task that brings them, one after another, and their effects are carried out on
+the spot: a received Fetch is answered before the task that read it from its socket runs on. Only barriers
+(a quorum-state write, a truncation) and syncs wait for the disk, each in a task of its own; while a
+barrier is under way, events queue up.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+import structlog
+import trio
+
+from quorate.log.batch import read_headers
+from quorate.log.control import leader_change_batch
+from quorate.log.records import build_batch
+from quorate.raft.applier import Applier
+from quorate.raft.core import effects as fx
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import Effect, Role, RoleChanged
+from quorate.raft.core.events import Durable, Event, Propose, Resign, Timer, TimerFired
+from quorate.raft.core.messages import Message, Request
+from quorate.raft.core.types import Offset
+from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError
+from quorate.raft.forwarding import Forwarder
+from quorate.raft.leadership import Announcer
+from quorate.raft.proposals import PendingAppend, Proposals
+from quorate.raft.state_machine import StateMachine
+from quorate.raft.storage import Storage
+from quorate.raft.telemetry import Telemetry
+from quorate.raft.timers import Timers
+from quorate.runtime import Runtime
+
+log = structlog.get_logger(__name__)
+
+_ASKING_ROLES = (Role.CANDIDATE, Role.PROSPECTIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """How messages leave. `flush` sends what the others queued."""
+
+    send_request: Callable[[Message], None]
+    send_response: Callable[[Message], None]
+    flush: Callable[[], None]
+
+
+class Driver:
+    """Owns the core, the log and the state machine of one node."""
+
+    def __init__(
+        self,
+        *,
+        core: Core,
+        storage: Storage,
+        state_machine: StateMachine[object],
+        runtime: Runtime,
+        telemetry: Telemetry,
+        max_batch_bytes: int,
+        announcer: Announcer,
+        forwarder: Forwarder,
+    ) -> None:
+        self.core = core
+        self.log = storage.log
+        self._state_file = storage.state_file
+        self._runtime = runtime
+        self._telemetry = telemetry
+        self._announcer = announcer
+        self._forwarder = forwarder
+        self.proposals = Proposals(max_batch_bytes=max_batch_bytes)
+        self.applier = Applier(state_machine, storage.log, self.proposals, on_applied=self._applied)
+        self._timers: Timers[Timer] = Timers(lambda timer: self.deliver(TimerFired(timer)))
+        self._routes: Routes | None = None
+        self._events: deque[Event] = deque()
+        self._effects: deque[Effect] = deque()
+        """Those that wait behind a barrier."""
+        self._stepping = False
+        self._blocked = False
+        self._barrier_wake = trio.Event()
+        self._sync_wake = trio.Event()
+        self._commit_wake = trio.Event()
+        self._reads: list[fx.SendRecords] = []
+        self._reads_wake = trio.Event()
+        self._failure: BaseException | None = None
+        self._failed = trio.Event()
+        self._asking_since: float | None = None
+        self._idle_since = trio.current_time()
+
+    async def run(self, routes: Routes) -> None:
+        """Start and drive the core until cancelled. Raises what stops the node."""
+        self._routes = routes
+        async with trio.open_nursery() as nursery:
+            for task in (
+                self._timers.run,
+                self._run_barriers,
+                self._run_syncs,
+                self._run_reads,
+                self._run_commits,
+                self.applier.run,
+                self._raise_failure,
+            ):
+                nursery.start_soon(task)
+            self._effects.extend(self.core.start())
+            self._advance()
+
+    # Events in
+
+    def deliver(self, event: Event) -> None:
+        """Step the core with `event`, now unless a barrier is under way. Never raises: what goes wrong
+        stops the node."""
+        self._events.append(event)
+        self._advance()
+
+    def propose(self, append: PendingAppend) -> None:
+        """Queue an append; `commit_waiting` or `commit_soon` proposes what has queued up."""
+        self.proposals.add(append)
+
+    def commit_waiting(self) -> None:
+        self._advance()
+
+    def commit_soon(self) -> None:
+        """Propose when the tasks that are ready now have run, so that their appends share a batch."""
+        self._commit_wake.set()
+
+    def resign(self) -> None:
+        """Stop leading; no effect on a node that does not lead."""
+        if self.core.role is Role.LEADER:
+            self.deliver(Resign())
+
+    def _advance(self) -> None:
+        if self._stepping or self._blocked or self._failure is not None or self._routes is None:
+            return
+        self._stepping = True
+        started = trio.current_time()
+        try:
+            self._step_all()
+            self._routes.flush()
+        except Exception as error:
+            self.fail(error)
+        finally:
+            self._stepping = False
+        ended = trio.current_time()
+        self._telemetry.polled(idle_seconds=started - self._idle_since, busy_seconds=ended - started)
+        self._idle_since = ended
+
+    def _step_all(self) -> None:
+        core, events = self.core, self._events
+        while True:
+            if not self._carry_out():
+                return
+            if events:
+                self._effects.extend(core.step(events.popleft()))
+            elif self.proposals.has_waiting:
+                proposal, group = self.proposals.next_group()
+                self._effects.extend(core.step(Propose(proposal, group.count)))
+            else:
+                return
+
+    def _carry_out(self) -> bool:
+        """Carry out effects; False if a barrier stopped it."""
+        effects = self._effects
+        while effects:
+            effect = effects[0]
+            if isinstance(effect, fx.Persist | fx.Truncate):
+                self._blocked = True
+                self._barrier_wake.set()
+                return False
+            effects.popleft()
+            self._do(effect)
+        return True
+
+    # Effects out
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case fx.Send(message):
+                self._send(message)
+            case fx.SendRecords():
+                self._send_records(effect)
+            case fx.AppendProposal():
+                self._append_proposal(effect)
+            case fx.AppendFetched():
+                # The CRCs were checked when the response was received.
+                headers = list(read_headers(effect.records, check_crc=False))
+                self.log.append_as_follower(effect.records, headers=headers)
+                count = effect.batches[-1].end_offset - effect.batches[0].base_offset
+                self._telemetry.records_fetched(count)
+                self._log_grew()
+            case fx.HighWatermarkAdvanced(high_watermark):
+                self._telemetry.high_watermark(high_watermark)
+                self.log.high_watermark = high_watermark
+                self._measure_commits(high_watermark)
+                self.applier.advance(high_watermark)
+            case fx.ArmTimer(timer, min_ms, max_ms):
+                milliseconds = min_ms if min_ms == max_ms else self._runtime.entropy.between(min_ms, max_ms)
+                self._timers.arm(timer, milliseconds / 1000)
+            case fx.CancelTimer(timer):
+                self._timers.cancel(timer)
+            case fx.AppendLeaderChange():
+                self._append_leader_change(effect)
+            case fx.RejectProposal():
+                group = self.proposals.take(effect.proposal)
+                group.fail(
+                    NotLeaderError(
+                        leader=effect.leader,
+                        epoch=effect.epoch,
+                        endpoint=None
+                        if effect.leader is None
+                        else self.core.voters.endpoint_of(effect.leader),
+                    )
+                )
+            case fx.RoleChanged():
+                self._role_changed(effect)
+            case fx.Persist() | fx.Truncate():
+                raise AssertionError("barriers are carried out by _run_barriers")
+            case _:
+                assert_never(effect)
+
+    def _send(self, message: Message) -> None:
+        assert self._routes is not None
+        if isinstance(message, Request):
+            self._routes.send_request(message)
+        else:
+            self._routes.send_response(message)
+
+    def _append_proposal(self, effect: fx.AppendProposal) -> None:
+        group = self.proposals.take(effect.proposal)
+        group.base_offset, group.end_offset, group.epoch = effect.base_offset, effect.end_offset, effect.epoch
+        group.timestamp_ms = self._runtime.wall_clock.now_ms()
+        group.appended_at = trio.current_time()
+        batch = build_batch(
+            base_offset=group.base_offset,
+            epoch=group.epoch,
+            timestamp_ms=group.timestamp_ms,
+            values=group.records(),
+        )
+        self.log.append_own(
+            batch, base_offset=effect.base_offset, end_offset=effect.end_offset, epoch=effect.epoch
+        )
+        self.proposals.in_log.append(group)
+        self._telemetry.records_appended(group.count)
+        self._log_grew()
+
+    def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
+        batch = leader_change_batch(
+            base_offset=effect.base_offset,
+            epoch=effect.epoch,
+            timestamp_ms=self._runtime.wall_clock.now_ms(),
+            leader=effect.leader,
+            voters=effect.voters,
+            granting_voters=effect.granting_voters,
+        )
+        end = Offset(effect.base_offset + 1)
+        self.log.append_own(batch, base_offset=effect.base_offset, end_offset=end, epoch=effect.epoch)
+        self._telemetry.records_appended(1)
+        self._log_grew()
+
+    def _log_grew(self) -> None:
+        self._telemetry.log_end(self.log.end_offset, self.log.last_epoch)
+        self._sync_wake.set()
+
+    def _measure_commits(self, high_watermark: Offset) -> None:
+        now = trio.current_time()
+        for group in self.proposals.in_log:
+            if group.end_offset > high_watermark:
+                break
+            self._telemetry.committed(now - group.appended_at, group.count)
+
+    def _send_records(self, effect: fx.SendRecords) -> None:
+        records = self.log.read_tail(effect.start_offset, effect.max_bytes)
+        if records is None:
+            self._reads.append(effect)
+            self._reads_wake.set()
+        else:
+            self._send(_with_records(effect, records))
+
+    def _applied(self, base_offset: Offset, results: Sequence[object], applied_offset: Offset) -> None:
+        self._forwarder.applied(base_offset, results, applied_offset)
+        self._announcer.applied(applied_offset)
+
+    def _role_changed(self, effect: RoleChanged) -> None:
+        log.info(
+            "role changed",
+            node=self.core.node_id,
+            role=effect.role.value,
+            epoch=effect.epoch,
+            leader=effect.leader,
+            log_end_offset=self.core.log_end_offset,
+        )
+        now = trio.current_time()
+        if effect.role in _ASKING_ROLES:
+            if effect.role is Role.CANDIDATE and self._asking_since is None:
+                self._asking_since = now
+        elif effect.leader is not None and self._asking_since is not None:
+            self._telemetry.election_finished(now - self._asking_since)
+            self._asking_since = None
+        if effect.role is not Role.LEADER:
+            self.proposals.fail_in_log(
+                OutcomeUnknownError(
+                    f"this node stopped leading (epoch {effect.epoch}) before the append was committed; "
+                    "it may be committed by the next leader"
+                )
+            )
+        self._telemetry.role_changed(
+            effect.role,
+            is_voter=self.core.is_voter,
+            epoch=effect.epoch,
+            leader=effect.leader,
+            voted=effect.voted,
+        )
+        self._announcer.role_changed(effect)
+
+    # What waits for the disk
+
+    async def _run_barriers(self) -> None:
+        while True:
+            await self._barrier_wake.wait()
+            self._barrier_wake = trio.Event()
+            while self._effects and isinstance(barrier := self._effects[0], fx.Persist | fx.Truncate):
+                if isinstance(barrier, fx.Persist):
+                    await self._state_file.store(barrier.state)
+                else:
+                    await self.log.truncate(barrier.end_offset)
+                    self._telemetry.log_end(self.log.end_offset, self.log.last_epoch)
+                self._effects.popleft()
+            self._blocked = False
+            self._advance()
+
+    async def _run_syncs(self) -> None:
+        while True:
+            await self._sync_wake.wait()
+            self._sync_wake = trio.Event()
+            generation = self.core.generation
+            end_offset = await self.log.sync()
+            self.deliver(Durable(generation, Offset(end_offset)))
+
+    async def _run_commits(self) -> None:
+        while True:
+            await self._commit_wake.wait()
+            self._commit_wake = trio.Event()
+            self._advance()
+
+    async def _run_reads(self) -> None:
+        """Answer Fetches of records that are no longer in memory."""
+        while True:
+            await self._reads_wake.wait()
+            self._reads_wake = trio.Event()
+            reads, self._reads = self._reads, []
+            for effect in reads:
+                await self._read_and_send(effect)
+
+    async def _read_and_send(self, effect: fx.SendRecords) -> None:
+        assert self._routes is not None
+        generation = self.core.generation
+        records = await self.log.read(effect.start_offset, effect.max_bytes)
+        leads = self.core.role is Role.LEADER and self.core.epoch == effect.response.epoch
+        if leads and self.core.generation == generation:
+            # Otherwise what was read may since have been cut from the log; the follower asks again.
+            self._send(_with_records(effect, records))
+            self._routes.flush()
+
+    # Failure
+
+    def fail(self, error: BaseException) -> None:
+        """Stop the node because of `error`; the first one counts."""
+        if self._failure is None:
+            self._failure = error
+            self._failed.set()
+
+    async def _raise_failure(self) -> None:
+        await self._failed.wait()
+        assert self._failure is not None
+        raise self._failure
+
+    def stop(self, error: QuorumError) -> None:
+        """Fail what waits for an answer; nothing is stepped afterwards."""
+        self.fail(error)
+        self.proposals.fail_all(error)
+
+
+def _with_records(effect: fx.SendRecords, records: bytes) -> Message:
+    return replace(effect.response, records=records)

@@ -1,0 +1,48 @@
+"""What can go wrong for a user of the quorum, branched by what the user can do about it."""
+
+from quorate.raft.core.types import Endpoint, Epoch, NodeId
+
+
+class QuorumError(Exception):
+    """Root of all errors of the quorum."""
+
+
+class NotLeaderError(QuorumError):
+    """Nothing happened: this node does not lead. `leader` (None when unknown) does, in `epoch`."""
+
+    def __init__(self, *, leader: NodeId | None, epoch: Epoch, endpoint: Endpoint | None = None) -> None:
+        self.leader = leader
+        self.epoch = epoch
+        self.endpoint = endpoint
+        who = "nobody is known to lead" if leader is None else f"node {leader} leads"
+        super().__init__(f"this node does not lead; {who} in epoch {epoch}")
+
+
+class OutcomeUnknownError(QuorumError):
+    """It may have happened, now or later: the append was sent and no answer came in time, or leadership
+    was lost before it committed. A retry may append it a second time."""
+
+
+class QuorumStoppedError(QuorumError):
+    """The quorum on this node has stopped; `__cause__` says why when it was not asked to."""
+
+
+class InvalidAppendError(QuorumError):
+    """The append was refused before anything happened: it is empty, too large or not made of bytes."""
+
+
+class StateMachineError(QuorumError):
+    """The user's state machine raised. The node stops, since it can't go on without diverging."""
+
+    def __init__(self, message: str, *, offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
+        """Base offset of the batch that was being applied."""
+
+
+class PeerProtocolError(QuorumError):
+    """The other end of a connection does not speak this protocol; the connection is closed."""
+
+
+class QuorumConfigError(QuorumError):
+    """The configuration can't work; the message names the field and the remedy."""

@@ -1,0 +1,96 @@
+"""Requests of this node's user to the node that leads."""
+
+from collections.abc import Sequence
+
+import trio
+
+from quorate.raft.channel import Channel
+from quorate.raft.core.types import Epoch, NodeId, Offset
+from quorate.raft.errors import NotLeaderError
+from quorate.runtime.network import Address, Network, NetworkError
+
+
+class Forwarder:
+    """Keeps one channel to the leader, and the local results of what was forwarded.
+
+    An append that another node took is answered here with what this node's own state machine returned for
+    it, so results are kept from when an append is forwarded until none is under way.
+    """
+
+    def __init__(
+        self, network: Network, *, cluster_id: str, max_frame_bytes: int, max_append_bytes: int
+    ) -> None:
+        self._network = network
+        self._cluster_id = cluster_id
+        self._max_frame_bytes = max_frame_bytes
+        self._max_append_bytes = max_append_bytes
+        self._channel: Channel | None = None
+        self._nursery: trio.Nursery | None = None
+        self._opening = trio.Lock()
+        self._under_way = 0
+        self._results: dict[int, object] = {}
+        self._applied_offset = Offset(0)
+        self._progress = trio.Event()
+
+    async def run(self) -> None:
+        """Hold the channels' tasks. Runs until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            await trio.sleep_forever()
+
+    def applied(self, base_offset: Offset, results: Sequence[object], applied_offset: Offset) -> None:
+        """The local state machine has applied everything below `applied_offset`, these results last."""
+        self._applied_offset = applied_offset
+        if self._under_way:
+            self._results.update(enumerate(results, base_offset))
+        progress, self._progress = self._progress, trio.Event()
+        progress.set()
+
+    async def wait_applied(self) -> None:
+        """Return when something more was applied."""
+        await self._progress.wait()
+
+    async def append(
+        self, leader: NodeId, address: Address, records: Sequence[bytes]
+    ) -> tuple[Offset, Epoch, list[object]]:
+        """As `Quorum.append`, by way of the node at `address`."""
+        self._under_way += 1
+        try:
+            channel = await self._channel_to(leader, address)
+            base_offset, epoch = await channel.append(records)
+            end_offset = base_offset + len(records)
+            while self._applied_offset < end_offset:
+                await self._progress.wait()
+            return base_offset, epoch, [self._results[offset] for offset in range(base_offset, end_offset)]
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._results.clear()
+
+    async def request(self, leader: NodeId, address: Address, payload: bytes) -> bytes:
+        channel = await self._channel_to(leader, address)
+        return await channel.request(payload)
+
+    async def _channel_to(self, leader: NodeId, address: Address) -> Channel:
+        """Raises `NotLeaderError` when the leader can't be reached: nothing was sent."""
+        async with self._opening:
+            channel = self._channel
+            if channel is not None and channel.address == address and not channel.broken:
+                return channel
+            if channel is not None:
+                channel.close()
+            channel = Channel(
+                self._network,
+                address,
+                cluster_id=self._cluster_id,
+                max_frame_bytes=self._max_frame_bytes,
+                max_append_bytes=self._max_append_bytes,
+            )
+            try:
+                await channel.connect()
+            except NetworkError as error:
+                raise NotLeaderError(leader=leader, epoch=Epoch(0)) from error
+            assert self._nursery is not None
+            self._nursery.start_soon(channel.run)
+            self._channel = channel
+            return channel

@@ -1,0 +1,149 @@
+"""Frames on the controller listener: a length, a CBOR header, and raw bytes.
+
+    uint32 length of what follows | uint16 length of the header | header (CBOR array) | payload
+
+The header is `[kind, version, correlation, field, ...]`. Later versions append fields, which older
+receivers skip. Record bytes travel as the payload, so that they are never copied into or out of CBOR.
+Every connection starts with a preface, by which a peer that speaks another protocol is recognised at once.
+"""
+
+import enum
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import cbor2
+
+from quorate.raft.errors import PeerProtocolError
+from quorate.runtime.disk import Buffer
+from quorate.runtime.network import Stream
+
+PREFACE = b"quorate\x01"
+MAX_HEADER_BYTES = 16 * 1024
+MAX_DEPTH = 6
+
+_LENGTHS = struct.Struct(">IH")
+
+Field = int | str | bytes | bool | list["Field"] | None
+
+
+class Kind(enum.IntEnum):
+    """What a frame is. Requests are even, the response to each is the next odd number."""
+
+    VOTE = 2
+    BEGIN_QUORUM_EPOCH = 4
+    END_QUORUM_EPOCH = 6
+    FETCH = 8
+    APPEND = 10
+    """Append records, from a follower on behalf of its user or from a client."""
+    APPLICATION = 12
+    """A request of the application's own, e.g. from a broker to its controller."""
+
+
+RESPONSE = 1
+"""Added to a request's kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    kind: int
+    version: int
+    correlation: int
+    fields: list[Field]
+    payload: memoryview
+
+
+def encode_frame(
+    kind: int, correlation: int, fields: Sequence[Field], payload: Sequence[Buffer] = (), *, version: int = 0
+) -> list[Buffer]:
+    """Buffers to send, payload by identity."""
+    header = cbor2.dumps([kind, version, correlation, *fields])
+    size = 2 + len(header) + sum(map(len, payload))
+    return [_LENGTHS.pack(size, len(header)) + header, *payload]
+
+
+def decode_frame(body: memoryview) -> Frame:
+    """From what follows the length. Raises `PeerProtocolError`."""
+    header_size = int.from_bytes(body[:2], "big")
+    if header_size > MAX_HEADER_BYTES or header_size + 2 > len(body):
+        raise PeerProtocolError(f"a frame's header claims {header_size} bytes of {len(body) - 2}")
+    try:
+        header = cbor2.loads(bytes(body[2 : 2 + header_size]), max_depth=MAX_DEPTH, allow_indefinite=False)
+    except (cbor2.CBORError, ValueError, RecursionError) as error:
+        raise PeerProtocolError(f"a frame's header is not CBOR: {error}") from error
+    match header:
+        case [int(kind), int(version), int(correlation), *fields]:
+            return Frame(kind, version, correlation, fields, body[2 + header_size :])
+    raise PeerProtocolError("a frame's header is not [kind, version, correlation, ...]")
+
+
+class FrameReader:
+    """Takes every whole frame of a receive at once. Memory is bounded by the largest frame."""
+
+    __slots__ = ("_buffer", "_max_frame_bytes", "_stream")
+
+    def __init__(self, stream: Stream, *, max_frame_bytes: int) -> None:
+        self._stream = stream
+        self._buffer = b""
+        self._max_frame_bytes = max_frame_bytes
+
+    async def receive_preface(self) -> bool:
+        """False if the stream ended first. Raises `PeerProtocolError` for another protocol."""
+        while len(self._buffer) < len(PREFACE):
+            data = await self._stream.receive_some()
+            if not data:
+                return False
+            self._buffer += data
+            if not PREFACE.startswith(self._buffer[: len(PREFACE)]):
+                raise PeerProtocolError(
+                    f"it began with {self._buffer[:16]!r}, which is not quorate's quorum protocol; "
+                    "Kafka clients belong on the client listener"
+                )
+        self._buffer = self._buffer[len(PREFACE) :]
+        return True
+
+    async def receive(self) -> list[Frame]:
+        """The frames that are there, at least one; empty at the end of the stream.
+
+        Raises `PeerProtocolError` for what is not a frame, `NetworkError` when the connection breaks.
+        """
+        while True:
+            frames = list(self._whole_frames())
+            if frames:
+                return frames
+            data = await self._more()
+            if not data:
+                return []
+
+    async def _more(self) -> bool:
+        buffered = self._buffer
+        if len(buffered) >= 4 and (size := int.from_bytes(buffered[:4], "big") + 4) > 65536:
+            # A large frame is received into its final place, not grown by concatenation.
+            whole = bytearray(size)
+            whole[: len(buffered)] = buffered
+            view, filled = memoryview(whole), len(buffered)
+            while filled < size:
+                count = await self._stream.receive_into(view[filled:])
+                if not count:
+                    return False
+                filled += count
+            self._buffer = bytes(whole)
+            return True
+        data = await self._stream.receive_some(262144)
+        self._buffer = buffered + data
+        return bool(data)
+
+    def _whole_frames(self) -> Iterator[Frame]:
+        view, position, end = memoryview(self._buffer), 0, len(self._buffer)
+        while end - position >= 4:
+            size = int.from_bytes(view[position : position + 4], "big")
+            if not 2 <= size <= self._max_frame_bytes:
+                raise PeerProtocolError(
+                    f"a frame claims {size} bytes, the limit is {self._max_frame_bytes}; is it quorate?"
+                )
+            if end - position - 4 < size:
+                break
+            yield decode_frame(view[position + 4 : position + 4 + size])
+            position += 4 + size
+        if position:
+            self._buffer = bytes(view[position:])

@@ -1,0 +1,84 @@
+"""Who leads, as the application may know it."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import trio
+
+from quorate.raft.core.effects import Role, RoleChanged
+from quorate.raft.core.types import Epoch, NodeId, Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """One node's view. `leader` is this node only once it has applied everything that earlier epochs
+    committed, so that what it reads of its own state is current."""
+
+    epoch: Epoch
+    leader: NodeId | None
+
+
+class LeadershipView:
+    """The latest view and a way to wait for the next one."""
+
+    __slots__ = ("_changed", "current", "role")
+
+    def __init__(self) -> None:
+        self.current = Leadership(Epoch(0), None)
+        self.role = Role.UNATTACHED
+        self._changed = trio.Event()
+
+    def set(self, role: Role, leadership: Leadership) -> None:
+        if (role, leadership) != (self.role, self.current):
+            self.role = role
+            self.current = leadership
+            changed, self._changed = self._changed, trio.Event()
+            changed.set()
+
+    async def wait_change(self) -> None:
+        await self._changed.wait()
+
+    async def wait_other_leader(self, node: NodeId) -> None:
+        """Return when another node than `node` leads."""
+        while self.current.leader in (None, node):
+            await self._changed.wait()
+
+    async def changes(self) -> AsyncIterator[Leadership]:
+        """The current view, then each later one. A reader that is slow sees the latest, not all."""
+        seen: Leadership | None = None
+        while True:
+            if self.current != seen:
+                seen = self.current
+                yield seen
+            else:
+                await self._changed.wait()
+
+
+class Announcer:
+    """Turns the core's roles into what the application may know."""
+
+    __slots__ = ("_applied_offset", "_node", "_role", "_view")
+
+    def __init__(self, node: NodeId, view: LeadershipView) -> None:
+        self._node = node
+        self._view = view
+        self._role = RoleChanged(Role.UNATTACHED, Epoch(0), None, None)
+        self._applied_offset = Offset(0)
+
+    def role_changed(self, role: RoleChanged) -> None:
+        self._role = role
+        self._announce()
+
+    def applied(self, applied_offset: Offset) -> None:
+        self._applied_offset = applied_offset
+        if self._role.role is Role.LEADER and self._view.current.leader is None:
+            self._announce()
+
+    def _announce(self) -> None:
+        role, leader = self._role, self._role.leader
+        if role.role is Role.RESIGNED:
+            leader = None
+        elif role.role is Role.LEADER:
+            start = role.epoch_start_offset
+            leader = self._node if start is not None and self._applied_offset > start else None
+        self._view.set(role.role, Leadership(role.epoch, leader))

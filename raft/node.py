@@ -1,0 +1,162 @@
+"""One node's parts, wired together."""
+
+import structlog
+import trio
+
+from quorate.log.batch import read_headers
+from quorate.raft.config import QuorumConfig
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import Role
+from quorate.raft.core.events import Received
+from quorate.raft.core.messages import FetchRequest, Message
+from quorate.raft.core.types import BatchSpan, Epoch, Offset, ReplicaKey
+from quorate.raft.driver import Driver, Routes
+from quorate.raft.forwarding import Forwarder
+from quorate.raft.leadership import Announcer, LeadershipView
+from quorate.raft.peers import Peer
+from quorate.raft.proposals import PendingAppend
+from quorate.raft.replicas import QuorumDescription, ReplicaTimes
+from quorate.raft.server import Server
+from quorate.raft.state_machine import StateMachine
+from quorate.raft.storage import Storage
+from quorate.raft.telemetry import Telemetry
+from quorate.runtime import Runtime
+from quorate.runtime.entropy import uuid_text
+from quorate.runtime.network import Listener
+
+log = structlog.get_logger(__name__)
+
+_FRAME_OVERHEAD = 64 * 1024
+
+
+def spans_of(records: memoryview) -> list[BatchSpan]:
+    """What the core has to know of fetched batches, whose CRCs are checked. Raises `InvalidBatchError`."""
+    return [
+        BatchSpan(Offset(header.base_offset), Offset(header.end_offset), Epoch(header.leader_epoch))
+        for header in read_headers(records)
+    ]
+
+
+class Node:
+    """Core, driver, peers and server of one node; `quorate.raft.quorum.Quorum` is its public face."""
+
+    def __init__(
+        self,
+        config: QuorumConfig,
+        storage: Storage,
+        state_machine: StateMachine[object],
+        *,
+        runtime: Runtime,
+        telemetry: Telemetry,
+    ) -> None:
+        self._config = config
+        self._runtime = runtime
+        self._times = ReplicaTimes()
+        self._key = ReplicaKey(config.node_id, uuid_text(storage.meta.directory_id))
+        max_frame_bytes = config.max_batch_bytes + config.core.fetch_max_bytes + _FRAME_OVERHEAD
+        self.leadership = LeadershipView()
+        self.forwarder = Forwarder(
+            runtime.network,
+            cluster_id=config.cluster_id,
+            max_frame_bytes=max_frame_bytes,
+            max_append_bytes=config.max_batch_bytes,
+        )
+        self.driver = Driver(
+            core=Core(
+                config=config.core,
+                cluster_id=config.cluster_id,
+                key=self._key,
+                endpoint=config.voters.endpoint_of(config.node_id),
+                voters=config.voters,
+                election=storage.election,
+                log=storage.recovered,
+            ),
+            storage=storage,
+            state_machine=state_machine,
+            runtime=runtime,
+            telemetry=telemetry,
+            max_batch_bytes=config.max_batch_bytes,
+            announcer=Announcer(config.node_id, self.leadership),
+            forwarder=self.forwarder,
+        )
+        self.server = Server(
+            cluster_id=config.cluster_id,
+            inbound=self,
+            max_frame_bytes=max_frame_bytes,
+            max_append_bytes=config.max_batch_bytes,
+        )
+        self._peers = {
+            voter.key.id: Peer(
+                voter.key.id,
+                voter.endpoint,
+                runtime=runtime,
+                deliver=self.driver.deliver,
+                spans_of=spans_of,
+                connect_timeout_ms=config.connect_timeout_ms,
+                request_timeout_ms=config.core.request_timeout_ms,
+                max_frame_bytes=max_frame_bytes,
+            )
+            for voter in config.voters
+            if voter.key.id != config.node_id
+        }
+        self.failure: BaseException | None = None
+        telemetry.booted(runtime.wall_clock.now_ms())
+        telemetry.unknown_voter_connections(0)
+
+    async def run(self, listener: Listener | None, scope: trio.CancelScope) -> None:
+        """Everything that runs in the background. A failure is kept in `failure` and cancels `scope`."""
+        try:
+            async with trio.open_nursery() as nursery:
+                for peer in self._peers.values():
+                    nursery.start_soon(peer.run)
+                nursery.start_soon(self.forwarder.run)
+                if listener is not None:
+                    nursery.start_soon(self.server.run, listener)
+                await self.driver.run(Routes(self._send_request, self.server.send_response, self._flush))
+        except BaseExceptionGroup as group:
+            failures = group.subgroup(lambda error: not isinstance(error, trio.Cancelled))
+            if failures is None:
+                raise
+            error: BaseException = failures
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            if not isinstance(error, Exception):
+                raise
+            log.error(
+                "the node stops", node=self._config.node_id, reason=str(error), kind=type(error).__name__
+            )
+            self.failure = error
+            scope.cancel()
+
+    async def leave(self) -> None:
+        """Hand leadership over and wait until somebody else has it, an election timeout at most."""
+        if self.leadership.role is Role.LEADER and len(self._config.voters) > 1:
+            self.driver.resign()
+            with trio.move_on_after(self._config.core.election_timeout_ms / 1000):
+                await self.leadership.wait_other_leader(self._config.node_id)
+
+    def describe(self) -> QuorumDescription:
+        return self._times.describe(self.driver.core, self._key, now_ms=self._runtime.wall_clock.now_ms())
+
+    def _send_request(self, message: Message) -> None:
+        peer = self._peers.get(message.destination)
+        if peer is not None:
+            peer.send(message)
+
+    def _flush(self) -> None:
+        for peer in self._peers.values():
+            peer.flush()
+        self.server.flush()
+
+    # What the server hands over
+
+    def receive(self, message: Message) -> None:
+        self.driver.deliver(Received(message))
+        if isinstance(message, FetchRequest):
+            self._times.fetched(message, self.driver.core, now_ms=self._runtime.wall_clock.now_ms())
+
+    def append(self, append: PendingAppend) -> None:
+        self.driver.propose(append)
+
+    def commit_waiting(self) -> None:
+        self.driver.commit_waiting()

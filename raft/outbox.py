@@ -1,0 +1,90 @@
+"""The sending half of a connection: frames queue up, one flush sends them."""
+
+from collections.abc import Sequence
+
+import trio
+
+from quorate.runtime.disk import Buffer
+from quorate.runtime.network import NetworkError, Stream
+
+_MAX_QUEUED_BYTES = 128 * 1024 * 1024
+
+
+class Outbox:
+    """Queues buffers and sends what the socket takes at once; a task sends the rest.
+
+    The commit path pays one system call per flush and no task switch. A peer that takes nothing for so long
+    that the queue is full is disconnected.
+    """
+
+    __slots__ = ("_queue", "_queued_bytes", "_waiting", "_wake", "closed", "stream")
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self._queue: list[Buffer] = []
+        self._queued_bytes = 0
+        self._waiting = False
+        """The socket is full and `run` is to send the queue."""
+        self._wake = trio.Event()
+        self.closed = False
+
+    @property
+    def peer(self) -> str:
+        return self.stream.peer
+
+    def push(self, buffers: Sequence[Buffer]) -> None:
+        """Queue for the next flush."""
+        if self.closed:
+            return
+        self._queue.extend(buffers)
+        self._queued_bytes += sum(map(len, buffers))
+        if self._queued_bytes > _MAX_QUEUED_BYTES:
+            self.close()
+
+    def flush(self) -> None:
+        """Send now what can be sent without waiting. A broken connection is left to its reader to notice."""
+        if self._waiting or self.closed or not self._queue:
+            return
+        try:
+            sent = self.stream.send_nowait(self._queue)
+        except NetworkError:
+            self.close()
+            return
+        if sent == self._queued_bytes:
+            self._queue.clear()
+            self._queued_bytes = 0
+            return
+        self._drop(sent)
+        self._waiting = True
+        self._wake.set()
+
+    def _drop(self, sent: int) -> None:
+        self._queued_bytes -= sent
+        first = 0
+        while sent >= len(self._queue[first]):
+            sent -= len(self._queue[first])
+            first += 1
+        del self._queue[:first]
+        if sent:
+            self._queue[0] = memoryview(self._queue[0])[sent:]
+
+    async def run(self) -> None:
+        """Send what flushes left over, until the connection breaks or is closed."""
+        while not self.closed:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            while self._queue and not self.closed:
+                buffers, self._queue, self._queued_bytes = self._queue, [], 0
+                try:
+                    await self.stream.send(buffers)
+                except NetworkError:
+                    self.close()
+            self._waiting = False
+
+    def close(self) -> None:
+        """Close the connection; its reader and `run` end."""
+        self.closed = True
+        self._queue.clear()
+        self._queued_bytes = 0
+        self.stream.close()
+        self._wake.set()

@@ -1,0 +1,158 @@
+"""Connections to the other voters: opened when there is something to say, reopened at once when they break.
+
+The core decides what to send again and when; a peer only says that a request failed.
+"""
+
+from collections.abc import Callable, Sequence
+
+import structlog
+import trio
+
+from quorate.log.errors import InvalidBatchError
+from quorate.raft.codec import decode, encode
+from quorate.raft.core.events import Event, Received, RequestFailed, Unreachable
+from quorate.raft.core.messages import Message
+from quorate.raft.core.types import BatchSpan, Endpoint, NodeId
+from quorate.raft.errors import PeerProtocolError
+from quorate.raft.frames import PREFACE, RESPONSE, Frame, FrameReader, Kind
+from quorate.raft.outbox import Outbox
+from quorate.raft.timers import Timers
+from quorate.runtime import Runtime
+from quorate.runtime.disk import Buffer
+from quorate.runtime.network import Address, NetworkError
+
+log = structlog.get_logger(__name__)
+
+SpansOf = Callable[[memoryview], Sequence[BatchSpan]]
+
+
+class Peer:
+    """One other node, as a client of it."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        endpoint: Endpoint,
+        *,
+        runtime: Runtime,
+        deliver: Callable[[Event], None],
+        spans_of: SpansOf,
+        connect_timeout_ms: int,
+        request_timeout_ms: int,
+        max_frame_bytes: int,
+    ) -> None:
+        self._node = node
+        self._address = Address(endpoint.host, endpoint.port)
+        self._runtime = runtime
+        self._deliver = deliver
+        self._spans_of = spans_of
+        self._connect_seconds = connect_timeout_ms / 1000
+        self._request_seconds = request_timeout_ms / 1000
+        self._max_frame_bytes = max_frame_bytes
+        self._outbox: Outbox | None = None
+        self._unsent: list[Buffer] = []
+        """Frames that wait for the connection to open."""
+        self._in_flight: set[int] = set()
+        self._wanted = trio.Event()
+        self._timers: Timers[int] = Timers(self._timed_out)
+        self._down = False
+
+    def send(self, message: Message) -> None:
+        """Queue a request; `flush` sends it. Its response, or its failure, is delivered."""
+        self._in_flight.add(message.correlation)
+        self._timers.arm(message.correlation, self._request_seconds)
+        buffers = encode(message)
+        if self._outbox is not None:
+            self._outbox.push(buffers)
+        else:
+            self._unsent.extend(buffers)
+            self._wanted.set()
+
+    def flush(self) -> None:
+        if self._outbox is not None:
+            self._outbox.flush()
+
+    async def run(self) -> None:
+        """Keep the connection while it is wanted. Runs until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._timers.run)
+            while True:
+                await self._wanted.wait()
+                self._wanted = trio.Event()
+                if await self._connect_and_read():
+                    # It worked until now: try again at once, so that a leader that is gone is noticed.
+                    self._wanted.set()
+
+    async def _connect_and_read(self) -> bool:
+        """One connection's life. False if it could not be opened."""
+        try:
+            with trio.fail_after(self._connect_seconds):
+                stream = await self._runtime.network.connect(self._address)
+        except (NetworkError, trio.TooSlowError) as error:
+            if not self._down:
+                self._down = True
+                log.info(
+                    "can't reach a voter", node=self._node, address=str(self._address), reason=str(error)
+                )
+            self._fail_all()
+            self._deliver(Unreachable(self._node))
+            return False
+        if self._down:
+            self._down = False
+            log.info("reached a voter again", node=self._node, address=str(self._address))
+        outbox = Outbox(stream)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(outbox.run)
+                outbox.push([PREFACE, *self._unsent])
+                self._unsent.clear()
+                self._outbox = outbox
+                outbox.flush()
+                await self._read(FrameReader(stream, max_frame_bytes=self._max_frame_bytes))
+                nursery.cancel_scope.cancel()
+        finally:
+            self._outbox = None
+            outbox.close()
+        self._fail_all()
+        return True
+
+    async def _read(self, reader: FrameReader) -> None:
+        try:
+            while frames := await reader.receive():
+                for frame in frames:
+                    self._received(frame)
+        except NetworkError:
+            pass
+        except PeerProtocolError as error:
+            log.warning("closed a connection", node=self._node, address=str(self._address), reason=str(error))
+
+    def _received(self, frame: Frame) -> None:
+        if frame.correlation not in self._in_flight:
+            return
+        spans: Sequence[BatchSpan] = ()
+        if frame.kind == Kind.FETCH + RESPONSE and frame.payload:
+            try:
+                spans = self._spans_of(frame.payload)
+            except InvalidBatchError as error:
+                raise PeerProtocolError(f"fetched records are damaged: {error}") from error
+        message = decode(frame, spans=spans)
+        self._in_flight.discard(frame.correlation)
+        self._timers.cancel(frame.correlation)
+        self._deliver(Received(message))
+
+    def _timed_out(self, correlation: int) -> None:
+        """The connection is of no use any more: what was sent on it may be stuck behind what hangs."""
+        if correlation in self._in_flight:
+            log.info("a voter did not answer in time", node=self._node, address=str(self._address))
+            if self._outbox is not None:
+                self._outbox.close()
+            else:
+                self._fail_all()
+
+    def _fail_all(self) -> None:
+        self._unsent.clear()
+        failed = sorted(self._in_flight)
+        self._in_flight.clear()
+        for correlation in failed:
+            self._timers.cancel(correlation)
+            self._deliver(RequestFailed(self._node, correlation))

@@ -1,0 +1,298 @@
+"""The public quorum: replicated state for anybody's service."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Generic, TypeVar
+
+import structlog
+import trio
+
+from quorate.log import Log
+from quorate.raft.config import QuorumConfig
+from quorate.raft.core.effects import Role
+from quorate.raft.core.types import Epoch, NodeId, Offset
+from quorate.raft.errors import (
+    InvalidAppendError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    QuorumError,
+    QuorumStoppedError,
+)
+from quorate.raft.leadership import Leadership
+from quorate.raft.node import Node
+from quorate.raft.proposals import PendingAppend
+from quorate.raft.replicas import QuorumDescription
+from quorate.raft.server import ApplicationHandler
+from quorate.raft.state_machine import Appended, StateMachine
+from quorate.raft.storage import open_storage
+from quorate.raft.telemetry import NoTelemetry, Telemetry
+from quorate.runtime import Runtime
+from quorate.runtime.network import Address
+from quorate.runtime.real import SyncStrategy, real_runtime
+
+log = structlog.get_logger(__name__)
+
+Outcome = TypeVar("Outcome")
+
+
+class _LocalAppend:
+    """`AppendWaiter` of a task on this node."""
+
+    __slots__ = ("base_offset", "done", "epoch", "error", "results")
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.error: QuorumError | None = None
+        self.base_offset = Offset(0)
+        self.epoch = Epoch(0)
+        self.results: Sequence[object] = ()
+
+    def applied(self, base_offset: Offset, epoch: Epoch, results: Sequence[object]) -> None:
+        self.base_offset, self.epoch, self.results = base_offset, epoch, results
+        self.done.set()
+
+    def failed(self, error: QuorumError) -> None:
+        self.error = error
+        self.done.set()
+
+
+class PendingLocalAppend(Generic[Outcome]):
+    """An append in the leader's queue: its place among other appends is taken."""
+
+    __slots__ = ("_waiter",)
+
+    def __init__(self, waiter: _LocalAppend) -> None:
+        self._waiter = waiter
+
+    async def wait(self) -> Appended[Outcome]:
+        """Return when committed and applied here. Raises `NotLeaderError` (nothing happened),
+        `OutcomeUnknownError` or `QuorumStoppedError`."""
+        waiter = self._waiter
+        await waiter.done.wait()
+        if waiter.error is not None:
+            raise waiter.error
+        return Appended(waiter.base_offset, waiter.epoch, tuple(waiter.results))  # type: ignore[arg-type]
+
+
+class Quorum(Generic[Outcome]):
+    """One node of a quorum. Open with `Quorum.open`; its methods belong to the trio run that opened it."""
+
+    def __init__(self, config: QuorumConfig, node: Node) -> None:
+        self._config = config
+        self._node = node
+        self._stopped = False
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        config: QuorumConfig,
+        state_machine: StateMachine[Outcome],
+        *,
+        runtime: Runtime | None = None,
+        telemetry: Telemetry | None = None,
+    ) -> AsyncGenerator["Quorum[Outcome]", None]:
+        """Recover this node's folder, join the quorum, and leave it in order at the end of the block.
+
+        Raises `QuorumStateError` or `LogError` when the folder can't be used (the message says what to do),
+        `AddressInUseError`, `DiskLockedError`; and, at the end, `QuorumStoppedError` when something stopped
+        the node in between (its `__cause__` says what), after cancelling the block.
+        """
+        runtime = runtime or real_runtime(sync=SyncStrategy.INLINE)
+        storage = await open_storage(runtime, config)
+        listener = None
+        try:
+            address = config.listen_address
+            if address is not None:
+                listener = await runtime.network.listen(address)
+            node = Node(config, storage, state_machine, runtime=runtime, telemetry=telemetry or NoTelemetry())
+            quorum = cls(config, node)
+            try:
+                async with _single_errors(), trio.open_nursery() as nursery:
+                    nursery.start_soon(node.run, listener, nursery.cancel_scope)
+                    yield quorum
+                    await node.leave()
+                    nursery.cancel_scope.cancel()
+            finally:
+                quorum._stopped = True
+                node.driver.stop(QuorumStoppedError("the quorum on this node has stopped"))
+            if node.failure is not None:
+                raise QuorumStoppedError(f"node {config.node_id} stopped: {node.failure}") from node.failure
+            await storage.log.flush_and_close()
+        finally:
+            if listener is not None:
+                listener.close()
+            storage.log.close()
+            storage.lock.release()
+
+    # What is known
+
+    @property
+    def node_id(self) -> NodeId:
+        return self._config.node_id
+
+    @property
+    def leader(self) -> NodeId | None:
+        """Who leads, as far as this node knows; itself only when it may serve (see `Leadership`)."""
+        return self._node.leadership.current.leader
+
+    @property
+    def epoch(self) -> Epoch:
+        return self._node.leadership.current.epoch
+
+    @property
+    def role(self) -> Role:
+        return self._node.leadership.role
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader == self._config.node_id
+
+    @property
+    def high_watermark(self) -> Offset | None:
+        """First uncommitted offset, None while unknown."""
+        return self._node.driver.core.high_watermark
+
+    @property
+    def applied_offset(self) -> Offset:
+        """First offset that is not applied here."""
+        return self._node.driver.applier.applied_offset
+
+    @property
+    def log(self) -> Log:
+        """The replicated log, to read from. What is above the high watermark may yet be cut."""
+        return self._node.driver.log
+
+    def leadership_changes(self) -> AsyncIterator[Leadership]:
+        """The current view, then each change; a slow reader sees the latest."""
+        return self._node.leadership.changes()
+
+    async def wait_leader(self) -> NodeId:
+        """Return when a leader is known."""
+        while (leader := self.leader) is None:
+            await self._node.leadership.wait_change()
+        return leader
+
+    async def wait_applied(self, end_offset: Offset) -> None:
+        """Return when everything below `end_offset` is applied here."""
+        while self.applied_offset < end_offset:
+            await self._node.forwarder.wait_applied()
+
+    def endpoint_of(self, node: NodeId) -> Address | None:
+        """Where a voter listens."""
+        endpoint = self._config.voters.endpoint_of(node)
+        return None if endpoint is None else Address(endpoint.host, endpoint.port)
+
+    def describe(self) -> QuorumDescription:
+        """Raises `NotLeaderError` when another node has to be asked."""
+        if self._node.driver.core.role is not Role.LEADER:
+            raise self._not_leader()
+        return self._node.describe()
+
+    def _not_leader(self) -> NotLeaderError:
+        leader = self.leader
+        endpoint = None if leader is None else self._config.voters.endpoint_of(leader)
+        return NotLeaderError(leader=leader, epoch=self.epoch, endpoint=endpoint)
+
+    # Appending
+
+    async def append(self, records: Sequence[bytes], *, timeout_ms: int = 10_000) -> Appended[Outcome]:
+        """Append records as one atomic unit; return when they are committed and applied on this node.
+
+        On a node that does not lead they are forwarded to the leader. Raises `InvalidAppendError` or
+        `NotLeaderError` when nothing happened, `OutcomeUnknownError` when time ran out or a connection or the
+        leadership was lost after sending, `QuorumStoppedError`. If cancelled, the outcome is unknown.
+        """
+        self._check(records)
+        sent = False
+        with trio.move_on_after(timeout_ms / 1000):
+            while True:
+                seen = self._node.leadership.current
+                try:
+                    if self._node.driver.core.role is Role.LEADER:
+                        sent = True
+                        return await self.append_nowait(records).wait()
+                    leader = seen.leader
+                    address = None if leader is None else self.endpoint_of(leader)
+                    if leader is not None and address is not None:
+                        sent = True
+                        base_offset, epoch, results = await self._node.forwarder.append(
+                            leader, address, records
+                        )
+                        return Appended(base_offset, epoch, tuple(results))  # type: ignore[arg-type]
+                except NotLeaderError:
+                    sent = False
+                # Nothing happened: try again when somebody else leads, or shortly.
+                with trio.move_on_after(self._config.core.retry_backoff_ms / 1000):
+                    while self._node.leadership.current == seen:
+                        await self._node.leadership.wait_change()
+        if sent:
+            raise OutcomeUnknownError(f"the append was not answered within {timeout_ms} ms")
+        raise self._not_leader()
+
+    def append_nowait(self, records: Sequence[bytes]) -> PendingLocalAppend[Outcome]:
+        """As leader: take the next place in the log, now; `wait` on the answer tells the rest.
+
+        Raises `NotLeaderError` when this node does not lead, `InvalidAppendError`, `QuorumStoppedError`.
+        """
+        size = self._check(records)
+        driver = self._node.driver
+        if driver.core.role is not Role.LEADER:
+            raise self._not_leader()
+        waiter = _LocalAppend()
+        driver.propose(PendingAppend(records, size, waiter))
+        driver.commit_soon()
+        return PendingLocalAppend(waiter)
+
+    def _check(self, records: Sequence[bytes]) -> int:
+        if self._stopped or self._node.failure is not None:
+            raise QuorumStoppedError("the quorum on this node has stopped") from self._node.failure
+        if not records:
+            raise InvalidAppendError("an append needs at least one record")
+        for record in records:
+            if not isinstance(record, bytes):
+                raise InvalidAppendError(f"records must be bytes, not {type(record).__name__}")
+        size = sum(map(len, records)) + 4 * len(records)
+        if size > self._config.max_batch_bytes:
+            raise InvalidAppendError(
+                f"the records have {size} bytes together, max_batch_bytes is {self._config.max_batch_bytes}; "
+                "append them in parts"
+            )
+        return size
+
+    # The application's own requests
+
+    def serve_requests(self, handler: ApplicationHandler | None) -> None:
+        """Answer what other nodes send with `request_leader`; the handler runs in a task per request."""
+        self._node.server.handler = handler
+
+    async def request_leader(self, payload: bytes) -> bytes:
+        """Send `payload` to the application on the node that leads; its answer.
+
+        Raises `NotLeaderError` when nobody is known to lead or it can't be reached, `OutcomeUnknownError`
+        when the connection broke before the answer.
+        """
+        leader = self.leader
+        handler = self._node.server.handler
+        if leader is not None and leader == self._config.node_id and handler is not None:
+            return await handler(payload)
+        address = None if leader is None else self.endpoint_of(leader)
+        if leader is None or address is None:
+            raise self._not_leader()
+        return await self._node.forwarder.request(leader, address, payload)
+
+    def resign(self) -> None:
+        """Stop leading, so that a successor is elected. No effect on a node that does not lead."""
+        self._node.driver.resign()
+
+
+@asynccontextmanager
+async def _single_errors() -> AsyncGenerator[None, None]:
+    """The block's own error as it was raised, not wrapped in the group that a nursery makes of it."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        raise error from error.__cause__

@@ -1,0 +1,158 @@
+"""The controller listener: answers other nodes' quorum requests, appends, and the application's requests."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import structlog
+import trio
+
+from quorate.raft.appends import RemoteAppend, decode_request, encode_failure
+from quorate.raft.codec import FieldReader, decode, encode, is_core_message
+from quorate.raft.core.messages import Message
+from quorate.raft.core.types import NodeId
+from quorate.raft.errors import InvalidAppendError, PeerProtocolError
+from quorate.raft.frames import RESPONSE, Frame, FrameReader, Kind, encode_frame
+from quorate.raft.outbox import Outbox
+from quorate.raft.proposals import PendingAppend
+from quorate.runtime.network import Listener, NetworkError, Stream
+
+log = structlog.get_logger(__name__)
+
+_MAX_CONNECTIONS = 1000
+_MAX_APPLICATION_REQUESTS = 64
+"""Under way at once on one connection; further ones wait in the socket."""
+
+ApplicationHandler = Callable[[bytes], Awaitable[bytes]]
+
+
+class Inbound(Protocol):
+    """What the server hands requests to."""
+
+    def receive(self, message: Message) -> None: ...
+
+    def append(self, append: PendingAppend) -> None: ...
+
+    def commit_waiting(self) -> None: ...
+
+
+class Server:
+    """Serves one listener. Responses of the core find their connection by (node, correlation)."""
+
+    def __init__(
+        self, *, cluster_id: str, inbound: Inbound, max_frame_bytes: int, max_append_bytes: int
+    ) -> None:
+        self._cluster_id = cluster_id
+        self._inbound = inbound
+        self._max_frame_bytes = max_frame_bytes
+        self._max_append_bytes = max_append_bytes
+        self._reply_to: dict[tuple[NodeId, int], Outbox] = {}
+        self._dirty: dict[Outbox, None] = {}
+        self._connections = 0
+        self.handler: ApplicationHandler | None = None
+
+    def send_response(self, message: Message) -> None:
+        """Queue a response of the core; `flush` sends it."""
+        outbox = self._reply_to.pop((message.destination, message.correlation), None)
+        if outbox is not None:
+            outbox.push(encode(message))
+            self._dirty[outbox] = None
+
+    def flush(self) -> None:
+        if self._dirty:
+            for outbox in self._dirty:
+                outbox.flush()
+            self._dirty.clear()
+
+    async def run(self, listener: Listener) -> None:
+        """Accept until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                stream = await listener.accept()
+                if self._connections >= _MAX_CONNECTIONS:
+                    log.warning(
+                        "refused a connection: too many are open", peer=stream.peer, limit=_MAX_CONNECTIONS
+                    )
+                    stream.close()
+                else:
+                    nursery.start_soon(self._serve, stream)
+
+    async def _serve(self, stream: Stream) -> None:
+        self._connections += 1
+        outbox = Outbox(stream)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(outbox.run)
+                await self._read(FrameReader(stream, max_frame_bytes=self._max_frame_bytes), outbox, nursery)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._connections -= 1
+            outbox.close()
+            self._dirty.pop(outbox, None)
+            for route in [route for route, owner in self._reply_to.items() if owner is outbox]:
+                del self._reply_to[route]
+
+    async def _read(self, reader: FrameReader, outbox: Outbox, nursery: trio.Nursery) -> None:
+        limit = trio.CapacityLimiter(_MAX_APPLICATION_REQUESTS)
+        try:
+            if not await reader.receive_preface():
+                return
+            while frames := await reader.receive():
+                for frame in frames:
+                    if frame.kind == Kind.APPLICATION:
+                        borrower = object()
+                        await limit.acquire_on_behalf_of(borrower)
+                        nursery.start_soon(self._answer_application, frame, outbox, limit, borrower)
+                    else:
+                        self._received(frame, outbox)
+                self._inbound.commit_waiting()
+        except NetworkError:
+            pass
+        except PeerProtocolError as error:
+            log.warning("closed a connection", peer=outbox.peer, reason=str(error))
+
+    def _received(self, frame: Frame, outbox: Outbox) -> None:
+        if frame.kind == Kind.APPEND:
+            self._received_append(frame, outbox)
+        elif is_core_message(frame) and not frame.kind & RESPONSE:
+            message = decode(frame)
+            self._reply_to[message.source, message.correlation] = outbox
+            self._inbound.receive(message)
+        else:
+            raise PeerProtocolError(f"frames of kind {frame.kind} are not requests of this version")
+
+    def _received_append(self, frame: Frame, outbox: Outbox) -> None:
+        cluster_id, records = decode_request(frame)
+        problem = None
+        if cluster_id != self._cluster_id:
+            problem = f"this is cluster {self._cluster_id}, the append is for {cluster_id}"
+        elif not records:
+            problem = "an append needs at least one record"
+        elif len(frame.payload) > self._max_append_bytes:
+            problem = f"the append has {len(frame.payload)} bytes, the limit is {self._max_append_bytes}"
+        if problem is not None:
+            outbox.push(encode_failure(frame.correlation, InvalidAppendError(problem)))
+            self._dirty[outbox] = None
+            return
+        waiter = RemoteAppend(outbox, frame.correlation, self._dirty)
+        self._inbound.append(PendingAppend(records, len(frame.payload), waiter))
+
+    async def _answer_application(
+        self, frame: Frame, outbox: Outbox, limit: trio.CapacityLimiter, borrower: object
+    ) -> None:
+        try:
+            cluster_id = FieldReader(frame.kind, frame.fields).text()
+            if self.handler is None or cluster_id != self._cluster_id:
+                outbox.close()
+                return
+            response = await self.handler(bytes(frame.payload))
+            outbox.push(encode_frame(Kind.APPLICATION + RESPONSE, frame.correlation, [], [response]))
+            outbox.flush()
+        except PeerProtocolError as error:
+            log.warning("closed a connection", peer=outbox.peer, reason=str(error))
+            outbox.close()
+        except Exception:
+            # The application's mistake must not stop the quorum; who asked sees the connection close.
+            log.exception("the application failed to answer a request", peer=outbox.peer)
+            outbox.close()
+        finally:
+            limit.release_on_behalf_of(borrower)

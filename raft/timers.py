@@ -1,0 +1,70 @@
+"""All deadlines of one owner in one heap, served by one task."""
+
+import heapq
+import math
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+import trio
+
+Name = TypeVar("Name", bound=Hashable)
+
+
+class Timers(Generic[Name]):
+    """Named one-shot timers. Re-arming one that moves later, which is what commits do all the time, is a
+    dictionary write; the heap learns of it when the old deadline passes.
+    """
+
+    __slots__ = ("_deadlines", "_fired", "_heap", "_next", "_queued", "_sequence", "_wake")
+
+    def __init__(self, fired: Callable[[Name], None]) -> None:
+        self._fired = fired
+        self._deadlines: dict[Name, float] = {}
+        self._queued: dict[Name, float] = {}
+        """The heap entry that counts for each name; others are leftovers."""
+        self._heap: list[tuple[float, int, Name]] = []
+        self._sequence = 0
+        self._next = math.inf
+        self._wake = trio.Event()
+
+    def arm(self, name: Name, seconds: float) -> None:
+        """(Re)start: `name` fires once, `seconds` from now."""
+        deadline = trio.current_time() + seconds
+        self._deadlines[name] = deadline
+        if deadline < self._queued.get(name, math.inf):
+            self._push(name, deadline)
+            if deadline < self._next:
+                self._wake.set()
+
+    def cancel(self, name: Name) -> None:
+        self._deadlines.pop(name, None)
+
+    async def run(self) -> None:
+        """Call `fired` for each timer as its deadline passes. Runs until cancelled."""
+        while True:
+            self._fire_due()
+            self._next = self._heap[0][0] if self._heap else math.inf
+            self._wake = trio.Event()
+            with trio.move_on_at(self._next):
+                await self._wake.wait()
+
+    def _push(self, name: Name, deadline: float) -> None:
+        self._sequence += 1
+        self._queued[name] = deadline
+        heapq.heappush(self._heap, (deadline, self._sequence, name))
+
+    def _fire_due(self) -> None:
+        now = trio.current_time()
+        while self._heap and self._heap[0][0] <= now:
+            queued_for, _, name = heapq.heappop(self._heap)
+            if self._queued.get(name) != queued_for:
+                continue
+            del self._queued[name]
+            deadline = self._deadlines.get(name)
+            if deadline is None:
+                continue
+            if deadline <= now:
+                del self._deadlines[name]
+                self._fired(name)
+            else:
+                self._push(name, deadline)

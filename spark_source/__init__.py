@@ -1,0 +1,1 @@
+"""The metadata log as a Spark data source."""
