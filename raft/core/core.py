@@ -292,13 +292,21 @@ class Core:
         if error is ErrorCode.NONE and request.epoch < node.epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
         if error is ErrorCode.NONE:
+            up_to_date = self._is_up_to_date(request)
+            is_asked = request.voter.matches(node.key)
             if request.epoch > node.epoch:
-                # True of a pre-vote too: its epoch is one that somebody opened before.
-                self._go(ToUnattached(epoch=request.epoch))
-            if not request.voter.matches(node.key):
+                # True of a pre-vote too: its epoch is one that somebody opened before. A vote is given in the
+                # same breath, because each Persist costs a sync in the middle of an election.
+                gives = is_asked and up_to_date and not request.pre_vote
+                self._go(ToUnattached(epoch=request.epoch, voted=request.candidate if gives else None))
+            if not is_asked:
                 error = ErrorCode.INVALID_VOTER_KEY
+            elif request.pre_vote:
+                granted = self._role.grants_pre_vote(node, request, up_to_date=up_to_date)
             else:
-                granted = self._vote(request)
+                granted = self._role.grants_vote(node, request, up_to_date=up_to_date)
+                if granted and node.election.voted is None:
+                    self._go(ToUnattached(epoch=node.epoch, voted=request.candidate))
         node.send(
             VoteResponse(
                 source=node.id,
@@ -320,17 +328,9 @@ class Core:
         ):
             self._role.on_rival(node, request.source)
 
-    def _vote(self, request: VoteRequest) -> bool:
-        """Whether it is granted. A vote, unlike a pre-vote, is stored before it is said."""
-        node = self._node
-        log = node.log
-        up_to_date = (request.last_epoch, request.end_offset) >= (log.last_epoch, log.end_offset)
-        if request.pre_vote:
-            return self._role.grants_pre_vote(node, request, up_to_date=up_to_date)
-        granted = self._role.grants_vote(node, request, up_to_date=up_to_date)
-        if granted and node.election.voted is None:
-            self._go(ToUnattached(epoch=node.epoch, voted=request.candidate))
-        return granted
+    def _is_up_to_date(self, request: VoteRequest) -> bool:
+        log = self._node.log
+        return (request.last_epoch, request.end_offset) >= (log.last_epoch, log.end_offset)
 
     def _begin_request(self, request: BeginQuorumEpochRequest) -> None:
         node = self._node
@@ -338,7 +338,8 @@ class Core:
         if error is ErrorCode.NONE and request.epoch < node.epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
         if error is ErrorCode.NONE:
-            self._heard_of(request.epoch, request.source, request.endpoint)
+            node.resume(request.source)
+            self._heard_of(request.epoch, request.source, request.endpoint, first_hand=True)
             if not request.voter.matches(node.key):
                 error = ErrorCode.INVALID_VOTER_KEY
         node.send(
@@ -359,7 +360,7 @@ class Core:
         if error is ErrorCode.NONE and request.epoch < node.epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
         if error is ErrorCode.NONE:
-            self._heard_of(request.epoch, request.source, None, resigned=True)
+            self._heard_of(request.epoch, request.source, None, first_hand=True, resigned=True)
             if isinstance(self._role, Follower) and self._role.leader == request.source:
                 self._role.on_end_of_epoch(node, request.preferred_successors)
         node.send(
@@ -387,22 +388,31 @@ class Core:
         )
         if tells_leader and error in TELLS_EPOCH:
             before = self._role
-            self._heard_of(response.epoch, response.leader, response.leader_endpoint)
+            first_hand = response.leader == source
+            if first_hand:
+                node.resume(source)
+            self._heard_of(response.epoch, response.leader, response.leader_endpoint, first_hand=first_hand)
             if self._role is not before:
                 return  # what was asked for was the old role's
         if error is ErrorCode.NONE and response.epoch == node.epoch:
             self._go(self._role.on_response(node, response))
         elif error is ErrorCode.NOT_LEADER_OR_FOLLOWER and response.epoch == node.epoch:
-            node.pause(source)
+            node.pause(source, failed=False)
             self._go(self._role.on_not_leader(node, source))
         else:
             # Behind us, another cluster's, shutting down, or at odds with us about who we are: all may pass.
             # Kafka dies of INVALID_REQUEST; we don't let a peer's bug stop this node.
-            node.pause(source)
+            node.pause(source, failed=False)
             self._go(self._role.on_unanswered(node, source))
 
     def _heard_of(
-        self, epoch: Epoch, leader: NodeId | None, endpoint: Endpoint | None, *, resigned: bool = False
+        self,
+        epoch: Epoch,
+        leader: NodeId | None,
+        endpoint: Endpoint | None,
+        *,
+        first_hand: bool,
+        resigned: bool = False,
     ) -> None:
         """Somebody says that `leader` (or nobody yet) leads `epoch`, which is ours or later."""
         node = self._node
@@ -424,10 +434,10 @@ class Core:
                 known=known,
                 told=leader,
             )
-            if leader == node.id or isinstance(self._role, Follower):
-                return
-            if resigned:
-                return  # our own timer runs already
+            if leader == node.id or resigned or isinstance(self._role, Follower):
+                return  # nothing new; or nobody to follow any more, and our own timer runs
+            if known is not None and not first_hand and not isinstance(self._role, Unattached):
+                return  # we knew, and ask for votes because we don't hear it
         where = node.endpoint_of(leader, endpoint)
         if where is not None:
             self._go(ToFollower(epoch=epoch, leader=leader, endpoint=where, resigned=resigned))
@@ -453,7 +463,7 @@ class Core:
 
     def _unanswered(self, peer: NodeId) -> None:
         del self._node.in_flight[peer]
-        self._node.pause(peer)
+        self._node.pause(peer, failed=True)
         self._go(self._role.on_unanswered(self._node, peer))
 
     # --- roles ---
@@ -476,6 +486,8 @@ class Core:
             )
             self._role = after
             node.in_flight.clear()
+            if not isinstance(after, Unattached | Follower):
+                node.resume_answering()
             before.leave(node)
             kept = after.timers(node)
             for kind in before.timers(node):

@@ -98,7 +98,7 @@ class Follower(RoleState):
         else:
             heard = True
         if not heard:
-            node.pause(self.leader)
+            node.pause(self.leader, failed=False)
             return None
         if response.high_watermark is not None and response.diverging is None:
             node.advance_high_watermark(Offset(min(node.log.end_offset, response.high_watermark)))

@@ -145,7 +145,9 @@ class Leader(RoleState):
             return self.resign()
         if timer.kind is TimerKind.BEGIN_QUORUM:
             for replica in self._followers.values():
-                if not replica.fetched_in_period and node.may_ask(replica.key.id):
+                # In place of one that is in flight: that may be lost, and its timeout is longer than this
+                # period.
+                if not replica.fetched_in_period and replica.key.id not in node.paused:
                     requests.begin_epoch(node, replica.key)
                 replica.fetched_in_period = False
             self._arm_begin_quorum(node)

@@ -91,8 +91,8 @@ class Node:
         """The highest seen since the process started; never goes back."""
         self.correlation = 0
         self.in_flight: dict[NodeId, int] = {}
-        self.paused: dict[NodeId, None] = {}
-        """Not to be asked until their BACKOFF timer fires."""
+        self.paused: dict[NodeId, bool] = {}
+        """Not to be asked until their BACKOFF timer fires; and whether because they gave no answer."""
         self.out: list[Effect] = []
 
     @property
@@ -140,12 +140,23 @@ class Node:
     def may_ask(self, peer: NodeId) -> bool:
         return peer not in self.in_flight and peer not in self.paused
 
-    def pause(self, peer: NodeId) -> None:
-        """Do not ask `peer` for `retry_backoff_ms`."""
+    def pause(self, peer: NodeId, *, failed: bool) -> None:
+        """Do not ask `peer` for `retry_backoff_ms`: it `failed` to answer, or had nothing to say."""
         if peer not in self.paused:
-            self.paused[peer] = None
             wait_ms = self.config.retry_backoff_ms
             self.out.append(ArmTimer(Timer(TimerKind.BACKOFF, peer), wait_ms, wait_ms))
+        self.paused[peer] = failed
+
+    def resume_answering(self) -> None:
+        """There is something new to ask: only who failed to answer the last question is still spared."""
+        for peer in [peer for peer, failed in self.paused.items() if not failed]:
+            self.resume(peer)
+
+    def resume(self, peer: NodeId) -> None:
+        """`peer` spoke as the leader: no reason to spare it any more."""
+        if peer in self.paused:
+            del self.paused[peer]
+            self.out.append(CancelTimer(Timer(TimerKind.BACKOFF, peer)))
 
     def send(self, message: Message) -> None:
         self.out.append(Send(message))
@@ -209,5 +220,5 @@ class Node:
             self.high_watermark,
             self.correlation,
             tuple(sorted(self.in_flight.items())),
-            tuple(sorted(self.paused)),
+            tuple(sorted(self.paused.items())),
         )

@@ -57,7 +57,7 @@ class Unattached(RoleState):
         # nothing.
         if not isinstance(response, FetchResponse):
             return None
-        node.pause(response.source)
+        node.pause(response.source, failed=False)
         return self.on_unanswered(node, response.source)
 
     def grants_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
