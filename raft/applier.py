@@ -54,13 +54,15 @@ class Applier:
             group = groups[0]
             if group.base_offset != self.applied_offset:
                 return
+            # Taken off only when applied: if that raises, those who wait have to hear of it.
+            results = self._apply_group(group)
             groups.popleft()
-            self._apply_group(group)
+            group.resolve(results)
 
-    def _apply_group(self, group: Group) -> None:
-        records = group.records()
-        results = self._apply(group.base_offset, group.end_offset, group.epoch, group.timestamp_ms, records)
-        group.resolve(results)
+    def _apply_group(self, group: Group) -> Sequence[object]:
+        return self._apply(
+            group.base_offset, group.end_offset, group.epoch, group.timestamp_ms, group.records()
+        )
 
     def _apply(
         self, base: Offset, end: Offset, epoch: Epoch, timestamp_ms: int, records: Sequence[bytes]

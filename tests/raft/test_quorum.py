@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from quorate.raft.config import QuorumConfig, parse_voters
 from quorate.raft.core.types import CoreConfig, NodeId
@@ -274,8 +275,8 @@ async def test_leadership_changes_tell_the_latest_view(cluster: Cluster) -> None
             watching.start_soon(watch)
             await cluster.stop(leader.node_id)
             successor = await cluster.leader()
-            while not seen or seen[-1].leader != successor.node_id:
-                await trio.sleep(0.005)
+            await follower.wait_applied(successor.applied_offset)
+            await trio.testing.wait_all_tasks_blocked(0.05)
             watching.cancel_scope.cancel()
     assert seen[0].leader == leader.node_id
     assert seen[-1].epoch == successor.epoch
