@@ -152,24 +152,31 @@ class _Recovery:
 
     async def _trust(self, segment: Segment) -> None:
         """A segment that lies below the recovery point as a whole."""
+        if self._config.own_recovery_point:
+            await self._verify(segment)
         segment.load_index()
         last = segment.catch_up_index()
         if last is not None:
             self._end_offset = last.end_offset
         elif segment.size:
             raise DamagedLogError(segment.path, 0, "no batch can be found")
-        if self._config.own_recovery_point:
-            await self._verify(segment, 0, segment.size)
 
     async def _check(self, segment: Segment) -> str | None:
         """A segment that the recovery point lies in or below. What is wrong with it, after it was cut."""
+        start = await self._verify(segment) if self._config.own_recovery_point else None
         segment.load_index()
-        start = self._position_of_recovery_point(segment)
+        if start is None:
+            start = self._position_of_recovery_point(segment)
+        if self._end_offset < self._trusted_end:
+            raise DamagedLogError(
+                segment.path,
+                segment.size,
+                f"the log ends at offset {self._end_offset}, although it was durable up to "
+                f"{self._trusted_end}",
+            )
         segment.cut_index(start)
         if start:
             segment.catch_up_index(start)
-            if self._config.own_recovery_point:
-                await self._verify(segment, 0, start)
         end, problem = await self._scan(segment, start)
         if problem is not None:
             lost = segment.size - end
@@ -187,48 +194,58 @@ class _Recovery:
         return problem
 
     def _position_of_recovery_point(self, segment: Segment) -> int:
+        """By the headers alone. Sets the end offset, which is smaller if the segment ends before."""
         wanted = self._trusted_end
         if wanted <= segment.base_offset:
             return 0
         position = segment.indexed_position(wanted)
-        self._end_offset = segment.base_offset
+        expected = segment.base_offset if position == 0 else None
         for spot in segment.walk(position):
-            if spot.end_offset > wanted:
-                return spot.position
+            if spot.end_offset > wanted or expected not in (None, spot.base_offset):
+                raise self._misplaced(segment, spot.position, spot.base_offset, spot.end_offset)
             position = spot.position + spot.size
-            self._end_offset = spot.end_offset
-            if spot.end_offset == wanted:
-                return position
-        raise DamagedLogError(
-            segment.path,
-            segment.size,
-            f"the log ends at offset {self._end_offset}, although it was durable up to {wanted}",
-        )
+            self._end_offset = expected = spot.end_offset
+            if expected == wanted:
+                break
+        return position
 
-    async def _verify(self, segment: Segment, start: int, end: int) -> None:
-        """Check what is below the recovery point, batch by batch."""
-        reader = _BatchReader(segment, start, end)
-        expected = segment.base_offset
-        while (header := await reader.next()) is not None:
+    async def _verify(self, segment: Segment) -> int:
+        """Check every batch below the recovery point. The position of its end; sets the end offset."""
+        reader = _BatchReader(segment, 0, segment.size)
+        epoch = 0
+        while self._end_offset < self._trusted_end and (header := await reader.next()) is not None:
             if isinstance(header, str):
                 raise DamagedLogError(segment.path, reader.position, header)
-            if header.base_offset != expected:
+            if header.base_offset != self._end_offset or header.end_offset > self._trusted_end:
+                raise self._misplaced(segment, reader.position, header.base_offset, header.end_offset)
+            if header.leader_epoch < epoch:
                 raise DamagedLogError(
-                    segment.path,
-                    reader.position,
-                    f"offset {header.base_offset} where {expected} was expected",
+                    segment.path, reader.position, f"epoch {header.leader_epoch} after epoch {epoch}"
                 )
-            expected = header.end_offset
+            self._end_offset, epoch = header.end_offset, header.leader_epoch
+        return reader.end
+
+    def _misplaced(self, segment: Segment, position: int, base: int, end: int) -> DamagedLogError:
+        return DamagedLogError(
+            segment.path,
+            position,
+            f"a batch with offsets [{base}, {end}) after offset {self._end_offset}; the log was durable "
+            f"up to {self._trusted_end}",
+        )
 
     async def _scan(self, segment: Segment, start: int) -> tuple[int, str | None]:
         """Keep what is whole from `start` on: its end, and what is wrong there."""
         reader = _BatchReader(segment, start, segment.size)
+        epoch = 0
         while (header := await reader.next()) is not None:
             if isinstance(header, str):
                 return reader.position, header
             if header.base_offset != self._end_offset:
                 problem = f"offset {header.base_offset} where {self._end_offset} was expected"
                 return reader.position, problem
+            if header.leader_epoch < epoch:
+                return reader.position, f"epoch {header.leader_epoch} after epoch {epoch}"
+            epoch = header.leader_epoch
             segment.noted(
                 position=reader.position,
                 last_offset=header.end_offset - 1,
@@ -323,6 +340,11 @@ class _BatchReader:
             return error.problem
         self._next += header.size
         return header
+
+    @property
+    def end(self) -> int:
+        """The position after the last batch that was returned."""
+        return self._next
 
     @property
     def _at(self) -> int:
