@@ -1,0 +1,49 @@
+# Everything sets itself up: a virtual environment in the checkout with locked dependencies.
+PYTHON ?= python3
+FILE ?= README.md
+BIN := .venv/bin
+
+.PHONY: help setup demo test lint format format-check types simulate chaos bench clean
+
+help:  ## This list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+.venv/.installed: requirements-dev.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "quorate needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+setup: .venv/.installed  ## Virtual environment with everything in it
+
+demo: setup  ## Three real nodes, a stock client, a kill -9, and what became of it (FILE=... to choose the input)
+	$(BIN)/quorate demo --file $(FILE)
+
+test: setup  ## All tests
+	$(BIN)/python -m pytest
+
+lint: setup  ## ruff
+	$(BIN)/ruff check .
+
+format: setup  ## Rewrite to the project's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+format-check: setup  ## Is everything formatted?
+	$(BIN)/ruff format --check .
+
+types: setup  ## mypy --strict
+	bash scripts/types
+
+simulate: setup  ## Many simulated clusters (SEEDS=1000 to choose how many)
+	$(BIN)/python -m quorate.simulation --seeds $(or $(SEEDS),1000)
+
+chaos: setup  ## A hundred rounds of kill -9 under load (ROUNDS=... to choose)
+	$(BIN)/python -m pytest tests/system/test_kill.py --rounds $(or $(ROUNDS),100) -s
+
+bench: setup  ## The benchmark table, beside etcd where it is installed
+	$(BIN)/python benchmarks/run.py
+
+clean:  ## Remove the virtual environment and what was built
+	rm -rf .venv build .java .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,162 @@
+"""The rules that hold the rooms together, checked on the source: who may import whom, and what goes
+through the seams."""
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = (
+    "runtime",
+    "quorum_state",
+    "log",
+    "raft",
+    "broker",
+    "metrics",
+    "spark_source",
+    "simulation",
+    "cli",
+)
+
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "runtime": (),
+    "raft.core": (),
+    "quorum_state": ("runtime", "raft.core.types"),
+    "log": ("runtime", "raft.core.types"),
+    "raft": ("raft", "quorum_state", "log", "runtime"),
+    "metrics": ("runtime", "raft.core", "raft.telemetry"),
+    "broker.wire": ("runtime",),
+    "broker.controller": ("raft", "runtime"),
+    "broker.replication": ("log", "broker.wire", "broker.controller", "raft.core.types", "runtime"),
+    "broker.groups": (
+        "broker.replication",
+        "broker.wire",
+        "log",
+        "raft.timers",
+        "raft.core.types",
+        "runtime",
+    ),
+    "broker.apis": ("broker", "raft", "log", "runtime"),
+    "broker": ("broker", "raft", "log", "quorum_state", "metrics", "runtime"),
+    "spark_source": ("log", "broker.controller", "broker.wire", "raft.core.types", "runtime"),
+    "simulation": ("",),
+    "cli": ("",),
+}
+"""Package (the most specific entry counts) to the packages it may import, besides itself."""
+
+SEAM_FREE = ("runtime/real", "simulation", "cli", "spark_source")
+"""Where the real world, or its simulated twin, is made."""
+
+FORBIDDEN_MODULES = {"time", "random", "secrets", "socket", "threading", "signal", "subprocess", "asyncio"}
+FORBIDDEN_CALLS = {
+    "os.open", "os.fsync", "os.fdatasync", "os.urandom", "os.rename", "os.remove", "os.listdir", "uuid.uuid4",
+    "uuid.uuid1", "trio.to_thread.run_sync", "trio.open_tcp_stream", "trio.run_process", "datetime.now",
+    "open", "trio.socket.socket", "datetime.datetime.now",
+}  # fmt: skip
+FORBIDDEN_EXCEPT = {"runtime/entropy.py": {"random"}, "metrics/raft_metrics.py": {"threading"}}
+"""`Entropy` wraps a given `random.Random`; metrics may be scraped from another thread and hold a lock."""
+
+
+def modules() -> Iterator[Path]:
+    for package in PACKAGES:
+        yield from sorted((ROOT / package).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def rule_for(module: str) -> tuple[str, tuple[str, ...]]:
+    package = max((p for p in MAY_IMPORT if module == p or module.startswith(f"{p}.")), key=len)
+    return package, MAY_IMPORT[package]
+
+
+def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.lineno, node.module
+
+
+def within(module: str, package: str) -> bool:
+    return not package or module == package or module.startswith(f"{package}.")
+
+
+def test_imports_point_down_the_designs_table_and_never_back_up() -> None:
+    offences = []
+    for path in modules():
+        module = name_of(path)
+        package, allowed = rule_for(module)
+        for line, imported in imports_of(ast.parse(path.read_text())):
+            if not imported.startswith("quorate."):
+                continue
+            target = imported.removeprefix("quorate.")
+            if not within(target, package) and not any(within(target, a) for a in allowed):
+                offences.append(f"{path.relative_to(ROOT)}:{line}: {package} may not import {target}")
+    assert not offences, "\n".join(offences)
+
+
+def test_the_core_imports_nothing_but_the_standard_library() -> None:
+    offences = [
+        f"{path.name}:{line}: {imported}"
+        for path in sorted((ROOT / "raft/core").glob("*.py"))
+        for line, imported in imports_of(ast.parse(path.read_text()))
+        if not within(imported, "quorate.raft.core") and imported.split(".")[0] not in sys.stdlib_module_names
+    ]
+    assert not offences, "\n".join(offences)
+
+
+def dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return "?"
+
+
+def test_time_entropy_files_and_sockets_are_reached_through_the_seams_only() -> None:
+    offences = []
+    for path in modules():
+        relative = str(path.relative_to(ROOT))
+        if relative.startswith(SEAM_FREE):
+            continue
+        tree = ast.parse(path.read_text())
+        exempt = FORBIDDEN_EXCEPT.get(relative, set())
+        for line, imported in imports_of(tree):
+            if imported.split(".")[0] in FORBIDDEN_MODULES - exempt:
+                offences.append(f"{relative}:{line}: imports {imported}")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and dotted(node.func) in FORBIDDEN_CALLS:
+                offences.append(f"{relative}:{node.lineno}: calls {dotted(node.func)}")
+    assert not offences, "\n".join(offences)
+
+
+def test_every_package_is_listed_for_the_wheel_and_is_typed() -> None:
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    found = {
+        f"quorate.{name_of(path)}" for package in PACKAGES for path in (ROOT / package).rglob("__init__.py")
+    }
+    assert found == listed
+    untyped = [
+        package
+        for package in sorted(found)
+        if not (ROOT / package[8:].replace(".", "/") / "py.typed").exists()
+    ]
+    assert not untyped
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_module_imports_a_stray_top_level_folder(package: str) -> None:
+    offences = [
+        f"{path.relative_to(ROOT)}:{line}: {imported}"
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for line, imported in imports_of(ast.parse(path.read_text()))
+        if imported.split(".")[0] in PACKAGES
+    ]
+    assert not offences, "\n".join(offences)
