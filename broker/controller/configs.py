@@ -5,6 +5,7 @@ A topic's value is its own override, else the dynamic default of all brokers, el
 """
 
 import enum
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from quorate.broker.controller.records import ConfigType
 
 _LONG_MAX: Final = (1 << 63) - 1
 _INT_MAX: Final = (1 << 31) - 1
+_WHOLE_NUMBER: Final = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 
 
 class ValueType(enum.IntEnum):
@@ -61,10 +63,9 @@ class ConfigKey:
 
 def _number(low: int, high: int) -> Callable[[str], None]:
     def check(value: str) -> None:
-        try:
-            number = int(value.strip())
-        except ValueError:
-            raise ValueError("not a number") from None
+        if _WHOLE_NUMBER.fullmatch(value) is None:
+            raise ValueError("not a number")
+        number = int(value)
         if not low <= number <= high:
             raise ValueError(f"Value must be at least {low} and at most {high}")
 

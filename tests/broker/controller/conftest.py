@@ -180,7 +180,7 @@ def cluster() -> ModelCluster:
     return ModelCluster()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def new_cluster() -> Callable[[], ModelCluster]:
     """For property tests, which need one per example."""
     return ModelCluster

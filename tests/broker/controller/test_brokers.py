@@ -1,0 +1,253 @@
+import pytest
+
+from quorate.broker.controller.brokers import heartbeat, register_broker, repair, unregister_broker
+from quorate.broker.controller.errors import ErrorCode
+from quorate.broker.controller.records import (
+    NO_LEADER,
+    BrokerRegistrationChange,
+    Config,
+    ConfigType,
+    LeaderRecoveryState,
+    PartitionChange,
+    RegisterBroker,
+)
+from quorate.broker.controller.rpc import BrokerHeartbeatRequest, UnregisterBrokerRequest
+from quorate.broker.controller.sessions import Sessions
+
+
+def test_a_new_broker_starts_fenced_with_the_offset_of_its_record_as_epoch(cluster) -> None:
+    cluster.start(1)
+    at = len(cluster.log)
+    assert cluster.register(2) == (ErrorCode.NONE, at)
+    assert isinstance(cluster.log[at], RegisterBroker)
+    assert cluster.image.broker(2).fenced
+
+
+def test_the_same_process_keeps_its_epoch_and_state_when_it_registers_again(cluster) -> None:
+    cluster.start(1)
+    epoch, before = cluster.epoch(1), len(cluster.log)
+    assert cluster.register(1, live=True) == (ErrorCode.NONE, epoch)
+    assert len(cluster.log) == before
+    assert not cluster.image.broker(1).fenced
+
+
+def test_another_process_is_refused_while_the_first_has_a_session(cluster) -> None:
+    cluster.start(1)
+    before = len(cluster.log)
+    error, epoch = cluster.register(1, incarnation=1, live=True)
+    assert (error, epoch) == (ErrorCode.DUPLICATE_BROKER_REGISTRATION, -1)
+    assert len(cluster.log) == before
+
+
+def test_a_broker_of_another_cluster_is_refused(cluster) -> None:
+    outcome = register_broker(
+        cluster.image,
+        cluster.registration(1),
+        cluster_id="another",
+        live_session=False,
+        next_offset=0,
+        static={},
+    )
+    assert outcome.response.error is ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert not outcome.groups
+
+
+def test_a_new_incarnation_leaves_every_isr_before_its_registration_record(cluster) -> None:
+    cluster.start(1, 2, 3)
+    topic = cluster.create("t", (1, 2), (2, 3))
+    at = len(cluster.log)
+    error, epoch = cluster.register(2, incarnation=1)
+    written = cluster.log[at:]
+    assert [type(record) for record in written] == [PartitionChange, PartitionChange, RegisterBroker]
+    assert (error, epoch) == (ErrorCode.NONE, at + 2)
+    assert cluster.partition(topic, 0).isr == (1,)
+    moved = cluster.partition(topic, 1)
+    assert (moved.isr, moved.leader, moved.leader_epoch) == ((3,), 3, 1)
+    cluster.check()
+
+
+def test_a_sole_member_stays_in_the_isr_and_leads_again_when_it_is_back(cluster) -> None:
+    cluster.start(1)
+    topic = cluster.create("t", (1,))
+    cluster.register(1, incarnation=1)
+    assert (cluster.partition(topic).isr, cluster.partition(topic).leader) == ((1,), NO_LEADER)
+    assert cluster.beat(1) == "unfenced"
+    assert (cluster.partition(topic).leader, cluster.partition(topic).leader_epoch) == (1, 2)
+    cluster.check()
+
+
+@pytest.mark.parametrize(
+    ("fenced", "fence", "stop", "caught_up", "answer", "records"),
+    [
+        (True, False, True, True, "shut down", 0),
+        (True, False, False, True, "unfenced", 1),
+        (True, False, False, False, "fenced", 0),
+        (True, True, False, True, "fenced", 0),
+        (False, False, False, True, "unfenced", 0),
+        (False, True, False, True, "fenced", 1),
+        (False, False, True, True, "shut down", 1),
+    ],
+)
+def test_heartbeat_state_table_of_a_broker_that_leads_nothing(
+    cluster, fenced: bool, fence: bool, stop: bool, caught_up: bool, answer: str, records: int
+) -> None:
+    cluster.register(1)
+    if not fenced:
+        cluster.beat(1)
+    before = len(cluster.log)
+    offset = cluster.epoch(1) - (not caught_up)
+    assert cluster.beat(1, fence=fence, stop=stop, offset=offset) == answer
+    assert len(cluster.log) - before == records
+
+
+def test_heartbeats_of_strangers_and_of_old_epochs_are_refused(cluster) -> None:
+    cluster.start(1)
+
+    def error_of(broker_id: int, epoch: int) -> ErrorCode:
+        request = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch, current_metadata_offset=9)
+        outcome = heartbeat(
+            cluster.image, request, shutdown_offset=None, lowest_active_offset=None, static={}
+        )
+        assert not outcome.groups
+        return outcome.response.error
+
+    assert error_of(2, 0) is ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert error_of(1, cluster.epoch(1) + 1) is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_leader_that_stops_hands_over_and_goes_when_all_have_seen_it(cluster) -> None:
+    cluster.start(1, 2)
+    topic, lone = cluster.create("t", (1, 2)), cluster.create("lone", (1,))
+    assert cluster.beat(1, stop=True) == "unfenced"
+    assert cluster.image.broker(1).in_controlled_shutdown
+    state = cluster.partition(topic, 0)
+    assert (state.leader, state.isr) == (2, (2,))
+    alone = cluster.partition(lone)
+    assert (alone.leader, alone.isr) == (NO_LEADER, (1,))
+    cluster.check()
+
+    goal = len(cluster.log) - 1
+    assert cluster.beat(1, stop=True, goal=goal, lowest=goal - 1) == "unfenced"
+    assert cluster.beat(1, stop=True, goal=goal, lowest=goal) == "shut down"
+    assert cluster.image.broker(1).fenced
+
+
+def test_a_fenced_broker_leaves_isrs_before_the_record_that_fences_it(cluster) -> None:
+    cluster.start(1, 2)
+    topic = cluster.create("t", (1, 2))
+    at = len(cluster.log)
+    cluster.fence(1)
+    assert cluster.log[at:] == [
+        PartitionChange(topic_id=topic, partition_id=0, isr=(2,), leader=2),
+        BrokerRegistrationChange(broker_id=1, broker_epoch=cluster.epoch(1), fenced=True),
+    ]
+    cluster.fence(1)
+    assert len(cluster.log) == at + 2
+
+
+def test_only_the_last_member_of_the_isr_can_lead_after_all_were_fenced(cluster) -> None:
+    cluster.start(1, 2)
+    topic = cluster.create("t", (1, 2))
+    cluster.fence(1)
+    cluster.fence(2)
+    assert cluster.beat(1) == "unfenced"
+    assert cluster.partition(topic).leader == NO_LEADER
+    assert cluster.beat(2) == "unfenced"
+    assert (cluster.partition(topic).leader, cluster.partition(topic).isr) == (2, (2,))
+
+
+def test_with_unclean_elections_anybody_leads_and_has_to_recover(cluster) -> None:
+    cluster.start(1, 2)
+    topic = cluster.create("t", (1, 2))
+    cluster.fence(1)
+    cluster.append(
+        Config(
+            resource_type=ConfigType.TOPIC,
+            resource_name="t",
+            name="unclean.leader.election.enable",
+            value="true",
+        )
+    )
+    cluster.fence(2)
+    assert cluster.beat(1) == "unfenced"
+    state = cluster.partition(topic)
+    assert (state.leader, state.isr) == (1, (1,))
+    assert state.leader_recovery_state is LeaderRecoveryState.RECOVERING
+
+
+def test_repair_finishes_a_fencing_that_was_cut_short(cluster) -> None:
+    cluster.start(1, 2, 3)
+    topic = cluster.create("t", (1, 2, 3), (3, 1, 2))
+    cluster.append(
+        BrokerRegistrationChange(broker_id=1, broker_epoch=cluster.epoch(1), fenced=True),
+        BrokerRegistrationChange(broker_id=3, broker_epoch=cluster.epoch(3), fenced=True),
+    )
+    while groups := repair(cluster.image, static={}):
+        for group in groups:
+            cluster.append(*group)
+    cluster.check()
+    assert cluster.partition(topic, 0).isr == (2,)
+    assert cluster.partition(topic, 1).leader == 2
+
+
+def test_repair_elects_where_an_unfenced_broker_could_lead(cluster) -> None:
+    cluster.start(1)
+    topic = cluster.create("t", (1,))
+    cluster.append(PartitionChange(topic_id=topic, partition_id=0, leader=NO_LEADER))
+    for group in repair(cluster.image, static={}):
+        cluster.append(*group)
+    assert cluster.partition(topic).leader == 1
+
+
+def test_an_unregistered_broker_is_gone_and_leads_nothing(cluster) -> None:
+    cluster.start(1, 2)
+    topic = cluster.create("t", (1, 2))
+    request = UnregisterBrokerRequest(broker_id=1)
+    assert cluster.do(unregister_broker(cluster.image, request, static={})).error is ErrorCode.NONE
+    assert cluster.image.broker(1) is None
+    assert cluster.partition(topic).leader == 2
+    again = unregister_broker(cluster.image, request, static={})
+    assert again.response.error is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_sessions_run_out_and_late_heartbeats_renew_them(cluster) -> None:
+    cluster.start(1, 2)
+    sessions = Sessions(timeout=9.0)
+    for now in (0.0, 1.0, 2.0):
+        assert sessions.expired(cluster.image, now=now, interval=1.0) == []
+    sessions.touch(2, now=5.0, metadata_offset=3)
+    for now in (3.0, 4.0, 5.0, 6.0, 7.0, 8.0):
+        assert sessions.expired(cluster.image, now=now, interval=1.0) == []
+    assert sessions.expired(cluster.image, now=9.0, interval=1.0) == [1]
+    assert not sessions.live(1, now=9.0)
+    assert sessions.live(2, now=9.0)
+    sessions.touch(1, now=9.5, metadata_offset=3)
+    assert sessions.expired(cluster.image, now=10.0, interval=1.0) == []
+
+
+def test_a_controller_that_was_held_up_fences_nobody_for_that(cluster) -> None:
+    cluster.start(1)
+    sessions = Sessions(timeout=9.0)
+    sessions.expired(cluster.image, now=0.0, interval=1.0)
+    assert sessions.expired(cluster.image, now=30.0, interval=1.0) == []
+    assert sessions.expired(cluster.image, now=31.0, interval=1.0) == []
+
+
+def test_the_goal_of_a_shutdown_is_fixed_once(cluster) -> None:
+    sessions = Sessions(timeout=9.0)
+    sessions.fix_shutdown_offset(1, offset=10, now=0.0)
+    sessions.fix_shutdown_offset(1, offset=20, now=1.0)
+    assert sessions.shutdown_offset(1) == 10
+
+
+def test_the_lowest_offset_counts_active_brokers_only(cluster) -> None:
+    cluster.start(1, 2, 3)
+    cluster.fence(3)
+    sessions = Sessions(timeout=9.0)
+    assert sessions.lowest_active_offset(cluster.image) == -1
+    sessions.touch(1, now=0.0, metadata_offset=9)
+    sessions.touch(2, now=0.0, metadata_offset=7)
+    assert sessions.lowest_active_offset(cluster.image) == 7
+    cluster.fence(1)
+    cluster.fence(2)
+    assert sessions.lowest_active_offset(cluster.image) is None

@@ -1,0 +1,510 @@
+import random
+import uuid
+from collections.abc import Sequence
+
+import pytest
+import trio
+import trio.testing
+
+from quorate.broker.controller.client import ControllerClient
+from quorate.broker.controller.codec import decode, encode
+from quorate.broker.controller.controller import (
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    Controller,
+    ControllerSettings,
+)
+from quorate.broker.controller.errors import ErrorCode
+from quorate.broker.controller.image import MetadataImage
+from quorate.broker.controller.records import (
+    BrokerRegistrationChange,
+    FeatureLevel,
+    Listener,
+    PartitionChange,
+    Record,
+    RegisterBroker,
+)
+from quorate.broker.controller.rpc import (
+    AllocateProducerIdsRequest,
+    AlterConfigsItem,
+    AlterConfigsRequest,
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    BrokerHeartbeatRequest,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigType,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    IsrMember,
+    NewTopic,
+    RegisterBrokerRequest,
+    TopicRef,
+    UnregisterBrokerRequest,
+)
+from quorate.broker.controller.rpc_codec import Refusal, RpcDecodeError, decode_response
+from quorate.broker.controller.service import ControllerService
+from quorate.raft.core.types import Epoch
+from quorate.raft.errors import NotLeaderError, OutcomeUnknownError
+from quorate.runtime.entropy import Entropy
+
+
+class Batch:
+    def __init__(self, base_offset: int, records: list[bytes]) -> None:
+        self.base_offset = base_offset
+        self.records = records
+        self.done = trio.Event()
+        self.error: Exception | None = None
+
+    async def wait(self) -> int:
+        await self.done.wait()
+        if self.error is not None:
+            raise self.error
+        return self.base_offset
+
+
+class MemoryLog:
+    """A metadata log whose commits the test decides on."""
+
+    def __init__(self, *, automatic: bool = True) -> None:
+        self.leads = True
+        self.automatic = automatic
+        self.resigned = 0
+        self.batches: list[Batch] = []
+        self.committed: list[Record] = []
+        self.image = MetadataImage()
+        self._first_open = 0
+
+    @property
+    def end_offset(self) -> int:
+        return sum(len(batch.records) for batch in self.batches)
+
+    def append_nowait(self, records: Sequence[bytes]) -> Batch:
+        if not self.leads:
+            raise NotLeaderError(leader=None, epoch=Epoch(2))
+        batch = Batch(self.end_offset, list(records))
+        self.batches.append(batch)
+        if self.automatic:
+            self.commit()
+        return batch
+
+    def commit(self) -> None:
+        for batch in self.batches[self._first_open :]:
+            for data in batch.records:
+                self.image.apply(decode(data), offset=len(self.committed), epoch=1)
+                self.committed.append(decode(data))
+            batch.done.set()
+        self._first_open = len(self.batches)
+
+    def lose_leadership(self) -> None:
+        self.leads = False
+        for batch in self.batches[self._first_open :]:
+            batch.error = OutcomeUnknownError("leadership was lost")
+            batch.done.set()
+        del self.batches[self._first_open :]
+
+    def resign(self) -> None:
+        self.resigned += 1
+        if self.leads:
+            self.lose_leadership()
+
+
+SETTINGS = ControllerSettings(cluster_id="c")
+
+
+class Node:
+    def __init__(self, *, automatic: bool = True, settings: ControllerSettings = SETTINGS) -> None:
+        self.log = MemoryLog(automatic=automatic)
+        self.controller = Controller(self.log, settings=settings, entropy=Entropy(random.Random(1)))
+        self.client = ControllerClient(ControllerService(self.controller).handle)
+        self.epochs: dict[int, int] = {}
+
+    def activate(self) -> None:
+        self.controller.activate(self.log.image.copy(), epoch=1)
+
+    async def register(self, broker_id: int, incarnation: int = 0) -> ErrorCode:
+        response = await self.client.register_broker(
+            RegisterBrokerRequest(
+                broker_id=broker_id,
+                cluster_id="c",
+                incarnation_id=uuid.UUID(int=incarnation),
+                listeners=(Listener(name="PLAINTEXT", host="h", port=1),),
+            )
+        )
+        if response.error is ErrorCode.NONE:
+            self.epochs[broker_id] = response.broker_epoch
+        return response.error
+
+    async def beat(self, broker_id: int, *, stop: bool = False, offset: int | None = None) -> str:
+        response = await self.client.heartbeat(
+            BrokerHeartbeatRequest(
+                broker_id=broker_id,
+                broker_epoch=self.epochs[broker_id],
+                current_metadata_offset=self.log.image.offset if offset is None else offset,
+                want_shut_down=stop,
+            )
+        )
+        if response.error:
+            return response.error.name
+        if response.should_shut_down:
+            return "shut down"
+        return "fenced" if response.is_fenced else "unfenced"
+
+    async def start(self, *broker_ids: int) -> None:
+        for broker_id in broker_ids:
+            assert await self.register(broker_id) is ErrorCode.NONE
+            assert await self.beat(broker_id) == "unfenced"
+
+    async def create(self, *names: str, partitions: int = 1, factor: int = 1) -> list[ErrorCode]:
+        topics = tuple(
+            NewTopic(name=name, num_partitions=partitions, replication_factor=factor) for name in names
+        )
+        response = await self.client.create_topics(CreateTopicsRequest(topics=topics))
+        return [each.error for each in response.topics] or [response.error]
+
+
+async def test_an_inactive_controller_says_so_to_everything() -> None:
+    node = Node()
+    node.epochs[1] = 0
+    client = node.client
+    topic = uuid.UUID(int=1)
+    item = AlterPartitionItem(
+        topic_id=topic, partition_id=0, leader_epoch=0, partition_epoch=0, new_isr=(IsrMember(broker_id=1),)
+    )
+    assert await node.register(1) is ErrorCode.NOT_CONTROLLER
+    assert await node.beat(1) == "NOT_CONTROLLER"
+    assert await node.create("t") == [ErrorCode.NOT_CONTROLLER]
+    for answer in (
+        await client.delete_topics(DeleteTopicsRequest(topics=(TopicRef(name="t"),))),
+        await client.unregister_broker(UnregisterBrokerRequest(broker_id=1)),
+        await client.allocate_producer_ids(AllocateProducerIdsRequest(broker_id=1, broker_epoch=0)),
+        await client.alter_configs(AlterConfigsRequest(resources=())),
+        await client.alter_partition(AlterPartitionRequest(broker_id=1, broker_epoch=0, partitions=(item,))),
+    ):
+        assert answer.error is ErrorCode.NOT_CONTROLLER
+    assert not node.log.batches
+
+
+async def test_a_whole_life_over_the_wire() -> None:
+    node = Node()
+    node.activate()
+    await node.start(1, 2)
+    assert await node.create("t", partitions=2, factor=2) == [ErrorCode.NONE]
+    topic = node.log.image.topic("t")
+    assert topic is not None
+    state = node.log.image.partitions(topic.topic_id)[0]
+    shrunk = await node.client.alter_partition(
+        AlterPartitionRequest(
+            broker_id=state.leader,
+            broker_epoch=node.epochs[state.leader],
+            partitions=(
+                AlterPartitionItem(
+                    topic_id=topic.topic_id,
+                    partition_id=0,
+                    leader_epoch=0,
+                    partition_epoch=0,
+                    new_isr=(IsrMember(broker_id=state.leader),),
+                ),
+            ),
+        )
+    )
+    assert shrunk.partitions[0].partition_epoch == 1
+    ids = [
+        await node.client.allocate_producer_ids(
+            AllocateProducerIdsRequest(broker_id=1, broker_epoch=node.epochs[1])
+        )
+        for _ in range(2)
+    ]
+    assert [(each.first_producer_id, each.count) for each in ids] == [(0, 1000), (1000, 1000)]
+    stale = await node.client.allocate_producer_ids(AllocateProducerIdsRequest(broker_id=1, broker_epoch=77))
+    assert stale.error is ErrorCode.STALE_BROKER_EPOCH
+    gone = await node.client.delete_topics(DeleteTopicsRequest(topics=(TopicRef(name="t"),)))
+    assert gone.topics[0].topic_id == topic.topic_id
+    assert node.log.image.topic("t") is None
+    bye = await node.client.unregister_broker(UnregisterBrokerRequest(broker_id=2))
+    assert bye.error is ErrorCode.NONE
+    assert set(node.log.image.brokers) == {1}
+
+
+async def test_a_brokers_epoch_is_the_offset_of_its_record() -> None:
+    node = Node()
+    node.activate()
+    await node.start(1, 2)
+    for broker_id, epoch in node.epochs.items():
+        record = node.log.committed[epoch]
+        assert isinstance(record, RegisterBroker)
+        assert record.broker_id == broker_id
+
+
+async def test_an_answer_waits_for_the_commit_of_what_it_was_computed_from(autojump_clock) -> None:
+    node = Node(automatic=False)
+    node.activate()
+    node.log.commit()
+    answers: list[object] = []
+
+    async def register() -> None:
+        answers.append(await node.register(1))
+
+    async def create(name: str, factor: int) -> None:
+        answers.append(await node.create(name, factor=factor))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(register)
+        await trio.testing.wait_all_tasks_blocked()
+        # A refusal writes nothing, but was computed from a registration that isn't committed.
+        nursery.start_soon(create, "t", 2)
+        nursery.start_soon(create, "bad/name", 1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert answers == []
+        node.log.commit()
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(answers) == 3
+
+
+async def test_operations_see_what_the_ones_before_them_did_before_it_commits(autojump_clock) -> None:
+    node = Node()
+    node.activate()
+    await node.start(1)
+    node.log.automatic = False
+    answers: list[list[ErrorCode]] = []
+
+    async def create() -> None:
+        answers.append(await node.create("t"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(create)
+        nursery.start_soon(create)
+        await trio.testing.wait_all_tasks_blocked()
+        node.log.commit()
+    assert sorted(answers) == [[ErrorCode.NONE], [ErrorCode.TOPIC_ALREADY_EXISTS]]
+
+
+async def test_losing_leadership_midway_answers_not_controller_and_forgets(autojump_clock) -> None:
+    node = Node()
+    node.activate()
+    await node.start(1)
+    node.log.automatic = False
+    answers: list[list[ErrorCode]] = []
+
+    async def create() -> None:
+        answers.append(await node.create("t"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(create)
+        nursery.start_soon(create)
+        await trio.testing.wait_all_tasks_blocked()
+        node.log.lose_leadership()
+        node.controller.deactivate()
+    assert answers == [[ErrorCode.NOT_CONTROLLER]] * 2
+    assert not node.controller.active
+
+    node.log.leads = node.log.automatic = True
+    node.activate()
+    assert await node.create("t") == [ErrorCode.NONE]
+
+
+async def test_an_append_refused_for_lost_leadership_ends_the_activity() -> None:
+    node = Node()
+    node.activate()
+    await node.start(1)
+    node.log.leads = False
+    assert await node.create("t") == [ErrorCode.NOT_CONTROLLER]
+    assert not node.controller.active
+
+
+async def test_a_controller_that_fails_gives_up_leadership(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    node.activate()
+    await node.start(1)
+
+    def broken(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("quorate.broker.controller.controller.create_topics", broken)
+    assert await node.create("t") == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert node.log.resigned == 1
+    assert not node.controller.active
+    assert await node.beat(1) == "NOT_CONTROLLER"
+
+
+async def test_a_record_that_does_not_fit_the_image_never_gets_into_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from quorate.broker.controller.outcome import Outcome
+    from quorate.broker.controller.rpc import DeleteTopicsResponse
+
+    node = Node()
+    node.activate()
+    bad = PartitionChange(topic_id=uuid.UUID(int=9), partition_id=0)
+    monkeypatch.setattr(
+        "quorate.broker.controller.controller.delete_topics",
+        lambda *args: Outcome(response=DeleteTopicsResponse(), groups=((bad,),)),
+    )
+    before = node.log.end_offset
+    answer = await node.client.delete_topics(DeleteTopicsRequest(topics=()))
+    assert answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (node.log.end_offset, node.log.resigned) == (before, 1)
+
+
+async def test_a_silent_broker_is_fenced_and_one_that_beats_is_not(autojump_clock) -> None:
+    node = Node()
+    node.activate()
+    await node.start(1, 2)
+    await node.create("t", factor=2)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.controller.run)
+        for _ in range(8):
+            await trio.sleep(1.5)
+            assert await node.beat(2) == "unfenced"
+        nursery.cancel_scope.cancel()
+    brokers = node.log.image.brokers
+    assert (brokers[1].fenced, brokers[2].fenced) == (True, False)
+    [(_, state)] = node.log.image.all_partitions()
+    assert (state.leader, state.isr) == (2, (2,))
+
+
+async def test_a_new_controller_gives_every_broker_a_whole_session(autojump_clock) -> None:
+    node = Node()
+    node.activate()
+    await node.start(1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.controller.run)
+        await trio.sleep(8)
+        node.controller.deactivate()
+        await trio.sleep(100)
+        node.activate()
+        await trio.sleep(8)
+        assert not node.log.image.brokers[1].fenced
+        await trio.sleep(2)
+        assert node.log.image.brokers[1].fenced
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_restarted_process_is_let_in_when_the_session_has_run_out(autojump_clock) -> None:
+    node = Node()
+    node.activate()
+    await node.start(1)
+    assert await node.register(1, incarnation=1) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    await trio.sleep(9)
+    assert await node.register(1, incarnation=1) is ErrorCode.NONE
+    assert await node.beat(1) == "unfenced"
+
+
+async def test_a_shutdown_completes_under_steady_writes(autojump_clock) -> None:
+    node = Node()
+    node.activate()
+    await node.start(1, 2)
+    await node.create("t", partitions=2, factor=2)
+    assert await node.beat(1, stop=True) == "unfenced"
+    goal = node.log.image.offset
+    seen = goal - 1
+    for number in range(3):
+        await node.create(f"more-{number}")
+        assert await node.beat(2, offset=seen) == "unfenced"
+        assert await node.beat(1, stop=True) == "unfenced"
+    await node.beat(2, offset=goal)
+    assert await node.beat(1, stop=True) == "shut down"
+    assert node.log.image.brokers[1].fenced
+    # It left in order: its next process need not wait for a session to run out.
+    assert await node.register(1, incarnation=1) is ErrorCode.NONE
+
+
+async def test_a_new_controller_finishes_what_the_last_one_left_half_done() -> None:
+    node = Node()
+    node.activate()
+    await node.start(1, 2)
+    await node.create("t", partitions=2, factor=2)
+    node.controller.deactivate()
+    fenced = BrokerRegistrationChange(broker_id=1, broker_epoch=node.epochs[1], fenced=True)
+    node.log.append_nowait([encode(fenced)])
+    node.activate()
+    assert [(state.leader, state.isr) for _, state in node.log.image.all_partitions()] == [(2, (2,))] * 2
+
+
+async def test_the_first_controller_writes_the_metadata_version_once() -> None:
+    node = Node()
+    node.activate()
+    node.controller.deactivate()
+    node.activate()
+    levels = [record for record in node.log.committed if isinstance(record, FeatureLevel)]
+    assert levels == [FeatureLevel(name=METADATA_VERSION, level=LATEST_METADATA_VERSION)]
+
+
+async def test_turning_on_unclean_elections_elects_at_once() -> None:
+    node = Node()
+    node.activate()
+    await node.start(1, 2)
+    await node.create("t", factor=2)
+    for broker_id in (2, 1):
+        await node.client.heartbeat(
+            BrokerHeartbeatRequest(
+                broker_id=broker_id,
+                broker_epoch=node.epochs[broker_id],
+                current_metadata_offset=99,
+                want_fence=True,
+            )
+        )
+    assert await node.beat(2) == "unfenced"
+    [(_, state)] = node.log.image.all_partitions()
+    assert state.leader == -1
+    alteration = ConfigAlteration(
+        name="unclean.leader.election.enable", operation=ConfigOperation.SET, value="true"
+    )
+    item = AlterConfigsItem(resource_type=ConfigType.TOPIC, resource_name="t", alterations=(alteration,))
+    await node.client.alter_configs(AlterConfigsRequest(resources=(item,)))
+    [(_, state)] = node.log.image.all_partitions()
+    assert state.leader == 2
+
+
+async def test_work_too_large_for_one_batch_is_refused_and_the_rest_is_split() -> None:
+    node = Node(settings=ControllerSettings(cluster_id="c", max_batch_bytes=4000))
+    node.activate()
+    await node.start(1)
+    before = len(node.log.batches)
+    assert await node.create("t", partitions=1000) == [ErrorCode.POLICY_VIOLATION]
+    assert len(node.log.batches) == before
+    assert node.controller.active
+    assert node.log.resigned == 0
+
+    assert await node.create(*(f"t{number}" for number in range(100))) == [ErrorCode.NONE] * 100
+    split = node.log.batches[before:]
+    assert len(split) > 1
+    assert all(sum(map(len, batch.records)) <= 4000 for batch in split)
+    assert all(len(batch.records) % 2 == 0 for batch in split), "a topic and its partition share a batch"
+    assert len(node.log.image.topics) == 100
+
+
+async def test_bytes_that_are_no_request_are_refused_and_named() -> None:
+    node = Node()
+    answer = decode_response(await ControllerService(node.controller).handle(b"\x83\x18\x63\x00\xa0"))
+    assert isinstance(answer, Refusal)
+    assert answer.error is ErrorCode.INVALID_REQUEST
+
+    async def elsewhere(payload: bytes) -> bytes:
+        return await ControllerService(node.controller).handle(b"junk")
+
+    with pytest.raises(RpcDecodeError, match="did not understand"):
+        await ControllerClient(elsewhere).delete_topics(DeleteTopicsRequest(topics=()))
+
+
+async def test_an_answer_to_another_question_is_refused() -> None:
+    node = Node()
+    from quorate.broker.controller.rpc_codec import encode_request
+
+    async def confused(payload: bytes) -> bytes:
+        other = encode_request(UnregisterBrokerRequest(broker_id=1))
+        return await ControllerService(node.controller).handle(other)
+
+    with pytest.raises(RpcDecodeError, match="was answered with"):
+        await ControllerClient(confused).delete_topics(DeleteTopicsRequest(topics=()))
+
+
+async def test_the_same_seed_makes_the_same_log() -> None:
+    logs = []
+    for _ in range(2):
+        node = Node()
+        node.activate()
+        await node.start(1, 2, 3)
+        await node.create("a", "b", partitions=5, factor=2)
+        logs.append([encode(record) for record in node.log.committed])
+    assert logs[0] == logs[1]

@@ -1,0 +1,208 @@
+import sys
+import uuid
+
+import pytest
+
+from quorate.broker.controller.delta import apply_records
+from quorate.broker.controller.image import ConfigResource, ImageError, MetadataImage, PartitionKey
+from quorate.broker.controller.records import (
+    NO_LEADER,
+    BrokerRegistrationChange,
+    Config,
+    ConfigType,
+    FeatureLevel,
+    NoOp,
+    Partition,
+    PartitionChange,
+    ProducerIds,
+    Record,
+    RemoveTopic,
+    Topic,
+    UnregisterBroker,
+)
+
+TOPIC = uuid.UUID(int=500)
+
+
+def partition(partition_id: int = 0, replicas: tuple[int, ...] = (1, 2, 3), **fields) -> Partition:
+    return Partition(
+        topic_id=TOPIC,
+        partition_id=partition_id,
+        replicas=replicas,
+        isr=replicas,
+        leader=replicas[0],
+        **fields,
+    )
+
+
+def change(partition_id: int = 0, **fields) -> PartitionChange:
+    return PartitionChange(topic_id=TOPIC, partition_id=partition_id, **fields)
+
+
+@pytest.fixture
+def topic(cluster):
+    cluster.start(1, 2, 3)
+    cluster.append(Topic(name="t", topic_id=TOPIC), partition(0), partition(1, (2, 3, 1)))
+    return cluster
+
+
+def test_the_partition_epoch_rises_always_and_the_leader_epoch_with_a_leader_named(topic) -> None:
+    topic.append(change(isr=(1, 2)))
+    state = topic.partition(TOPIC)
+    assert (state.isr, state.leader_epoch, state.partition_epoch) == ((1, 2), 0, 1)
+    topic.append(change(leader=1))
+    state = topic.partition(TOPIC)
+    assert (state.leader, state.leader_epoch, state.partition_epoch) == (1, 1, 2)
+    topic.append(change(leader=NO_LEADER))
+    assert topic.partition(TOPIC).leader_epoch == 2
+    assert [key for key, _ in topic.image.leaderless()] == [PartitionKey(TOPIC, 0)]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Topic(name="t", topic_id=uuid.UUID(int=1)),
+        Topic(name="u", topic_id=TOPIC),
+        partition(3),
+        partition(1),
+        change(2, isr=(1,)),
+        PartitionChange(topic_id=uuid.UUID(int=1), partition_id=0),
+        RemoveTopic(topic_id=uuid.UUID(int=1)),
+        BrokerRegistrationChange(broker_id=9, broker_epoch=0),
+        BrokerRegistrationChange(broker_id=1, broker_epoch=99),
+        UnregisterBroker(broker_id=1, broker_epoch=99),
+        ProducerIds(broker_id=1, broker_epoch=0, next_producer_id=999),
+    ],
+)
+def test_a_record_that_does_not_fit_is_an_error_and_changes_nothing(topic, record: Record) -> None:
+    topic.append(ProducerIds(broker_id=1, broker_epoch=0, next_producer_id=1000))
+    before = topic.image.copy()
+    with pytest.raises(ImageError):
+        topic.image.apply(record, offset=len(topic.log), epoch=1)
+    assert topic.image == before
+    assert topic.image.offset == before.offset
+    topic.check_counts()
+
+
+def test_a_copy_goes_its_own_way(topic) -> None:
+    twin = topic.image.copy()
+    assert twin == topic.image
+    topic.append(
+        change(isr=(1,)),
+        Config(resource_type=ConfigType.TOPIC, resource_name="t", name="retention.ms", value="1"),
+        FeatureLevel(name="metadata.version", level=1),
+        UnregisterBroker(broker_id=3, broker_epoch=topic.epoch(3)),
+    )
+    assert twin != topic.image
+    state = twin.partition(TOPIC, 0)
+    assert state is not None
+    assert state.isr == (1, 2, 3)
+    assert not twin.configs(ConfigResource(ConfigType.TOPIC, "t"))
+    assert not twin.features
+    assert twin.broker(3) is not None
+
+
+def test_the_image_as_records_makes_an_equal_image(topic) -> None:
+    topic.append(
+        change(isr=(1,), leader=1),
+        Config(resource_type=ConfigType.TOPIC, resource_name="t", name="retention.ms", value="1"),
+        FeatureLevel(name="metadata.version", level=1),
+        ProducerIds(broker_id=1, broker_epoch=0, next_producer_id=1000),
+        NoOp(),
+    )
+    again = MetadataImage()
+    for offset, record in enumerate(topic.image.records()):
+        again.apply(record, offset=offset, epoch=1)
+    assert again == topic.image
+
+
+def test_a_partition_takes_less_than_150_bytes() -> None:
+    image = MetadataImage()
+    image.apply(Topic(name="t", topic_id=TOPIC), offset=0, epoch=1)
+    count = 3000
+    for number in range(count):
+        replicas = tuple((number + nth) % 5 for nth in range(3))
+        image.apply(partition(number, replicas, leader_epoch=1000 + number), offset=number, epoch=1)
+    states = image.partitions(TOPIC)
+    lists = {id(each): each for state in states for each in (state.replicas, state.isr)}
+    gc_header = 16
+    used = (
+        sys.getsizeof(states)
+        + sum(sys.getsizeof(state) + gc_header + sys.getsizeof(state.leader_epoch) for state in states)
+        + sum(sys.getsizeof(each) for each in lists.values())
+    )
+    assert used / count < 150
+    assert len(lists) == 5
+
+
+def test_a_delta_says_what_each_broker_has_to_do(topic) -> None:
+    delta = apply_records(
+        topic.image,
+        [
+            change(0, isr=(2, 3), leader=2),
+            change(1, replicas=(2, 4), isr=(2,)),
+            change(1, leader=NO_LEADER),
+        ],
+        base_offset=10,
+        epoch=3,
+    )
+    assert (delta.base_offset, delta.end_offset) == (10, 13)
+    assert (topic.image.offset, topic.image.epoch) == (12, 3)
+
+    def work(broker_id: int) -> tuple[list[int], ...]:
+        local = delta.local(broker_id)
+        return tuple(
+            [each.partition_id for each in part]
+            for part in (local.lead, local.follow, local.stop, local.delete)
+        )
+
+    assert work(1) == ([], [0], [], [1])
+    assert work(2) == ([0], [], [1], [])
+    assert work(3) == ([], [0], [], [1])
+    assert work(4) == ([], [], [1], [])
+    assert work(9) == ([], [], [], [])
+    [led] = delta.local(2).lead
+    assert led.before is not None
+    assert led.after is not None
+    assert (led.topic, led.before.leader_epoch, led.after.leader_epoch) == ("t", 0, 1)
+
+
+def test_a_deleted_topic_is_deleted_where_it_had_replicas(topic) -> None:
+    topic.append(Config(resource_type=ConfigType.TOPIC, resource_name="t", name="retention.ms", value="1"))
+    delta = apply_records(topic.image, [RemoveTopic(topic_id=TOPIC)], base_offset=20, epoch=1)
+    assert delta.deleted_topics == ("t",)
+    assert delta.configs == (ConfigResource(ConfigType.TOPIC, "t"),)
+    assert [each.partition_id for each in delta.local(1).delete] == [0, 1]
+
+
+def test_a_topic_that_came_and_went_within_a_run_leaves_no_work(cluster) -> None:
+    cluster.start(1)
+    records: list[Record] = [
+        Topic(name="t", topic_id=TOPIC),
+        partition(0, (1,)),
+        RemoveTopic(topic_id=TOPIC),
+    ]
+    delta = apply_records(cluster.image, records, base_offset=9, epoch=1)
+    assert (delta.partitions, delta.created_topics, delta.deleted_topics) == ((), (), ())
+
+
+def test_a_topic_made_again_is_another_topic(topic) -> None:
+    again = uuid.UUID(int=501)
+    records: list[Record] = [
+        RemoveTopic(topic_id=TOPIC),
+        Topic(name="t", topic_id=again),
+        Partition(topic_id=again, partition_id=0, replicas=(1,), isr=(1,), leader=1),
+    ]
+    delta = apply_records(topic.image, records, base_offset=9, epoch=1)
+    assert (delta.created_topics, delta.deleted_topics) == (("t",), ("t",))
+    local = delta.local(1)
+    assert [each.topic_id for each in local.lead] == [again]
+    assert [each.topic_id for each in local.delete] == [TOPIC, TOPIC]
+
+
+def test_broker_changes_show_before_and_after(topic) -> None:
+    fenced = BrokerRegistrationChange(broker_id=1, broker_epoch=topic.epoch(1), fenced=True)
+    [changed] = apply_records(topic.image, [fenced], base_offset=9, epoch=1).brokers
+    assert changed.before is not None
+    assert changed.after is not None
+    assert (changed.before.fenced, changed.after.fenced) == (False, True)

@@ -1,0 +1,144 @@
+"""Random lives of a cluster: whatever happens, the image keeps its promises and the log explains it."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quorate.broker.controller.alter_configs import alter_configs
+from quorate.broker.controller.alter_partition import alter_partition
+from quorate.broker.controller.brokers import fence_broker, unregister_broker
+from quorate.broker.controller.image import MetadataImage
+from quorate.broker.controller.records import ConfigType
+from quorate.broker.controller.rpc import (
+    AlterConfigsItem,
+    AlterConfigsRequest,
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    ConfigAlteration,
+    ConfigOperation,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    IsrMember,
+    NewTopic,
+    TopicRef,
+    UnregisterBrokerRequest,
+)
+from quorate.broker.controller.topics import TopicDefaults, create_topics, delete_topics
+
+BROKERS = st.integers(1, 4)
+NAMES = st.sampled_from(["a", "b", "c"])
+STEPS = st.one_of(
+    st.tuples(st.just("register"), BROKERS, st.integers(0, 3), st.booleans()),
+    st.tuples(st.just("beat"), BROKERS, st.booleans(), st.booleans()),
+    st.tuples(st.just("fence"), BROKERS),
+    st.tuples(st.just("unregister"), BROKERS),
+    st.tuples(st.just("create"), NAMES, st.integers(1, 4), st.integers(1, 3)),
+    st.tuples(st.just("delete"), NAMES),
+    st.tuples(st.just("unclean"), NAMES, st.booleans()),
+    st.tuples(st.just("isr"), NAMES, st.integers(0, 3), st.sets(BROKERS), st.integers(0, 1)),
+)
+
+
+def take(cluster, step) -> None:
+    image = cluster.image
+    match step:
+        case ("register", broker_id, incarnation, live):
+            cluster.register(broker_id, incarnation=incarnation, live=live)
+        case ("beat", broker_id, fence, stop):
+            if image.broker(broker_id) is not None:
+                at = len(cluster.log)
+                cluster.beat(broker_id, fence=fence, stop=stop, goal=at, lowest=at)
+        case ("fence", broker_id):
+            cluster.fence(broker_id)
+        case ("unregister", broker_id):
+            cluster.do(unregister_broker(image, UnregisterBrokerRequest(broker_id=broker_id), static={}))
+        case ("create", name, partitions, factor):
+            topic = NewTopic(name=name, num_partitions=partitions, replication_factor=factor)
+            cluster.do(
+                create_topics(
+                    image,
+                    CreateTopicsRequest(topics=(topic,)),
+                    draws=[cluster.draw()],
+                    defaults=TopicDefaults(),
+                )
+            )
+        case ("delete", name):
+            cluster.do(delete_topics(image, DeleteTopicsRequest(topics=(TopicRef(name=name),))))
+        case ("unclean", name, enabled):
+            alteration = ConfigAlteration(
+                name="unclean.leader.election.enable",
+                operation=ConfigOperation.SET,
+                value=str(enabled).lower(),
+            )
+            item = AlterConfigsItem(
+                resource_type=ConfigType.TOPIC, resource_name=name, alterations=(alteration,)
+            )
+            cluster.do(alter_configs(image, AlterConfigsRequest(resources=(item,))))
+        case ("isr", name, partition_id, members, stale):
+            alter(cluster, name, partition_id, sorted(members), stale)
+
+
+def alter(cluster, name: str, partition_id: int, members: list[int], stale: int) -> None:
+    topic = cluster.image.topic(name)
+    state = None if topic is None else cluster.image.partition(topic.topic_id, partition_id)
+    sender = None if state is None else cluster.image.broker(state.leader)
+    if sender is None:
+        return
+    item = AlterPartitionItem(
+        topic_id=topic.topic_id,
+        partition_id=partition_id,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch - stale,
+        new_isr=tuple(IsrMember(broker_id=each) for each in members),
+    )
+    request = AlterPartitionRequest(broker_id=sender.broker_id, broker_epoch=sender.epoch, partitions=(item,))
+    result = cluster.do(alter_partition(cluster.image, request, static={})).partitions[0]
+    if not result.error:
+        after = cluster.partition(topic.topic_id, partition_id)
+        assert (result.partition_epoch, result.isr) == (after.partition_epoch, after.isr)
+
+
+def check_epochs(before: MetadataImage, after: MetadataImage) -> None:
+    for key, was in before.all_partitions():
+        now = after.partition(*key)
+        if now is None:
+            continue
+        assert now.leader_epoch >= was.leader_epoch
+        assert now.partition_epoch >= was.partition_epoch
+        if now.leader != was.leader:
+            assert now.leader_epoch > was.leader_epoch
+        if now is not was:
+            assert now.partition_epoch > was.partition_epoch
+    for broker_id, broker in before.brokers.items():
+        later = after.broker(broker_id)
+        if later is not None:
+            assert later.epoch >= broker.epoch
+            assert (later.incarnation_id != broker.incarnation_id) == (later.epoch != broker.epoch)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=st.lists(STEPS, max_size=40))
+def test_whatever_happens_the_image_keeps_its_promises(new_cluster, steps) -> None:
+    cluster = new_cluster()
+    cluster.start(1, 2, 3)
+    for step in steps:
+        before = cluster.image.copy()
+        take(cluster, step)
+        cluster.check()
+        check_epochs(before, cluster.image)
+    assert cluster.replayed() == cluster.image
+    snapshot = MetadataImage()
+    for offset, record in enumerate(cluster.image.records()):
+        snapshot.apply(record, offset=offset, epoch=1)
+    assert snapshot == cluster.image
+
+
+@settings(max_examples=80, deadline=None)
+@given(steps=st.lists(STEPS, max_size=20), broker_id=BROKERS)
+def test_a_fencing_cut_short_anywhere_leaves_no_inactive_leader(new_cluster, steps, broker_id: int) -> None:
+    cluster = new_cluster()
+    cluster.start(1, 2, 3)
+    for step in steps:
+        take(cluster, step)
+    for group in fence_broker(cluster.image, broker_id, static={}):
+        cluster.append(*group)
+        cluster.check()

@@ -1,0 +1,199 @@
+import uuid
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.broker.controller.configs import effective
+from quorate.broker.controller.errors import ErrorCode
+from quorate.broker.controller.image import ConfigResource
+from quorate.broker.controller.placement import place
+from quorate.broker.controller.records import ConfigType
+from quorate.broker.controller.rpc import (
+    Assignment,
+    ConfigEntry,
+    CreatedTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    NewTopic,
+    TopicRef,
+)
+from quorate.broker.controller.topics import TopicDefaults, create_topics, delete_topics
+
+
+def create(cluster, *topics: NewTopic, validate_only: bool = False, **defaults: int) -> list[CreatedTopic]:
+    return list(
+        cluster.do(
+            create_topics(
+                cluster.image,
+                CreateTopicsRequest(topics=topics, validate_only=validate_only),
+                draws=[cluster.draw() for _ in topics],
+                defaults=TopicDefaults(**defaults),
+            )
+        ).topics
+    )
+
+
+def manual(*replicas: tuple[int, ...]) -> tuple[Assignment, ...]:
+    return tuple(Assignment(partition_id=index, replicas=each) for index, each in enumerate(replicas))
+
+
+def test_a_topic_is_spread_over_unfenced_brokers(cluster) -> None:
+    cluster.start(1, 2, 3, 4)
+    cluster.fence(4)
+    [made] = create(cluster, NewTopic(name="t", num_partitions=6, replication_factor=3))
+    assert (made.error, made.num_partitions, made.replication_factor) == (ErrorCode.NONE, 6, 3)
+    states = cluster.image.partitions(made.topic_id)
+    assert Counter(state.leader for state in states) == {1: 2, 2: 2, 3: 2}
+    assert all(sorted(state.replicas) == [1, 2, 3] == sorted(state.isr) for state in states)
+    cluster.check()
+
+
+def test_defaults_stand_in_for_minus_one(cluster) -> None:
+    cluster.start(1, 2)
+    [made] = create(cluster, NewTopic(name="t"), num_partitions=3, replication_factor=2)
+    assert (made.num_partitions, made.replication_factor) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("topic", "error"),
+    [
+        (NewTopic(name=""), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic(name="."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic(name=".."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic(name="a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic(name="ab\n"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic(name="é"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic(name="x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic(name="is.there"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (NewTopic(name="is_there"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic(name="t", num_partitions=0), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic(name="t", num_partitions=-2), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic(name="t", num_partitions=10_001), ErrorCode.POLICY_VIOLATION),
+        (NewTopic(name="t", num_partitions=(1 << 31) - 1), ErrorCode.POLICY_VIOLATION),
+        (NewTopic(name="t", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic(name="t", replication_factor=3), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic(name="t", replication_factor=(1 << 31) - 1), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic(name="t", replication_factor=1, assignments=manual((1,))), ErrorCode.INVALID_REQUEST),
+        (NewTopic(name="t", num_partitions=1, assignments=manual((1,))), ErrorCode.INVALID_REQUEST),
+        (NewTopic(name="t", assignments=manual(())), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic(name="t", assignments=manual((1, 1))), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic(name="t", assignments=manual((1, 9))), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic(name="t", assignments=manual((1, 2), (1,))), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (
+            NewTopic(name="t", assignments=(Assignment(partition_id=1, replicas=(1,)),)),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ),
+        (
+            NewTopic(name="t", configs=(ConfigEntry(name="no.such.key", value="1"),)),
+            ErrorCode.INVALID_CONFIG,
+        ),
+        (
+            NewTopic(name="t", configs=(ConfigEntry(name="retention.ms", value="soon"),)),
+            ErrorCode.INVALID_CONFIG,
+        ),
+        (
+            NewTopic(name="t", configs=(ConfigEntry(name="retention.ms", value=None),)),
+            ErrorCode.INVALID_CONFIG,
+        ),
+    ],
+)
+def test_what_cannot_be_created_is_refused_and_writes_nothing(
+    cluster, topic: NewTopic, error: ErrorCode
+) -> None:
+    cluster.start(1, 2)
+    cluster.create("is.there", (1,))
+    before = len(cluster.log)
+    [refused] = create(cluster, topic)
+    assert (refused.error, refused.topic_id) == (error, None)
+    assert refused.error_message
+    assert len(cluster.log) == before
+
+
+def test_a_name_asked_for_twice_is_refused_twice_and_others_are_made(cluster) -> None:
+    cluster.start(1)
+    results = create(cluster, NewTopic(name="a"), NewTopic(name="b"), NewTopic(name="a"))
+    assert [each.error for each in results] == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REQUEST,
+    ]
+
+
+def test_validate_only_answers_and_writes_nothing(cluster) -> None:
+    cluster.start(1)
+    before = len(cluster.log)
+    [made] = create(cluster, NewTopic(name="t"), validate_only=True)
+    assert made.error is ErrorCode.NONE
+    assert len(cluster.log) == before
+
+
+def test_fenced_brokers_are_left_out_of_a_new_partitions_isr(cluster) -> None:
+    cluster.start(1, 2)
+    cluster.fence(1)
+    topic = cluster.create("t", (1, 2))
+    state = cluster.partition(topic)
+    assert (state.replicas, state.isr, state.leader) == ((1, 2), (2,), 2)
+    cluster.fence(2)
+    [refused] = create(cluster, NewTopic(name="u", assignments=manual((1, 2))))
+    assert refused.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_configs_come_with_the_topic_and_go_with_it(cluster) -> None:
+    cluster.start(1)
+    [made] = create(
+        cluster, NewTopic(name="t", configs=(ConfigEntry(name="cleanup.policy", value="compact,delete"),))
+    )
+    assert effective(cluster.image, "t", static={}).cleanup_compact
+    cluster.do(delete_topics(cluster.image, DeleteTopicsRequest(topics=(TopicRef(name="t"),))))
+    assert not cluster.image.configs(ConfigResource(ConfigType.TOPIC, "t"))
+    assert cluster.image.topic_by_id(made.topic_id) is None
+    assert not effective(cluster.image, "t", static={}).cleanup_compact
+
+
+def test_topics_are_deleted_by_name_or_by_id_once(cluster) -> None:
+    cluster.start(1)
+    first, second = cluster.create("a", (1,)), cluster.create("b", (1,), (1,))
+    refs = (
+        TopicRef(name="a"),
+        TopicRef(topic_id=second),
+        TopicRef(topic_id=first),
+        TopicRef(name="none"),
+        TopicRef(topic_id=uuid.UUID(int=99)),
+        TopicRef(),
+        TopicRef(name="a", topic_id=first),
+    )
+    response = cluster.do(delete_topics(cluster.image, DeleteTopicsRequest(topics=refs)))
+    assert [each.error for each in response.topics] == [
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+    ]
+    assert (response.topics[1].name, response.topics[1].topic_id) == ("b", second)
+    assert cluster.image.partition_count() == 0
+    cluster.check()
+
+
+@given(
+    brokers=st.sets(st.integers(0, 100), min_size=1, max_size=9),
+    partitions=st.integers(1, 60),
+    start=st.integers(0, 1 << 30),
+    shift=st.integers(0, 1 << 30),
+    data=st.data(),
+)
+def test_placement_is_even_and_puts_no_two_replicas_on_one_broker(
+    brokers: set[int], partitions: int, start: int, shift: int, data: st.DataObject
+) -> None:
+    factor = data.draw(st.integers(1, len(brokers)))
+    placed = place(
+        sorted(brokers), partitions=partitions, replication_factor=factor, start=start, shift=shift
+    )
+    assert len(placed) == partitions
+    assert all(len(set(replicas)) == factor and set(replicas) <= brokers for replicas in placed)
+    leaders = Counter(replicas[0] for replicas in placed)
+    assert max(leaders.values()) - min(leaders[each] for each in brokers) <= 1
