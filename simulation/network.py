@@ -16,7 +16,7 @@ equal deadlines by object identity.
 
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -127,6 +127,9 @@ class SimulatedStream:
         buffer[: len(data)] = data
         return len(data)
 
+    def send_nowait(self, buffers: Sequence[Buffer]) -> int:
+        return self._network._send_nowait(self._outgoing, b"".join(buffers), self._peer)
+
     async def send(self, buffers: Sequence[Buffer]) -> None:
         # Copied once, now: the caller may reuse its buffers when this returns.
         await self._network._send(self._outgoing, b"".join(buffers), self._peer)
@@ -220,6 +223,8 @@ class SimulatedNetwork:
         self._pipes: list[tuple[_Pipe, _Pipe]] = []
         self._next_port = _FIRST_EPHEMERAL_PORT
         self._changed = trio.Event()
+        self.on_receive: Callable[[str, str, bytes], None] | None = None
+        """Told of what is handed to a receiver: source, target, bytes. For traces."""
 
     def for_node(self, name: str) -> NodeNetwork:
         return NodeNetwork(self, name)
@@ -341,27 +346,29 @@ class SimulatedNetwork:
             or (self._down.get(owner, False) and node not in self._down)
         )
 
+    def _send_nowait(self, pipe: _Pipe, data: bytes, peer: str) -> int:
+        if pipe.send_error is not None:
+            raise NetworkError(f"{peer}: {pipe.send_error}")
+        deaf_at = self._deaf_at(pipe)
+        if deaf_at is not None and deaf_at <= trio.current_time():
+            raise NetworkError(f"{peer}: connection reset by peer")
+        segment = data[: max(0, self._settings.window_bytes - pipe.in_flight)]
+        pipe.in_flight += len(segment)
+        if segment and not pipe.vanishing:
+            pipe.segments.append((self._arrival(pipe, len(segment)), segment))
+            pipe.notify()
+        return len(segment)
+
     async def _send(self, pipe: _Pipe, data: bytes, peer: str) -> None:
         await trio.lowlevel.checkpoint()
-        position = 0
         while True:
-            if pipe.send_error is not None:
-                raise NetworkError(f"{peer}: {pipe.send_error}")
-            deaf_at = None if (pipe.target, pipe.source) in self._blocked else pipe.deaf_at
-            if deaf_at is not None and deaf_at <= trio.current_time():
-                raise NetworkError(f"{peer}: connection reset by peer")
-            if position == len(data):
+            data = data[self._send_nowait(pipe, data, peer) :]
+            if not data:
                 return
-            room = self._settings.window_bytes - pipe.in_flight
-            if room <= 0:
-                await self._wait(pipe, deaf_at)
-                continue
-            segment = data[position : position + room]
-            position += len(segment)
-            pipe.in_flight += len(segment)
-            if not pipe.vanishing:
-                pipe.segments.append((self._arrival(pipe, len(segment)), segment))
-                pipe.notify()
+            await self._wait(pipe, self._deaf_at(pipe))
+
+    def _deaf_at(self, pipe: _Pipe) -> float | None:
+        return None if (pipe.target, pipe.source) in self._blocked else pipe.deaf_at
 
     async def _receive(self, pipe: _Pipe, max_bytes: int, peer: str) -> bytes:
         await trio.lowlevel.checkpoint()
@@ -409,6 +416,8 @@ class SimulatedNetwork:
         data = b"".join(parts)
         pipe.in_flight -= len(data)
         pipe.notify()
+        if self.on_receive is not None:
+            self.on_receive(pipe.source, pipe.target, data)
         return data
 
     def _leave(self, incoming: _Pipe, outgoing: _Pipe, reason: str, last: _Last | None) -> None:

@@ -244,12 +244,6 @@ class WireClient:
         for call in self._calls.values():
             call.done.set()
 
-    async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._write)
-            nursery.start_soon(self._read)
-            task_status.started()
-
 
 @asynccontextmanager
 async def open_client(
@@ -265,6 +259,7 @@ async def open_client(
     """Connect, ask for versions (unless both ends are ours and the caller names versions itself), and close
     in the end. Raises `NetworkError` when there is no connection within `timeout_s`."""
     stream: Stream | None = None
+    failure: Exception | None = None
     with trio.move_on_after(timeout_s):
         stream = await network.connect(address)
     if stream is None:
@@ -277,11 +272,18 @@ async def open_client(
         max_frame_bytes=max_frame_bytes,
     )
     try:
-        async with trio.open_nursery(strict_exception_groups=False) as nursery:
-            await nursery.start(client._run)
-            if negotiate:
-                await client.negotiate()
-            yield client
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client._write)
+            nursery.start_soon(client._read)
+            try:
+                if negotiate:
+                    await client.negotiate()
+                yield client
+            except Exception as error:
+                # Raised again below: the caller's own error must not arrive wrapped in our nursery's group.
+                failure = error
             nursery.cancel_scope.cancel()
     finally:
         client._break("closed here")
+    if failure is not None:
+        raise failure

@@ -98,7 +98,12 @@ def _metadata(request: Any, code: ErrorCode, message: str | None) -> _Fields:
     return {
         "controller_id": -1,
         "topics": [
-            {"error_code": code, "name": topic.name, "topic_id": getattr(topic, "topic_id", None)}
+            {
+                "error_code": code,
+                # Before version 12 a topic asked for by id still has a name, an empty one, in the answer.
+                "name": topic.name if request.__version__ >= 12 else topic.name or "",
+                "topic_id": getattr(topic, "topic_id", None),
+            }
             for topic in request.topics or ()
         ],
     }

@@ -119,7 +119,7 @@ def decode_fetch_request(body: memoryview, version: int) -> FetchRequest:
     max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_LIMITS)
     session_id, session_epoch = (cursor.int32(), cursor.int32()) if version >= 7 else (0, -1)
     topics = []
-    for _ in range(cursor.count(6)):
+    for _ in range(cursor.count(3)):
         name, topic_id = _topic_key(cursor, version)
         partitions = []
         for _ in range(cursor.count(_PARTITION_V4.size)):
@@ -129,7 +129,7 @@ def decode_fetch_request(body: memoryview, version: int) -> FetchRequest:
         cursor.tags()
     forgotten = []
     if version >= 7:
-        for _ in range(cursor.count(6)):
+        for _ in range(cursor.count(3)):
             name, topic_id = _topic_key(cursor, version)
             indexes = [cursor.int32() for _ in range(cursor.count(4))]
             forgotten.append(ForgottenTopic(name, topic_id, indexes))
@@ -304,12 +304,12 @@ def decode_fetch_response(body: memoryview, version: int) -> FetchResponse:
     throttle_ms = cursor.int32()
     error, session_id = (read_error(cursor), cursor.int32()) if version >= 7 else (ErrorCode.none, 0)
     topics = []
-    for _ in range(cursor.count(6)):
+    for _ in range(cursor.count(3)):
         name, topic_id = _topic_key(cursor, version)
         partitions = [_read_fetched(cursor, version) for _ in range(cursor.count(24))]
         topics.append(FetchedTopic(name, topic_id, partitions))
         cursor.tags()
-    endpoints: Sequence[NodeEndpoint] = ()
+    endpoints: list[NodeEndpoint] = []
     for tag, value in cursor.tags():
         if tag == 0 and version >= 16:
             endpoints = decode_node_endpoints(value)

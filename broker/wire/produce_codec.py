@@ -91,7 +91,7 @@ def decode_produce_request(body: memoryview, version: int) -> ProduceRequest:
     transactional_id = cursor.nullable_string() if version >= 3 else None
     acks, timeout_ms = cursor.unpack(_ACKS_AND_TIMEOUT)
     topics = []
-    for _ in range(cursor.count(4)):
+    for _ in range(cursor.count(3)):
         name = cursor.string()
         partitions = []
         for _ in range(cursor.count(5)):
@@ -205,7 +205,7 @@ def decode_produce_response(body: memoryview, version: int) -> list[ProducedTopi
     """Raises `MalformedError`."""
     cursor = Cursor(body, flexible=version >= FIRST_FLEXIBLE)
     topics = []
-    for _ in range(cursor.count(4)):
+    for _ in range(cursor.count(3)):
         name = cursor.string()
         partitions = []
         for _ in range(cursor.count(14)):

@@ -1,0 +1,483 @@
+"""The server and our client, against each other over the simulated network, in virtual time."""
+
+import random
+from contextlib import asynccontextmanager
+
+import pytest
+import structlog
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire.api import APIS, ApiKey
+from quorate.broker.wire.client import open_client
+from quorate.broker.wire.codec import decode_request
+from quorate.broker.wire.entities import build, encode_entity, request_type, response_type
+from quorate.broker.wire.error_responses import protocol_error_response
+from quorate.broker.wire.errors import ErrorTable, KafkaError, RequestTimedOutError, UnsupportedVersionError
+from quorate.broker.wire.fetch_codec import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    encode_fetch_response,
+)
+from quorate.broker.wire.messages import Deferred, EncodedResponse
+from quorate.broker.wire.produce_codec import (
+    ProducedPartition,
+    ProducedTopic,
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+    encode_produce_request,
+    encode_produce_response,
+)
+from quorate.broker.wire.server import ServerConfig, WireServer
+from quorate.runtime.network import Address, NetworkError
+from quorate.simulation.network import NetworkSettings, SimulatedNetwork
+
+HOME = Address("broker", 9092)
+
+
+class Handler:
+    """Does what the test says: `act` maps an API key to a function of (context, request)."""
+
+    def __init__(self, **act):
+        self.act = act
+        self.seen = []
+
+    async def handle(self, context, request):
+        name = ApiKey(context.api_key).name.lower()
+        self.seen.append((name, context, request))
+        outcome = self.act[name](context, request)
+        return await outcome if hasattr(outcome, "__await__") else outcome
+
+
+def heartbeat_ok(context, request):
+    return build(response_type(ApiKey.HEARTBEAT, context.version))
+
+
+def produced(context, request, error=ErrorCode.none):
+    topics = [
+        ProducedTopic(
+            topic.name,
+            [
+                ProducedPartition(index=part.index, error=error, base_offset=len(part.records or b""))
+                for part in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return EncodedResponse(encode_produce_response(topics, version=context.version))
+
+
+def produce_request(records=b"r" * 10, acks=-1):
+    return ProduceRequest(
+        version=9,
+        acks=acks,
+        timeout_ms=1000,
+        topics=[ProduceTopic("t", [ProducePartition(0, memoryview(records))])],
+    )
+
+
+@asynccontextmanager
+async def serving(handler, *, settings=None, errors=None, **config):
+    net = SimulatedNetwork(random.Random(1), settings or NetworkSettings())
+    listener = await net.for_node("broker").listen(HOME)
+    server = WireServer(listener, handler, ServerConfig(**config), errors=errors)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.run)
+        yield net, server
+        nursery.cancel_scope.cancel()
+
+
+def client(net, name="client", **options):
+    return open_client(net.for_node(name), HOME, **options)
+
+
+def frame(api_key, version, number, body, client_id=b"raw"):
+    flexible = version >= APIS[api_key].first_flexible if api_key in APIS else False
+    head = api_key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + number.to_bytes(4, "big")
+    head += len(client_id).to_bytes(2, "big") + client_id + (b"\0" if flexible else b"")
+    return (len(head) + len(body)).to_bytes(4, "big") + head + body
+
+
+async def read_until_closed(stream):
+    data = b""
+    try:
+        while piece := await stream.receive_some():
+            data += piece
+    except NetworkError:
+        pass
+    return data
+
+
+async def test_a_client_learns_versions_and_calls(autojump_clock):
+    handler = Handler(heartbeat=heartbeat_ok)
+    async with serving(handler) as (net, _), client(net, client_id="me") as connection:
+        assert connection.versions[ApiKey.PRODUCE] == (0, 11)
+        assert connection.version(ApiKey.HEARTBEAT) == 4
+        answer = await connection.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
+        assert answer.error_code is ErrorCode.none
+        ((_, context, request),) = handler.seen
+        assert (context.client_id, context.version, request.group_id) == ("me", 4, "g")
+        assert context.connection.peer.startswith("client:")
+
+
+async def test_a_version_of_api_versions_that_is_too_new_is_answered_in_version_0(autojump_clock):
+    async with serving(Handler()) as (net, _):
+        stream = await net.for_node("client").connect(HOME)
+        await stream.send([frame(18, 99, 7, b"\x01\x02\x03")])
+        size = int.from_bytes(await receive_exactly(stream, 4), "big")
+        answer = await receive_exactly(stream, size)
+        assert answer[:6] == b"\0\0\0\x07" + ErrorCode.unsupported_version.to_bytes(2, "big")
+        count = int.from_bytes(answer[6:10], "big")
+        assert len(answer) == 10 + 6 * count
+        ranges = [answer[10 + 6 * i : 16 + 6 * i] for i in range(count)]
+        assert b"\0\0\0\0\0\x0b" in ranges
+
+
+async def receive_exactly(stream, size):
+    data = b""
+    while len(data) < size:
+        piece = await stream.receive_some(size - len(data))
+        assert piece
+        data += piece
+    return data
+
+
+async def read_responses(stream, count):
+    """Correlation id and body of the next responses on a raw stream."""
+    out = []
+    for _ in range(count):
+        answer = await receive_exactly(stream, int.from_bytes(await receive_exactly(stream, 4), "big"))
+        out.append((int.from_bytes(answer[:4], "big"), answer[4:]))
+    return out
+
+
+async def test_responses_keep_request_order_while_answers_come_out_of_order(autojump_clock):
+    deferred = []
+
+    def later(context, request):
+        deferred.append(Deferred())
+        return deferred[-1]
+
+    async def build_late():
+        await trio.sleep(0.5)
+        return EncodedResponse([b"first"])
+
+    async with serving(Handler(produce=later, heartbeat=heartbeat_ok)) as (net, _):
+        stream = await net.for_node("client").connect(HOME)
+        body = b"".join(encode_produce_request(produce_request()))
+        beat = frame(12, 0, 4, b"\0\1g\0\0\0\1\0\1m")
+        await stream.send([frame(0, 9, 1, body), frame(0, 9, 2, body), frame(0, 9, 3, body), beat])
+        await trio.sleep(1)
+        assert len(deferred) == 3
+        deferred[2].complete(EncodedResponse([b"third"]))
+        deferred[1].complete(EncodedResponse([b"second"]))
+        with trio.move_on_after(1) as waited:
+            await stream.receive_some()
+        assert waited.cancelled_caught
+        deferred[0].complete_with(build_late)
+        assert await read_responses(stream, 4) == [
+            (1, b"\0first"),
+            (2, b"\0second"),
+            (3, b"\0third"),
+            (4, b"\0\0"),
+        ]
+
+
+async def test_deferred_answers_are_abandoned_when_the_client_leaves(autojump_clock):
+    gone = []
+    deferred = Deferred(on_abandon=lambda: gone.append(trio.current_time()))
+    async with serving(Handler(produce=lambda context, request: deferred)) as (net, server):
+        async with client(net) as connection:
+            with pytest.raises(RequestTimedOutError, match="PRODUCE"):
+                await connection.produce(produce_request(), timeout_s=0.1)
+            assert gone == []
+        await trio.sleep(1)
+        assert len(gone) == 1
+        assert deferred.abandoned
+        deferred.complete(EncodedResponse([b"x"]))
+        assert server.statistics().connections == 0
+
+
+async def test_a_produce_with_acks_0_gets_no_answer(autojump_clock):
+    handler = Handler(produce=lambda context, request: None, heartbeat=heartbeat_ok)
+    async with serving(handler) as (net, _), client(net) as connection:
+        assert await connection.produce(produce_request(acks=0)) == ()
+        await connection.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
+        assert [name for name, _, _ in handler.seen] == ["produce", "heartbeat"]
+
+
+async def test_large_records_pass_through_both_ways(autojump_clock):
+    records = random.Random(3).randbytes(3_000_000)
+    kept = []
+
+    def keep(context, request):
+        kept.append(request.topics[0].partitions[0].records)
+        return produced(context, request)
+
+    def fetched(context, request):
+        part = FetchedPartition(index=0, high_watermark=5, records=[kept[0][:100], kept[0][100:]])
+        response = FetchResponse(version=context.version, topics=[FetchedTopic("t", None, [part])])
+        return EncodedResponse(encode_fetch_response(response))
+
+    async with serving(Handler(produce=keep, fetch=fetched)) as (net, server), client(net) as connection:
+        (topic,) = await connection.produce(produce_request(records))
+        assert topic.partitions[0].base_offset == len(records)
+        request = FetchRequest(
+            version=12,
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=2**31 - 1,
+            topics=[FetchTopic("t", None, [FetchPartition(0, 0, 2**31 - 1)])],
+        )
+        answer = await connection.fetch(request)
+        (part,) = answer.topics[0].partitions
+        assert part.high_watermark == 5
+        assert b"".join(part.records) == records
+        assert server.statistics().request_bytes_held == 0
+        assert server.statistics().response_bytes_held == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (KafkaError(ErrorCode.not_controller, "ask node 3"), ErrorCode.not_controller, "ask node 3"),
+        (LookupError("told by the table"), ErrorCode.unknown_topic_or_partition, "told by the table"),
+        (KeyError("a kind of LookupError"), ErrorCode.unknown_topic_or_partition, "'a kind of LookupError'"),
+        (ZeroDivisionError("secret"), ErrorCode.unknown_server_error, None),
+    ],
+)
+@pytest.mark.parametrize("deferred", [False, True])
+async def test_an_exception_becomes_the_answer_of_the_api(autojump_clock, error, code, message, deferred):
+    def fail(context, request):
+        if not deferred:
+            raise error
+        answer = Deferred()
+        answer.fail(error)
+        return answer
+
+    handler = Handler(create_topics=fail)
+    errors = ErrorTable({LookupError: ErrorCode.unknown_topic_or_partition})
+    async with serving(handler, errors=errors) as (net, _), client(net) as connection:
+        answer = await connection.call(ApiKey.CREATE_TOPICS, topics=[{"name": "a"}, {"name": "b"}])
+        assert [(topic.name, topic.error_code, topic.error_message) for topic in answer.topics] == [
+            ("a", code, message),
+            ("b", code, message),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("garbage", "why"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP"),
+        (b"\x16\x03\x01\x00\xa5\x01\x00\x00", "TLS"),
+        (b"\x7f\xff\xff\xff", "socket.request.max.bytes"),
+        (b"\0\0\0\x03abc", "too short"),
+        (frame(999, 0, 1, b""), "unknown API key 999"),
+        (frame(12, 77, 1, b""), "HEARTBEAT version 77 is not served"),
+        (frame(12, 4, 1, b"\x02g"), "cut off"),
+        (frame(12, 0, 1, b"\0\x01g\0\0\0\1\0\1m" + b"rest"), "before the end"),
+        (frame(3, 9, 1, b"\xff\xff\xff\xff\x0f" + bytes(20)), "varint"),
+        (frame(3, 4, 1, b"\x7f\xff\xff\xff" + bytes(20)), "array of 2147483647"),
+        (frame(0, 9, 1, b"\xff\xff\xff\xff\x07"), "bytes at"),
+        (frame(0, 1, 1, b"\0\0" + bytes(8)), "PRODUCE version 1"),
+    ],
+)
+async def test_a_malformed_frame_closes_its_own_connection_with_one_line(autojump_clock, garbage, why):
+    handler = Handler(heartbeat=heartbeat_ok)
+    with structlog.testing.capture_logs() as lines:
+        async with serving(handler) as (net, _), client(net, "good") as good:
+            bad = await net.for_node("bad").connect(HOME)
+            await bad.send([garbage])
+            assert await read_until_closed(bad) == b""
+            await good.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
+    (line,) = [line for line in lines if line["log_level"] != "debug"]
+    assert line["event"] == "connection closed"
+    assert line["peer"].startswith("bad:")
+    assert why in line["reason"]
+
+
+async def test_random_bytes_never_hurt_anybody_else(autojump_clock):
+    draw = random.Random(5)
+    async with serving(Handler(heartbeat=heartbeat_ok)) as (net, server), client(net, "good") as good:
+        for round_ in range(200):
+            stream = await net.for_node("bad").connect(HOME)
+            body = draw.randbytes(draw.randrange(60))
+            key = draw.choice(sorted(APIS))
+            version = draw.randint(0, APIS[key].max_version)
+            raw = draw.randbytes(draw.randrange(100)) if round_ % 4 == 0 else frame(key, version, 1, body)
+            try:
+                await stream.send([raw])
+                with trio.move_on_after(0.1):
+                    await read_until_closed(stream)
+            except NetworkError:
+                pass
+            stream.close()
+        await good.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
+        await trio.sleep(1)
+        assert server.statistics().connections == 1
+        assert server.statistics().request_bytes_held == 0
+
+
+async def test_produce_versions_that_librdkafka_needs_to_see_are_refused_in_kind(autojump_clock):
+    body = b"\xff\xff" + bytes(4) + b"\0\0\0\1" + b"\0\1t" + b"\0\0\0\1" + bytes(3) + b"\x05" + b"\0\0\0\2xx"
+    async with serving(Handler()) as (net, _):
+        stream = await net.for_node("old").connect(HOME)
+        await stream.send([frame(0, 1, 5, body)])
+        size = int.from_bytes(await receive_exactly(stream, 4), "big")
+        answer = await receive_exactly(stream, size)
+        expected = b"\0\0\0\5" + b"\0\0\0\1" + b"\0\1t" + b"\0\0\0\1" + b"\0\0\0\5" + b"\0\x23" + b"\xff" * 8
+        assert answer == expected + bytes(4)
+
+
+async def test_a_client_that_does_not_read_is_not_read_from(autojump_clock):
+    handler = Handler(heartbeat=heartbeat_ok)
+    quiet = NetworkSettings(window_bytes=2000)
+    async with serving(handler, settings=quiet, max_pending_responses=50) as (net, server):
+        stream = await net.for_node("client").connect(HOME)
+        beat = frame(12, 0, 1, b"\0\1g\0\0\0\1\0\1m")
+        sent = 0
+        with trio.move_on_after(20):
+            while True:
+                await stream.send([beat])
+                sent += 1
+        assert sent < 1000
+        assert len(handler.seen) < 300
+        assert server.statistics().response_bytes_held < 10_000
+        await trio.sleep(60)
+        assert server.statistics().connections == 0
+
+
+async def test_an_idle_connection_is_closed_and_a_parked_one_is_not(autojump_clock):
+    handler = Handler(produce=lambda context, request: Deferred())
+    with structlog.testing.capture_logs() as lines:
+        async with serving(handler, idle_timeout_s=100) as (net, server):
+            idle = await net.for_node("idle").connect(HOME)
+            async with client(net, "parked", timeout_s=1000, negotiate=False) as parked:
+                with trio.move_on_after(200):
+                    await parked.produce(produce_request())
+                assert server.statistics().connections == 1
+                assert await read_until_closed(idle) == b""
+    assert [line["reason"] for line in lines if line["log_level"] == "warning"] == [
+        "idle for 100 s (connections.max.idle.ms)"
+    ]
+
+
+async def test_half_a_frame_does_not_hold_memory_for_ever(autojump_clock):
+    async with serving(Handler(), frame_timeout_s=30) as (net, server):
+        stream = await net.for_node("slow").connect(HOME)
+        await stream.send([(80_000_000).to_bytes(4, "big") + bytes(70_000)])
+        await trio.sleep(5)
+        assert server.statistics().request_bytes_held == 80_000_000
+        await trio.sleep(30 + 80_000_000 / 262_144 + 5)
+        assert server.statistics().request_bytes_held == 0
+        assert server.statistics().connections == 0
+
+
+async def test_more_connections_than_allowed_are_refused(autojump_clock):
+    async with serving(Handler(), max_connections=2) as (net, server):
+        async with client(net, "a"), client(net, "b"):
+            refused = await net.for_node("c").connect(HOME)
+            assert await read_until_closed(refused) == b""
+            assert server.statistics().connections_refused == 1
+        await trio.sleep(1)
+        async with client(net, "c"):
+            pass
+
+
+async def test_a_broken_connection_fails_every_call_on_it(autojump_clock):
+    async with (
+        serving(Handler(produce=lambda context, request: Deferred())) as (net, _),
+        client(net) as connection,
+    ):
+        failures = []
+
+        async def produce():
+            try:
+                await connection.produce(produce_request())
+            except NetworkError as error:
+                failures.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(produce)
+            await trio.sleep(0.5)
+            net.cut("client", "broker")
+        assert len(failures) == 3
+        assert connection.broken is not None
+        with pytest.raises(NetworkError):
+            await connection.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
+
+
+async def test_a_late_response_to_a_call_given_up_is_dropped(autojump_clock):
+    async def slow(context, request):
+        await trio.sleep(2 if request.group_id == "slow" else 0)
+        return heartbeat_ok(context, request)
+
+    async with serving(Handler(heartbeat=slow)) as (net, _), client(net) as connection:
+        with pytest.raises(RequestTimedOutError):
+            await connection.call(ApiKey.HEARTBEAT, group_id="slow", member_id="m", timeout_s=1)
+        answer = await connection.call(ApiKey.HEARTBEAT, group_id="quick", member_id="m")
+        assert answer.error_code is ErrorCode.none
+
+
+async def test_connecting_to_nobody_says_so(autojump_clock):
+    net = SimulatedNetwork(random.Random(1))
+    with pytest.raises(NetworkError, match="refused"):
+        async with client(net):
+            pass
+    await net.for_node("broker").listen(HOME)
+    net.partition(["client"], ["broker"])
+    with pytest.raises(NetworkError, match="no connection to broker:9092 within 5 s"):
+        async with client(net, timeout_s=5):
+            pass
+
+
+async def test_an_api_that_the_server_lacks_is_named(autojump_clock):
+    async with serving(Handler()) as (net, _), client(net) as connection:
+        connection.versions = {12: (90, 99)}
+        with pytest.raises(UnsupportedVersionError, match="HEARTBEAT versions 90 to 99"):
+            connection.version(ApiKey.HEARTBEAT)
+
+
+SERVED = [
+    (api.key, version) for api in APIS.values() for version in range(api.min_version, api.max_version + 1)
+]
+
+
+@pytest.mark.parametrize(("key", "version"), SERVED, ids=lambda value: getattr(value, "name", value))
+def test_every_api_can_refuse_in_every_version(key, version, entities):
+    from hypothesis import given, settings
+
+    @settings(max_examples=5, deadline=None)
+    @given(entities(request_type(key, version)))
+    def check(message):
+        request = decode_request(key, version, memoryview(b"".join(encode_entity(message))))
+        answer = protocol_error_response(key, version, request, ErrorCode.not_controller, "why")
+        if isinstance(answer, EncodedResponse):
+            parts = sum(len(topic.partitions) for topic in request.topics)
+            assert b"".join(answer.body).count(b"\0\x29") >= parts
+        else:
+            encode_entity(answer)
+            assert repr(answer).count("not_controller") >= asked_for(message)
+
+    check()
+
+
+def asked_for(message):
+    """How many things in a request each need an error of their own."""
+    for name in ("groups", "coordinator_keys", "topic_names", "resources"):
+        if hasattr(message, name):
+            return len(getattr(message, name))
+    topics = getattr(message, "topics", None)
+    if topics is None:
+        return int(not hasattr(message, "topics"))
+    if type(message).__name__ == "DescribeQuorumRequest":
+        return 1
+    return sum(
+        len(getattr(topic, "partitions", getattr(topic, "partition_indexes", (1,)))) for topic in topics
+    )

@@ -1,0 +1,143 @@
+"""A broker of one node that keeps its partitions in a list: just enough for stock clients to try the wire."""
+
+import sys
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.entities import build, response_type
+from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire.fetch_codec import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchResponse,
+    encode_fetch_response,
+)
+from quorate.broker.wire.messages import Deferred, EncodedResponse
+from quorate.broker.wire.produce_codec import ProducedPartition, ProducedTopic, encode_produce_response
+from quorate.broker.wire.server import ServerConfig, serve
+from quorate.runtime.network import Address
+from quorate.runtime.real.network import RealNetwork
+
+
+class ToyBroker:
+    def __init__(self, address):
+        self.address = address
+        self.topics = {}
+        """Name -> [(base offset, next offset, pieces)]."""
+        self.appended = trio.Event()
+
+    async def handle(self, context, request):
+        match context.api_key:
+            case ApiKey.PRODUCE:
+                return self.produce(context, request)
+            case ApiKey.FETCH:
+                return await self.fetch(request)
+            case ApiKey.METADATA:
+                return self.metadata(context, request)
+            case ApiKey.LIST_OFFSETS:
+                return self.list_offsets(context, request)
+            case ApiKey.INIT_PRODUCER_ID:
+                return build(
+                    response_type(context.api_key, context.version), producer_id=1000, producer_epoch=0
+                )
+        raise KafkaError(ErrorCode.unsupported_version, "a toy")
+
+    def metadata(self, context, request):
+        for topic in request.topics or ():
+            self.topics.setdefault(topic.name, [])
+        names = list(self.topics) if request.topics is None else [topic.name for topic in request.topics]
+        partition = {"leader_id": 0, "leader_epoch": 0, "replica_nodes": (0,), "isr_nodes": (0,)}
+        return build(
+            response_type(context.api_key, context.version),
+            brokers=[{"node_id": 0, "host": self.address.host, "port": self.address.port}],
+            cluster_id="toy",
+            controller_id=0,
+            topics=[{"name": name, "partitions": [partition]} for name in names],
+        )
+
+    def end(self, name):
+        batches = self.topics.get(name)
+        return batches[-1][1] if batches else 0
+
+    def produce(self, context, request):
+        topics = []
+        for topic in request.topics:
+            parts = []
+            for part in topic.partitions:
+                base = self.end(topic.name)
+                count = int.from_bytes(part.records[57:61], "big")
+                head = base.to_bytes(8, "big") + bytes(part.records[8:12]) + bytes(4)
+                self.topics.setdefault(topic.name, []).append((base, base + count, (head, part.records[16:])))
+                parts.append(ProducedPartition(index=part.index, base_offset=base))
+            topics.append(ProducedTopic(topic.name, parts))
+        self.appended.set()
+        self.appended = trio.Event()
+        if request.acks == 0:
+            return None
+        answer = EncodedResponse(encode_produce_response(topics, version=context.version))
+        if request.acks == 1:
+            return answer
+        deferred = Deferred()
+        deferred.complete(answer)
+        return deferred
+
+    async def fetch(self, request):
+        with trio.move_on_after(request.max_wait_ms / 1000):
+            while not any(
+                part.fetch_offset < self.end(topic.name)
+                for topic in request.topics
+                for part in topic.partitions
+            ):
+                await self.appended.wait()
+        topics = []
+        for topic in request.topics:
+            parts = []
+            for part in topic.partitions:
+                end = self.end(topic.name)
+                pieces = []
+                for _, following, batch in self.topics.get(topic.name, ()):
+                    if following > part.fetch_offset:
+                        pieces += batch
+                parts.append(
+                    FetchedPartition(
+                        index=part.index,
+                        high_watermark=end,
+                        last_stable_offset=end,
+                        log_start_offset=0,
+                        records=pieces,
+                    )
+                )
+            topics.append(FetchedTopic(topic.name, None, parts))
+        return EncodedResponse(encode_fetch_response(FetchResponse(version=request.version, topics=topics)))
+
+    def list_offsets(self, context, request):
+        return build(
+            response_type(context.api_key, context.version),
+            topics=[
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {
+                            "partition_index": part.partition_index,
+                            "offset": 0 if part.timestamp == -2 else self.end(topic.name),
+                            "timestamp": -1,
+                            "leader_epoch": 0,
+                        }
+                        for part in topic.partitions
+                    ],
+                }
+                for topic in request.topics
+            ],
+        )
+
+
+async def main():
+    listener = await RealNetwork().listen(Address("127.0.0.1", 0))
+    print(listener.address.port, flush=True)
+    await serve(listener, ToyBroker(listener.address), ServerConfig())
+
+
+if __name__ == "__main__":
+    sys.exit(trio.run(main))
