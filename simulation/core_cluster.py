@@ -55,6 +55,7 @@ from quorate.raft.core.types import (
     Voter,
     VoterSet,
 )
+from quorate.simulation.violations import SafetyViolation as SafetyViolation
 
 CLUSTER_ID = "simulated"
 VALUE_BYTES = 8
@@ -66,10 +67,6 @@ class Entry:
 
     epoch: Epoch
     value: int
-
-
-class SafetyViolation(AssertionError):
-    """A promise of Raft was broken. Says which, by whom, and after which event."""
 
 
 @dataclass(slots=True)
