@@ -159,6 +159,8 @@ class SimulatedDisk:
         self.space_left: int | None = None
         self.syncs = 0
         """Syncs and folder syncs that finished."""
+        self.on_sync: Callable[[str], None] | None = None
+        """Told of the path after each. For traces."""
         self._names: dict[str, _Content] = {}
         self._durable_names: dict[str, _Content] = {}
         self._name_changes: dict[str, list[_NameChange]] = {}
@@ -169,6 +171,7 @@ class SimulatedDisk:
         self._sync_number = 0
         self._cut = False
         self._released: trio.Event | None = None
+        self._stall_syncs = self._stall_reads = False
 
     # Faults
 
@@ -177,10 +180,15 @@ class SimulatedDisk:
         `skip` that don't."""
         self._faults.append(_Fault(operation=operation, path_part=path_part, skip=skip, times=times))
 
-    def stall(self) -> None:
-        """Syncs, folder syncs and awaited reads wait until `release`."""
+    def clear_faults(self) -> None:
+        """What `fail` asked for and has not happened does not happen."""
+        self._faults.clear()
+
+    def stall(self, *, syncs: bool = True, reads: bool = True) -> None:
+        """Syncs, folder syncs and awaited reads, or some of these, wait until `release`."""
         if self._released is None:
             self._released = trio.Event()
+        self._stall_syncs, self._stall_reads = syncs, reads
 
     def release(self) -> None:
         if self._released is not None:
@@ -231,6 +239,11 @@ class SimulatedDisk:
         """What the device is sure to hold, for tests; None if the name is not durable."""
         content = self._durable_names.get(posixpath.normpath(path))
         return None if content is None else bytes(content.durable)
+
+    def durable_names(self, folder: str) -> list[str]:
+        """Paths of the files in `folder` that the device is sure to know, sorted; for tests."""
+        folder = posixpath.normpath(folder)
+        return sorted(path for path in self._durable_names if _folder_of(path) == folder)
 
     # Disk
 
@@ -304,6 +317,8 @@ class SimulatedDisk:
             if change in pending:
                 pending.remove(change)
                 _apply(self._durable_names, change)
+        if self.on_sync is not None:
+            self.on_sync(path)
 
     def lock(self, path: str) -> "_SimulatedLock":
         path = self._enter(None, path)
@@ -343,7 +358,7 @@ class SimulatedDisk:
 
     async def _wait(self, path: str) -> None:
         delay = self.sync_delay(path) if callable(self.sync_delay) else self.sync_delay
-        if self._released is not None:
+        if self._released is not None and self._stall_syncs:
             await self._released.wait()
         if delay > 0:
             await trio.sleep(delay)
@@ -418,7 +433,7 @@ class SimulatedFile:
 
     async def read(self, position: int, size: int) -> bytes:
         self._enter(Operation.READ)
-        if self._disk._released is not None:
+        if self._disk._released is not None and self._disk._stall_reads:
             await self._disk._released.wait()
         await trio.lowlevel.checkpoint()
         self._disk._check_alive(self._boots, self._path)
@@ -449,6 +464,8 @@ class SimulatedFile:
         if len(content.durable) < low:
             content.durable = content.durable.ljust(low, b"\0")
         content.durable[low:] = data
+        if disk.on_sync is not None:
+            disk.on_sync(self._path)
 
     def truncate(self, size: int) -> None:
         self._enter(Operation.TRUNCATE)
