@@ -17,8 +17,10 @@ from quorate.runtime.network import Stream
 RECEIVE_BYTES: Final = 65536
 MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
 """Kafka's `socket.request.max.bytes`."""
-_TRUST_BYTES: Final = 1024 * 1024
-"""No more is reserved for a frame before so much of it has arrived."""
+_TRUST_BYTES: Final = 4 * 1024 * 1024
+"""A frame up to this size gets its memory at once."""
+_PROOF_BYTES: Final = 1024 * 1024
+"""A larger one only when so much of it has arrived."""
 _LENGTH = struct.Struct(">i")
 
 
@@ -96,7 +98,7 @@ class FrameReader:
         return f"a frame of {size} bytes, above the {self._max_frame_bytes} of socket.request.max.bytes"
 
     def _start_large(self, head: memoryview, size: int) -> None:
-        buffer = bytearray(min(size, _TRUST_BYTES))
+        buffer = bytearray(size if size <= _TRUST_BYTES else _PROOF_BYTES)
         buffer[: len(head)] = head
         self._large = buffer
         self._large_filled = len(head)

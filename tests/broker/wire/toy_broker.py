@@ -1,6 +1,7 @@
 """A broker of one node that keeps its partitions in a list: just enough for stock clients to try the wire."""
 
 import sys
+import uuid
 
 import trio
 from kio.schema.errors import ErrorCode
@@ -21,6 +22,10 @@ from quorate.runtime.network import Address
 from quorate.runtime.real.network import RealNetwork
 
 
+def topic_id(name):
+    return uuid.uuid5(uuid.NAMESPACE_DNS, name)
+
+
 class ToyBroker:
     def __init__(self, address):
         self.address = address
@@ -38,6 +43,10 @@ class ToyBroker:
                 return self.metadata(context, request)
             case ApiKey.LIST_OFFSETS:
                 return self.list_offsets(context, request)
+            case ApiKey.FIND_COORDINATOR:
+                here = {"node_id": 0, "host": self.address.host, "port": self.address.port}
+                keys = [here | {"key": key} for key in getattr(request, "coordinator_keys", ())]
+                return build(response_type(context.api_key, context.version), coordinators=keys, **here)
             case ApiKey.INIT_PRODUCER_ID:
                 return build(
                     response_type(context.api_key, context.version), producer_id=1000, producer_epoch=0
@@ -54,7 +63,7 @@ class ToyBroker:
             brokers=[{"node_id": 0, "host": self.address.host, "port": self.address.port}],
             cluster_id="toy",
             controller_id=0,
-            topics=[{"name": name, "partitions": [partition]} for name in names],
+            topics=[{"name": name, "topic_id": topic_id(name), "partitions": [partition]} for name in names],
         )
 
     def end(self, name):
@@ -83,33 +92,39 @@ class ToyBroker:
         deferred.complete(answer)
         return deferred
 
+    def records(self, part, name):
+        """Record bytes from the fetch offset on, in pieces."""
+        pieces = []
+        for _, following, batch in self.topics.get(name, ()):
+            if following > part.fetch_offset:
+                pieces += batch
+        return pieces
+
     async def fetch(self, request):
+        names = {topic_id(name): name for name in self.topics}
+        asked = [
+            (topic, topic.name if topic.topic_id is None else names[topic.topic_id])
+            for topic in request.topics
+        ]
         with trio.move_on_after(request.max_wait_ms / 1000):
             while not any(
-                part.fetch_offset < self.end(topic.name)
-                for topic in request.topics
-                for part in topic.partitions
+                part.fetch_offset < self.end(name) for topic, name in asked for part in topic.partitions
             ):
                 await self.appended.wait()
         topics = []
-        for topic in request.topics:
-            parts = []
-            for part in topic.partitions:
-                end = self.end(topic.name)
-                pieces = []
-                for _, following, batch in self.topics.get(topic.name, ()):
-                    if following > part.fetch_offset:
-                        pieces += batch
-                parts.append(
-                    FetchedPartition(
-                        index=part.index,
-                        high_watermark=end,
-                        last_stable_offset=end,
-                        log_start_offset=0,
-                        records=pieces,
-                    )
+        for topic, name in asked:
+            end = self.end(name)
+            parts = [
+                FetchedPartition(
+                    index=part.index,
+                    high_watermark=end,
+                    last_stable_offset=end,
+                    log_start_offset=0,
+                    records=self.records(part, name),
                 )
-            topics.append(FetchedTopic(topic.name, None, parts))
+                for part in topic.partitions
+            ]
+            topics.append(FetchedTopic(topic.name, topic.topic_id, parts))
         return EncodedResponse(encode_fetch_response(FetchResponse(version=request.version, topics=topics)))
 
     def list_offsets(self, context, request):
