@@ -155,10 +155,11 @@ def test_every_tag_is_refused(tag: int) -> None:
         bytes.fromhex("5b7fffffffffffffff"),
         b"\x81" * 100_000,
         b"\x9f\x00\x00\xbf\xff\xff",
-        bytes.fromhex("830400a20061740061"),
+        bytes.fromhex("830000a2186300186300"),
+        b"\x83\x00\x00\xa1\x18\x63" + b"\x81" * 12 + b"\x00",
         b"",
     ],
-    ids=["array", "map", "bytes", "deep", "indefinite", "duplicate keys", "empty"],
+    ids=["array", "map", "bytes", "deep", "indefinite", "duplicate keys", "nested", "empty"],
 )
 def test_hostile_counts_and_depths_are_refused(data: bytes) -> None:
     with pytest.raises(RecordDecodeError):
