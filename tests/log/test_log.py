@@ -230,9 +230,9 @@ async def test_a_read_that_a_truncation_overtakes_does_not_return_what_was_cut(
         nursery.start_soon(reader)
         await trio.testing.wait_all_tasks_blocked()
         await log.truncate(Offset(1))
-        log.append_as_follower(batch(1, epoch=2, size=90))
+        log.append_as_follower(batch(1, epoch=2, size=200))
         disk.release()
-    assert read == [batch(1, epoch=2, size=90)]
+    assert read == [batch(1, epoch=2, size=200)]
 
 
 async def test_concurrent_syncs_each_cover_what_was_there_at_their_call(
