@@ -118,7 +118,7 @@ def _change(
         raise ApiError(
             ErrorCode.INELIGIBLE_REPLICA, "a member is fenced, shutting down, unknown or restarted"
         )
-    completed = _completed_reassignment(image, item, replace(state, isr=isr), static=static)
+    completed = _completed_reassignment(image, item, state._replace(isr=isr), static=static)
     recovered = recovery if recovery is not state.leader_recovery_state else None
     if completed is not None:
         return replace(completed, leader_recovery_state=recovered)
@@ -146,7 +146,7 @@ def _completed_reassignment(
     if not isr or not set(target) <= set(isr):
         return None
     election = elect(
-        replace(state, isr=isr, replicas=target),
+        state._replace(isr=isr, replicas=target),
         acceptable=image.is_active,
         unclean=unclean_elections(image, image.topics[item.topic_id].name, static=static),
         selector=Selector.REASSIGNED,

@@ -6,6 +6,7 @@ it or registers it anew, and is unfenced before it is elected. Half of either is
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import assert_never
 
 from quorate.broker.controller.configs import unclean_elections
@@ -14,6 +15,7 @@ from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.image import BrokerState, MetadataImage, PartitionKey, PartitionState
 from quorate.broker.controller.outcome import Outcome
 from quorate.broker.controller.records import (
+    NO_LEADER,
     BrokerRegistrationChange,
     PartitionChange,
     Record,
@@ -280,6 +282,28 @@ def repair(image: MetadataImage, *, static: Mapping[str, str]) -> Groups:
         if groups:
             break  # the next broker's elections need an image that has these applied
     return tuple(groups)
+
+
+def elect_preferred(image: MetadataImage, *, static: Mapping[str, str], most: int) -> Groups:
+    """Give up to `most` partitions back to their first replica where that can lead: leaders that moved away
+    when a broker stopped don't come back by themselves."""
+    return _elections(
+        image,
+        islice(
+            (
+                (key, state)
+                for key, state in image.all_partitions()
+                if state.leader not in (NO_LEADER, state.replicas[0])
+                and state.replicas[0] in state.isr
+                and image.is_active(state.replicas[0])
+            ),
+            most,
+        ),
+        acceptable=image.is_active,
+        selector=Selector.PREFERRED,
+        leaving=None,
+        static=static,
+    )
 
 
 def unregister_broker(

@@ -7,6 +7,7 @@ controller that loses leadership throws its image away: nothing of it was said t
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
@@ -17,6 +18,7 @@ from quorate.broker.controller.alter_configs import alter_configs
 from quorate.broker.controller.alter_partition import alter_partition
 from quorate.broker.controller.brokers import (
     elect_leaderless,
+    elect_preferred,
     fence_broker,
     heartbeat,
     register_broker,
@@ -59,6 +61,8 @@ METADATA_VERSION: Final = "metadata.version"
 LATEST_METADATA_VERSION: Final = 1
 _LEADERSHIP_LOST: Final = (NotLeaderError, OutcomeUnknownError, QuorumStoppedError)
 _DRAW_LIMIT: Final = 1 << 30
+_MAX_LEADER_MOVES: Final = 1000
+"""Per rebalance, so that one does not swamp the brokers."""
 
 
 class Answer(Protocol):
@@ -79,6 +83,8 @@ class ControllerSettings:
     topic_defaults: TopicDefaults = field(default_factory=TopicDefaults)
     static: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """The node's checked `server.properties`, where topics' defaults come from."""
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_seconds: int = 300
     max_batch_bytes: int = 4 << 20
     """Of one append; the quorum's own limit or less. An operation that needs more in one piece is refused."""
 
@@ -91,6 +97,8 @@ class _Active:
     image: MetadataImage
     next_offset: int
     sessions: Sessions
+    rebalance_at: float
+    """When leaders next go back to their first replicas, on trio's clock."""
     last: Pending | None = None
     """The last append. It commits after everything before it."""
     last_offset: int = -1
@@ -126,7 +134,13 @@ class Controller:
         sessions = Sessions(timeout=self._settings.broker_session_timeout_ms / 1000)
         for broker_id in image.brokers:
             sessions.begin(broker_id, now=now)
-        active = _Active(epoch=epoch, image=image, next_offset=self._log.end_offset, sessions=sessions)
+        active = _Active(
+            epoch=epoch,
+            image=image,
+            next_offset=self._log.end_offset,
+            sessions=sessions,
+            rebalance_at=now + self._settings.leader_imbalance_check_interval_seconds,
+        )
         self._active = active
         log.info("controller is active", epoch=epoch, next_offset=active.next_offset)
         self._guarded(active, lambda: self._settle(active))
@@ -139,13 +153,13 @@ class Controller:
             self._active = None
 
     async def run(self) -> None:
-        """Fence brokers whose session has run out, for as long as this runs."""
+        """Fence brokers whose session has run out, and bring leaders back, for as long as this runs."""
         interval = self._settings.broker_session_timeout_ms / 1000 / 10
         while True:
             await trio.sleep(interval)
             active = self._active
             if active is not None:
-                self._guarded(active, lambda active=active: self._fence_silent(active, interval))  # type: ignore[misc]
+                self._guarded(active, partial(self._tend, active, interval))
 
     def _settle(self, active: _Active) -> None:
         if METADATA_VERSION not in active.image.features:
@@ -153,6 +167,16 @@ class Controller:
             self._append(active, ((level,),))
         while groups := repair(active.image, static=self._settings.static):
             self._append(active, groups)
+
+    def _tend(self, active: _Active, interval: float) -> None:
+        self._fence_silent(active, interval)
+        settings = self._settings
+        if settings.auto_leader_rebalance_enable and trio.current_time() >= active.rebalance_at:
+            moves = elect_preferred(active.image, static=settings.static, most=_MAX_LEADER_MOVES)
+            if moves:
+                log.info("leaders go back to their first replicas", partitions=len(moves), epoch=active.epoch)
+            self._append(active, moves)
+            active.rebalance_at = trio.current_time() + settings.leader_imbalance_check_interval_seconds
 
     def _fence_silent(self, active: _Active, interval: float) -> None:
         now = trio.current_time()

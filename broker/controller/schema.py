@@ -252,7 +252,8 @@ class Struct(Generic[T]):
                     values[name] = decode(held)
                 except SchemaError as error:
                     raise SchemaError(f"{self._type.__name__}.{name}: {error}") from None
-        if not self._required <= values.keys():
+        try:
+            return self._type(**values)
+        except TypeError:
             missing = sorted(self._required - values.keys())
-            raise SchemaError(f"{self._type.__name__}: missing {', '.join(missing)}")
-        return self._type(**values)
+            raise SchemaError(f"{self._type.__name__}: missing {', '.join(missing)}") from None

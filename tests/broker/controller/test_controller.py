@@ -363,6 +363,41 @@ async def test_a_silent_broker_is_fenced_and_one_that_beats_is_not(autojump_cloc
     assert (state.leader, state.isr) == (2, (2,))
 
 
+async def test_leaders_go_back_to_their_first_replica_after_a_while(autojump_clock) -> None:
+    node = Node(settings=ControllerSettings(cluster_id="c", leader_imbalance_check_interval_seconds=30))
+    node.activate()
+    await node.start(1, 2)
+    await node.create("t", partitions=2, factor=2)
+    assert await node.beat(1, stop=True) == "unfenced"
+    await node.beat(2)
+    assert await node.beat(1, stop=True) == "shut down"
+    await node.register(1, incarnation=1)
+    assert await node.beat(1) == "unfenced"
+    for key, state in node.log.image.all_partitions():
+        assert state.leader == 2
+        item = AlterPartitionItem(
+            topic_id=key.topic_id,
+            partition_id=key.partition_id,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            new_isr=(IsrMember(broker_id=2), IsrMember(broker_id=1)),
+        )
+        await node.client.alter_partition(
+            AlterPartitionRequest(broker_id=2, broker_epoch=node.epochs[2], partitions=(item,))
+        )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.controller.run)
+        leaders = []
+        for _ in range(8):
+            await trio.sleep(5)
+            await node.beat(1)
+            await node.beat(2)
+            leaders.append(sorted(state.leader for _, state in node.log.image.all_partitions()))
+        nursery.cancel_scope.cancel()
+    assert leaders[0] == [2, 2]
+    assert leaders[-1] == [1, 2]
+
+
 async def test_a_new_controller_gives_every_broker_a_whole_session(autojump_clock) -> None:
     node = Node()
     node.activate()

@@ -125,10 +125,9 @@ def test_a_partition_takes_less_than_150_bytes() -> None:
         image.apply(partition(number, replicas, leader_epoch=1000 + number), offset=number, epoch=1)
     states = image.partitions(TOPIC)
     lists = {id(each): each for state in states for each in (state.replicas, state.isr)}
-    gc_header = 16
     used = (
         sys.getsizeof(states)
-        + sum(sys.getsizeof(state) + gc_header + sys.getsizeof(state.leader_epoch) for state in states)
+        + sum(sys.getsizeof(state) + sys.getsizeof(state.leader_epoch) for state in states)
         + sum(sys.getsizeof(each) for each in lists.values())
     )
     assert used / count < 150

@@ -1,0 +1,37 @@
+"""The metadata log over a `Quorum` on this node."""
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from quorate.raft.quorum import PendingLocalAppend, Quorum
+
+T = TypeVar("T")
+
+
+class _QuorumPending(Generic[T]):
+    __slots__ = ("_append",)
+
+    def __init__(self, append: PendingLocalAppend[T]) -> None:
+        self._append = append
+
+    async def wait(self) -> int:
+        return (await self._append.wait()).base_offset
+
+
+class QuorumMetadataLog(Generic[T]):
+    """`MetadataLog` of a quorum to which nobody but this node's controller appends."""
+
+    def __init__(self, quorum: Quorum[T]) -> None:
+        self._quorum = quorum
+
+    @property
+    def end_offset(self) -> int:
+        # What was appended is in the log; what waits to be appended is the controller's own, and it asks for
+        # this before it appends anything.
+        return self._quorum.log.end_offset
+
+    def append_nowait(self, records: Sequence[bytes]) -> _QuorumPending[T]:
+        return _QuorumPending(self._quorum.append_nowait(records))
+
+    def resign(self) -> None:
+        self._quorum.resign()
