@@ -37,16 +37,9 @@ from quorate.raft.core.messages import (
 from quorate.raft.core.node import Node
 from quorate.raft.core.prospective import Prospective
 from quorate.raft.core.resigned import Resigned
-from quorate.raft.core.role import RoleState
+from quorate.raft.core.role_holder import RoleHolder
 from quorate.raft.core.transitions import (
-    ToCandidate,
-    ToFollower,
-    ToLeader,
-    ToProspective,
-    ToResigned,
     ToUnattached,
-    Transition,
-    check_transition,
 )
 from quorate.raft.core.types import (
     CoreConfig,
@@ -66,7 +59,7 @@ TELLS_EPOCH: Final = (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCod
 """Answers whose epoch and leader are to be believed."""
 
 
-class Core:
+class Core(RoleHolder):
     """One node of the quorum, as a function of its state: `step` takes an event and returns effects.
 
     `election` is what the quorum-state file holds and `log` what recovery found, all of it durable.
@@ -77,7 +70,7 @@ class Core:
     stop the node.
     """
 
-    __slots__ = ("_node", "_role")
+    __slots__ = ()
 
     def __init__(
         self,
@@ -90,7 +83,7 @@ class Core:
         election: ElectionState,
         log: RecoveredLog,
     ) -> None:
-        self._node = Node(
+        node = Node(
             config=config,
             cluster_id=cluster_id,
             key=key,
@@ -99,7 +92,7 @@ class Core:
             election=election,
             log=LogState(log),
         )
-        self._role: RoleState = Unattached()
+        super().__init__(node)
 
     def start(self) -> tuple[Effect, ...]:
         """Take the first role, by what was stored (kraft.md section 1). Never Leader, except as the only
@@ -405,45 +398,6 @@ class Core:
             node.pause(source, failed=False)
             self._go(self._role.on_unanswered(node, source))
 
-    def _heard_of(
-        self,
-        epoch: Epoch,
-        leader: NodeId | None,
-        endpoint: Endpoint | None,
-        *,
-        first_hand: bool,
-        resigned: bool = False,
-    ) -> None:
-        """Somebody says that `leader` (or nobody yet) leads `epoch`, which is ours or later."""
-        node = self._node
-        if leader == node.id and node.election.leader != node.id:
-            # We led it and have forgotten, with our disk. Not a leader to follow.
-            leader = None
-        if epoch > node.epoch:
-            if leader is None:
-                self._go(ToUnattached(epoch=epoch))
-                return
-        else:
-            if leader is None:
-                return
-            known = node.election.leader
-            invariant(
-                known is None or known == leader,
-                "two leaders in one epoch; a node lost its quorum-state file, or two clusters share an id",
-                epoch=epoch,
-                known=known,
-                told=leader,
-            )
-            if leader == node.id or resigned or isinstance(self._role, Follower):
-                return  # nothing new; or nobody to follow any more, and our own timer runs
-            if known is not None and not first_hand and not isinstance(self._role, Unattached):
-                return  # we knew, and ask for votes because we don't hear it
-        where = node.endpoint_of(leader, endpoint)
-        if where is not None:
-            self._go(ToFollower(epoch=epoch, leader=leader, endpoint=where, resigned=resigned))
-        elif epoch > node.epoch or node.election.leader is None:
-            self._go(ToUnattached(epoch=epoch, leader=leader))
-
     # --- other events ---
 
     def _durable(self, generation: Generation, end_offset: Offset) -> None:
@@ -465,78 +419,3 @@ class Core:
         del self._node.in_flight[peer]
         self._node.pause(peer, failed=True)
         self._go(self._role.on_unanswered(self._node, peer))
-
-    # --- roles ---
-
-    def _begin(self, role: RoleState) -> tuple[Effect, ...]:
-        self._role = role
-        self._node.role_changed(role.role)
-        self._go(role.enter(self._node))
-        return self._take()
-
-    def _go(self, transition: Transition | None) -> None:
-        """Store first, then end the old role, then begin the new, which may ask to go on at once."""
-        node = self._node
-        while transition is not None:
-            before = self._role
-            epoch_before = node.epoch
-            after = self._enact(transition)
-            check_transition(
-                before=before.role, after=after.role, epoch_before=epoch_before, epoch_after=node.epoch
-            )
-            self._role = after
-            node.in_flight.clear()
-            if not isinstance(after, Unattached | Follower):
-                node.resume_answering()
-            before.leave(node)
-            kept = after.timers(node)
-            for kind in before.timers(node):
-                if kind not in kept:
-                    node.cancel(kind)
-            node.role_changed(after.role, after.epoch_start_offset if isinstance(after, Leader) else None)
-            transition = after.enter(node)
-
-    def _enact(self, transition: Transition) -> RoleState:
-        """Persist what the transition decides, and build the role."""
-        node = self._node
-        stored = node.election
-        match transition:
-            case ToUnattached(epoch=epoch, leader=leader, voted=voted):
-                if epoch == stored.epoch:
-                    leader = leader if leader is not None else stored.leader
-                    voted = voted if voted is not None else stored.voted
-                node.persist(ElectionState(epoch, leader, voted))
-                node.leader = leader
-                node.leader_endpoint = node.voters.endpoint_of(leader) if leader is not None else None
-                return Unattached()
-            case ToFollower(epoch=epoch, leader=leader):
-                voted = stored.voted if epoch == stored.epoch else None
-                node.persist(ElectionState(epoch, leader, voted))
-                node.leader = leader
-                node.leader_endpoint = transition.endpoint
-                return Follower(
-                    leader=leader, lost_rounds=transition.lost_rounds, leader_resigned=transition.resigned
-                )
-            case ToProspective(lost_rounds=lost_rounds):
-                return Prospective(node, lost_rounds=lost_rounds)
-            case ToCandidate():
-                node.persist(ElectionState(Epoch(stored.epoch + 1), None, node.key))
-                node.leader = None
-                node.leader_endpoint = None
-                return Candidate(node)
-            case ToLeader(granting_voters=granting_voters):
-                node.persist(ElectionState(stored.epoch, node.id, stored.voted))
-                node.leader = node.id
-                node.leader_endpoint = node.endpoint
-                return Leader(node, granting_voters=granting_voters)
-            case ToResigned(preferred_successors=preferred_successors):
-                node.leader = None
-                node.leader_endpoint = None
-                return Resigned(preferred_successors=preferred_successors)
-            case _:
-                assert_never(transition)
-
-    def _take(self) -> tuple[Effect, ...]:
-        out = tuple(self._node.out)
-        self._node.out.clear()
-        return out

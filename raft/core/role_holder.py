@@ -1,0 +1,147 @@
+"""The node and the role it is in, and how it goes from one role to the next."""
+
+from typing import assert_never
+
+from quorate.raft.core.candidate import Candidate
+from quorate.raft.core.effects import Effect
+from quorate.raft.core.follower import Follower
+from quorate.raft.core.invariant import invariant
+from quorate.raft.core.leader import Leader
+from quorate.raft.core.node import Node
+from quorate.raft.core.prospective import Prospective
+from quorate.raft.core.resigned import Resigned
+from quorate.raft.core.role import RoleState
+from quorate.raft.core.transitions import (
+    ToCandidate,
+    ToFollower,
+    ToLeader,
+    ToProspective,
+    ToResigned,
+    ToUnattached,
+    Transition,
+    check_transition,
+)
+from quorate.raft.core.types import ElectionState, Endpoint, Epoch, NodeId
+from quorate.raft.core.unattached import Unattached
+
+
+class RoleHolder:
+    """Every change of role, epoch, vote and known leader is made here, and stored before anything else."""
+
+    __slots__ = ("_node", "_role")
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._role: RoleState = Unattached()
+
+    def _begin(self, role: RoleState) -> tuple[Effect, ...]:
+        self._role = role
+        self._node.role_changed(role.role)
+        self._go(role.enter(self._node))
+        return self._take()
+
+    def _go(self, transition: Transition | None) -> None:
+        """Store first, then end the old role, then begin the new, which may ask to go on at once."""
+        node = self._node
+        while transition is not None:
+            before = self._role
+            epoch_before = node.epoch
+            after = self._enact(transition)
+            check_transition(
+                before=before.role, after=after.role, epoch_before=epoch_before, epoch_after=node.epoch
+            )
+            self._role = after
+            node.in_flight.clear()
+            if not isinstance(after, Unattached | Follower):
+                node.resume_answering()
+            before.leave(node)
+            kept = after.timers(node)
+            for kind in before.timers(node):
+                if kind not in kept:
+                    node.cancel(kind)
+            node.role_changed(after.role, after.epoch_start_offset if isinstance(after, Leader) else None)
+            transition = after.enter(node)
+
+    def _enact(self, transition: Transition) -> RoleState:
+        """Persist what the transition decides, and build the role."""
+        node = self._node
+        stored = node.election
+        match transition:
+            case ToUnattached(epoch=epoch, leader=leader, voted=voted):
+                if epoch == stored.epoch:
+                    leader = leader if leader is not None else stored.leader
+                    voted = voted if voted is not None else stored.voted
+                node.persist(ElectionState(epoch, leader, voted))
+                node.leader = leader
+                node.leader_endpoint = node.voters.endpoint_of(leader) if leader is not None else None
+                return Unattached()
+            case ToFollower(epoch=epoch, leader=leader):
+                voted = stored.voted if epoch == stored.epoch else None
+                node.persist(ElectionState(epoch, leader, voted))
+                node.leader = leader
+                node.leader_endpoint = transition.endpoint
+                return Follower(
+                    leader=leader, lost_rounds=transition.lost_rounds, leader_resigned=transition.resigned
+                )
+            case ToProspective(lost_rounds=lost_rounds):
+                return Prospective(node, lost_rounds=lost_rounds)
+            case ToCandidate():
+                node.persist(ElectionState(Epoch(stored.epoch + 1), None, node.key))
+                node.leader = None
+                node.leader_endpoint = None
+                return Candidate(node)
+            case ToLeader(granting_voters=granting_voters):
+                node.persist(ElectionState(stored.epoch, node.id, stored.voted))
+                node.leader = node.id
+                node.leader_endpoint = node.endpoint
+                return Leader(node, granting_voters=granting_voters)
+            case ToResigned(preferred_successors=preferred_successors):
+                node.leader = None
+                node.leader_endpoint = None
+                return Resigned(preferred_successors=preferred_successors)
+            case _:
+                assert_never(transition)
+
+    def _take(self) -> tuple[Effect, ...]:
+        out = tuple(self._node.out)
+        self._node.out.clear()
+        return out
+
+    def _heard_of(
+        self,
+        epoch: Epoch,
+        leader: NodeId | None,
+        endpoint: Endpoint | None,
+        *,
+        first_hand: bool,
+        resigned: bool = False,
+    ) -> None:
+        """Somebody says that `leader` (or nobody yet) leads `epoch`, which is ours or later."""
+        node = self._node
+        if leader == node.id and node.election.leader != node.id:
+            # We led it and have forgotten, with our disk. Not a leader to follow.
+            leader = None
+        if epoch > node.epoch:
+            if leader is None:
+                self._go(ToUnattached(epoch=epoch))
+                return
+        else:
+            if leader is None:
+                return
+            known = node.election.leader
+            invariant(
+                known is None or known == leader,
+                "two leaders in one epoch; a node lost its quorum-state file, or two clusters share an id",
+                epoch=epoch,
+                known=known,
+                told=leader,
+            )
+            if leader == node.id or resigned or isinstance(self._role, Follower):
+                return  # nothing new; or nobody to follow any more, and our own timer runs
+            if known is not None and not first_hand and not isinstance(self._role, Unattached):
+                return  # we knew, and ask for votes because we don't hear it
+        where = node.endpoint_of(leader, endpoint)
+        if where is not None:
+            self._go(ToFollower(epoch=epoch, leader=leader, endpoint=where, resigned=resigned))
+        elif epoch > node.epoch or node.election.leader is None:
+            self._go(ToUnattached(epoch=epoch, leader=leader))
