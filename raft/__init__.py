@@ -1,1 +1,92 @@
-"""The trio driver round the Raft core, and the public quorum."""
+"""A Raft quorum to embed: replicated state, leader election and durable commits, on trio (KIP-595).
+
+The protocol itself is `quorate.raft.core`; this package drives it. `Quorum.open` is the way in.
+
+Names are imported when they are first used: the log and the quorum-state file share the core's types, and
+must not import the driver that imports them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from quorate.raft.config import QuorumConfig, parse_voters
+    from quorate.raft.core.effects import Role
+    from quorate.raft.core.types import CoreConfig, Epoch, NodeId, Offset
+    from quorate.raft.errors import (
+        InvalidAppendError,
+        NotLeaderError,
+        OutcomeUnknownError,
+        PeerProtocolError,
+        QuorumConfigError,
+        QuorumError,
+        QuorumStoppedError,
+        StateMachineError,
+    )
+    from quorate.raft.leadership import Leadership
+    from quorate.raft.quorum import Quorum
+    from quorate.raft.replicas import QuorumDescription, ReplicaStatus
+    from quorate.raft.state_machine import Appended, CommittedBatch, StateMachine
+    from quorate.raft.storage import format_folder
+    from quorate.raft.telemetry import Telemetry
+
+_HOMES = {
+    "QuorumConfig": "config",
+    "parse_voters": "config",
+    "Role": "core.effects",
+    "CoreConfig": "core.types",
+    "Epoch": "core.types",
+    "NodeId": "core.types",
+    "Offset": "core.types",
+    "InvalidAppendError": "errors",
+    "NotLeaderError": "errors",
+    "OutcomeUnknownError": "errors",
+    "PeerProtocolError": "errors",
+    "QuorumConfigError": "errors",
+    "QuorumError": "errors",
+    "QuorumStoppedError": "errors",
+    "StateMachineError": "errors",
+    "Leadership": "leadership",
+    "Quorum": "quorum",
+    "QuorumDescription": "replicas",
+    "ReplicaStatus": "replicas",
+    "Appended": "state_machine",
+    "CommittedBatch": "state_machine",
+    "StateMachine": "state_machine",
+    "format_folder": "storage",
+    "Telemetry": "telemetry",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+__all__ = [
+    "Appended",
+    "CommittedBatch",
+    "CoreConfig",
+    "Epoch",
+    "InvalidAppendError",
+    "Leadership",
+    "NodeId",
+    "NotLeaderError",
+    "Offset",
+    "OutcomeUnknownError",
+    "PeerProtocolError",
+    "Quorum",
+    "QuorumConfig",
+    "QuorumConfigError",
+    "QuorumDescription",
+    "QuorumError",
+    "QuorumStoppedError",
+    "ReplicaStatus",
+    "Role",
+    "StateMachine",
+    "StateMachineError",
+    "Telemetry",
+    "format_folder",
+    "parse_voters",
+]
