@@ -1,0 +1,99 @@
+"""The controller on a real quorum of one voter."""
+
+import random
+import socket
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+
+from quorate.broker.controller.codec import decode
+from quorate.broker.controller.controller import Controller, ControllerSettings
+from quorate.broker.controller.errors import ErrorCode
+from quorate.broker.controller.image import MetadataImage
+from quorate.broker.controller.quorum_log import QuorumMetadataLog
+from quorate.broker.controller.records import Listener
+from quorate.broker.controller.rpc import (
+    BrokerHeartbeatRequest,
+    CreateTopicsRequest,
+    NewTopic,
+    RegisterBrokerRequest,
+)
+from quorate.raft.config import QuorumConfig, parse_voters
+from quorate.raft.core.types import NodeId
+from quorate.raft.quorum import Quorum
+from quorate.raft.state_machine import CommittedBatch
+from quorate.raft.storage import format_folder
+from quorate.runtime.entropy import Entropy
+from quorate.runtime.real import SyncStrategy, real_runtime
+
+
+class Metadata:
+    def __init__(self) -> None:
+        self.image = MetadataImage()
+
+    def apply(self, batch: CommittedBatch) -> Sequence[None]:
+        for offset, data in enumerate(batch.records, batch.base_offset):
+            self.image.apply(decode(data), offset=offset, epoch=batch.epoch)
+        return [None] * len(batch.records)
+
+    def take_snapshot(self):
+        raise NotImplementedError
+
+    def load_snapshot(self, chunks) -> None:
+        raise NotImplementedError
+
+
+async def test_what_the_controller_answers_is_applied_and_survives_a_restart(tmp_path: Path) -> None:
+    runtime = real_runtime(sync=SyncStrategy.INLINE)
+    with trio.fail_after(20):
+        await format_folder(runtime, str(tmp_path), cluster_id="c", node_id=NodeId(1))
+        for start in range(2):
+            metadata = Metadata()
+            config = QuorumConfig(
+                node_id=NodeId(1),
+                cluster_id="c",
+                folder=str(tmp_path),
+                voters=parse_voters(f"1@127.0.0.1:{_free_port()}"),
+            )
+            async with Quorum.open(config, metadata, runtime=runtime) as quorum:
+                assert await quorum.wait_leader() == 1
+                controller = Controller(
+                    QuorumMetadataLog(quorum),
+                    settings=ControllerSettings(cluster_id="c"),
+                    entropy=Entropy(random.Random(start)),
+                )
+                controller.activate(metadata.image.copy(), epoch=quorum.epoch)
+                assert len(metadata.image.topics) == start
+                registered = await controller.register_broker(
+                    RegisterBrokerRequest(
+                        broker_id=1,
+                        cluster_id="c",
+                        incarnation_id=uuid.UUID(int=7),
+                        listeners=(Listener(name="PLAINTEXT", host="h", port=1),),
+                    )
+                )
+                assert registered.error is ErrorCode.NONE
+                broker = metadata.image.broker(1)
+                assert broker is not None
+                assert broker.epoch == registered.broker_epoch
+                if start == 0:
+                    await _unfence_and_create(controller, registered.broker_epoch)
+                    assert metadata.image.topic("t") is not None
+
+
+async def _unfence_and_create(controller: Controller, epoch: int) -> None:
+    beat = await controller.heartbeat(
+        BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, current_metadata_offset=epoch)
+    )
+    assert not beat.is_fenced
+    created = await controller.create_topics(CreateTopicsRequest(topics=(NewTopic(name="t"),)))
+    assert created.topics[0].error is ErrorCode.NONE
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
