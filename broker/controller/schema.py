@@ -11,14 +11,14 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Generic, Never, TypeVar
+from typing import Final, Generic, Never, TypeVar
 
 import cbor2
 
 T = TypeVar("T")
 E = TypeVar("E", bound=enum.IntEnum)
 
-MAX_DEPTH = 10
+MAX_DEPTH: Final = 10
 """Containers within containers, the outermost included."""
 
 
@@ -31,6 +31,9 @@ class _NoTags(dict[int, Callable[[object, bool], object]]):
 
     def __missing__(self, tag: int) -> Never:
         raise SchemaError(f"CBOR tag {tag} is not allowed")
+
+
+_NO_TAGS: Final = _NoTags()
 
 
 def load(data: bytes, *, max_bytes: int) -> object:
@@ -48,9 +51,6 @@ def load(data: bytes, *, max_bytes: int) -> object:
     except (cbor2.CBORError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise SchemaError(f"not valid CBOR: {error}") from error
     return value
-
-
-_NO_TAGS = _NoTags()
 
 
 def dump(value: object) -> bytes:

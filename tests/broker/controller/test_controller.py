@@ -312,6 +312,16 @@ async def test_an_append_refused_for_lost_leadership_ends_the_activity() -> None
     assert not node.controller.active
 
 
+async def test_an_append_by_somebody_else_costs_the_controller_its_leadership() -> None:
+    node = Node()
+    node.activate()
+    await node.start(1)
+    node.log.append_nowait([encode(FeatureLevel(name="x", level=1))])
+    # The epoch that a broker would be told here is not its record's offset any more.
+    assert await node.register(2) is ErrorCode.NOT_CONTROLLER
+    assert (node.controller.active, node.log.resigned) == (False, 1)
+
+
 async def test_a_controller_that_fails_gives_up_leadership(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node()
     node.activate()
