@@ -62,7 +62,7 @@ def _fetch(request: FetchRequest, code: ErrorCode) -> Any:
         FetchedTopic(
             topic.name,
             topic.topic_id,
-            [FetchedPartition(index=part.index, error=code) for part in topic.partitions],
+            [FetchedPartition(index=part.partition, error=code) for part in topic.partitions],
         )
         for topic in request.topics
     ]

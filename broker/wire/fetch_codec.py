@@ -8,11 +8,13 @@ import struct
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.primitives import Cursor, Pieces
 from quorate.broker.wire.produce_codec import (
+    ERRORS,
     NodeEndpoint,
     decode_node_endpoints,
     encode_node_endpoints,
@@ -26,18 +28,22 @@ _PARTITION_V4 = struct.Struct(">iqi")
 _PARTITION_V5 = struct.Struct(">iqqi")
 _PARTITION_V9 = struct.Struct(">iiqqi")
 _PARTITION_V12 = struct.Struct(">iiqiqi")
+_PARTITION_UNTAGGED = struct.Struct(">iiqiqix")
+_ANSWER_V4 = struct.Struct(">ihqq")
 _ANSWER = struct.Struct(">ihqqq")
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPartition:
-    index: int
-    fetch_offset: int
-    max_bytes: int
+class FetchPartition(NamedTuple):
+    """What is asked of one partition. A tuple in the order of the wire, because a follower asks for thousands
+    of them at a time and building frozen dataclasses would cost more than all else."""
+
+    partition: int
     current_leader_epoch: int = -1
+    fetch_offset: int = 0
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
     """Of a follower; -1 from consumers."""
+    max_bytes: int = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +127,7 @@ def decode_fetch_request(body: memoryview, version: int) -> FetchRequest:
     topics = []
     for _ in range(cursor.count(3)):
         name, topic_id = _topic_key(cursor, version)
-        partitions = []
-        for _ in range(cursor.count(_PARTITION_V4.size)):
-            partitions.append(_read_partition(cursor, version))
-            cursor.tags()
-        topics.append(FetchTopic(name, topic_id, partitions))
+        topics.append(FetchTopic(name, topic_id, _read_partitions(cursor, version)))
         cursor.tags()
     forgotten = []
     if version >= 7:
@@ -169,18 +171,32 @@ def _topic_key(cursor: Cursor, version: int) -> tuple[str | None, uuid.UUID | No
     return (None, cursor.uuid()) if version >= 13 else (cursor.string(), None)
 
 
-def _read_partition(cursor: Cursor, version: int) -> FetchPartition:
-    if version >= 12:
-        index, epoch, offset, last_epoch, start, limit = cursor.unpack(_PARTITION_V12)
-        return FetchPartition(index, offset, limit, epoch, last_epoch, start)
+def _read_partitions(cursor: Cursor, version: int) -> list[FetchPartition]:
+    count = cursor.count(_PARTITION_V4.size)
+    if version < FIRST_FLEXIBLE:
+        return [_read_old_partition(cursor, version) for _ in range(count)]
+    size = _PARTITION_UNTAGGED.size
+    start, end = cursor.position, cursor.position + count * size
+    if end <= cursor.end and cursor.data[start + size - 1 : end : size].tobytes() == bytes(count):
+        # Nobody sends tagged fields here today, so all of them lie at equal distances.
+        cursor.position = end
+        return list(map(FetchPartition._make, _PARTITION_UNTAGGED.iter_unpack(cursor.data[start:end])))
+    partitions = []
+    for _ in range(count):
+        partitions.append(FetchPartition._make(cursor.unpack(_PARTITION_V12)))
+        cursor.tags()
+    return partitions
+
+
+def _read_old_partition(cursor: Cursor, version: int) -> FetchPartition:
     if version >= 9:
         index, epoch, offset, start, limit = cursor.unpack(_PARTITION_V9)
-        return FetchPartition(index, offset, limit, epoch, -1, start)
+        return FetchPartition(index, epoch, offset, -1, start, limit)
     if version >= 5:
         index, offset, start, limit = cursor.unpack(_PARTITION_V5)
-        return FetchPartition(index, offset, limit, -1, -1, start)
+        return FetchPartition(index, -1, offset, -1, start, limit)
     index, offset, limit = cursor.unpack(_PARTITION_V4)
-    return FetchPartition(index, offset, limit)
+    return FetchPartition(index, -1, offset, -1, -1, limit)
 
 
 def encode_fetch_request(request: FetchRequest) -> list[Buffer]:
@@ -226,21 +242,18 @@ def encode_fetch_request(request: FetchRequest) -> list[Buffer]:
 
 def _pack_partition(part: FetchPartition, version: int) -> bytes:
     if version >= 12:
-        return _PARTITION_V12.pack(
-            part.index,
+        return _PARTITION_V12.pack(*part)
+    if version >= 9:
+        return _PARTITION_V9.pack(
+            part.partition,
             part.current_leader_epoch,
             part.fetch_offset,
-            part.last_fetched_epoch,
             part.log_start_offset,
             part.max_bytes,
         )
-    if version >= 9:
-        return _PARTITION_V9.pack(
-            part.index, part.current_leader_epoch, part.fetch_offset, part.log_start_offset, part.max_bytes
-        )
     if version >= 5:
-        return _PARTITION_V5.pack(part.index, part.fetch_offset, part.log_start_offset, part.max_bytes)
-    return _PARTITION_V4.pack(part.index, part.fetch_offset, part.max_bytes)
+        return _PARTITION_V5.pack(part.partition, part.fetch_offset, part.log_start_offset, part.max_bytes)
+    return _PARTITION_V4.pack(part.partition, part.fetch_offset, part.max_bytes)
 
 
 def _write_topic_key(pieces: Pieces, name: str | None, topic_id: uuid.UUID | None, version: int) -> None:
@@ -278,7 +291,7 @@ def _write_fetched(pieces: Pieces, part: FetchedPartition, version: int) -> None
     head = _ANSWER.pack(
         part.index, part.error, part.high_watermark, part.last_stable_offset, part.log_start_offset
     )
-    pieces.write(head if version >= 5 else head[:-8])
+    pieces.write(head if version >= 5 else head[: _ANSWER_V4.size])
     aborted = part.aborted_transactions
     pieces.count(None if aborted is None else len(aborted))
     for producer_id, first_offset in aborted or ():
@@ -325,9 +338,11 @@ def decode_fetch_response(body: memoryview, version: int) -> FetchResponse:
 
 
 def _read_fetched(cursor: Cursor, version: int) -> FetchedPartition:
-    index, error = cursor.int32(), read_error(cursor)
-    high_watermark, last_stable_offset = cursor.int64(), cursor.int64()
-    log_start_offset = cursor.int64() if version >= 5 else -1
+    if version >= 5:
+        index, code, high_watermark, last_stable_offset, log_start_offset = cursor.unpack(_ANSWER)
+    else:
+        index, code, high_watermark, last_stable_offset = cursor.unpack(_ANSWER_V4)
+        log_start_offset = -1
     aborted = None
     count = cursor.nullable_count(16)
     if count is not None:
@@ -346,7 +361,7 @@ def _read_fetched(cursor: Cursor, version: int) -> FetchedPartition:
             leader = (inner.int32(), inner.int32())
     return FetchedPartition(
         index=index,
-        error=error,
+        error=ERRORS.get(code, ErrorCode.unknown_server_error),
         high_watermark=high_watermark,
         last_stable_offset=last_stable_offset,
         log_start_offset=log_start_offset,

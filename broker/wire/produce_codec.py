@@ -6,6 +6,8 @@ Versions 0 to 12 of ProduceRequest.json and ProduceResponse.json (0 to 2 only to
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -14,6 +16,8 @@ from quorate.runtime.disk import Buffer
 
 FIRST_FLEXIBLE = 9
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
+ERRORS: Final = MappingProxyType({int(code): code for code in ErrorCode})
+"""By number; calling the enum costs three times as much."""
 _PARTITION_RESPONSE = struct.Struct(">ihqqq")
 
 
@@ -250,7 +254,4 @@ def _read_partition_response(cursor: Cursor, version: int) -> ProducedPartition:
 
 def read_error(cursor: Cursor) -> ErrorCode:
     """A code that we do not know is UNKNOWN_SERVER_ERROR, as in Kafka's clients."""
-    try:
-        return ErrorCode(cursor.int16())
-    except ValueError:
-        return ErrorCode.unknown_server_error
+    return ERRORS.get(cursor.int16(), ErrorCode.unknown_server_error)

@@ -120,11 +120,11 @@ def fetch_request_of(message, version):
                 [
                     fetch.FetchPartition(
                         part.partition,
-                        part.fetch_offset,
-                        part.partition_max_bytes,
                         getattr(part, "current_leader_epoch", -1),
+                        part.fetch_offset,
                         getattr(part, "last_fetched_epoch", -1),
                         getattr(part, "log_start_offset", -1),
+                        part.partition_max_bytes,
                     )
                     for part in topic.partitions
                 ],
@@ -183,7 +183,7 @@ def fetch_responses(draw, version):
         error=draw(st.sampled_from(list(ErrorCode))) if version >= 7 else ErrorCode.none,
         session_id=draw(i32) if version >= 7 else 0,
         topics=draw(st.lists(topics, max_size=3)),
-        node_endpoints=draw(st.lists(endpoints, max_size=2)) if version >= 16 else (),
+        node_endpoints=draw(st.lists(endpoints, max_size=2)) if version >= 16 else [],
     )
 
 
@@ -281,3 +281,20 @@ def test_a_produce_of_too_many_empty_partitions_is_refused():
     raw = b"\0" + bytes(6) + b"\x02\x02t" + uvarint(300_001) + bytes(6) * 300_000 + b"\0\0"
     with pytest.raises(MalformedError, match="more than"):
         produce.decode_produce_request(memoryview(raw), 9)
+
+
+def test_tagged_fields_of_fetch_partitions_are_skipped():
+    parts = [fetch.FetchPartition(index, fetch_offset=index * 10) for index in range(3)]
+    request = fetch.FetchRequest(
+        version=12,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=9,
+        topics=[fetch.FetchTopic("t", None, parts)],
+        forgotten=[],
+    )
+    raw = b"".join(fetch.encode_fetch_request(request))
+    second = fetch._PARTITION_V12.pack(*parts[1])
+    assert raw.count(second + b"\0") == 1
+    tagged = raw.replace(second + b"\0", second + b"\x01\x09\x02hi")
+    assert fetch.decode_fetch_request(memoryview(tagged), 12) == request

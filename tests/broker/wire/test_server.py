@@ -232,7 +232,7 @@ async def test_large_records_pass_through_both_ways(autojump_clock):
             max_wait_ms=500,
             min_bytes=1,
             max_bytes=2**31 - 1,
-            topics=[FetchTopic("t", None, [FetchPartition(0, 0, 2**31 - 1)])],
+            topics=[FetchTopic("t", None, [FetchPartition(0, max_bytes=2**31 - 1)])],
         )
         answer = await connection.fetch(request)
         (part,) = answer.topics[0].partitions

@@ -116,7 +116,7 @@ class ToyBroker:
             end = self.end(name)
             parts = [
                 FetchedPartition(
-                    index=part.index,
+                    index=part.partition,
                     high_watermark=end,
                     last_stable_offset=end,
                     log_start_offset=0,
