@@ -1,0 +1,284 @@
+"""What goes wrong in a run: a random schedule of faults, of which each seed draws some kinds and their rate.
+
+The budget (docs: within which faults the promises hold): anything may happen to processes, links, clocks and
+unsynced bytes; synced bytes are damaged on a minority of voters at most, where the node can tell, and a node so
+damaged stays away.
+"""
+
+import enum
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import trio
+
+from quorate.log.checkpoints import RECOVERY_POINTS, load_offsets
+from quorate.log.recovery import segment_bases
+from quorate.raft.storage import LOG_FOLDER
+from quorate.simulation.disk import Operation
+from quorate.simulation.network import LinkQuality
+from quorate.simulation.quorum_cluster import QuorumCluster, SimulatedNode
+from quorate.simulation.runtime import DiskSpeed
+
+
+class Fault(enum.Enum):
+    CRASH = "crash"
+    """A process dies; what it wrote is in the page cache."""
+    POWER_LOSS = "power-loss"
+    """A host dies."""
+    BLACKOUT = "blackout"
+    """All hosts die in one instant."""
+    CRASH_THEN_POWER_LOSS = "crash-then-power-loss"
+    """A process dies and comes back to what the page cache holds; then the host dies."""
+    STOP = "stop"
+    """A node is stopped in order."""
+    PAUSE = "pause"
+    """SIGSTOP, and SIGCONT later."""
+    PARTITION = "partition"
+    """Two groups that don't hear each other."""
+    ONE_WAY = "one-way"
+    """One node is not heard by another, or by all."""
+    SLOW_LINK = "slow-link"
+    CUT = "cut"
+    """Connections break."""
+    HALF_OPEN = "half-open"
+    """Connections go silent for good."""
+    SLOW_DISK = "slow-disk"
+    STALLED_DISK = "stalled-disk"
+    SYNC_ERROR = "sync-error"
+    CLOCK_JUMP = "clock-jump"
+    RESIGN = "resign"
+    """The leader is asked to step down."""
+    DAMAGE = "damage"
+    """A bit of a log flips where it was durable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultSettings:
+    kinds: tuple[Fault, ...] = tuple(Fault)
+    mean_interval_s: float = 1.5
+    mean_duration_s: float = 2.0
+
+    @classmethod
+    def draw(cls, source: random.Random) -> "FaultSettings":
+        """Each kind is on in about half of all seeds, so that no kind always hides another (swarm testing)."""
+        share = source.choice((0.2, 0.5, 0.8))
+        kinds = tuple(kind for kind in Fault if source.random() < share)
+        return cls(
+            kinds=kinds or (Fault.CRASH,),
+            mean_interval_s=source.choice((0.5, 1.0, 2.0, 4.0)),
+            mean_duration_s=source.choice((0.3, 1.0, 3.0)),
+        )
+
+
+class Faults:
+    """Breaks a cluster until cancelled. Call `QuorumCluster.heal` then."""
+
+    def __init__(self, cluster: QuorumCluster, settings: FaultSettings, source: random.Random) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._random = source
+        self.counts: dict[Fault, int] = {}
+        self._do: Final[Mapping[Fault, Callable[[], Awaitable[None]]]] = {
+            Fault.CRASH: self._crash,
+            Fault.POWER_LOSS: self._power_loss,
+            Fault.BLACKOUT: self._blackout,
+            Fault.CRASH_THEN_POWER_LOSS: self._crash_then_power_loss,
+            Fault.STOP: self._stop,
+            Fault.PAUSE: self._pause,
+            Fault.PARTITION: self._partition,
+            Fault.ONE_WAY: self._one_way,
+            Fault.SLOW_LINK: self._slow_link,
+            Fault.CUT: self._cut,
+            Fault.HALF_OPEN: self._half_open,
+            Fault.SLOW_DISK: self._slow_disk,
+            Fault.STALLED_DISK: self._stalled_disk,
+            Fault.SYNC_ERROR: self._sync_error,
+            Fault.CLOCK_JUMP: self._clock_jump,
+            Fault.RESIGN: self._resign,
+            Fault.DAMAGE: self._damage,
+        }
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._restart_failed)
+            while True:
+                await trio.sleep(self._random.expovariate(1 / self._settings.mean_interval_s))
+                fault = self._random.choice(self._settings.kinds)
+                self.counts[fault] = self.counts.get(fault, 0) + 1
+                self._cluster.trace.add("faults", fault.value)
+                nursery.start_soon(self._do[fault])
+
+    async def _restart_failed(self) -> None:
+        """As a supervisor does with a process that ended by itself."""
+        while True:
+            await trio.sleep(0.5 + self._random.random())
+            for node in self._cluster.nodes:
+                if not node.up and node.failure is not None and not node.damaged:
+                    self._cluster.start(node)
+
+    async def _last(self) -> None:
+        """As long as a fault lasts."""
+        await trio.sleep(self._random.expovariate(1 / self._settings.mean_duration_s))
+
+    def _some(self) -> SimulatedNode:
+        """Mostly the leader: that is where it hurts."""
+        leader = self._cluster.leader()
+        if leader is not None and self._random.random() < 0.4:
+            return leader
+        return self._random.choice(self._cluster.nodes)
+
+    def _other(self, node: SimulatedNode) -> SimulatedNode:
+        return self._random.choice([other for other in self._cluster.nodes if other is not node])
+
+    def _start(self, *nodes: SimulatedNode) -> None:
+        for node in nodes:
+            if not node.up and not node.damaged:
+                self._cluster.start(node)
+
+    # Processes and hosts
+
+    async def _crash(self) -> None:
+        node = self._some()
+        await self._cluster.crash(node, power_loss=False)
+        await self._last()
+        self._start(node)
+
+    async def _power_loss(self) -> None:
+        node = self._some()
+        await self._cluster.crash(node, power_loss=True)
+        await self._last()
+        self._start(node)
+
+    async def _blackout(self) -> None:
+        nodes = self._cluster.nodes
+        await self._cluster.crash(*nodes, power_loss=True)
+        for node in self._random.sample(nodes, len(nodes)):
+            await trio.sleep(self._random.random() * 0.2)
+            self._start(node)
+
+    async def _crash_then_power_loss(self) -> None:
+        nodes = self._random.sample(self._cluster.nodes, self._random.randint(1, len(self._cluster.nodes)))
+        await self._cluster.crash(*nodes, power_loss=False)
+        self._start(*nodes)
+        await trio.sleep(self._random.random() * self._random.choice((0.01, 0.1, 1.0)))
+        await self._cluster.crash(*nodes, power_loss=True)
+        await self._last()
+        self._start(*nodes)
+
+    async def _stop(self) -> None:
+        node = self._some()
+        if node.quorum is not None and node.alive:
+            await self._cluster.stop(node)
+            await self._last()
+            self._start(node)
+
+    async def _pause(self) -> None:
+        node = self._some()
+        if not node.up or not node.alive:
+            return
+        life = node.life
+        self._cluster.scheduler.pause(node.name)
+        await self._last()
+        if node.life == life:
+            self._cluster.scheduler.resume(node.name)
+
+    # Links
+
+    async def _partition(self) -> None:
+        nodes = self._random.sample(self._cluster.nodes, len(self._cluster.nodes))
+        cut = self._random.randint(1, len(nodes) - 1)
+        left, right = [node.name for node in nodes[:cut]], [node.name for node in nodes[cut:]]
+        self._cluster.network.partition(left, right)
+        await self._last()
+        for a in left:
+            for b in right:
+                self._cluster.network.heal(a, b)
+                self._cluster.network.heal(b, a)
+
+    async def _one_way(self) -> None:
+        node = self._some()
+        others = [other for other in self._cluster.nodes if other is not node]
+        chosen = others if self._random.random() < 0.5 else [self._random.choice(others)]
+        deaf = self._random.random() < 0.5
+        links = [(other.name, node.name) if deaf else (node.name, other.name) for other in chosen]
+        for source, target in links:
+            self._cluster.network.block(source, target)
+        await self._last()
+        for source, target in links:
+            self._cluster.network.heal(source, target)
+
+    async def _slow_link(self) -> None:
+        node = self._some()
+        other = self._other(node)
+        quality = LinkQuality(
+            latency_min_s=0.001,
+            latency_max_s=self._random.choice((0.05, 0.5, 1.5)),
+            bytes_per_s=self._random.choice((None, 20_000.0)),
+        )
+        self._cluster.network.set_link(node.name, other.name, quality)
+        await self._last()
+        self._cluster.network.set_link(node.name, other.name, self._cluster.settings.network.link)
+
+    async def _cut(self) -> None:
+        node = self._some()
+        self._cluster.network.cut(node.name, self._other(node).name)
+
+    async def _half_open(self) -> None:
+        node = self._some()
+        self._cluster.network.half_open(node.name, self._other(node).name)
+
+    # Disks and clocks
+
+    async def _slow_disk(self) -> None:
+        host = self._some().host
+        host.disk_speed = DiskSpeed(sync_min_s=0.005, sync_max_s=self._random.choice((0.02, 0.2, 1.0)))
+        await self._last()
+        host.disk_speed = DiskSpeed()
+
+    async def _stalled_disk(self) -> None:
+        disk = self._some().disk
+        disk.stall()
+        await self._last()
+        disk.release()
+
+    async def _sync_error(self) -> None:
+        node = self._some()
+        node.disk_failing = True
+        operation = self._random.choice(
+            (Operation.SYNC, Operation.SYNC, Operation.SYNC_FOLDER, Operation.APPEND)
+        )
+        node.disk.fail(operation, skip=self._random.randint(0, 5))
+
+    async def _clock_jump(self) -> None:
+        clock = self._some().host.wall_clock
+        clock.offset_ms += self._random.choice((-3_600_000, -1000, 1000, 86_400_000))
+
+    async def _resign(self) -> None:
+        leader = self._cluster.leader()
+        if leader is not None and not self._cluster.scheduler.is_paused(leader.name):
+            leader.serving.resign()
+
+    async def _damage(self) -> None:
+        cluster = self._cluster
+        damaged = sum(node.damaged for node in cluster.voters)
+        node = self._random.choice(cluster.nodes)
+        if node.damaged or (node in cluster.voters and damaged >= (len(cluster.voters) - 1) // 2):
+            return
+        await cluster.crash(node, power_loss=False)
+        folder = f"{node.folder}/{LOG_FOLDER}"
+        durable_to = max(load_offsets(node.disk, f"{folder}/{RECOVERY_POINTS}").values())
+        bases = segment_bases(node.disk, folder)
+        # Above the recovery point it would look like what a power loss leaves.
+        trusted = [base for base, following in pairwise(bases) if following <= durable_to]
+        if not trusted:
+            self._start(node)
+            return
+        node.damaged = True
+        path = f"{folder}/{self._random.choice(trusted):020}.log"
+        node.disk.flip(
+            path, self._random.randrange(len(node.disk.content(path))), bit=self._random.randrange(8)
+        )
+        cluster.start(node)

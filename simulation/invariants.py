@@ -1,0 +1,391 @@
+"""What must hold after every step of every node: small named checks on what nodes say of themselves.
+
+Nodes tell through the same `Telemetry` that metrics use, so the code that is checked is the code that ships.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from quorate.log import Log
+from quorate.log.batch import read_batches
+from quorate.quorum_state.election_state import FILE_NAME
+from quorate.raft.core.effects import Role
+from quorate.raft.core.types import Epoch, NodeId, Offset
+from quorate.raft.state_machine import CommittedBatch
+from quorate.raft.storage import LOG_FOLDER
+from quorate.raft.telemetry import NoTelemetry
+from quorate.simulation.disk import SimulatedDisk
+from quorate.simulation.trace import Trace
+from quorate.simulation.violations import SafetyViolation
+
+_ALL = 2**31
+
+
+class NodeView(Protocol):
+    """What the checks see of a node."""
+
+    @property
+    def id(self) -> NodeId: ...
+
+    @property
+    def folder(self) -> str: ...
+
+    @property
+    def disk(self) -> SimulatedDisk: ...
+
+    @property
+    def life(self) -> int:
+        """Counts the node's processes."""
+        ...
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def damaged(self) -> bool:
+        """Lost synced bytes."""
+        ...
+
+    @property
+    def alive(self) -> bool:
+        """False from the instant in which the process is killed: what it still says is said to nobody."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSeen:
+    role: Role
+    epoch: Epoch
+    leader: NodeId | None
+    voted: NodeId | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedPiece:
+    """One batch of the committed log, byte for byte."""
+
+    base_offset: Offset
+    end_offset: Offset
+    epoch: Epoch
+    data: bytes
+
+
+class CommittedLog:
+    """What any node ever said to be committed."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[int, CommittedPiece] = {}
+        self.end_offset = Offset(0)
+        self.last: CommittedPiece | None = None
+
+    def at(self, base_offset: int) -> CommittedPiece | None:
+        return self._pieces.get(base_offset)
+
+    def add(self, piece: CommittedPiece) -> None:
+        self._pieces[piece.base_offset] = piece
+        self.end_offset = piece.end_offset
+        self.last = piece
+
+
+class Invariant:
+    """A named promise. Hooks raise `SafetyViolation`; those that it has no interest in stay empty."""
+
+    def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
+        pass
+
+    def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
+        pass
+
+    def applied(self, node: NodeView, batch: CommittedBatch) -> None:
+        pass
+
+
+class OneLeaderPerEpoch(Invariant):
+    def __init__(self) -> None:
+        self._leaders: dict[Epoch, NodeId] = {}
+
+    def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
+        leader = node.id if seen.role is Role.LEADER else seen.leader
+        if leader is not None and self._leaders.setdefault(seen.epoch, leader) != leader:
+            raise SafetyViolation(
+                f"two leaders in epoch {seen.epoch}: {self._leaders[seen.epoch]}, and {leader} says node {node.id}"
+            )
+
+
+class OneVotePerEpoch(Invariant):
+    """Across restarts too."""
+
+    def __init__(self) -> None:
+        self._votes: dict[tuple[NodeId, Epoch], NodeId] = {}
+
+    def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
+        if seen.voted is not None:
+            first = self._votes.setdefault((node.id, seen.epoch), seen.voted)
+            if first != seen.voted:
+                raise SafetyViolation(
+                    f"node {node.id} voted twice in epoch {seen.epoch}: for {first}, then for {seen.voted}"
+                )
+
+
+class VotesAreDurable(Invariant):
+    """Before anybody is told, the quorum-state file on the device has the epoch and the vote."""
+
+    def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
+        if seen.voted is None:
+            return
+        stored = node.disk.durable_content(f"{node.folder}/{LOG_FOLDER}/{FILE_NAME}")
+        state = json.loads(stored or b"{}")
+        if (state.get("leaderEpoch"), state.get("votedId")) != (seen.epoch, seen.voted):
+            raise SafetyViolation(
+                f"node {node.id} voted for {seen.voted} in epoch {seen.epoch}, but its device holds {state}"
+            )
+
+
+class EpochNeverGoesBack(Invariant):
+    """Across restarts too."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[NodeId, Epoch] = {}
+
+    def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
+        newest = self._epochs.get(node.id, Epoch(0))
+        if seen.epoch < newest:
+            raise SafetyViolation(f"node {node.id} went back from epoch {newest} to {seen.epoch}")
+        self._epochs[node.id] = seen.epoch
+
+
+class HighWatermarkNeverGoesBack(Invariant):
+    """In the life of a process."""
+
+    def __init__(self) -> None:
+        self._highest: dict[tuple[NodeId, int], Offset] = {}
+
+    def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
+        highest = self._highest.get((node.id, node.life), Offset(0))
+        if offset < highest:
+            raise SafetyViolation(
+                f"the high watermark of node {node.id} went back from {highest} to {offset}"
+            )
+        self._highest[node.id, node.life] = offset
+
+
+class CommittedPrefixAgrees(Invariant):
+    """What is committed is the same on every node, to the byte, and never changes."""
+
+    def __init__(self, committed: CommittedLog) -> None:
+        self._committed = committed
+        self._checked: dict[tuple[NodeId, int], Offset] = {}
+
+    def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
+        position = self._checked.get((node.id, node.life), node.log.log_start_offset)
+        if offset > node.log.end_offset:
+            raise SafetyViolation(
+                f"the high watermark of node {node.id} is {offset}, its log ends at {node.log.end_offset}"
+            )
+        while position < offset:
+            data = read_log(node, position, offset)
+            if not data:
+                raise SafetyViolation(f"node {node.id} has no whole batch in [{position}, {offset})")
+            for batch in read_batches(data):
+                header = batch.header
+                piece = CommittedPiece(
+                    Offset(header.base_offset),
+                    Offset(header.end_offset),
+                    Epoch(header.leader_epoch),
+                    data[header.position : header.position + header.size],
+                )
+                self._check(node, piece)
+                position = piece.end_offset
+        self._checked[node.id, node.life] = position
+
+    def _check(self, node: NodeView, piece: CommittedPiece) -> None:
+        known = self._committed.at(piece.base_offset)
+        if known is None and piece.base_offset == self._committed.end_offset:
+            self._committed.add(piece)
+        elif known != piece:
+            was = "nothing" if known is None else f"a batch of epoch {known.epoch} to {known.end_offset}"
+            raise SafetyViolation(
+                f"node {node.id} committed a batch of epoch {piece.epoch} to {piece.end_offset} at offset "
+                f"{piece.base_offset}, where {was} was committed before"
+            )
+
+
+class CommitsAreOfTheLeadersEpoch(Invariant):
+    """Older epochs' records commit only together with one of the leader's own (Raft §5.4.2)."""
+
+    def __init__(self, committed: CommittedLog) -> None:
+        self._committed = committed
+
+    def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
+        last = self._committed.last
+        if role is None or role.role is not Role.LEADER or last is None or last.end_offset != offset:
+            return
+        if last.epoch != role.epoch:
+            raise SafetyViolation(
+                f"node {node.id}, leader of epoch {role.epoch}, committed up to {offset} by counting copies of a "
+                f"record of epoch {last.epoch}"
+            )
+
+
+class CommittedIsDurableOnAMajority(Invariant):
+    """On the devices, not just in caches. Nodes that lost synced bytes are given the benefit of the doubt."""
+
+    def __init__(self, committed: CommittedLog, nodes: Sequence[NodeView]) -> None:
+        self._committed = committed
+        self._nodes = nodes
+        self._checked = Offset(0)
+
+    def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
+        last = self._committed.last
+        if last is None or last.end_offset <= self._checked:
+            return
+        self._checked = last.end_offset
+        having = [each.id for each in self._nodes if each.damaged or _is_durable(each, last.data)]
+        if 2 * len(having) <= len(self._nodes):
+            raise SafetyViolation(
+                f"node {node.id} committed up to {offset}, but only the devices of nodes {having} have it"
+            )
+
+
+def _is_durable(node: NodeView, batch: bytes) -> bool:
+    folder = f"{node.folder}/{LOG_FOLDER}"
+    for path in node.disk.durable_names(folder):
+        if path.endswith(".log") and batch in (node.disk.durable_content(path) or b""):
+            return True
+    return False
+
+
+class LeaderHasEverythingCommitted(Invariant):
+    """Leader completeness (Raft §5.4)."""
+
+    def __init__(self, committed: CommittedLog) -> None:
+        self._committed = committed
+
+    def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
+        last = self._committed.last
+        if seen.role is not Role.LEADER or last is None:
+            return
+        has = (
+            read_log(node, last.base_offset, last.end_offset)
+            if node.log.end_offset > last.base_offset
+            else b""
+        )
+        if has != last.data:
+            raise SafetyViolation(
+                f"node {node.id} leads epoch {seen.epoch} with a log that ends at {node.log.end_offset} and lacks "
+                f"what epoch {last.epoch} committed at [{last.base_offset}, {last.end_offset})"
+            )
+
+
+class AppliedIsCommittedAndInOrder(Invariant):
+    """Each node's state machine gets each committed record once per life, in order."""
+
+    def __init__(self, committed: CommittedLog) -> None:
+        self._committed = committed
+        self._next: dict[tuple[NodeId, int], int] = {}
+
+    def applied(self, node: NodeView, batch: CommittedBatch) -> None:
+        piece = self._committed.at(batch.base_offset)
+        end = batch.base_offset + len(batch.records)
+        if piece is None or (piece.end_offset, piece.epoch) != (end, batch.epoch):
+            raise SafetyViolation(
+                f"node {node.id} applied [{batch.base_offset}, {end}), which is not committed"
+            )
+        position = self._next.get((node.id, node.life), 0)
+        while position < batch.base_offset:
+            skipped = self._committed.at(position)
+            if skipped is None or not next(iter(read_batches(skipped.data))).header.is_control:
+                raise SafetyViolation(
+                    f"node {node.id} skipped offset {position} when it applied {batch.base_offset}"
+                )
+            position = skipped.end_offset
+        if position != batch.base_offset:
+            raise SafetyViolation(f"node {node.id} applied offset {batch.base_offset} again")
+        self._next[node.id, node.life] = end
+
+
+def read_log(node: NodeView, offset: int, end_offset: int) -> bytes:
+    """Whole batches of a node's log from `offset` on, past any fault of its disk. May stop before
+    `end_offset`."""
+    log = node.log
+    data = log.read_tail(offset, _ALL, max_offset=end_offset)
+    if data is None:
+        found = log.slice_of(offset, _ALL, max_offset=end_offset)
+        if found is None:
+            return b""
+        data = node.disk.content(found.file.path)[found.position : found.position + found.size]
+    return data
+
+
+@dataclass(slots=True)
+class Checker:
+    """All invariants of one cluster. The first violation is kept and told; `Driver` would take a raised one
+    for a failure of its node."""
+
+    nodes: Sequence[NodeView]
+    trace: Trace
+    on_violation: Callable[[], None]
+    committed: CommittedLog = field(default_factory=CommittedLog)
+    violation: SafetyViolation | None = None
+    invariants: tuple[Invariant, ...] = ()
+
+    def __post_init__(self) -> None:
+        committed = self.committed
+        self.invariants = (
+            OneLeaderPerEpoch(),
+            OneVotePerEpoch(),
+            VotesAreDurable(),
+            EpochNeverGoesBack(),
+            HighWatermarkNeverGoesBack(),
+            # This one extends `committed`, which those behind it look at.
+            CommittedPrefixAgrees(committed),
+            CommitsAreOfTheLeadersEpoch(committed),
+            CommittedIsDurableOnAMajority(committed, self.nodes),
+            LeaderHasEverythingCommitted(committed),
+            AppliedIsCommittedAndInOrder(committed),
+        )
+
+    def check(self, hook: Callable[[Invariant], None]) -> None:
+        if self.violation is not None:
+            return
+        for invariant in self.invariants:
+            try:
+                hook(invariant)
+            except SafetyViolation as violation:
+                self.found(type(invariant).__name__, violation)
+                return
+
+    def found(self, promise: str, violation: SafetyViolation) -> None:
+        self.violation = SafetyViolation(f"{promise}: {violation}")
+        self.trace.add("checker", str(self.violation))
+        self.on_violation()
+
+
+class WatchedTelemetry(NoTelemetry):
+    """`Telemetry` of one process: what it says is checked and traced."""
+
+    __slots__ = ("_checker", "_node", "_role")
+
+    def __init__(self, node: NodeView, checker: Checker) -> None:
+        self._node = node
+        self._checker = checker
+        self._role: RoleSeen | None = None
+
+    def role_changed(
+        self, role: Role, *, is_voter: bool, epoch: Epoch, leader: NodeId | None, voted: NodeId | None
+    ) -> None:
+        if not self._node.alive:
+            return
+        seen = self._role = RoleSeen(role, epoch, leader, voted)
+        self._checker.trace.add(
+            f"node-{self._node.id}", f"{role.value} epoch={epoch} leader={leader} voted={voted}"
+        )
+        self._checker.check(lambda invariant: invariant.role_changed(self._node, seen))
+
+    def high_watermark(self, offset: Offset) -> None:
+        if not self._node.alive:
+            return
+        self._checker.trace.add(f"node-{self._node.id}", f"high watermark {offset}")
+        self._checker.check(lambda invariant: invariant.high_watermark(self._node, offset, self._role))

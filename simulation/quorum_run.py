@@ -1,0 +1,191 @@
+"""One seed of the quorum: draw a cluster and its troubles, break it, heal it, and see what it promised."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+
+import trio
+
+from quorate.raft.core.types import CoreConfig
+from quorate.simulation.clients import AppendingClients, ClientSettings
+from quorate.simulation.faults import Faults, FaultSettings
+from quorate.simulation.history import History, Outcome
+from quorate.simulation.network import LinkQuality, NetworkSettings
+from quorate.simulation.quorum_cluster import ClusterSettings, QuorumCluster, SimulatedNode
+from quorate.simulation.runtime import DiskSpeed
+from quorate.simulation.scheduler import Scheduler, run
+from quorate.simulation.trace import Trace
+from quorate.simulation.violations import LivenessViolation, SafetyViolation
+
+_CONVERGE_TIMEOUTS = 20
+"""Election timeouts until a healed cluster must agree."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumRunSettings:
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    clients: ClientSettings = field(default_factory=ClientSettings)
+    faults: FaultSettings = field(default_factory=FaultSettings)
+    faults_s: float = 10.0
+    """How long things go wrong."""
+    blackout_at_end: bool = True
+    """Whether all hosts lose power once more after they agreed."""
+
+    @classmethod
+    def draw(cls, source: random.Random) -> "QuorumRunSettings":
+        fetch_timeout_ms = source.choice((600, 1000, 2000))
+        return cls(
+            cluster=ClusterSettings(
+                voters=source.choice((3, 3, 3, 5, 1, 2)),
+                observers=source.choice((0, 0, 1)),
+                core=CoreConfig(
+                    election_timeout_ms=source.choice((300, 1000)),
+                    fetch_timeout_ms=fetch_timeout_ms,
+                    request_timeout_ms=source.choice((600, 2000)),
+                    fetch_max_wait_ms=source.choice((100, 300)),
+                    fetch_max_bytes=source.choice((512, 8 * 1024 * 1024)),
+                    high_watermark_wait_ms=source.choice((0, 0, 5)),
+                ),
+                segment_bytes=source.choice((2048, 16 * 1024, 1024 * 1024)),
+                recovery_point_bytes=source.choice((1024, 8 * 1024, 64 * 1024)),
+                network=NetworkSettings(
+                    link=LinkQuality(latency_max_s=source.choice((0.001, 0.01, 0.1))),
+                    window_bytes=source.choice((1024, 256 * 1024)),
+                    short_read_chance=source.choice((0.0, 0.1, 0.5)),
+                ),
+                disk=DiskSpeed(sync_max_s=source.choice((0.001, 0.005, 0.05))),
+            ),
+            clients=ClientSettings(
+                in_process=source.randint(1, 3),
+                remote=source.randint(0, 2),
+                think_max_s=source.choice((0.05, 0.2, 0.5)),
+                padding_max=source.choice((20, 300)),
+            ),
+            faults=FaultSettings.draw(source),
+            faults_s=source.uniform(4.0, 12.0),
+            blackout_at_end=source.random() < 0.5,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    digest: str
+    """Of the trace: equal for equal runs."""
+    events: int
+    virtual_s: float
+    acknowledged: int
+    failed: int
+    unknown: int
+    committed: int
+    epoch: int
+    faults: dict[str, int]
+
+
+class QuorumRun:
+    """What a run consists of. Tests may replace its parts before `execute`."""
+
+    def __init__(
+        self, seed: int, settings: QuorumRunSettings, *, show: Callable[[str], None] | None = None
+    ) -> None:
+        self.seed = seed
+        self.settings = settings
+        self.trace = Trace(show)
+        self.history = History()
+        self.result: RunResult | None = None
+
+    def execute(self) -> RunResult:
+        """Raises `SafetyViolation`, `LivenessViolation` or `StuckError`."""
+        run(self.seed, self._main, limit_seconds=600)
+        assert self.result is not None
+        return self.result
+
+    async def _main(self, scheduler: Scheduler) -> None:
+        source = random.Random(f"quorum/{self.seed}")
+        cluster: QuorumCluster | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                cluster = QuorumCluster(self.settings.cluster, source, scheduler, nursery, self.trace)
+                await self._phases(cluster, source)
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise _first_of(group) from group
+        finally:
+            if cluster is not None and cluster.checker.violation is not None:
+                raise cluster.checker.violation
+
+    async def _phases(self, cluster: QuorumCluster, source: random.Random) -> None:
+        await cluster.boot()
+        clients = AppendingClients(
+            cluster, self.history, self.settings.clients, random.Random(source.getrandbits(64))
+        )
+        faults = Faults(cluster, self.settings.faults, random.Random(source.getrandbits(64)))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(clients.run)
+            with trio.move_on_after(self.settings.faults_s):
+                await faults.run()
+            cluster.heal()
+            await cluster.start_all()
+            await trio.sleep(2 * self._patience_s / _CONVERGE_TIMEOUTS)
+            clients.finish()
+        leader = await cluster.converge(within_s=self._patience_s)
+        await self._append_through_every_node(cluster)
+        leader = await cluster.converge(within_s=self._patience_s)
+        self._check(cluster, leader)
+        if self.settings.blackout_at_end:
+            await cluster.crash(*cluster.nodes, power_loss=True)
+            await cluster.start_all()
+            leader = await cluster.converge(within_s=self._patience_s)
+            self._check(cluster, leader)
+        for node in list(cluster.running):
+            await cluster.stop(node)
+        self.result = RunResult(
+            digest=self.trace.digest,
+            events=self.trace.events,
+            virtual_s=round(trio.current_time(), 3),
+            acknowledged=self.history.count(Outcome.ACKNOWLEDGED),
+            failed=self.history.count(Outcome.FAILED),
+            unknown=self.history.count(Outcome.UNKNOWN),
+            committed=cluster.checker.committed.end_offset,
+            epoch=0 if cluster.checker.committed.last is None else cluster.checker.committed.last.epoch,
+            faults={
+                fault.value: count
+                for fault, count in sorted(faults.counts.items(), key=lambda item: item[0].value)
+            },
+        )
+
+    @property
+    def _patience_s(self) -> float:
+        core = self.settings.cluster.core
+        longest_ms = max(core.election_timeout_ms, core.fetch_timeout_ms, core.request_timeout_ms)
+        return _CONVERGE_TIMEOUTS * longest_ms / 1000
+
+    async def _append_through_every_node(self, cluster: QuorumCluster) -> None:
+        """A healed cluster takes appends, whichever node is asked."""
+        for node in cluster.running:
+            record = b"last words of %s" % node.name.encode()
+            append = self.history.invoke(node.name, [record], trio.current_time())
+            with trio.move_on_after(self._patience_s):
+                appended = await node.serving.append(append.records, timeout_ms=int(self._patience_s * 1000))
+                self.history.acknowledge(append, appended.base_offset, appended.epoch, trio.current_time())
+                continue
+            raise LivenessViolation(
+                f"an append through {node.name} was not answered within {self._patience_s} s"
+            )
+
+    def _check(self, cluster: QuorumCluster, leader: SimulatedNode) -> None:
+        assert leader.journal is not None
+        self.history.check(leader.journal.entries)
+        for node in cluster.running:
+            if node.journal is None or node.journal.entries != leader.journal.entries:
+                raise SafetyViolation(f"{node.name} and {leader.name} agree on offsets but not on state")
+
+
+def _first_of(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def describe(settings: QuorumRunSettings) -> str:
+    """One line per part."""
+    return "\n".join(f"  {part.name}: {getattr(settings, part.name)}" for part in fields(settings))

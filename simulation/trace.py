@@ -1,0 +1,33 @@
+"""What happened, in order: a line per event, and a hash that tells two runs apart."""
+
+import hashlib
+import zlib
+from collections.abc import Callable
+
+import trio
+
+
+class Trace:
+    """Lines are kept only if asked for; the hash always covers all of them."""
+
+    __slots__ = ("_hash", "_show", "events")
+
+    def __init__(self, show: Callable[[str], None] | None = None) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._show = show
+        self.events = 0
+
+    def add(self, where: str, what: str) -> None:
+        """`where`: the node, link or client. A detail that differs between runs of one seed is a bug here."""
+        line = f"{trio.current_time():.7f} {where} {what}\n"
+        self._hash.update(line.encode())
+        self.events += 1
+        if self._show is not None:
+            self._show(line[:-1])
+
+    def received(self, source: str, target: str, data: bytes) -> None:
+        self.add(f"{source}>{target}", f"{len(data)} bytes {zlib.crc32(data):08x}")
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()

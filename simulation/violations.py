@@ -1,0 +1,9 @@
+"""How a simulation says that a promise was broken."""
+
+
+class SafetyViolation(AssertionError):
+    """Something happened that must never happen."""
+
+
+class LivenessViolation(AssertionError):
+    """Something that had to happen once all faults were healed did not happen in time."""

@@ -1,0 +1,142 @@
+"""Virtual time and the seed's schedule. If trio moves its private parts, the first test says so."""
+
+import random
+
+import pytest
+import trio
+from trio._core import _run as trio_run
+
+from quorate.simulation.scheduler import Scheduler, StuckError, run
+
+
+def test_trio_still_has_the_private_parts_that_determinism_needs() -> None:
+    assert trio_run._ALLOW_DETERMINISTIC_SCHEDULING in (False, True)
+    assert isinstance(trio_run._r, random.Random)
+    shuffled: list[int] = []
+
+    class Watching(Scheduler):
+        def shuffle(self, x: list[trio.lowlevel.Task]) -> None:
+            counters = [task._counter for task in x]
+            assert counters == sorted(counters), "trio no longer sorts before it shuffles"
+            shuffled.append(len(x))
+            super().shuffle(x)
+
+    async def program() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(trio.sleep, 0)
+
+    before = trio_run._r, trio_run._ALLOW_DETERMINISTIC_SCHEDULING
+    trio_run._r, trio_run._ALLOW_DETERMINISTIC_SCHEDULING = Watching(1), True
+    try:
+        trio.run(program)
+    finally:
+        trio_run._r, trio_run._ALLOW_DETERMINISTIC_SCHEDULING = before
+    assert max(shuffled) >= 5
+
+
+def order_of_tasks(seed: int) -> list[int]:
+    order: list[int] = []
+
+    async def note(number: int) -> None:
+        for _ in range(3):
+            await trio.sleep(1)
+            order.append(number)
+
+    async def program(scheduler: Scheduler) -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(8):
+                nursery.start_soon(note, number)
+
+    run(seed, program)
+    return order
+
+
+def test_the_seed_decides_the_order_of_tasks() -> None:
+    assert order_of_tasks(1) == order_of_tasks(1)
+    assert order_of_tasks(1) != order_of_tasks(2)
+
+
+def test_a_run_leaves_trio_as_it_was() -> None:
+    before = trio_run._r, trio_run._ALLOW_DETERMINISTIC_SCHEDULING
+    order_of_tasks(3)
+    assert (trio_run._r, trio_run._ALLOW_DETERMINISTIC_SCHEDULING) == before
+
+
+def test_a_day_passes_at_once() -> None:
+    async def program(scheduler: Scheduler) -> float:
+        await trio.sleep(86_400)
+        return trio.current_time()
+
+    assert run(1, program, limit_seconds=100_000) == 86_400
+
+
+def test_a_deadlock_is_reported_with_what_each_task_waits_for() -> None:
+    async def waits_for_good() -> None:
+        await trio.Event().wait()
+
+    async def program(scheduler: Scheduler) -> None:
+        with scheduler.process("node-7"):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(waits_for_good)
+
+    with pytest.raises(StuckError, match=r"(?s)deadlock.*node-7: .*waits_for_good"):
+        run(1, program)
+
+
+def test_a_program_that_never_ends_is_stopped_by_the_limit() -> None:
+    async def program(scheduler: Scheduler) -> None:
+        while True:
+            await trio.sleep(1)
+
+    with pytest.raises(StuckError, match="not finished after 50 s"):
+        run(1, program, limit_seconds=50)
+
+
+def test_a_busy_loop_is_noticed() -> None:
+    async def program(scheduler: Scheduler) -> None:
+        while True:
+            await trio.sleep(0)
+
+    with pytest.raises(StuckError, match="busy loop"):
+        run(1, program)
+
+
+def test_a_paused_process_does_nothing_and_then_sees_what_it_missed() -> None:
+    seen: list[tuple[str, float]] = []
+
+    async def ticks(name: str) -> None:
+        for _ in range(4):
+            await trio.sleep(1)
+            seen.append((name, trio.current_time()))
+
+    async def program(scheduler: Scheduler) -> None:
+        async with trio.open_nursery() as nursery:
+            for name in ("paused", "other"):
+                with scheduler.process(name):
+                    nursery.start_soon(ticks, name)
+            await trio.sleep(1.5)
+            scheduler.pause("paused")
+            await trio.sleep(10)
+            assert scheduler.is_paused("paused")
+            scheduler.resume("paused")
+
+    run(1, program)
+    assert [time for name, time in seen if name == "other"] == [1, 2, 3, 4]
+    assert [time for name, time in seen if name == "paused"] == [1, 11.5, 12.5, 13.5]
+
+
+def test_a_paused_process_can_be_cancelled_once_it_runs_again() -> None:
+    async def program(scheduler: Scheduler) -> float:
+        async with trio.open_nursery() as nursery:
+            with scheduler.process("paused"):
+                nursery.start_soon(trio.sleep_forever)
+            await trio.sleep(1)
+            scheduler.pause("paused")
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await trio.sleep(1)
+                scheduler.resume("paused")
+        return trio.current_time()
+
+    assert run(1, program) == 2
