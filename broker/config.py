@@ -1,0 +1,320 @@
+"""What a node reads from `server.properties`."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Final
+
+from quorate.broker.config_keys import CONFIG_KEYS, ServerKey
+from quorate.broker.controller.configs import BROKER_KEYS
+from quorate.broker.controller.records import Listener
+from quorate.raft.config import parse_voters
+from quorate.raft.core.types import CoreConfig, NodeId, VoterSet
+from quorate.raft.errors import QuorumConfigError
+from quorate.runtime.network import Address
+
+__all__ = ["CONFIG_KEYS", "BoundListener", "ServerConfig", "ServerConfigError"]
+
+_PLAINTEXT: Final = "PLAINTEXT"
+
+
+class ServerConfigError(ValueError):
+    """The configuration can't work. The message names the line, what is wrong and the remedy."""
+
+    def __init__(self, message: str, *, key: str | None = None, line: int | None = None) -> None:
+        super().__init__(message if line is None else f"line {line}: {message}")
+        self.key = key
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundListener:
+    """A listener's name and where it binds; an empty host is every interface."""
+
+    name: str
+    address: Address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """A node's checked configuration. Durations in ms, sizes in bytes, as the keys of the same names."""
+
+    values: Mapping[str, str]
+    """Every key, with its default where the file says nothing."""
+    static: Mapping[str, str]
+    """The keys that the file sets and that topics' defaults come from."""
+    is_broker: bool
+    is_controller: bool
+    node_id: NodeId
+    rack: str | None
+    client_listeners: tuple[BoundListener, ...]
+    advertised: tuple[Listener, ...]
+    """What is registered for clients and brokers; a port of 0 is replaced by the one that was bound."""
+    controller_listener: BoundListener | None
+    """Where the quorum listens; None: nowhere, this node is no controller."""
+    inter_broker_listener: str
+    voters: VoterSet
+    log_dirs: tuple[str, ...]
+    metadata_log_dir: str
+
+    @classmethod
+    def parse(cls, text: str) -> "ServerConfig":
+        """From the text of a properties file. Raises `ServerConfigError`."""
+        return _build(_Values(_read_lines(text)))
+
+    def int(self, key: str) -> int:
+        return int(self.values[key])
+
+    def seconds(self, key: str) -> float:
+        """The value of a key in ms, in seconds."""
+        return int(self.values[key]) / 1000
+
+    def flag(self, key: str) -> bool:
+        return self.values[key].lower() == "true"
+
+    def core(self) -> CoreConfig:
+        fetch_timeout_ms = self.int("controller.quorum.fetch.timeout.ms")
+        return CoreConfig(
+            election_timeout_ms=self.int("controller.quorum.election.timeout.ms"),
+            fetch_timeout_ms=fetch_timeout_ms,
+            election_backoff_max_ms=self.int("controller.quorum.election.backoff.max.ms"),
+            request_timeout_ms=self.int("controller.quorum.request.timeout.ms"),
+            retry_backoff_ms=self.int("controller.quorum.retry.backoff.ms"),
+            fetch_max_bytes=self.int("controller.quorum.fetch.max.bytes"),
+            # An idle leader must not look dead, however short the timeout is (fixed at 500 ms in Kafka).
+            fetch_max_wait_ms=min(500, fetch_timeout_ms // 2),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int
+    value: str
+
+
+def _read_lines(text: str) -> Mapping[str, _Line]:
+    """The properties format as far as server.properties files use it: comments, `=` or `:`, and lines that
+    go on after a backslash."""
+    lines: dict[str, _Line] = {}
+    number = 0
+    pending = ""
+    for row, raw in enumerate(text.splitlines(), start=1):
+        stripped = raw.strip()
+        if not pending:
+            if not stripped or stripped.startswith(("#", "!")):
+                continue
+            number = row
+        if stripped.endswith("\\"):
+            pending += stripped[:-1]
+            continue
+        logical, pending = pending + stripped, ""
+        cut = min((at for at in (logical.find("="), logical.find(":")) if at >= 0), default=-1)
+        if cut <= 0:
+            raise ServerConfigError(
+                f"{logical!r} is not key=value; write key=value or begin with #", line=number
+            )
+        key, value = logical[:cut].strip(), logical[cut + 1 :].strip()
+        if key in lines:
+            raise ServerConfigError(
+                f"{key} is set on line {lines[key].number} already; keep one of the two", key=key, line=number
+            )
+        lines[key] = _Line(number, value)
+    if pending:
+        raise ServerConfigError("the file ends in a backslash; remove it", line=number)
+    return lines
+
+
+class _Values:
+    """The lines checked against the table, one by one."""
+
+    def __init__(self, lines: Mapping[str, _Line]) -> None:
+        self.lines = lines
+        for name, line in lines.items():
+            key = CONFIG_KEYS.get(name)
+            if key is None:
+                raise ServerConfigError(
+                    f"{name} is not a known key{_suggestion(name)}", key=name, line=line.number
+                )
+            if line.value or key.default != "":
+                self._check(key, line)
+        self.all = {
+            name: lines[name].value if name in lines else key.default or ""
+            for name, key in CONFIG_KEYS.items()
+        }
+
+    def _check(self, key: ServerKey, line: _Line) -> None:
+        try:
+            key.check(line.value)
+        except ValueError as error:
+            raise ServerConfigError(
+                f"{key.name} is {line.value!r}; {_lower(str(error))}. {key.doc}",
+                key=key.name,
+                line=line.number,
+            ) from None
+
+    def required(self, name: str) -> str:
+        line = self.lines.get(name)
+        if line is None:
+            raise ServerConfigError(
+                f"{name} is missing; add a line such as {name}={_EXAMPLES[name]}. {CONFIG_KEYS[name].doc}",
+                key=name,
+            )
+        return line.value
+
+    def get(self, name: str) -> str:
+        return self.all[name]
+
+    def items(self, name: str) -> list[str]:
+        return [item.strip() for item in self.all[name].split(",") if item.strip()]
+
+    def error(self, name: str, problem: str) -> ServerConfigError:
+        line = self.lines.get(name)
+        return ServerConfigError(f"{name}: {problem}", key=name, line=None if line is None else line.number)
+
+
+_EXAMPLES: Final = MappingProxyType(
+    {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "1@localhost:9093",
+    }
+)
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _suggestion(name: str) -> str:
+    near = difflib.get_close_matches(name, CONFIG_KEYS, n=1, cutoff=0.8)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return "; remove the line, or see the configuration page for the keys there are"
+
+
+def _build(values: _Values) -> ServerConfig:
+    if "node.id" not in values.lines and "broker.id" in values.lines:
+        node_id = int(values.get("broker.id"))
+    else:
+        node_id = int(values.required("node.id"))
+    if values.get("broker.id") not in ("-1", str(node_id)):
+        raise values.error("broker.id", f"it differs from node.id ({node_id}); remove broker.id")
+    if node_id < 0:
+        raise values.error("broker.id", "it must be 0 or more; set node.id instead")
+    roles = [role.strip() for role in values.required("process.roles").split(",")]
+    is_broker, is_controller = "broker" in roles, "controller" in roles
+    values.required("controller.listener.names")
+    controller_names = values.items("controller.listener.names")
+    try:
+        voters = parse_voters(values.required("controller.quorum.voters"))
+    except QuorumConfigError as error:
+        raise values.error("controller.quorum.voters", str(error)) from error
+    bound = _listeners(values, "listeners")
+    if is_controller and node_id not in voters:
+        raise values.error(
+            "controller.quorum.voters", f"node {node_id} is a controller and not in it; add it"
+        )
+    if not is_controller and node_id in voters:
+        raise values.error(
+            "controller.quorum.voters", f"node {node_id} is in it; add controller to process.roles"
+        )
+    controller = [each for each in bound if each.name in controller_names]
+    clients = tuple(each for each in bound if each.name not in controller_names)
+    if is_controller and len(controller) != 1:
+        raise values.error(
+            "listeners",
+            f"a controller needs exactly one of controller.listener.names ({', '.join(controller_names)})",
+        )
+    if not is_controller and controller:
+        raise values.error(
+            "listeners",
+            f"{controller[0].name} is a controller's; remove it, or add controller to process.roles",
+        )
+    if is_broker and not clients:
+        raise values.error("listeners", "a broker needs a listener for clients, such as PLAINTEXT://:9092")
+    advertised = _advertised(values, clients) if is_broker else ()
+    inter_broker = values.get("inter.broker.listener.name") or (advertised[0].name if advertised else "")
+    if is_broker and inter_broker not in [each.name for each in advertised]:
+        raise values.error(
+            "inter.broker.listener.name", f"{inter_broker} is not in advertised.listeners; add it"
+        )
+    _check_protocols(values, [each.name for each in bound])
+    log_dirs = tuple(str(PurePosixPath(item)) for item in values.items("log.dirs") or values.items("log.dir"))
+    if not log_dirs:
+        raise values.error("log.dirs", "it names no folder; set log.dirs")
+    if values.get("controller.quorum.fetch.timeout.ms") == "1":
+        raise values.error("controller.quorum.fetch.timeout.ms", "it must be at least 2")
+    if int(values.get("broker.session.timeout.ms")) <= int(values.get("broker.heartbeat.interval.ms")):
+        raise values.error(
+            "broker.session.timeout.ms",
+            "it must be more than broker.heartbeat.interval.ms, or every broker is fenced between two heartbeats",
+        )
+    return ServerConfig(
+        values=MappingProxyType(values.all),
+        static=MappingProxyType(
+            {name: line.value for name, line in values.lines.items() if name in BROKER_KEYS}
+        ),
+        is_broker=is_broker,
+        is_controller=is_controller,
+        node_id=NodeId(node_id),
+        rack=values.get("broker.rack") or None,
+        client_listeners=clients,
+        advertised=advertised,
+        controller_listener=controller[0] if controller else None,
+        inter_broker_listener=inter_broker,
+        voters=voters,
+        log_dirs=log_dirs,
+        metadata_log_dir=values.get("metadata.log.dir") or log_dirs[0],
+    )
+
+
+def _listeners(values: _Values, name: str) -> tuple[BoundListener, ...]:
+    found: list[BoundListener] = []
+    for item in values.items(name):
+        listener_name, separator, rest = item.partition("://")
+        host, colon, port = rest.rpartition(":")
+        if not separator or not listener_name or not colon or not port.isdigit() or int(port) > 65535:
+            raise values.error(name, f"{item!r} is not NAME://host:port")
+        if any(each.name == listener_name for each in found):
+            raise values.error(name, f"{listener_name} is there twice; give each listener its own name")
+        host = host.removeprefix("[").removesuffix("]")
+        found.append(BoundListener(name=listener_name, address=Address(host, int(port))))
+    return tuple(found)
+
+
+def _advertised(values: _Values, clients: tuple[BoundListener, ...]) -> tuple[Listener, ...]:
+    asked = _listeners(values, "advertised.listeners")
+    if asked:
+        for each in asked:
+            if each.name not in [client.name for client in clients]:
+                raise values.error("advertised.listeners", f"{each.name} is not in listeners; add it there")
+            if each.address.host in ("", "0.0.0.0", "::"):
+                raise values.error(
+                    "advertised.listeners", f"{each.name} names no host that clients could reach"
+                )
+        return tuple(
+            Listener(name=each.name, host=each.address.host, port=each.address.port) for each in asked
+        )
+    return tuple(
+        Listener(
+            name=each.name,
+            host="localhost" if each.address.host in ("", "0.0.0.0", "::") else each.address.host,
+            port=each.address.port,
+        )
+        for each in clients
+    )
+
+
+def _check_protocols(values: _Values, names: list[str]) -> None:
+    name = "listener.security.protocol.map"
+    for item in values.items(name):
+        listener, separator, protocol = item.partition(":")
+        if not separator:
+            raise values.error(name, f"{item!r} is not NAME:PROTOCOL")
+        if listener in names and protocol != _PLAINTEXT:
+            raise values.error(
+                name, f"{listener} has protocol {protocol}; PLAINTEXT is the only one in this version"
+            )

@@ -1,0 +1,222 @@
+"""The keys of `server.properties`: Kafka's names and defaults, and ours in the same manner.
+
+One table drives parsing, errors and the docs' page of the configuration.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from quorate.broker.controller.configs import BROKER_KEYS, ValueType
+
+REQUIRED: Final = None
+"""As a default: the key must be set."""
+_INT_MAX: Final = (1 << 31) - 1
+_LONG_MAX: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ServerKey:
+    """One key. `default` as it would stand in the file; "" is empty, None is required."""
+
+    name: str
+    type: ValueType
+    default: str | None
+    doc: str
+    check: Callable[[str], None]
+    """Raises `ValueError` saying what is allowed."""
+
+
+def _number(low: int, high: int) -> Callable[[str], None]:
+    def check(value: str) -> None:
+        try:
+            number = int(value)
+        except ValueError:
+            raise ValueError("it must be a whole number") from None
+        if not low <= number <= high:
+            raise ValueError(f"it must be between {low} and {high}")
+
+    return check
+
+
+def _boolean(value: str) -> None:
+    if value.lower() not in ("true", "false"):
+        raise ValueError("it must be true or false")
+
+
+def _text(value: str) -> None:
+    pass
+
+
+def _not_empty(value: str) -> None:
+    if not value:
+        raise ValueError("it must not be empty")
+
+
+def _roles(value: str) -> None:
+    roles = [role.strip() for role in value.split(",")]
+    if any(role not in ("broker", "controller") for role in roles) or len(set(roles)) != len(roles):
+        raise ValueError("it must be broker, controller or broker,controller")
+
+
+def _int(name: str, default: int, low: int, doc: str, high: int = _INT_MAX) -> ServerKey:
+    return ServerKey(name, ValueType.INT, str(default), doc, _number(low, high))
+
+
+def _long(name: str, default: int, low: int, doc: str) -> ServerKey:
+    return ServerKey(name, ValueType.LONG, str(default), doc, _number(low, _LONG_MAX))
+
+
+def _flag(name: str, default: bool, doc: str) -> ServerKey:
+    return ServerKey(name, ValueType.BOOLEAN, str(default).lower(), doc, _boolean)
+
+
+def _string(
+    name: str, default: str | None, doc: str, check: Callable[[str], None] | None = None
+) -> ServerKey:
+    return ServerKey(
+        name, ValueType.STRING, default, doc, check or (_not_empty if default is None else _text)
+    )
+
+
+def _list(name: str, default: str | None, doc: str, check: Callable[[str], None] | None = None) -> ServerKey:
+    return ServerKey(name, ValueType.LIST, default, doc, check or (_not_empty if default is None else _text))
+
+
+_OWN_KEYS: Final = (
+    # Who this node is
+    _list("process.roles", REQUIRED, "What this node is: broker, controller or both.", _roles),
+    ServerKey(
+        "node.id",
+        ValueType.INT,
+        REQUIRED,
+        "This node's id, unique in the cluster.",
+        _number(0, _INT_MAX),
+    ),
+    _int("broker.id", -1, -1, "Older name of node.id; if both are set they must be equal."),
+    _string("broker.rack", "", "The rack this broker is in, shown to clients."),
+    # Where it listens
+    _list("listeners", "PLAINTEXT://:9092", "Where to listen: NAME://host:port, separated by commas."),
+    _list(
+        "advertised.listeners",
+        "",
+        "Where clients and other brokers reach this one; empty: as in listeners, with localhost for an empty host.",
+    ),
+    _list("controller.listener.names", REQUIRED, "The listeners that the quorum uses. One name."),
+    _string(
+        "inter.broker.listener.name",
+        "",
+        "The listener that brokers fetch through; empty: the first of advertised.listeners.",
+    ),
+    _list(
+        "listener.security.protocol.map",
+        "",
+        "NAME:PROTOCOL pairs. PLAINTEXT is the only protocol for now, and what a name not in the map has.",
+    ),
+    # The quorum
+    _list("controller.quorum.voters", REQUIRED, "The voters: id@host:port, separated by commas."),
+    _int(
+        "controller.quorum.election.timeout.ms", 1000, 1, "How long to wait for a leader before asking again."
+    ),
+    _int("controller.quorum.fetch.timeout.ms", 2000, 1, "How long without the leader before an election."),
+    _int("controller.quorum.election.backoff.max.ms", 1000, 0, "The longest wait between two elections."),
+    _int("controller.quorum.request.timeout.ms", 2000, 1, "How long to wait for a peer's answer."),
+    _int("controller.quorum.retry.backoff.ms", 20, 1, "The wait before a request is repeated."),
+    _int("controller.quorum.fetch.max.bytes", 8 << 20, 1, "The most bytes of one fetch of the metadata log."),
+    _int(
+        "metadata.log.segment.bytes",
+        1 << 30,
+        1024,
+        "The size at which the metadata log begins a new segment.",
+    ),
+    # Storage
+    _string("log.dir", "/tmp/kafka-logs", "The data folder, where log.dirs is not set."),
+    _list("log.dirs", "", "The data folders, separated by commas; empty: log.dir."),
+    _string("metadata.log.dir", "", "The folder of the metadata log; empty: the first of log.dirs."),
+    _long(
+        "log.retention.check.interval.ms",
+        300_000,
+        1,
+        "How often segments are checked against the retention, in ms.",
+    ),
+    _long(
+        "log.flush.offset.checkpoint.interval.ms", 60_000, 0, "How often recovery points are written, in ms."
+    ),
+    # The brokers
+    _int("num.partitions", 1, 1, "Partitions of a topic that is created without a number."),
+    _int("default.replication.factor", 1, 1, "Replicas of a topic that is created without a number.", 32767),
+    _flag("auto.create.topics.enable", True, "Whether asking for a topic's metadata may create it."),
+    _flag("delete.topic.enable", True, "Whether topics may be deleted."),
+    _int("broker.heartbeat.interval.ms", 2000, 1, "How often a broker heartbeats to the controller."),
+    _int("broker.session.timeout.ms", 9000, 1, "After how long without heartbeat a broker is fenced."),
+    _int("initial.broker.registration.timeout.ms", 60_000, 1, "How long a broker may take to register."),
+    _flag("controlled.shutdown.enable", True, "Whether a broker hands its partitions over before it stops."),
+    _int("controlled.shutdown.timeout.ms", 10_000, 1, "How long that may take. Ours; Kafka has no bound."),
+    # Replication
+    _long(
+        "replica.lag.time.max.ms", 30_000, 1, "A follower that was not caught up for so long leaves the ISR."
+    ),
+    _int("replica.fetch.wait.max.ms", 500, 0, "The longest that a follower's fetch waits at the leader."),
+    _int("replica.fetch.min.bytes", 1, 0, "The least bytes for which a leader answers a follower's fetch."),
+    _int("replica.fetch.max.bytes", 1 << 20, 0, "The most bytes of one partition in a follower's fetch."),
+    _int("replica.fetch.response.max.bytes", 10 << 20, 0, "The most bytes of a whole follower's fetch."),
+    _int(
+        "replica.fetch.backoff.ms",
+        1000,
+        0,
+        "The wait before a partition whose fetch failed is fetched again.",
+    ),
+    _int(
+        "replica.socket.timeout.ms",
+        30_000,
+        1,
+        "How long a follower waits for an answer beyond the fetch wait.",
+    ),
+    _long("replica.high.watermark.checkpoint.interval.ms", 5000, 1, "How often high watermarks are written."),
+    _int("num.replica.fetchers", 1, 1, "Fetchers per leader. One is what there is for now.", 1),
+    # Clients
+    _int("socket.request.max.bytes", 100 << 20, 1, "The largest request."),
+    _int("max.connections", 10_000, 1, "The most client connections; Kafka has no bound."),
+    _long("connections.max.idle.ms", 600_000, 1, "After how long an idle connection is closed."),
+    _long(
+        "queued.max.request.bytes", 256 << 20, 1, "The most bytes of requests in memory; Kafka has no bound."
+    ),
+    _int("fetch.max.bytes", 55 << 20, 1024, "The most bytes of an answer to a consumer's fetch."),
+    # Groups
+    _int("group.min.session.timeout.ms", 6000, 1, "The least session timeout that a member may ask for."),
+    _int(
+        "group.max.session.timeout.ms", 1_800_000, 1, "The largest session timeout that a member may ask for."
+    ),
+    _int(
+        "group.initial.rebalance.delay.ms", 3000, 0, "How long an empty group waits for more members to join."
+    ),
+    _int("group.max.size", _INT_MAX, 1, "The most members of a group."),
+    _int("offset.metadata.max.bytes", 4096, 0, "The longest metadata of a committed offset."),
+    _int("offsets.topic.num.partitions", 50, 1, "Partitions of __consumer_offsets."),
+    _int(
+        "offsets.topic.replication.factor",
+        3,
+        1,
+        "Replicas of __consumer_offsets; fewer if there are not so many brokers when it is created.",
+        32767,
+    ),
+    _int("offsets.topic.segment.bytes", 100 << 20, 1, "The segment size of __consumer_offsets."),
+    _int("offsets.commit.timeout.ms", 5000, 1, "How long a commit may wait for its replicas."),
+    # Ours
+    _int("metrics.http.port", -1, -1, "The port of /metrics; -1: none, 0: any that is free.", 65535),
+    _string("metrics.http.host", "127.0.0.1", "The address of /metrics."),
+)
+
+
+def _from_topics() -> Iterator[ServerKey]:
+    """The keys that set topics' defaults, as the controller knows them."""
+    for name, (key, synonym) in BROKER_KEYS.items():
+        default = key.default if synonym.factor == 1 else ""
+        yield ServerKey(name, key.type, default, f"Default of topics' {key.name}. {key.doc}", key.check)
+
+
+CONFIG_KEYS: Final[Mapping[str, ServerKey]] = MappingProxyType(
+    {key.name: key for key in (*_OWN_KEYS, *_from_topics())}
+)
+"""Every key by its name."""

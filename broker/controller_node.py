@@ -1,0 +1,114 @@
+"""The controller of this node, active while the node leads the quorum."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+import trio
+
+from quorate.broker.config import ServerConfig
+from quorate.broker.controller.controller import Controller, ControllerSettings
+from quorate.broker.controller.metadata_log import Pending
+from quorate.broker.controller.service import ControllerService
+from quorate.broker.controller.topics import TopicDefaults
+from quorate.broker.metadata import MetadataCache
+from quorate.broker.quorum_description import encode_description, encode_not_leader
+from quorate.raft.errors import NotLeaderError
+from quorate.raft.quorum import PendingLocalAppend, Quorum
+from quorate.runtime import Runtime
+
+log = structlog.get_logger(__name__)
+
+CONTROLLER_REQUEST: Final = b"\x00"
+DESCRIBE_QUORUM: Final = b"\x01"
+"""The first byte of what nodes send the leader says which door it is for."""
+
+
+class _PendingRecords:
+    """The controller's view of an append."""
+
+    __slots__ = ("_append",)
+
+    def __init__(self, append: PendingLocalAppend[None]) -> None:
+        self._append = append
+
+    async def wait(self) -> int:
+        return (await self._append.wait()).base_offset
+
+
+class QuorumLog:
+    """`MetadataLog` over the quorum that this node leads."""
+
+    def __init__(self, quorum: Quorum[None]) -> None:
+        self._quorum = quorum
+
+    @property
+    def end_offset(self) -> int:
+        return self._quorum.log.end_offset
+
+    def append_nowait(self, records: Sequence[bytes]) -> Pending:
+        return _PendingRecords(self._quorum.append_nowait(records))
+
+    def resign(self) -> None:
+        self._quorum.resign()
+
+
+class ControllerNode:
+    """Starts and stops the controller as leadership comes and goes, and answers what nodes ask the leader."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        cluster_id: str,
+        quorum: Quorum[None],
+        metadata: MetadataCache,
+        runtime: Runtime,
+    ) -> None:
+        self._node_id = config.node_id
+        self._quorum = quorum
+        self._metadata = metadata
+        self.controller = Controller(
+            QuorumLog(quorum),
+            settings=ControllerSettings(
+                cluster_id=cluster_id,
+                broker_session_timeout_ms=config.int("broker.session.timeout.ms"),
+                topic_defaults=TopicDefaults(
+                    num_partitions=config.int("num.partitions"),
+                    replication_factor=config.int("default.replication.factor"),
+                ),
+                static=config.static,
+            ),
+            entropy=runtime.entropy,
+        )
+        self._service = ControllerService(self.controller)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self._quorum.serve_requests(self._answer)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.controller.run)
+            await self._follow_leadership()
+
+    async def _follow_leadership(self) -> None:
+        active_epoch = None
+        # The quorum names this node as leader only once everything from earlier epochs is applied.
+        async for leadership in self._quorum.leadership_changes():
+            leads = leadership.leader == self._node_id
+            if active_epoch is not None and (not leads or leadership.epoch != active_epoch):
+                self.controller.deactivate()
+                active_epoch = None
+            if leads and active_epoch is None:
+                active_epoch = leadership.epoch
+                self.controller.activate(self._metadata.image.copy(), epoch=leadership.epoch)
+
+    async def _answer(self, payload: bytes) -> bytes:
+        door, body = payload[:1], payload[1:]
+        if door == CONTROLLER_REQUEST:
+            return await self._service.handle(body)
+        if door == DESCRIBE_QUORUM:
+            try:
+                return encode_description(self._quorum.describe())
+            except NotLeaderError:
+                return encode_not_leader()
+        raise ValueError(f"a request to the controller begins with {door!r}")

@@ -1,0 +1,423 @@
+"""The groups that this broker coordinates: those whose partition of `__consumer_offsets` it leads."""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import structlog
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.groups.group import Group, GroupLimits, GroupState, GroupTimer
+from quorate.broker.groups.messages import (
+    CommittedOffset,
+    JoinReply,
+    JoinRequest,
+    JoinResult,
+    MemberRef,
+    OffsetToCommit,
+    SyncReply,
+    SyncRequest,
+    SyncResult,
+)
+from quorate.broker.groups.offsets import GroupOffsets
+from quorate.broker.groups.records import (
+    GroupKey,
+    GroupRecordError,
+    GroupValue,
+    OffsetKey,
+    OffsetValue,
+    group_record,
+    offset_record,
+    read_group,
+    read_key,
+    read_offset,
+)
+from quorate.log.records import KeyValue, Record
+from quorate.raft.timers import Timers
+from quorate.runtime.clock import WallClock
+from quorate.runtime.entropy import Entropy
+
+log = structlog.get_logger(__name__)
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+_LOAD_RETRY_SECONDS: Final = 0.1
+
+
+class GroupLogError(Exception):
+    """The partition can't be read here: another broker leads it, or its log failed."""
+
+
+class GroupLog(Protocol):
+    """The partitions of `__consumer_offsets` that are led here."""
+
+    def records(self, partition: int) -> AsyncIterator[Sequence[Record]]:
+        """Everything up to the log end offset as of the call. Raises `GroupLogError`."""
+        ...
+
+    def append(
+        self, partition: int, records: Sequence[KeyValue], done: Callable[[ErrorCode, int], None]
+    ) -> None:
+        """With acks=all. Takes its place in the log now; `done` hears the partition's error and the base
+        offset, maybe before this returns."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """Kafka's `group.*` and `offset.*` keys. Durations in ms."""
+
+    min_session_timeout_ms: int = 6000
+    max_session_timeout_ms: int = 1_800_000
+    limits: GroupLimits = field(default_factory=GroupLimits)
+    offset_metadata_max_bytes: int = 4096
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode: clients and tools expect groups where Kafka would put them."""
+    value = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(data[::2], data[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_of(group_id: str, partitions: int) -> int:
+    """Kafka's Utils.abs: the one number without an absolute value counts as 0."""
+    value = java_hash(group_id)
+    return (0 if value == -(1 << 31) else abs(value)) % partitions
+
+
+@dataclass(slots=True)
+class _Shard:
+    """One partition's groups, for one leadership of it."""
+
+    partition: int
+    leader_epoch: int
+    loaded: bool = False
+    groups: dict[str, Group] = field(default_factory=dict)
+    offsets: dict[str, GroupOffsets] = field(default_factory=dict)
+    gone: bool = False
+
+    def offsets_of(self, group_id: str) -> GroupOffsets:
+        held = self.offsets.get(group_id)
+        if held is None:
+            held = self.offsets[group_id] = GroupOffsets()
+        return held
+
+
+class GroupCoordinator:
+    """All methods belong to the trio run that `run` runs in."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        group_log: GroupLog,
+        *,
+        partition_count: Callable[[], int],
+        entropy: Entropy,
+        wall_clock: WallClock,
+    ) -> None:
+        """`partition_count`: of `__consumer_offsets`; 0 while it does not exist."""
+        self._config = config
+        self._log = group_log
+        self._partition_count = partition_count
+        self._entropy = entropy
+        self._wall_clock = wall_clock
+        self._shards: dict[int, _Shard] = {}
+        self._timers: Timers[GroupTimer] = Timers(self._timed_out)
+        self._to_load: dict[int, _Shard] = {}
+        self._wake = trio.Event()
+
+    async def run(self) -> None:
+        """Timers and loading, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._timers.run)
+            while True:
+                waiting, self._to_load = self._to_load, {}
+                for shard in waiting.values():
+                    nursery.start_soon(self._load, shard)
+                if not self._to_load:
+                    self._wake = trio.Event()
+                    await self._wake.wait()
+
+    # Leadership of partitions
+
+    def elect(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition now: load its groups."""
+        held = self._shards.get(partition)
+        if held is not None:
+            if held.leader_epoch >= leader_epoch:
+                return
+            if leader_epoch == held.leader_epoch + 1:
+                # Elected again with nobody in between: the log is the one we wrote, and so are the groups.
+                held.leader_epoch = leader_epoch
+                return
+        self.resign(partition)
+        shard = self._shards[partition] = _Shard(partition, leader_epoch)
+        self._to_load[partition] = shard
+        self._wake.set()
+
+    def resign(self, partition: int) -> None:
+        """Another broker leads the partition, or it is gone."""
+        shard = self._shards.pop(partition, None)
+        if shard is None:
+            return
+        shard.gone = True
+        for group in shard.groups.values():
+            group.unload()
+        log.info("groups unloaded", partition=partition, groups=len(shard.groups))
+
+    async def _load(self, shard: _Shard) -> None:
+        while not shard.gone:
+            shard.groups.clear()
+            shard.offsets.clear()
+            try:
+                async for records in self._log.records(shard.partition):
+                    if shard.gone:
+                        return
+                    for record in records:
+                        self._replay(shard, record)
+            except GroupLogError as error:
+                log.warning("groups are not loaded yet", partition=shard.partition, reason=str(error))
+                await trio.sleep(_LOAD_RETRY_SECONDS)
+                continue
+            if not shard.gone:
+                shard.loaded = True
+                for group in shard.groups.values():
+                    group.started()
+                log.info("groups loaded", partition=shard.partition, groups=len(shard.groups))
+            return
+
+    def _replay(self, shard: _Shard, record: Record) -> None:
+        try:
+            key = None if record.key is None else read_key(record.key)
+            match key:
+                case OffsetKey() if record.value is None:
+                    shard.offsets_of(key.group_id).remove(key.topic, key.partition)
+                case OffsetKey():
+                    assert record.value is not None
+                    shard.offsets_of(key.group_id).put(
+                        key.topic, key.partition, read_offset(record.value), record_offset=record.offset
+                    )
+                case GroupKey() if record.value is None:
+                    shard.groups.pop(key.group_id, None)
+                case GroupKey():
+                    assert record.value is not None
+                    self._group(shard, key.group_id).load(read_group(record.value))
+                case None:
+                    pass
+        except GroupRecordError as error:
+            log.error(
+                "skipped a record of the offsets topic",
+                partition=shard.partition,
+                offset=record.offset,
+                reason=str(error),
+            )
+
+    # What members ask
+
+    def join(self, request: JoinRequest, reply: JoinReply) -> None:
+        shard = self._shard(request.group_id)
+        if isinstance(shard, ErrorCode):
+            reply(JoinResult(error=shard, member_id=request.member_id))
+            return
+        config = self._config
+        if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
+            reply(JoinResult(error=ErrorCode.invalid_session_timeout, member_id=request.member_id))
+            return
+        group = shard.groups.get(request.group_id)
+        if group is None:
+            if request.member_id:
+                reply(JoinResult(error=ErrorCode.unknown_member_id, member_id=request.member_id))
+                return
+            group = self._group(shard, request.group_id)
+        group.join(request, reply)
+
+    def sync(self, request: SyncRequest, reply: SyncReply) -> None:
+        shard = self._shard(request.member.group_id)
+        if shard is ErrorCode.coordinator_load_in_progress:
+            # As Kafka: clients of old versions know no other answer to this one that makes them join again.
+            reply(SyncResult(error=ErrorCode.rebalance_in_progress))
+        elif isinstance(shard, ErrorCode):
+            reply(SyncResult(error=shard))
+        elif (group := shard.groups.get(request.member.group_id)) is None:
+            reply(SyncResult(error=ErrorCode.unknown_member_id))
+        else:
+            group.sync(request, reply)
+
+    def heartbeat(self, ref: MemberRef) -> ErrorCode:
+        shard = self._shard(ref.group_id)
+        if shard is ErrorCode.coordinator_load_in_progress:
+            return ErrorCode.none  # it will be heard of again when the group is there (as Kafka)
+        if isinstance(shard, ErrorCode):
+            return shard
+        group = shard.groups.get(ref.group_id)
+        return ErrorCode.unknown_member_id if group is None else group.heartbeat(ref)
+
+    def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
+        shard = self._shard(group_id)
+        if isinstance(shard, ErrorCode):
+            return shard
+        group = shard.groups.get(group_id)
+        return ErrorCode.unknown_member_id if group is None else group.leave(member_id, instance_id)
+
+    def commit(
+        self,
+        ref: MemberRef,
+        offsets: Sequence[OffsetToCommit],
+        reply: Callable[[Sequence[ErrorCode]], None],
+    ) -> None:
+        """Answered with an error for each offset, in order, when every replica in sync has them."""
+
+        def refuse(error: ErrorCode) -> None:
+            reply([error] * len(offsets))
+
+        shard = self._shard(ref.group_id)
+        if isinstance(shard, ErrorCode):
+            refuse(shard)
+            return
+        group = shard.groups.get(ref.group_id)
+        if group is None and ref.generation >= 0:
+            refuse(ErrorCode.illegal_generation)
+            return
+        error = (group or self._group(shard, ref.group_id)).check_commit(ref)
+        if error is not ErrorCode.none:
+            refuse(error)
+            return
+        most = self._config.offset_metadata_max_bytes
+        fits = [len(each.metadata.encode()) <= most for each in offsets]
+        self._commit(shard, ref.group_id, offsets, fits, reply)
+
+    def _commit(
+        self,
+        shard: _Shard,
+        group_id: str,
+        offsets: Sequence[OffsetToCommit],
+        fits: Sequence[bool],
+        reply: Callable[[Sequence[ErrorCode]], None],
+    ) -> None:
+        now_ms = self._wall_clock.now_ms()
+        values = [
+            (
+                OffsetKey(group_id, each.topic, each.partition),
+                OffsetValue(
+                    offset=each.offset,
+                    leader_epoch=each.leader_epoch,
+                    metadata=each.metadata,
+                    commit_timestamp_ms=now_ms,
+                ),
+            )
+            for each, fit in zip(offsets, fits, strict=True)
+            if fit
+        ]
+
+        def stored(error: ErrorCode, base_offset: int) -> None:
+            if error is ErrorCode.none:
+                held = shard.offsets_of(group_id)
+                for place, (key, value) in enumerate(values, base_offset):
+                    held.put(key.topic, key.partition, value, record_offset=place)
+            reply([error if fit else ErrorCode.offset_metadata_too_large for fit in fits])
+
+        if not values:
+            stored(ErrorCode.none, -1)
+            return
+        self._append(shard, [offset_record(key, value) for key, value in values], stored)
+
+    def fetch_offset(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        """None: nothing was committed. Ask `check` first."""
+        shard = self._shard(group_id)
+        if isinstance(shard, ErrorCode) or group_id not in shard.offsets:
+            return None
+        value = shard.offsets[group_id].get(topic, partition)
+        return None if value is None else _committed(value)
+
+    def committed(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
+        """Everything that the group has committed. Ask `check` first."""
+        shard = self._shard(group_id)
+        if not isinstance(shard, ErrorCode) and group_id in shard.offsets:
+            for topic, partition, value in shard.offsets[group_id]:
+                yield topic, partition, _committed(value)
+
+    def check(self, group_id: str) -> ErrorCode:
+        """Whether this broker coordinates the group, now."""
+        shard = self._shard(group_id)
+        return shard if isinstance(shard, ErrorCode) else ErrorCode.none
+
+    def group(self, group_id: str) -> Group | None:
+        """To look at."""
+        shard = self._shard(group_id)
+        return None if isinstance(shard, ErrorCode) else shard.groups.get(group_id)
+
+    # What groups need (`GroupHost`)
+
+    def arm(self, timer: GroupTimer, seconds: float) -> None:
+        self._timers.arm(timer, seconds)
+
+    def cancel(self, timer: GroupTimer) -> None:
+        self._timers.cancel(timer)
+
+    def store(self, group_id: str, value: GroupValue, done: Callable[[ErrorCode], None]) -> None:
+        shard = self._shard(group_id)
+        if isinstance(shard, ErrorCode):
+            done(shard)
+            return
+        self._append(shard, [group_record(GroupKey(group_id), value)], lambda error, base_offset: done(error))
+
+    def draw_member_id(self, prefix: str) -> str:
+        return f"{prefix}-{self._entropy.uuid()}"
+
+    def now_ms(self) -> int:
+        return self._wall_clock.now_ms()
+
+    # Inside
+
+    def _group(self, shard: _Shard, group_id: str) -> Group:
+        group = shard.groups.get(group_id)
+        if group is None:
+            group = shard.groups[group_id] = Group(group_id, self, self._config.limits)
+        return group
+
+    def _shard(self, group_id: str) -> _Shard | ErrorCode:
+        if not group_id:
+            return ErrorCode.invalid_group_id
+        count = self._partition_count()
+        shard = self._shards.get(partition_of(group_id, count)) if count else None
+        if shard is None:
+            return ErrorCode.not_coordinator
+        return shard if shard.loaded else ErrorCode.coordinator_load_in_progress
+
+    def _append(
+        self, shard: _Shard, records: Sequence[KeyValue], done: Callable[[ErrorCode, int], None]
+    ) -> None:
+        def appended(error: ErrorCode, base_offset: int) -> None:
+            done(ErrorCode.not_coordinator if shard.gone else _as_coordinator(error), base_offset)
+
+        self._log.append(shard.partition, records, appended)
+
+    def _timed_out(self, timer: GroupTimer) -> None:
+        group = self.group(timer.group_id)
+        if group is not None and group.state is not GroupState.DEAD:
+            group.timed_out(timer)
+
+
+def _committed(value: OffsetValue) -> CommittedOffset:
+    return CommittedOffset(offset=value.offset, leader_epoch=value.leader_epoch, metadata=value.metadata)
+
+
+def _as_coordinator(error: ErrorCode) -> ErrorCode:
+    """What a partition's error means to a member (as Kafka's GroupMetadataManager)."""
+    match error:
+        case (
+            ErrorCode.unknown_topic_or_partition
+            | ErrorCode.not_enough_replicas
+            | ErrorCode.not_enough_replicas_after_append
+            | ErrorCode.request_timed_out
+        ):
+            return ErrorCode.coordinator_not_available
+        case ErrorCode.not_leader_or_follower | ErrorCode.kafka_storage_error:
+            return ErrorCode.not_coordinator
+        case ErrorCode.message_too_large | ErrorCode.corrupt_message:
+            return ErrorCode.invalid_commit_offset_size
+        case _:
+            return error

@@ -1,0 +1,99 @@
+"""What members ask of a group, and what they are answered. Fields as in Kafka's messages."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """An assignment strategy that a member offers, with its subscription in that strategy's bytes."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    group_id: str
+    member_id: str
+    """Empty for a new member."""
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    """In the member's order of preference."""
+    needs_member_id: bool
+    """Whether a new member is first given an id and asked to come again (KIP-394; version 4 on)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedMember:
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinResult:
+    error: ErrorCode = ErrorCode.none
+    member_id: str
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    members: tuple[JoinedMember, ...] = ()
+    """All of them for the leader, none for the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRef:
+    """Who speaks, in which generation (-1: outside the group's protocol)."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None = None
+    generation: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncRequest:
+    member: MemberRef
+    protocol_type: str | None = None
+    protocol: str | None = None
+    """None: not said, before version 5."""
+    assignments: tuple[tuple[str, bytes], ...] = ()
+    """(member id, assignment), from the leader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncResult:
+    error: ErrorCode = ErrorCode.none
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetToCommit:
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+JoinReply: TypeAlias = Callable[[JoinResult], None]
+SyncReply: TypeAlias = Callable[[SyncResult], None]

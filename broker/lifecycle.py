@@ -1,0 +1,220 @@
+"""A broker's life as the controller is told of it: registered, unfenced, heartbeating, shut down."""
+
+import enum
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+import trio
+
+from quorate.broker.controller.errors import ErrorCode
+from quorate.broker.controller.delta import MetadataDelta
+from quorate.broker.controller.image import BrokerState, MetadataImage
+from quorate.broker.controller.records import FeatureRange, Listener
+from quorate.broker.controller.rpc import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
+from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
+from quorate.broker.metadata import MetadataCache
+
+log = structlog.get_logger(__name__)
+
+_RETRY_SECONDS: Final = 0.1
+_WAITING_SECONDS: Final = 0.05
+"""Between heartbeats while fenced or shutting down, where somebody waits for the outcome."""
+
+
+class BrokerRegistrationError(Exception):
+    """The controller will not have this broker; the message says why."""
+
+
+class LifecycleState(enum.Enum):
+    """Kafka's BrokerState, as far as it is ours."""
+
+    STARTING = "starting"
+    RECOVERY = "recovery"
+    RUNNING = "running"
+    PENDING_CONTROLLED_SHUTDOWN = "pending controlled shutdown"
+    SHUTTING_DOWN = "shutting down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What the broker registers with."""
+
+    broker_id: int
+    cluster_id: str
+    incarnation_id: uuid.UUID
+    listeners: tuple[Listener, ...]
+    rack: str | None
+    log_dirs: tuple[uuid.UUID, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifecycleTimes:
+    """Seconds."""
+
+    heartbeat_interval: float
+    session_timeout: float
+    registration_timeout: float
+
+
+class BrokerLifecycle:
+    """Runs from the start of a broker to its end."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        times: LifecycleTimes,
+        channel: ControllerChannel,
+        metadata: MetadataCache,
+        previous_broker_epoch: int,
+    ) -> None:
+        """`previous_broker_epoch`: from the marker of a clean shutdown; -1 if there was none."""
+        self._identity = identity
+        self._times = times
+        self._channel = channel
+        self._metadata = metadata
+        self._previous_epoch = previous_broker_epoch
+        self._want_shut_down = False
+        self._wake = trio.Event()
+        self._unfenced = trio.Event()
+        self._registered = trio.Event()
+        self._may_stop = trio.Event()
+        metadata.subscribe(self._look)
+        self.broker_epoch = -1
+        self.state = LifecycleState.STARTING
+        self.on_registered: Callable[[int], None] | None = None
+        """Called with each new broker epoch."""
+
+    async def run(self) -> None:
+        """Register and heartbeat until the controller lets the broker stop. Raises `BrokerRegistrationError`,
+        and `ControllerTimedOutError` if the first registration takes too long."""
+        deadline = trio.current_time() + self._times.registration_timeout
+        await self._register(deadline)
+        self._registered.set()
+        while not self._may_stop.is_set():
+            interval = await self._heartbeat()
+            if self._may_stop.is_set():
+                return
+            self._wake = trio.Event()
+            with trio.move_on_after(interval):
+                await self._wake.wait()
+
+    async def wait_registered(self) -> None:
+        await self._registered.wait()
+
+    async def wait_unfenced(self) -> None:
+        """Return when the broker is unfenced in this node's own metadata."""
+        await self._unfenced.wait()
+
+    async def shut_down(self) -> None:
+        """Ask the controller to move what this broker leads, and return when it may stop. While `run` runs."""
+        self._want_shut_down = True
+        self.state = LifecycleState.PENDING_CONTROLLED_SHUTDOWN
+        log.info("controlled shutdown begins", broker_id=self._identity.broker_id)
+        self._wake.set()
+        await self._may_stop.wait()
+        self.state = LifecycleState.SHUTTING_DOWN
+
+    @property
+    def own(self) -> BrokerState | None:
+        """This broker's registration as applied here; None while it is another incarnation's."""
+        held = self._metadata.image.broker(self._identity.broker_id)
+        if held is None or held.incarnation_id != self._identity.incarnation_id:
+            return None
+        return held
+
+    async def _register(self, deadline: float) -> None:
+        identity = self._identity
+        request = RegisterBrokerRequest(
+            broker_id=identity.broker_id,
+            cluster_id=identity.cluster_id,
+            incarnation_id=identity.incarnation_id,
+            listeners=identity.listeners,
+            features=(FeatureRange(name="metadata.version", min_level=1, max_level=1),),
+            rack=identity.rack,
+            log_dirs=identity.log_dirs,
+            previous_broker_epoch=self._previous_epoch,
+        )
+        while True:
+            left = max(deadline - trio.current_time(), self._times.heartbeat_interval)
+            answer: RegisterBrokerResponse = await self._channel.ask(
+                lambda client: client.register_broker(request), timeout_seconds=left
+            )
+            match answer.error:
+                case ErrorCode.NONE:
+                    break
+                case ErrorCode.DUPLICATE_BROKER_REGISTRATION if trio.current_time() < deadline:
+                    # Most likely this broker before a crash; its session has to run out.
+                    log.info("broker id is still registered", reason=answer.error_message)
+                    await trio.sleep(_RETRY_SECONDS)
+                case ErrorCode.UNKNOWN_SERVER_ERROR if trio.current_time() < deadline:
+                    await trio.sleep(_RETRY_SECONDS)
+                case _:
+                    raise BrokerRegistrationError(
+                        f"the controller refused to register broker {identity.broker_id}: "
+                        f"{answer.error.name}: {answer.error_message}"
+                    )
+        self.broker_epoch = answer.broker_epoch
+        # The proof counts once: what comes after is another life of the data.
+        self._previous_epoch = -1
+        if self.state is LifecycleState.STARTING:
+            self.state = LifecycleState.RECOVERY
+        log.info("broker registered", broker_id=identity.broker_id, broker_epoch=self.broker_epoch)
+        if self.on_registered is not None:
+            self.on_registered(self.broker_epoch)
+
+    async def _heartbeat(self) -> float:
+        """Send one; how long to wait before the next, in seconds."""
+        request = BrokerHeartbeatRequest(
+            broker_id=self._identity.broker_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self._metadata.offset,
+            want_shut_down=self._want_shut_down,
+        )
+        try:
+            answer: BrokerHeartbeatResponse = await self._channel.ask(
+                lambda client: client.heartbeat(request), timeout_seconds=self._times.session_timeout / 2
+            )
+        except ControllerTimedOutError as error:
+            log.warning("no heartbeat was answered", broker_id=self._identity.broker_id, reason=str(error))
+            return _RETRY_SECONDS
+        match answer.error:
+            case ErrorCode.NONE:
+                return self._answered(answer)
+            case ErrorCode.STALE_BROKER_EPOCH | ErrorCode.BROKER_ID_NOT_REGISTERED:
+                log.warning(
+                    "registering again",
+                    broker_id=self._identity.broker_id,
+                    reason=f"{answer.error.name}: {answer.error_message}",
+                )
+                await self._register(trio.current_time() + self._times.registration_timeout)
+                return 0
+            case _:
+                log.warning("heartbeat failed", error=answer.error.name, reason=answer.error_message)
+                return _RETRY_SECONDS
+
+    def _answered(self, answer: BrokerHeartbeatResponse) -> float:
+        if answer.should_shut_down:
+            log.info("controlled shutdown is complete", broker_id=self._identity.broker_id)
+            self._may_stop.set()
+            return 0
+        if self._want_shut_down or answer.is_fenced:
+            return min(_WAITING_SECONDS, self._times.heartbeat_interval)
+        return self._times.heartbeat_interval
+
+    def _look(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if delta.brokers and not self._unfenced.is_set():
+            own = self.own
+            if own is not None and not own.fenced:
+                if self.state is LifecycleState.RECOVERY:
+                    self.state = LifecycleState.RUNNING
+                self._unfenced.set()
+                log.info("broker is unfenced", broker_id=self._identity.broker_id, broker_epoch=own.epoch)

@@ -1,0 +1,63 @@
+"""The metadata of this node: committed records applied to the image, and word of what each batch changed."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import trio
+
+from quorate.broker.controller.codec import decode
+from quorate.broker.controller.delta import MetadataDelta, apply_records
+from quorate.broker.controller.image import MetadataImage
+from quorate.raft.state_machine import CommittedBatch
+
+MetadataListener = Callable[[MetadataDelta, MetadataImage], None]
+"""Called for each committed batch, in order, after it was applied. Must not block; the image is live."""
+
+
+class MetadataCache:
+    """The quorum's state machine on every node, brokers and controllers alike."""
+
+    __slots__ = ("_changed", "_listeners", "image", "last_applied_timestamp_ms")
+
+    def __init__(self) -> None:
+        self.image = MetadataImage()
+        self.last_applied_timestamp_ms = 0
+        """The leader's wall clock when it appended the last applied batch; 0: none yet."""
+        self._listeners: list[MetadataListener] = []
+        self._changed = trio.Event()
+
+    @property
+    def offset(self) -> int:
+        """The last applied record's offset (inclusive); -1: none yet."""
+        return self.image.offset
+
+    def subscribe(self, listener: MetadataListener) -> None:
+        """Hear of every batch from the next one on."""
+        self._listeners.append(listener)
+
+    async def wait_until(self, condition: Callable[[MetadataImage], bool]) -> None:
+        """Return when `condition` holds of the image; looked at after each batch."""
+        while not condition(self.image):
+            await self._changed.wait()
+
+    async def wait_change(self) -> None:
+        """Return when the next batch was applied."""
+        await self._changed.wait()
+
+    # The quorum's side
+
+    def apply(self, batch: CommittedBatch) -> Sequence[None]:
+        """Raises `RecordDecodeError` or `ImageError`, which stop the node."""
+        records = [decode(data) for data in batch.records]
+        delta = apply_records(self.image, records, base_offset=batch.base_offset, epoch=batch.epoch)
+        self.last_applied_timestamp_ms = batch.timestamp_ms
+        for listener in self._listeners:
+            listener(delta, self.image)
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+        return [None] * len(records)
+
+    def take_snapshot(self) -> Iterator[bytes]:
+        raise NotImplementedError("snapshots of the metadata log come with KIP-630")
+
+    def load_snapshot(self, chunks: Iterator[bytes]) -> None:
+        raise NotImplementedError("snapshots of the metadata log come with KIP-630")
