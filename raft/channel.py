@@ -18,11 +18,12 @@ log = structlog.get_logger(__name__)
 class _Answer:
     """What one request waits for."""
 
-    __slots__ = ("event", "frame")
+    __slots__ = ("event", "frame", "since")
 
     def __init__(self) -> None:
         self.event = trio.Event()
         self.frame: Frame | None = None
+        self.since = trio.current_time()
 
 
 class Channel:
@@ -39,8 +40,13 @@ class Channel:
         cluster_id: str,
         max_frame_bytes: int,
         max_append_bytes: int,
+        silence_timeout_ms: int = 4000,
     ) -> None:
+        """`silence_timeout_ms`: a connection on which requests wait and nothing comes for so long is closed. A
+        leader that can't commit resigns in less, and answers then."""
         self.address = address
+        self._silence_s = silence_timeout_ms / 1000
+        self._heard_at = trio.current_time()
         self._network = network
         self._cluster_id = cluster_id
         self._max_frame_bytes = max_frame_bytes
@@ -69,6 +75,7 @@ class Channel:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(outbox.run)
                 nursery.start_soon(self._send_joined)
+                nursery.start_soon(self._close_when_silent)
                 await self._read(FrameReader(outbox.stream, max_frame_bytes=self._max_frame_bytes))
                 nursery.cancel_scope.cancel()
         finally:
@@ -88,6 +95,7 @@ class Channel:
     async def _read(self, reader: FrameReader) -> None:
         try:
             while frames := await reader.receive():
+                self._heard_at = trio.current_time()
                 for frame in frames:
                     answer = self._answers.pop(frame.correlation, None)
                     if answer is not None:
@@ -97,6 +105,17 @@ class Channel:
             pass
         except PeerProtocolError as error:
             log.warning("closed a connection", address=str(self.address), reason=str(error))
+
+    async def _close_when_silent(self) -> None:
+        """The other end may be gone without a word, and nothing else would ever notice."""
+        while True:
+            await trio.sleep(self._silence_s / 2)
+            oldest = next(iter(self._answers.values()), None)
+            if oldest is not None:
+                silent_since = max(oldest.since, self._heard_at)
+                if trio.current_time() - silent_since >= self._silence_s:
+                    log.info("closed a silent connection", address=str(self.address))
+                    self.close()
 
     async def append(self, records: Sequence[bytes]) -> tuple[Offset, Epoch]:
         """Base offset and epoch once committed. Raises what the leader answers, or `OutcomeUnknownError`

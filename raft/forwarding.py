@@ -6,7 +6,7 @@ import trio
 
 from quorate.raft.channel import Channel
 from quorate.raft.core.types import Epoch, NodeId, Offset
-from quorate.raft.errors import NotLeaderError
+from quorate.raft.errors import NotLeaderError, QuorumStoppedError
 from quorate.runtime.network import Address, Network, NetworkError
 
 
@@ -18,12 +18,19 @@ class Forwarder:
     """
 
     def __init__(
-        self, network: Network, *, cluster_id: str, max_frame_bytes: int, max_append_bytes: int
+        self,
+        network: Network,
+        *,
+        cluster_id: str,
+        max_frame_bytes: int,
+        max_append_bytes: int,
+        silence_timeout_ms: int,
     ) -> None:
         self._network = network
         self._cluster_id = cluster_id
         self._max_frame_bytes = max_frame_bytes
         self._max_append_bytes = max_append_bytes
+        self._silence_timeout_ms = silence_timeout_ms
         self._channel: Channel | None = None
         self._nursery: trio.Nursery | None = None
         self._opening = trio.Lock()
@@ -36,7 +43,10 @@ class Forwarder:
         """Hold the channels' tasks. Runs until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            await trio.sleep_forever()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
 
     def applied(self, base_offset: Offset, results: Sequence[object], applied_offset: Offset) -> None:
         """The local state machine has applied everything below `applied_offset`, these results last."""
@@ -85,12 +95,14 @@ class Forwarder:
                 cluster_id=self._cluster_id,
                 max_frame_bytes=self._max_frame_bytes,
                 max_append_bytes=self._max_append_bytes,
+                silence_timeout_ms=self._silence_timeout_ms,
             )
             try:
                 await channel.connect()
             except NetworkError as error:
                 raise NotLeaderError(leader=leader, epoch=Epoch(0)) from error
-            assert self._nursery is not None
+            if self._nursery is None:
+                raise QuorumStoppedError("the quorum on this node has stopped")
             self._nursery.start_soon(channel.run)
             self._channel = channel
             return channel

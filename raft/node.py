@@ -60,6 +60,8 @@ class Node:
             cluster_id=config.cluster_id,
             max_frame_bytes=max_frame_bytes,
             max_append_bytes=config.max_batch_bytes,
+            # A leader without its majority resigns after 1.5 of these, and says so.
+            silence_timeout_ms=2 * config.core.fetch_timeout_ms,
         )
         self.driver = Driver(
             core=Core(
