@@ -66,6 +66,7 @@ class Driver:
         self.core = core
         self.log = storage.log
         self._state_file = storage.state_file
+        self._watermark = storage.watermark
         self._runtime = runtime
         self._telemetry = telemetry
         self._announcer = announcer
@@ -100,6 +101,7 @@ class Driver:
                 self._run_reads,
                 self._run_commits,
                 self.applier.run,
+                self._watermark.run,
                 self._raise_failure,
             ):
                 nursery.start_soon(task)
@@ -192,6 +194,7 @@ class Driver:
             case fx.HighWatermarkAdvanced(high_watermark):
                 self._telemetry.high_watermark(high_watermark)
                 self.log.high_watermark = high_watermark
+                self._watermark.advanced(high_watermark)
                 self._measure_commits(high_watermark)
                 self.applier.advance(high_watermark)
             case fx.ArmTimer(timer, min_ms, max_ms):

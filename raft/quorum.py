@@ -119,6 +119,7 @@ class Quorum(Generic[Outcome]):
             if node.failure is not None:
                 raise QuorumStoppedError(f"node {config.node_id} stopped: {node.failure}") from node.failure
             await storage.log.flush_and_close()
+            await storage.watermark.store()
         finally:
             if listener is not None:
                 listener.close()

@@ -8,6 +8,7 @@ from quorate.quorum_state.meta_properties import MetaProperties, load_meta_prope
 from quorate.raft.config import QuorumConfig
 from quorate.raft.core.types import ElectionState, Epoch, NodeId, Offset, RecoveredLog
 from quorate.raft.errors import QuorumConfigError
+from quorate.raft.watermark import WatermarkCheckpoint
 from quorate.runtime import Runtime
 from quorate.runtime.disk import DiskLock
 
@@ -27,6 +28,7 @@ class Storage:
     state_file: QuorumStateFile
     election: ElectionState
     log: Log
+    watermark: WatermarkCheckpoint
 
     @property
     def recovered(self) -> RecoveredLog:
@@ -79,7 +81,10 @@ async def open_storage(runtime: Runtime, config: QuorumConfig) -> Storage:
             ),
             now_ms=runtime.wall_clock.now_ms,
         )
+        watermark = WatermarkCheckpoint(disk, log_folder)
     except BaseException:
         lock.release()
         raise
-    return Storage(lock=lock, meta=meta, state_file=state_file, election=election, log=log)
+    return Storage(
+        lock=lock, meta=meta, state_file=state_file, election=election, log=log, watermark=watermark
+    )

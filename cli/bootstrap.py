@@ -1,0 +1,57 @@
+"""Connections of the command line to a cluster."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import trio
+
+from quorate.broker.wire.client import WireClient, open_client
+from quorate.cli.errors import ExitCode, fail
+from quorate.runtime.network import Address, NetworkError
+from quorate.runtime.real import RealNetwork
+
+Answer = TypeVar("Answer")
+
+DEFAULT_BOOTSTRAP = "localhost:9092"
+_CONNECT_SECONDS = 5.0
+
+
+def parse_addresses(text: str) -> list[Address]:
+    """From `host:port,host:port`. Exits with the entry that is wrong."""
+    try:
+        addresses = [Address.parse(part) for part in text.split(",") if part.strip()]
+    except ValueError as error:
+        raise fail(f"--bootstrap-server: {error}", ExitCode.USAGE) from None
+    if not addresses:
+        raise fail("--bootstrap-server names no address; write host:port", ExitCode.USAGE)
+    return addresses
+
+
+@asynccontextmanager
+async def connect_any(addresses: Sequence[Address]) -> AsyncIterator[WireClient]:
+    """The first of the addresses that answers. Raises `NetworkError` naming all if none does."""
+    problems: list[str] = []
+    for address in addresses:
+        opened = open_client(RealNetwork(), address, client_id="quorate-cli", timeout_s=_CONNECT_SECONDS)
+        try:
+            client = await opened.__aenter__()
+        except NetworkError as error:
+            problems.append(str(error))
+            continue
+        try:
+            yield client
+        finally:
+            await opened.__aexit__(None, None, None)
+        return
+    raise NetworkError("; ".join(problems))
+
+
+def run_with_client(bootstrap: str, action: Callable[[WireClient], Awaitable[Answer]]) -> Answer:
+    """Connect to the cluster and run `action`."""
+
+    async def main() -> Answer:
+        async with connect_any(parse_addresses(bootstrap)) as client:
+            return await action(client)
+
+    return trio.run(main)

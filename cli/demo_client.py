@@ -1,0 +1,66 @@
+"""A stock Kafka client, used as anybody would."""
+
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+_SECONDS = 60
+
+
+class DemoClientError(Exception):
+    """The client gave up."""
+
+
+def create_topic(bootstrap: str, topic: str, *, replicas: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    created = admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=replicas)])
+    created[topic].result(timeout=_SECONDS)
+
+
+def produce(bootstrap: str, topic: str, values: Sequence[bytes]) -> list[int]:
+    """Send with acks=all and idempotence; the acknowledged offsets in order of sending."""
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 5}
+    )
+    offsets: list[int] = []
+    errors: list[str] = []
+
+    def delivered(error: object, message: Message) -> None:
+        if error is not None:
+            errors.append(str(error))
+        else:
+            offset = message.offset()
+            assert offset is not None
+            offsets.append(offset)
+
+    for value in values:
+        producer.produce(topic, value, partition=0, on_delivery=delivered)
+        producer.poll(0)
+    left = producer.flush(_SECONDS)
+    if left or errors:
+        raise DemoClientError(f"{left} records were not acknowledged; {errors[:1]}")
+    return offsets
+
+
+def consume_all(bootstrap: str, topic: str, *, group: str, count: int) -> list[bytes]:
+    """Read `count` records from the start, as a member of a consumer group, and commit."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+         "enable.auto.commit": False}
+    )  # fmt: skip
+    try:
+        consumer.subscribe([topic])
+        received: list[bytes] = []
+        while len(received) < count:
+            messages = consumer.consume(count - len(received), timeout=_SECONDS)
+            if not messages:
+                raise DemoClientError(f"only {len(received)} of {count} records came within {_SECONDS} s")
+            for message in messages:
+                if message.error():
+                    raise DemoClientError(str(message.error()))
+                received.append(message.value() or b"")
+        consumer.commit(asynchronous=False)
+        return received
+    finally:
+        consumer.close()

@@ -1,0 +1,301 @@
+"""A cluster of real processes on this machine, in one folder."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import trio
+
+from quorate.cli.bootstrap import run_with_client
+from quorate.cli.quorum import describe_quorum, quorum_as_dict
+from quorate.cli.topics import describe_topics, topic_as_dict
+from quorate.quorum_state.errors import QuorumStateError
+from quorate.quorum_state.meta_properties import load_meta_properties
+from quorate.raft.core.types import NodeId
+from quorate.raft.errors import QuorumConfigError
+from quorate.raft.storage import format_folder
+from quorate.runtime.entropy import uuid_text
+from quorate.runtime.network import NetworkError
+from quorate.runtime.real import SyncStrategy, real_runtime
+
+CLUSTER_FILE = "cluster.json"
+
+
+class LocalClusterError(Exception):
+    """The cluster can't be started or did not come up; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlan:
+    """Where one node listens and keeps its data."""
+
+    node_id: int
+    folder: Path
+    client_port: int
+    controller_port: int
+    metrics_port: int
+
+    @property
+    def config_file(self) -> Path:
+        return self.folder / "server.properties"
+
+    @property
+    def log_file(self) -> Path:
+        return self.folder / "server.log"
+
+
+@dataclass(slots=True)
+class LocalCluster:
+    """Nodes 1 to n, each `process.roles=broker,controller`, as processes of `quorate server start`.
+
+    Not a supervisor: a node that dies stays dead until `start` is called again.
+    """
+
+    folder: Path
+    nodes: tuple[NodePlan, ...]
+    host: str = "127.0.0.1"
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    """More server.properties keys, for every node."""
+    _processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @classmethod
+    def plan(
+        cls,
+        folder: Path,
+        *,
+        nodes: int = 3,
+        client_port: int = 9092,
+        controller_port: int = 19092,
+        metrics_port: int = 7071,
+        overrides: Mapping[str, str] | None = None,
+    ) -> "LocalCluster":
+        """Consecutive ports from the given ones. Port 0 everywhere means: choose free ones."""
+        folder = folder.resolve()
+        if client_port:
+            ports = [(client_port + n, controller_port + n, metrics_port + n) for n in range(nodes)]
+        else:
+            free = free_ports(3 * nodes)
+            ports = [(free[3 * n], free[3 * n + 1], free[3 * n + 2]) for n in range(nodes)]
+        plans = tuple(
+            NodePlan(
+                node_id=number,
+                folder=folder / str(number),
+                client_port=client,
+                controller_port=controller,
+                metrics_port=metrics,
+            )
+            for number, (client, controller, metrics) in enumerate(ports, start=1)
+        )
+        return cls(folder=folder, nodes=plans, overrides=dict(overrides or {}))
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{self.host}:{node.client_port}" for node in self.nodes)
+
+    def metrics_url(self, node: int) -> str:
+        return f"http://{self.host}:{self.node(node).metrics_port}/metrics"
+
+    def node(self, number: int) -> NodePlan:
+        return next(node for node in self.nodes if node.node_id == number)
+
+    def pid(self, node: int) -> int:
+        """Of a node that runs."""
+        return self._processes[node].pid
+
+    def running(self) -> list[int]:
+        return [number for number, process in sorted(self._processes.items()) if process.poll() is None]
+
+    # Preparing
+
+    def prepare(self) -> str:
+        """Write the configuration and format folders that are new; the cluster id. Existing data is kept.
+
+        Raises `LocalClusterError` when the folder is another cluster's size or was only half formatted.
+        """
+        cluster_id = self._remember()
+        for node in self.nodes:
+            node.folder.mkdir(parents=True, exist_ok=True)
+            node.config_file.write_text(self._properties(node))
+        trio.run(self._format, cluster_id)
+        return cluster_id
+
+    def _remember(self) -> str:
+        path = self.folder / CLUSTER_FILE
+        if path.exists():
+            known = json.loads(path.read_text())
+            if known["nodes"] != len(self.nodes):
+                raise LocalClusterError(
+                    f"{self.folder} holds a cluster of {known['nodes']} nodes, not {len(self.nodes)}; "
+                    f"start it with --nodes {known['nodes']}, or choose another folder"
+                )
+            return str(known["cluster_id"])
+        if self.folder.exists() and any(self.folder.iterdir()):
+            raise LocalClusterError(f"{self.folder} is not empty and holds no cluster; choose another folder")
+        cluster_id = uuid_text(real_runtime(sync=SyncStrategy.INLINE).entropy.uuid())
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"cluster_id": cluster_id, "nodes": len(self.nodes)}))
+        except OSError as error:
+            raise LocalClusterError(f"{self.folder} can't be written: {error.strerror}") from error
+        return cluster_id
+
+    def _properties(self, node: NodePlan) -> str:
+        voters = ",".join(f"{each.node_id}@{self.host}:{each.controller_port}" for each in self.nodes)
+        replicas = min(3, len(self.nodes))
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": str(node.node_id),
+            "controller.quorum.voters": voters,
+            "listeners": f"PLAINTEXT://{self.host}:{node.client_port},"
+            f"CONTROLLER://{self.host}:{node.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(node.folder / "data"),
+            "metrics.http.host": self.host,
+            "metrics.http.port": str(node.metrics_port),
+            "default.replication.factor": str(replicas),
+            "offsets.topic.replication.factor": str(replicas),
+            "min.insync.replicas": str(max(1, replicas - 1)),
+            # All nodes share a machine, where silence means death sooner than between machines.
+            "broker.heartbeat.interval.ms": "500",
+            "broker.session.timeout.ms": "3000",
+            **self.overrides,
+        }
+        return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+    async def _format(self, cluster_id: str) -> None:
+        runtime = real_runtime(sync=SyncStrategy.INLINE)
+        for node in self.nodes:
+            folder = str(node.folder / "data")
+            if not (node.folder / "data").exists():
+                await format_folder(runtime, folder, cluster_id=cluster_id, node_id=NodeId(node.node_id))
+            else:
+                try:
+                    load_meta_properties(runtime.disk, folder)
+                except (QuorumStateError, QuorumConfigError) as error:
+                    raise LocalClusterError(str(error)) from error
+
+    # Processes
+
+    def start(self, *numbers: int) -> None:
+        """Start nodes (all by default) that don't run. Returns at once; see `wait_ready`."""
+        for number in numbers or tuple(node.node_id for node in self.nodes):
+            if number in self.running():
+                continue
+            node = self.node(number)
+            with node.log_file.open("ab") as output:
+                self._processes[number] = subprocess.Popen(
+                    [sys.executable, "-m", "quorate.cli.main", "server", "start", str(node.config_file)],
+                    stdout=output,
+                    stderr=output,
+                    stdin=subprocess.DEVNULL,
+                    # Ctrl-C in the terminal is for us; we stop the nodes in order.
+                    start_new_session=True,
+                )
+
+    def wait_ready(self, *, seconds: float = 30.0) -> None:
+        """Return when every running node serves clients and is unfenced.
+
+        Raises `LocalClusterError` when one exits or time runs out, with its last log lines.
+        """
+        deadline = time.monotonic() + seconds
+        wanted = set(self.running())
+        while True:
+            for number in wanted:
+                if self._processes[number].poll() is not None:
+                    raise LocalClusterError(f"node {number} exited:\n{self.last_lines(number)}")
+            if self.live_brokers() >= wanted:
+                return
+            if time.monotonic() > deadline:
+                number = min(wanted)
+                raise LocalClusterError(
+                    f"the cluster was not ready within {seconds:g} s; "
+                    f"node {number} says:\n{self.last_lines(number)}"
+                )
+            time.sleep(0.05)
+
+    def live_brokers(self) -> set[int]:
+        """Nodes that some running node tells clients about; empty if none answers."""
+        from quorate.cli.brokers import live_brokers
+
+        for number in self.running():
+            try:
+                return run_with_client(f"{self.host}:{self.node(number).client_port}", live_brokers)
+            except NetworkError:
+                continue
+        return set()
+
+    def last_lines(self, node: int, count: int = 15) -> str:
+        try:
+            return "\n".join(self.node(node).log_file.read_text(errors="replace").splitlines()[-count:])
+        except FileNotFoundError:
+            return "(no log)"
+
+    def kill(self, node: int) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self._processes[node].send_signal(signal.SIGKILL)
+        self._processes[node].wait()
+
+    def signal(self, node: int, number: signal.Signals) -> None:
+        self._processes[node].send_signal(number)
+
+    def stop(self, *numbers: int, seconds: float = 30.0) -> dict[int, int]:
+        """SIGTERM to nodes (all by default), one after the other so that leadership is handed over; their
+        exit codes. A node that takes longer than `seconds` is killed."""
+        codes: dict[int, int] = {}
+        for number in numbers or tuple(self.running()):
+            process = self._processes[number]
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+                try:
+                    process.wait(seconds)
+                except subprocess.TimeoutExpired:
+                    self.kill(number)
+            codes[number] = process.returncode
+        return codes
+
+    def kill_all(self) -> None:
+        """Leave nothing running."""
+        for number in self.running():
+            self.kill(number)
+
+    # What the cluster says
+
+    def describe_quorum(self) -> dict[str, object]:
+        return quorum_as_dict(run_with_client(self._live_bootstrap(), describe_quorum))
+
+    def describe_topic(self, topic: str) -> dict[str, object]:
+        topics = run_with_client(self._live_bootstrap(), lambda client: describe_topics(client, topic))
+        return topic_as_dict(topics[0])
+
+    def _live_bootstrap(self) -> str:
+        live: Sequence[int] = self.running()
+        return ",".join(f"{self.host}:{self.node(number).client_port}" for number in live) or self.bootstrap
+
+    def metrics(self, node: int) -> str:
+        """The node's /metrics page. Raises `NetworkError`."""
+        try:
+            with urllib.request.urlopen(self.metrics_url(node), timeout=5) as response:
+                return str(response.read().decode())
+        except (urllib.error.URLError, OSError) as error:
+            raise NetworkError(f"{self.metrics_url(node)}: {error}") from error
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
