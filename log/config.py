@@ -15,6 +15,9 @@ class LogConfig:
     max_batch_bytes: int = 1024 * 1024 + 12
     tail_bytes: int = 1024 * 1024
     """How much of the end is kept in memory for Fetches."""
+    reserve_bytes: int = 0
+    """Room made ahead in a segment's file, in steps of this size, so that a sync after an append commits no
+    new file size (`File.reserve`). For the metadata log, which is synced for each; 0 is off."""
     own_recovery_point: bool = False
     """For the metadata log: the log keeps its recovery point itself, and checks every record below it when
     opened. Otherwise the owner keeps it (one checkpoint per data directory) and passes it to `open`."""

@@ -265,7 +265,7 @@ class Log:
             segment = self._active
             if not segment.has_room_for(total, end_offset=last.end_offset, timestamp=last.max_timestamp):
                 segment = self._roll()
-            position = segment.append(pieces)
+            position = segment.append(pieces, total)
             per_batch = len(pieces) // len(spans)
             for number, span in enumerate(spans):
                 segment.noted(
@@ -290,6 +290,7 @@ class Log:
         return AppendInfo(start, self.end_offset, total)
 
     def _roll(self) -> Segment:
+        self._active.release_reserve()
         self._active.save_index()
         self._active = Segment(self._disk, self._folder, self.end_offset, self._config, create=True)
         self._segments.append(self._active)
@@ -377,6 +378,8 @@ class Log:
         """A clean shutdown. Raises `DiskError`; the files are closed in any case."""
         try:
             if self._failure is None:
+                # Before the sync: after a clean shutdown nobody looks for a reserve.
+                self._active.release_reserve()
                 await self.flush()
                 self._active.save_index()
         finally:

@@ -4,6 +4,9 @@ Below the recovery point everything was durable once: what can't be read there i
 Above it, anything may be missing, torn or out of order after a power loss: batches are kept up to the first
 bad one, and the rest is cut. What is kept may be in the page cache only (a process may have died after a
 sync that failed), so it is written again and synced before anybody is told of it.
+
+Zeros to the end of a file are room that was reserved for appends (`LogConfig.reserve_bytes`): they are cut
+off without a word. No batch is zeros: each has a length and a magic.
 """
 
 from dataclasses import dataclass
@@ -31,6 +34,7 @@ class RecoveryReport:
     """What opening found above the recovery point."""
 
     cut_bytes: int = 0
+    """Of torn tails, up to the last byte that is not zero."""
     cut_segments: int = 0
     """Whole segments removed, which `cut_bytes` includes."""
     rewritten_bytes: int = 0
@@ -142,7 +146,7 @@ class _Recovery:
                 return
             next_base = bases[number + 1] if number + 1 < len(bases) else None
             if (next_base is not None and next_base <= self._trusted_end) or self._trusted_end == _ALL:
-                await self._trust(segment)
+                await self._trust(segment, is_last=next_base is None)
                 continue
             problem = await self._check(segment)
             if problem is not None:
@@ -150,12 +154,21 @@ class _Recovery:
                 return
         await self._disk.sync_folder(self._folder)
 
-    async def _trust(self, segment: Segment) -> None:
+    async def _trust(self, segment: Segment, *, is_last: bool) -> None:
         """A segment that lies below the recovery point as a whole."""
         if self._config.own_recovery_point:
             await self._verify(segment)
         segment.load_index()
-        last = segment.catch_up_index()
+        try:
+            last = segment.catch_up_index()
+        except DamagedLogError as error:
+            # The roll cut the reserve off, which may not have become durable. What is missing besides
+            # shows in the next segment's base offset.
+            if is_last or await self._written_end(segment, error.position) > error.position:
+                raise
+            segment.cut(error.position)
+            await segment.file.sync()
+            last = segment.catch_up_index()
         if last is not None:
             self._end_offset = last.end_offset
         elif segment.size:
@@ -178,8 +191,12 @@ class _Recovery:
         if start:
             segment.catch_up_index(start)
         end, problem = await self._scan(segment, start)
+        lost = await self._written_end(segment, end) - end
+        if not lost:
+            problem = None
+            if end < segment.size:
+                segment.cut(end)
         if problem is not None:
-            lost = segment.size - end
             self._cut_bytes += lost
             log.warning(
                 "cut the torn end of a log",
@@ -192,6 +209,16 @@ class _Recovery:
             segment.cut(end)
         await self._rewrite(segment, start, end)
         return problem
+
+    async def _written_end(self, segment: Segment, start: int) -> int:
+        """The end of what is not zero at or after `start`; `start` if there is only reserved space."""
+        written = position = start
+        while position < segment.size:
+            data = await segment.file.read(position, _CHUNK_BYTES)
+            kept = len(data.rstrip(b"\0"))
+            written = position + kept if kept else written
+            position += len(data)
+        return written
 
     def _position_of_recovery_point(self, segment: Segment) -> int:
         """By the headers alone. Sets the end offset, which is smaller if the segment ends before."""
@@ -269,14 +296,15 @@ class _Recovery:
         for base in reversed(bases[number:]):
             opened = next((segment for segment in self.segments if segment.base_offset == base), None)
             segment = opened or Segment(self._disk, self._folder, base, self._config)
+            written = await self._written_end(segment, 0)
             log.warning(
                 "removed a segment behind the end of a log",
                 path=segment.path,
-                bytes=segment.size,
+                bytes=written,
                 end_offset=self._end_offset,
                 problem=problem,
             )
-            self._cut_bytes += segment.size
+            self._cut_bytes += written
             self._cut_segments += 1
             segment.remove()
             if opened is not None:

@@ -44,6 +44,7 @@ class Segment:
         "_config",
         "_disk",
         "_last_indexed",
+        "_reserved_end",
         "_stem",
         "base_offset",
         "file",
@@ -65,6 +66,8 @@ class Segment:
         self.index = OffsetIndex()
         self._last_indexed = 0
         """End of what is covered by the last index entry."""
+        self._reserved_end = 0
+        """Up to where room was asked for."""
         self.first_timestamp: int | None = None
         self.max_timestamp = -1
         self.writes = 0
@@ -95,10 +98,27 @@ class Segment:
             )
         )
 
-    def append(self, buffers: list[Buffer]) -> int:
-        """One vectored write; the position of the first byte. `noted` must follow for each batch."""
+    def append(self, buffers: list[Buffer], size: int) -> int:
+        """One vectored write of `size` bytes; the position of the first. `noted` must follow for each
+        batch."""
         self.writes += 1
+        if self._config.reserve_bytes:
+            self._reserve(self.file.size + size)
         return self.file.append(buffers)
+
+    def _reserve(self, end: int) -> None:
+        if end > self._reserved_end:
+            step = self._config.reserve_bytes
+            # What rolls before it is full needs no more.
+            self._reserved_end = max(end, min((end // step + 1) * step, self._config.segment_bytes))
+            self.file.reserve(self._reserved_end)
+
+    def release_reserve(self) -> None:
+        """Cut the file to what was written, if there may be more. Durable after the next sync of the file."""
+        if self._reserved_end > self.file.size:
+            self.writes += 1
+            self.file.truncate(self.file.size)
+        self._reserved_end = 0
 
     def noted(self, *, position: int, last_offset: int, base_timestamp: int, max_timestamp: int) -> None:
         """A batch is at `position`: index it, if it is far enough from the last one that is."""
@@ -124,8 +144,8 @@ class Segment:
         if last is not None and not self._is_batch(*last):
             loaded = False
         if not loaded:
-            if self.file.size > self._config.index_interval_bytes:
-                log.warning("an index is missing or wrong and is rebuilt", path=name)
+            if self._disk.exists(name):
+                log.warning("an index is wrong and is rebuilt", path=name)
             self.index.clear()
             last = None
         self._last_indexed = 0 if last is None else last[1]
@@ -214,6 +234,7 @@ class Segment:
         """Cut the file and the index. Durable after the next sync of the file."""
         self.writes += 1
         self.file.truncate(position)
+        self._reserved_end = 0
         self.cut_index(position)
         if position == 0:
             self.first_timestamp = None

@@ -40,7 +40,17 @@ class File(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes in the file, unsynced ones included."""
+        """Bytes in the file, unsynced ones included and what this handle reserved not."""
+        ...
+
+    def reserve(self, size_bytes: int) -> None:
+        """Make room up to that size, so that an append below it does not change the size that the device
+        keeps (a sync of which costs a commit of the file system's journal).
+
+        A hint: does nothing where the device has no room or can't. `size` stays as it is, but whoever opens
+        the file later, or reads it through another handle, finds zeros from there to the end. `truncate`
+        to `size` gives the room back. Raises `DiskError` only if the device is broken.
+        """
         ...
 
     def append(self, buffers: Sequence[Buffer]) -> int:

@@ -26,6 +26,7 @@ class Operation(enum.Enum):
 
     OPEN = "open"
     APPEND = "append"
+    RESERVE = "reserve"
     WRITE_AT = "write_at"
     READ = "read"
     SYNC = "sync"
@@ -56,10 +57,22 @@ class _Content:
 
     cached: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
+    reserve: int = 0
+    """The file's size, if that is beyond the written bytes: zeros follow, which are not kept in memory."""
+    durable_reserve: int = 0
     dirty_low: int = 0
     """Positions from here on are written by the next sync."""
     under_way: list[_SyncUnderWay] = field(default_factory=list)
     last_applied: int = 0
+
+    @property
+    def size(self) -> int:
+        return max(len(self.cached), self.reserve)
+
+    def read(self, position: int, size: int) -> bytes:
+        end = min(position + size, self.size)
+        data = bytes(memoryview(self.cached)[position:end])
+        return data.ljust(end - position, b"\0") if position < end else b""
 
     def touched(self, position: int) -> None:
         self.dirty_low = min(self.dirty_low, position)
@@ -68,6 +81,10 @@ class _Content:
 
     def lose_power(self, draw: random.Random) -> None:
         self.durable = self._survivor(draw)
+        if self.reserve != self.durable_reserve:
+            # Sizes are the journal's business, and independent of the bytes.
+            self.durable_reserve = draw.choice((self.reserve, self.durable_reserve))
+        self.reserve = self.durable_reserve
         self.cached = bytearray(self.durable)
         self.dirty_low = len(self.durable)
         self.under_way.clear()
@@ -232,11 +249,12 @@ class SimulatedDisk:
             content.durable[position] ^= 1 << bit
 
     def content(self, path: str) -> bytes:
-        """What readers see, for tests."""
+        """What readers see, except for the zeros of a reserve; for tests."""
         return bytes(self._names[posixpath.normpath(path)].cached)
 
     def durable_content(self, path: str) -> bytes | None:
-        """What the device is sure to hold, for tests; None if the name is not durable."""
+        """What the device is sure to hold, except for the zeros of a reserve; for tests. None if the name is
+        not durable."""
         content = self._durable_names.get(posixpath.normpath(path))
         return None if content is None else bytes(content.durable)
 
@@ -348,7 +366,7 @@ class SimulatedDisk:
         if self._cut or boots != self._boots:
             raise DiskError("the disk is gone", path=path)
 
-    def _take_space(self, size: int, path: str) -> int:
+    def _take_space(self, size: int) -> int:
         """How many of `size` bytes fit."""
         if self.space_left is None:
             return size
@@ -383,7 +401,7 @@ class _SimulatedLock:
 class SimulatedFile:
     """`quorate.runtime.disk.File` in memory."""
 
-    __slots__ = ("_boots", "_closed", "_content", "_disk", "_path")
+    __slots__ = ("_boots", "_closed", "_content", "_disk", "_path", "_reserved")
 
     def __init__(self, disk: SimulatedDisk, path: str, content: _Content, boots: int) -> None:
         self._disk = disk
@@ -391,6 +409,7 @@ class SimulatedFile:
         self._content = content
         self._boots = boots
         self._closed = False
+        self._reserved = False
 
     @property
     def path(self) -> str:
@@ -398,7 +417,7 @@ class SimulatedFile:
 
     @property
     def size(self) -> int:
-        return len(self._content.cached)
+        return len(self._content.cached) if self._reserved else self._content.size
 
     def _enter(self, operation: Operation) -> None:
         if self._closed:
@@ -409,27 +428,44 @@ class SimulatedFile:
     def append(self, buffers: Sequence[Buffer]) -> int:
         self._enter(Operation.APPEND)
         content = self._content
-        position = len(content.cached)
+        position = self.size
+        self._fill_up_to(position)
         data = b"".join(buffers)
-        fits = self._disk._take_space(len(data), self._path)
+        room = max(0, content.size - position)
+        fits = min(len(data), room)
+        fits += self._disk._take_space(len(data) - fits)
         content.touched(position)
         content.cached += data[:fits]
         if fits < len(data):
             raise DiskFullError("no space left on the device", path=self._path)
         return position
 
+    def reserve(self, size_bytes: int) -> None:
+        self._enter(Operation.RESERVE)
+        content, disk = self._content, self._disk
+        self._fill_up_to(self.size)
+        self._reserved = True
+        more = size_bytes - content.size
+        if more > 0 and (disk.space_left is None or disk.space_left >= more):
+            disk._take_space(more)
+            content.reserve = size_bytes
+
+    def _fill_up_to(self, size: int) -> None:
+        content = self._content
+        if size > len(content.cached):
+            content.touched(len(content.cached))
+            content.cached = content.cached.ljust(size, b"\0")
+
     def write_at(self, position: int, data: Buffer) -> None:
         self._enter(Operation.WRITE_AT)
         content = self._content
-        if position > len(content.cached):
-            content.touched(len(content.cached))
-            content.cached = content.cached.ljust(position, b"\0")
+        self._fill_up_to(position)
         content.touched(position)
         content.cached[position : position + len(data)] = data
 
     def read_at(self, position: int, size: int) -> bytes:
         self._enter(Operation.READ)
-        return bytes(memoryview(self._content.cached)[position : position + size])
+        return self._read(position, size)
 
     async def read(self, position: int, size: int) -> bytes:
         self._enter(Operation.READ)
@@ -437,7 +473,10 @@ class SimulatedFile:
             await self._disk._released.wait()
         await trio.lowlevel.checkpoint()
         self._disk._check_alive(self._boots, self._path)
-        return bytes(memoryview(self._content.cached)[position : position + size])
+        return self._read(position, size)
+
+    def _read(self, position: int, size: int) -> bytes:
+        return self._content.read(position, min(size, max(0, self.size - position)))
 
     async def sync(self) -> None:
         if self._closed:
@@ -446,6 +485,7 @@ class SimulatedFile:
         disk._check_alive(self._boots, self._path)
         low = content.dirty_low
         data = bytes(memoryview(content.cached)[low:])
+        reserve = content.reserve
         disk._sync_number += 1
         this = _SyncUnderWay(disk._sync_number, len(content.cached))
         content.under_way.append(this)
@@ -464,13 +504,18 @@ class SimulatedFile:
         if len(content.durable) < low:
             content.durable = content.durable.ljust(low, b"\0")
         content.durable[low:] = data
+        content.durable_reserve = reserve
         if disk.on_sync is not None:
             disk.on_sync(self._path)
 
     def truncate(self, size: int) -> None:
         self._enter(Operation.TRUNCATE)
-        self._content.touched(size)
-        del self._content.cached[size:]
+        content, disk = self._content, self._disk
+        if content.reserve > len(content.cached) and disk.space_left is not None:
+            disk.space_left += content.reserve - max(size, len(content.cached))
+        content.touched(size)
+        content.reserve = min(content.reserve, size)
+        del content.cached[size:]
 
     def close(self) -> None:
         self._closed = True

@@ -21,6 +21,10 @@ import trio
 from quorate.runtime.disk import Buffer, DiskError, DiskFullError, DiskLockedError
 
 _IOV_MAX = 1024
+_NO_RESERVE = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV)
+)
+"""Why a file can't have a reserve and is none the worse for it."""
 
 
 class SyncStrategy(enum.Enum):
@@ -106,6 +110,17 @@ class RealFile:
         self._size = position + total
         return position
 
+    def reserve(self, size_bytes: int) -> None:
+        if size_bytes <= self._size:
+            return
+        try:
+            os.posix_fallocate(self._fd, self._size, size_bytes - self._size)
+        except OSError as error:
+            if error.errno not in _NO_RESERVE:
+                raise _disk_error(error, self._path) from error
+            # What was allocated before the device was full is for everybody.
+            self.truncate(self._size)
+
     def _append_rest(self, rest: bytes, position: int) -> None:
         while rest:
             written = os.pwrite(self._fd, rest, position)
@@ -152,7 +167,7 @@ class RealFile:
         finally:
             self._busy -= 1
             if self._closing and not self._busy:
-                os.close(self._fd)
+                self._close()
 
     def truncate(self, size: int) -> None:
         try:
@@ -165,7 +180,12 @@ class RealFile:
         if not self._closing:
             self._closing = True
             if not self._busy:
-                os.close(self._fd)
+                self._close()
+
+    def _close(self) -> None:
+        os.close(self._fd)
+        # The number is soon another file's: a late caller must not get that one's bytes.
+        self._fd = -1
 
 
 async def _on(worker: _Worker | None, function: Callable[[], _Result]) -> _Result:

@@ -24,7 +24,9 @@ CONFIGS = [
         tail_bytes=0,
         own_recovery_point=True,
         recovery_point_interval_bytes=400,
+        reserve_bytes=256,
     ),
+    LogConfig(segment_bytes=700, index_interval_bytes=150, tail_bytes=300, reserve_bytes=300),
 ]
 
 
@@ -53,7 +55,7 @@ def end_of(model: Model) -> int:
     return next(read_batches(model[-1][2])).header.end_offset
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=["partition", "metadata"])
+@pytest.mark.parametrize("config", CONFIGS, ids=["partition", "metadata", "partition with a reserve"])
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draw=st.randoms(use_true_random=False), steps=st.integers(1, 40))
 async def test_what_was_synced_survives_and_the_rest_is_a_prefix(
