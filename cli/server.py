@@ -57,7 +57,6 @@ def start(
 async def run_server(config: ServerConfig) -> None:
     """Serve until a signal. A second signal ends the process at once."""
     from quorate.broker.server import BrokerServer
-    from quorate.runtime.real import SyncStrategy, real_runtime
 
     log = structlog.get_logger("quorate.server")
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -74,7 +73,7 @@ async def run_server(config: ServerConfig) -> None:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stop_on_signal)
-            async with BrokerServer.open(config, real_runtime(sync=SyncStrategy.THREAD)):
+            async with BrokerServer.open(config):
                 log.info("started", node=config.node_id)
                 with stopping:
                     await trio.sleep_forever()

@@ -1,0 +1,152 @@
+"""Load on a cluster of real processes, and the comparison afterwards."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+
+def make_topic(bootstrap: str, topic: str, *, partitions: int = 1, replicas: int = 3) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=replicas)])[
+        topic
+    ].result(timeout=30)
+
+
+@dataclass
+class Load:
+    """One idempotent producer per partition that numbers its records, and what was acknowledged."""
+
+    bootstrap: str
+    topic: str
+    partitions: int = 1
+    per_second: float = 2000.0
+    acknowledged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """By partition: (number, offset) in the order of acknowledgement."""
+    sent_at: dict[tuple[int, int], float] = field(default_factory=dict)
+    """When (partition, number) was handed to the client, on the monotonic clock."""
+    acknowledged_at: dict[tuple[int, int], float] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+    retries: int = 0
+
+    def __post_init__(self) -> None:
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(partition,)) for partition in range(self.partitions)
+        ]
+        for partition in range(self.partitions):
+            self.acknowledged[partition] = []
+
+    def start(self) -> "Load":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def _run(self, partition: int) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "message.timeout.ms": 120_000,
+                "retry.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 500,
+                "topic.metadata.refresh.interval.ms": 1000,
+            }
+        )
+
+        def delivered(error: object, message: Message) -> None:
+            number = int(message.value() or b"-1")
+            if error is not None:
+                self.errors.append(f"{number}: {error}")
+            else:
+                offset = message.offset()
+                assert offset is not None
+                self.acknowledged[partition].append((number, offset))
+                self.acknowledged_at[partition, number] = time.monotonic()
+
+        number, started = 0, time.monotonic()
+        while not self._stop.is_set():
+            due = (time.monotonic() - started) * self.per_second
+            while number < due and len(producer) < 10_000:
+                self.sent_at[partition, number] = time.monotonic()
+                producer.produce(self.topic, b"%d" % number, partition=partition, on_delivery=delivered)
+                number += 1
+            producer.poll(0.01)
+        left = producer.flush(120)
+        if left:
+            self.errors.append(
+                f"{left} records of partition {partition} were neither acknowledged nor failed"
+            )
+
+    def count(self) -> int:
+        return sum(map(len, self.acknowledged.values()))
+
+    def wait_acknowledged(self, more: int, *, seconds: float = 60.0) -> None:
+        """Return when `more` records were acknowledged from now on."""
+        wanted, deadline = self.count() + more, time.monotonic() + seconds
+        while self.count() < wanted:
+            assert time.monotonic() < deadline, (
+                f"only {self.count()} of {wanted} acknowledgements within {seconds} s; {self.errors[:3]}"
+            )
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def check(self) -> None:
+        """Everything acknowledged is there, once, in order; nothing is there that was not sent."""
+        assert not self.errors, self.errors[:5]
+        for partition, acknowledged in self.acknowledged.items():
+            found = read_partition(self.bootstrap, self.topic, partition)
+            by_offset = dict(found)
+            for number, offset in acknowledged:
+                assert by_offset.get(offset) == b"%d" % number, (
+                    f"partition {partition}: record {number} was acknowledged at offset {offset}, "
+                    f"where there is {by_offset.get(offset)!r}"
+                )
+            values = [int(value) for _, value in found]
+            doubled = len(values) - len(set(values))
+            assert not doubled, f"partition {partition}: {doubled} records are there more than once"
+            assert values == sorted(values), f"partition {partition}: records are out of order"
+
+
+def read_partition(bootstrap: str, topic: str, partition: int) -> list[tuple[int, bytes]]:
+    """(offset, value) of everything below the high watermark."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False,
+         "auto.offset.reset": "earliest"}
+    )  # fmt: skip
+    try:
+        place = TopicPartition(topic, partition, 0)
+        _, end = consumer.get_watermark_offsets(place, timeout=30)
+        consumer.assign([place])
+        found: list[tuple[int, bytes]] = []
+        deadline = time.monotonic() + 60
+        while (not found or found[-1][0] < end - 1) and end > 0:
+            assert time.monotonic() < deadline, f"read {len(found)} records of {end}"
+            for message in consumer.consume(10_000, timeout=1):
+                assert message.error() is None, message.error()
+                offset = message.offset()
+                assert offset is not None
+                found.append((offset, message.value() or b""))
+        return found
+    finally:
+        consumer.close()
+
+
+@pytest.fixture
+def load() -> Callable[..., Load]:
+    return Load
+
+
+@pytest.fixture
+def topic_maker() -> Callable[..., None]:
+    return make_topic
