@@ -1,0 +1,265 @@
+"""The metadata log of a live cluster, read as a Kafka consumer would: any broker serves it, up to its high
+watermark.
+
+Each call is a trio run of its own with one connection at a time. What breaks (a broker gone, one that lags,
+a leader change) is met by asking the next broker, again and again within bounds.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.client import WireClient, open_client
+from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
+from quorate.broker.wire.primitives import MalformedError
+from quorate.log.batch import HEADER_BYTES, LENGTH_END, Batch, read_header
+from quorate.log.errors import InvalidBatchError
+from quorate.runtime.network import Address, NetworkError
+from quorate.runtime.real import RealNetwork
+from quorate.spark_source.access import Extent
+from quorate.spark_source.errors import LogUnavailableError
+from quorate.spark_source.options import TOPIC, SourceOptions
+
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+_FETCH_BYTES: Final = 1024 * 1024
+_RUN_BYTES: Final = 8 * 1024 * 1024
+"""Read in one trio run, and so held in memory."""
+_FETCH_BY_NAME: Final = 12
+"""The last version of Fetch that names topics."""
+_CONSUMER: Final = -1
+_MAX_WAIT_MS: Final = 500
+
+# Not structlog: it prints to standard output, which in Spark's workers is not ours.
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class _BehindError(Exception):
+    """This broker does not have, or does not know to be committed, what others do."""
+
+
+_RETRIABLE = (NetworkError, KafkaError, MalformedError, InvalidBatchError, _BehindError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterLog:
+    """`LogAccess` over brokers."""
+
+    bootstrap_servers: tuple[Address, ...]
+    retries: int
+    retry_interval_ms: int
+    request_timeout_ms: int
+
+    @classmethod
+    def of(cls, options: SourceOptions) -> "ClusterLog":
+        return cls(
+            bootstrap_servers=options.bootstrap_servers,
+            retries=options.retries,
+            retry_interval_ms=options.retry_interval_ms,
+            request_timeout_ms=options.request_timeout_ms,
+        )
+
+    @property
+    def may_lag(self) -> bool:
+        return True
+
+    @property
+    def place(self) -> str:
+        return f"the cluster at {','.join(map(str, self.bootstrap_servers))}"
+
+    def extent(self) -> Extent:
+        return trio.run(self._extent)
+
+    async def _extent(self) -> Extent:
+        async with _Caller(self) as caller:
+            return await caller.call(_extent)
+
+    def batches(self, start: int, end: int) -> Iterator[Batch]:
+        offset = start
+        while offset < end:
+            batches = trio.run(self._fetch, offset, end)
+            if not batches:
+                return
+            for batch in batches:
+                if batch.header.base_offset >= end:
+                    return
+                yield batch
+                offset = batch.header.end_offset
+
+    async def _fetch(self, start: int, end: int) -> list[Batch]:
+        """Some batches from `start` on, at least one; none if the log begins above `start`."""
+        fetched: list[Batch] = []
+        size = 0
+        offset = start
+        async with _Caller(self) as caller:
+            while offset < end and size < _RUN_BYTES:
+                batches = await caller.call(_Fetch(offset))
+                if not batches:
+                    break
+                fetched += batches
+                size += sum(batch.header.size for batch in batches)
+                offset = batches[-1].header.end_offset
+        return fetched
+
+
+@dataclass(slots=True)
+class _Caller:
+    """Asks one broker after the other until one answers, and stays with that one."""
+
+    cluster: ClusterLog
+    _brokers: list[Address] = field(default_factory=list)
+    _turn: int = 0
+    _client: WireClient | None = None
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def __aenter__(self) -> "_Caller":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._close()
+
+    async def call(self, request: Callable[[WireClient], Awaitable[T]]) -> T:
+        """What the first broker answers that can. Raises `LogUnavailableError` when none could, all asked
+        `retries` + 1 times."""
+        if not self._brokers:
+            self._brokers = list(self.cluster.bootstrap_servers)
+        problems: dict[str, str] = {}
+        tries = 0
+        while tries < (self.cluster.retries + 1) * len(self._brokers):
+            address = self._brokers[self._turn % len(self._brokers)]
+            try:
+                client = self._client or await self._connect(address)
+                return await request(client)
+            except _RETRIABLE as error:
+                problems[str(address)] = str(error) or type(error).__name__
+                await self._close()
+                self._turn += 1
+                tries += 1
+                if tries % len(self._brokers) == 0:
+                    await trio.sleep(self.cluster.retry_interval_ms / 1000)
+        listed = "; ".join(f"{address}: {problem}" for address, problem in problems.items())
+        raise LogUnavailableError(
+            f"no broker could serve {TOPIC} within {self.cluster.retries + 1} rounds: {listed}. Check that "
+            "the brokers run and that bootstrapServers names their client listeners"
+        )
+
+    async def _connect(self, address: Address) -> WireClient:
+        client = await self._stack.enter_async_context(
+            open_client(
+                RealNetwork(),
+                address,
+                client_id="quorate-spark",
+                timeout_s=self.cluster.request_timeout_ms / 1000,
+            )
+        )
+        self._client = client
+        self._learn(await _brokers(client))
+        return client
+
+    def _learn(self, found: Sequence[Address]) -> None:
+        """More brokers to turn to than were named."""
+        self._brokers += [address for address in found if address not in self._brokers]
+
+    async def _close(self) -> None:
+        self._client = None
+        stack, self._stack = self._stack, AsyncExitStack()
+        await stack.aclose()
+
+
+async def _brokers(client: WireClient) -> list[Address]:
+    response = await client.call(ApiKey.METADATA, topics=())
+    return [
+        Address(str(broker.host), int(broker.port))
+        for broker in sorted(getattr(response, "brokers", ()), key=lambda broker: int(broker.node_id))
+    ]
+
+
+async def _extent(client: WireClient) -> Extent:
+    response = await client.call(ApiKey.METADATA, topics=())
+    cluster: object = getattr(response, "cluster_id", None)
+    return Extent(
+        cluster=cluster if isinstance(cluster, str) else "",
+        start_offset=await _list_offset(client, _EARLIEST),
+        end_offset=await _list_offset(client, _LATEST),
+    )
+
+
+async def _list_offset(client: WireClient, timestamp: int) -> int:
+    response = await client.call(
+        ApiKey.LIST_OFFSETS,
+        replica_id=_CONSUMER,
+        isolation_level=0,
+        topics=[
+            {
+                "name": TOPIC,
+                "partitions": [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}],
+            }
+        ],
+    )
+    for topic in getattr(response, "topics", ()):
+        for partition in topic.partitions:
+            if partition.error_code is not ErrorCode.none:
+                raise KafkaError(partition.error_code, f"ListOffsets of {TOPIC}: {partition.error_code.name}")
+            return int(partition.offset)
+    raise MalformedError(f"ListOffsets did not answer for {TOPIC}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetch:
+    """One Fetch: whole batches from the one that holds `offset` on."""
+
+    offset: int
+
+    async def __call__(self, client: WireClient) -> list[Batch]:
+        partition = FetchPartition(0, self.offset, _FETCH_BYTES)
+        response = await client.fetch(
+            FetchRequest(
+                version=client.version(ApiKey.FETCH, at_most=_FETCH_BY_NAME),
+                max_wait_ms=_MAX_WAIT_MS,
+                min_bytes=1,
+                max_bytes=_FETCH_BYTES,
+                topics=[FetchTopic(TOPIC, None, [partition])],
+            )
+        )
+        if response.error is not ErrorCode.none:
+            raise KafkaError(response.error, f"Fetch: {response.error.name}")
+        for topic in response.topics:
+            for fetched in topic.partitions:
+                return await self._batches(client, fetched)
+        raise MalformedError(f"Fetch did not answer for {TOPIC}")
+
+    async def _batches(self, client: WireClient, fetched: FetchedPartition) -> list[Batch]:
+        if fetched.error is ErrorCode.offset_out_of_range:
+            if self.offset < await _list_offset(client, _EARLIEST):
+                return []
+            raise _BehindError(f"has nothing at offset {self.offset} yet")
+        if fetched.error is not ErrorCode.none:
+            raise KafkaError(fetched.error, f"Fetch of {TOPIC}: {fetched.error.name}")
+        batches = _decode(b"".join(fetched.records))
+        if not batches:
+            raise _BehindError(f"has nothing committed at offset {self.offset} yet")
+        return [batch for batch in batches if batch.header.end_offset > self.offset]
+
+
+def _decode(records: bytes) -> list[Batch]:
+    """Whole batches; the last may be cut off by a fetch's limit. Raises `InvalidBatchError`."""
+    batches: list[Batch] = []
+    view = memoryview(records)
+    at = 0
+    while len(records) - at >= HEADER_BYTES:
+        size = int.from_bytes(view[at + 8 : at + 12], "big") + LENGTH_END
+        if at + size > len(records):
+            break
+        header = read_header(records, at, dense=False)
+        batches.append(Batch(header, view[at : at + size]))
+        at += size
+    return batches

@@ -1,0 +1,173 @@
+"""Batches of the metadata log, taken apart into entries."""
+
+import enum
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+
+from quorate.broker.controller.codec import MAX_RECORD_BYTES, RecordDecodeError, decode, encode
+from quorate.broker.controller.records import Record
+from quorate.broker.controller.schema import SchemaError, load
+from quorate.log.batch import Batch, BatchHeader
+from quorate.log.control import ControlType, LeaderChange, control_type_of, read_leader_change
+from quorate.log.errors import InvalidBatchError
+from quorate.log.records import Record as LogRecord
+from quorate.log.records import records_of
+from quorate.runtime.entropy import uuid_text
+from quorate.spark_source.errors import DamagedRecordError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_ARRAY_OF_THREE: Final = 0x83
+_SMALL: Final = 24
+"""CBOR integers below this are one byte."""
+UNKNOWN: Final = "Unknown"
+
+
+class Entry(NamedTuple):
+    """One record of the log."""
+
+    offset: int
+    epoch: int
+    timestamp_ms: int
+    batch_offset: int
+    """Base offset of its batch: what one append wrote together."""
+    control: bool
+    type: str
+    """The record's type by name, `Unknown` for one of a later version of quorate."""
+    version: int
+    record: Record | LeaderChange | None
+    """None for a type or version that this version does not know."""
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    number: int
+    version: int
+
+
+def _head(data: bytes) -> _Head:
+    """Type number and version of an encoded record, without decoding the rest."""
+    if len(data) > 3 and data[0] == _ARRAY_OF_THREE and data[1] < _SMALL and data[2] < _SMALL:
+        return _Head(data[1], data[2])
+    match load(data, max_bytes=MAX_RECORD_BYTES):
+        case [int(number), int(version), _]:
+            return _Head(number, version)
+    raise SchemaError("a metadata record is [type, version, fields]")
+
+
+def type_number(example: Record) -> int:
+    """The number that stands for this record's type in the log."""
+    return _head(encode(example)).number
+
+
+def entries_of(batch: Batch, *, start: int, end: int, only: frozenset[int] | None = None) -> Iterator[Entry]:
+    """The entries of `batch` with offsets in [start, end). `only`: the type numbers that are wanted; the rest
+    is skipped undecoded, and so are control records. Raises `DamagedRecordError`."""
+    header = batch.header
+    if header.is_control and only is not None:
+        return
+    try:
+        records = records_of(batch)
+    except InvalidBatchError as error:
+        raise DamagedRecordError(f"the batch at offset {header.base_offset}: {error}") from error
+    for record in records:
+        if record.offset < start or record.offset >= end:
+            continue
+        try:
+            if header.is_control:
+                yield _control_entry(header, record)
+            elif only is None or _head(record.value or b"").number in only:
+                yield _entry(header, record)
+        except ValueError as error:
+            # RecordDecodeError and SchemaError are ValueErrors.
+            raise DamagedRecordError(f"the record at offset {record.offset}: {error}") from error
+
+
+def _entry(header: BatchHeader, raw: LogRecord) -> Entry:
+    value = raw.value or b""
+    head = _head(value)
+    record: Record | None
+    try:
+        record = decode(value)
+        name = type(record).__name__
+    except RecordDecodeError as error:
+        if error.__cause__ is not None:
+            raise
+        # Well-formed, but of a type or version that came later. A node has to stop there; a reader of
+        # history can show it as it is.
+        record, name = None, UNKNOWN
+    return Entry(
+        raw.offset,
+        header.leader_epoch,
+        raw.timestamp,
+        header.base_offset,
+        False,
+        name,
+        head.version,
+        record,
+        value,
+    )
+
+
+def _control_entry(header: BatchHeader, raw: LogRecord) -> Entry:
+    kind = control_type_of(raw)
+    value = raw.value or b""
+    record = read_leader_change(value) if kind is ControlType.LEADER_CHANGE else None
+    return Entry(
+        raw.offset,
+        header.leader_epoch,
+        raw.timestamp,
+        header.base_offset,
+        True,
+        UNKNOWN if kind is None else "".join(word.capitalize() for word in kind.name.split("_")),
+        int.from_bytes(value[:2], "big"),
+        record,
+        value,
+    )
+
+
+def record_json(entry: Entry) -> str | None:
+    """The record's fields, all of them, under our names: uuids in Kafka's text form, enum members by name.
+    For an unknown record what CBOR alone says, under field numbers; None for an unknown control record."""
+    if entry.record is not None:
+        return _dump(_plain(entry.record))
+    if entry.control:
+        return None
+    match load(entry.value, max_bytes=MAX_RECORD_BYTES):
+        case [number, _, body]:
+            return _dump({"type": number, "fields": _plain(body)})
+    return None
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+@cache
+def _names(of: "type[DataclassInstance]") -> tuple[str, ...]:
+    return tuple(each.name for each in fields(of))
+
+
+def _plain(value: object) -> object:
+    match value:
+        case enum.Enum():
+            return value.name
+        case None | bool() | int() | float() | str():
+            return value
+        case UUID():
+            return uuid_text(value)
+        case bytes():
+            return value.hex()
+        case tuple() | list():
+            return [_plain(each) for each in value]
+        case dict():
+            return {str(key): _plain(each) for key, each in value.items()}
+    if not is_dataclass(value) or isinstance(value, type):
+        raise TypeError(f"no JSON for {type(value).__name__}")
+    return {name: _plain(getattr(value, name)) for name in _names(type(value))}

@@ -1,0 +1,28 @@
+"""What can go wrong with the data source, by who can do something about it."""
+
+
+class SourceError(Exception):
+    """Root of this package's errors."""
+
+
+class OptionError(SourceError):
+    """An option is unknown, malformed, missing, or contradicts another."""
+
+
+class DataLossError(SourceError):
+    """The log no longer has, or never had, what was read or asked for: it was cut, replaced, or is another
+    cluster's. `failOnDataLoss=false` goes on with what there is."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"{problem}. Start a new query (with a new checkpoint) to read this log, or set "
+            "failOnDataLoss=false to go on with what there is"
+        )
+
+
+class LogUnavailableError(SourceError):
+    """No broker answered, or the folder can't be read."""
+
+
+class DamagedRecordError(SourceError):
+    """Bytes in the log that are no record: a fault of the disk, or ours."""

@@ -1,0 +1,123 @@
+"""Reading a stretch of the log into a view's rows, as Arrow batches."""
+
+import logging
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from quorate.log.batch import Batch
+from quorate.spark_source.access import LogAccess
+from quorate.spark_source.cluster import ClusterLog
+from quorate.spark_source.entries import entries_of
+from quorate.spark_source.errors import DataLossError
+from quorate.spark_source.folder import FolderLog
+from quorate.spark_source.options import SourceOptions
+from quorate.spark_source.view import Row, View
+
+_ROWS_PER_BATCH: Final = 8192
+_OFFSETS_PER_TASK: Final = 50_000
+"""Below, another task costs more than it saves."""
+_DEFAULT_TASKS: Final = 2
+
+# Not structlog: it prints to standard output, which in Spark's workers is not ours.
+log = logging.getLogger(__name__)
+
+
+def log_access(options: SourceOptions) -> LogAccess:
+    if options.path is not None:
+        return FolderLog(path=options.path, read_uncommitted=options.read_uncommitted)
+    return ClusterLog.of(options)
+
+
+@dataclass
+class LogRange(InputPartition):
+    """One task's part: offsets [start, end), and the view fed with everything before `start`."""
+
+    start: int
+    end: int
+    view: View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """Picklable, as what it reads from."""
+
+    access: LogAccess
+    fail_on_data_loss: bool
+
+    def lost(self, problem: str) -> None:
+        """Raises `DataLossError`, or says so in the log if the options want that."""
+        if self.fail_on_data_loss:
+            raise DataLossError(f"{self.access.place}: {problem}")
+        log.warning("%s: %s", self.access.place, problem)
+
+    def batches(self, start: int, end: int) -> Iterator[Batch]:
+        """The batches that hold [start, end), none missing. Raises `DataLossError`."""
+        expected = start
+        for batch in self.access.batches(start, end):
+            if batch.header.base_offset > expected:
+                self.lost(f"offsets {expected} to {batch.header.base_offset - 1} are gone")
+            yield batch
+            expected = batch.header.end_offset
+        if expected < end:
+            self.lost(f"the log ends at offset {expected}, where {end} was known to be committed")
+
+    def feed(self, view: View, start: int, end: int) -> None:
+        """Let `view` see [start, end) for what it remembers."""
+        for batch in self.batches(start, end):
+            for entry in entries_of(batch, start=start, end=end, only=view.remembers):
+                for _ in view.rows(entry):
+                    pass
+
+    def rows(self, view: View, start: int, end: int) -> Iterator[Row]:
+        for batch in self.batches(start, end):
+            for entry in entries_of(batch, start=start, end=end, only=view.wants):
+                yield from view.rows(entry)
+
+    def read(self, part: LogRange) -> Iterator[pa.RecordBatch]:
+        """`part` stays as it is, so that it can be read again."""
+        view = deepcopy(part.view)
+        schema = arrow_schema(view.schema)
+        held: list[Row] = []
+        for row in self.rows(view, part.start, part.end):
+            held.append(row)
+            if len(held) == _ROWS_PER_BATCH:
+                yield _record_batch(held, schema)
+                held.clear()
+        if held:
+            yield _record_batch(held, schema)
+
+    def divide(self, view: View, start: int, end: int, *, tasks: int | None) -> list[LogRange]:
+        """[start, end) in about equal parts, for `view` fed up to `start`; it is fed up to the last part's
+        start. `tasks`: how many, or None for as many as pay."""
+        count = end - start
+        if count <= 0:
+            return []
+        if tasks is None:
+            tasks = min(_DEFAULT_TASKS, -(-count // _OFFSETS_PER_TASK))
+        tasks = min(tasks, count)
+        edges = [start + count * number // tasks for number in range(tasks)]
+        parts = []
+        fed = start
+        for first, last in zip(edges, [*edges[1:], end], strict=True):
+            self.feed(view, fed, first)
+            fed = first
+            parts.append(LogRange(first, last, deepcopy(view)))
+        return parts
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """What Spark checks the first batch of each task against."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def _record_batch(rows: list[Row], schema: pa.Schema) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
