@@ -134,6 +134,22 @@ async def test_a_roll_may_leave_its_reserve_behind_below_the_recovery_point(
     assert left_behind
 
 
+async def test_a_roll_cuts_the_reserve_off_what_it_leaves(open_log: Opener, batch: Builder) -> None:
+    disk = SimulatedDisk()
+    log = await open_log(disk, config=LogConfig(segment_bytes=700, reserve_bytes=600))
+    while log.segment_count == 1:
+        log.append_as_follower(batch(int(log.end_offset)))
+    await log.sync()
+    disk.lose_power(random.Random(0))
+    assert physical_size(disk) == 700 // len(batch(0)) * len(batch(0))
+    assert len(await log_content(open_log, disk)) == physical_size(disk) + len(batch(0))
+
+
+async def log_content(open_log: Opener, disk: SimulatedDisk) -> bytes:
+    log = await open_log(disk, config=CONFIG)
+    return await log.read(0, 10**6) + await log.read(int(log.end_offset) - 1, 10**6)
+
+
 async def test_no_room_for_a_reserve_is_no_error_until_there_is_none_for_records(
     open_log: Opener, batch: Builder
 ) -> None:
@@ -172,8 +188,10 @@ async def test_a_real_file_keeps_its_size_when_it_is_given_room(tmp_path: Path) 
     file.truncate(file.size)
     assert read_file(disk, path) == b"abcde"
     file.close()
+    other = disk.open(path)
     with pytest.raises(DiskError):
-        file.read_at(0, 1)
+        file.read_at(0, 1)  # not of the file that has the descriptor's number now
+    other.close()
 
 
 async def test_a_real_device_without_room_is_left_as_it_was(tmp_path: Path) -> None:
