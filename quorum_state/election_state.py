@@ -45,20 +45,16 @@ class QuorumStateFile:
     def path(self) -> str:
         return self._path
 
-    def load(self, *, log_is_empty: bool) -> ElectionState:
-        """What was stored last; epoch 0 without a vote if nothing ever was.
-
-        `log_is_empty`: the metadata log holds no record, so that a missing file means a new node.
-        Raises `QuorumStateError`.
+    def load(self) -> ElectionState:
+        """What was stored last. Formatting stores epoch 0 without a vote, so that a missing file is always a
+        lost one. Raises `QuorumStateError`.
         """
         try:
             data = read_file(self._disk, self._path)
         except FileNotFoundError:
-            if not log_is_empty:
-                raise MissingStateError(
-                    self._path, "the file is missing although the metadata log has records", REPLACE
-                ) from None
-            return ElectionState(Epoch(0))
+            raise MissingStateError(
+                self._path, "the file is missing, and with it the vote that this node may have given", REPLACE
+            ) from None
         state = self._parse(data)
         self._durable = state
         return state

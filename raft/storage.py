@@ -69,7 +69,7 @@ async def open_storage(runtime: Runtime, config: QuorumConfig) -> Storage:
     try:
         log_folder = f"{folder}/{LOG_FOLDER}"
         state_file = QuorumStateFile(disk, log_folder, cluster_id=config.cluster_id, node=node)
-        election = state_file.load(log_is_empty=False)
+        election = state_file.load()
         log = await Log.open(
             disk,
             log_folder,

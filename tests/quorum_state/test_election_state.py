@@ -37,16 +37,12 @@ def state_file(disk: SimulatedDisk, *, cluster_id: str = "c", node: int = 1) -> 
 async def test_a_state_reads_back_as_it_was_stored(state: ElectionState) -> None:
     disk = SimulatedDisk()
     await state_file(disk).store(state)
-    assert state_file(disk).load(log_is_empty=False) == state
+    assert state_file(disk).load() == state
 
 
-async def test_a_new_node_starts_in_epoch_0_without_a_vote() -> None:
-    assert state_file(SimulatedDisk()).load(log_is_empty=True) == ElectionState(Epoch(0))
-
-
-async def test_a_missing_file_beside_a_log_is_an_error_that_says_how_to_come_back() -> None:
-    with pytest.raises(MissingStateError, match=r"m/quorum-state: .*add it again"):
-        state_file(SimulatedDisk()).load(log_is_empty=False)
+async def test_a_missing_file_is_a_lost_vote_and_the_error_says_how_to_come_back() -> None:
+    with pytest.raises(MissingStateError, match=r"m/quorum-state: .*the vote.*new replica.*add it again"):
+        state_file(SimulatedDisk()).load()
 
 
 async def test_a_voter_remembers_its_vote_after_a_power_loss() -> None:
@@ -54,7 +50,7 @@ async def test_a_voter_remembers_its_vote_after_a_power_loss() -> None:
         disk = SimulatedDisk()
         await state_file(disk).store(VOTED)
         disk.lose_power(random.Random(seed))
-        assert state_file(disk).load(log_is_empty=True) == VOTED
+        assert state_file(disk).load() == VOTED
 
 
 @pytest.mark.parametrize("operation", [Operation.SYNC, Operation.SYNC_FOLDER, Operation.RENAME])
@@ -68,7 +64,7 @@ async def test_a_store_that_failed_leaves_the_old_state_or_the_new_one(operation
         with pytest.raises(DiskError):
             await store.store(new)
         disk.lose_power(random.Random(seed))
-        assert state_file(disk).load(log_is_empty=True) in (VOTED, new)
+        assert state_file(disk).load() in (VOTED, new)
 
 
 async def test_storing_costs_two_syncs_and_none_if_nothing_changed() -> None:
@@ -79,7 +75,7 @@ async def test_storing_costs_two_syncs_and_none_if_nothing_changed() -> None:
     await store.store(VOTED)
     assert disk.syncs == 2
     again = state_file(disk)
-    again.load(log_is_empty=False)
+    again.load()
     await again.store(VOTED)
     assert disk.syncs == 2
 
@@ -100,9 +96,9 @@ async def test_another_clusters_or_nodes_state_is_refused() -> None:
     disk = SimulatedDisk()
     await state_file(disk).store(VOTED)
     with pytest.raises(ForeignStateError, match="cluster c, not other"):
-        state_file(disk, cluster_id="other").load(log_is_empty=False)
+        state_file(disk, cluster_id="other").load()
     with pytest.raises(ForeignStateError, match="node 1, not 7"):
-        state_file(disk, node=7).load(log_is_empty=False)
+        state_file(disk, node=7).load()
 
 
 async def test_an_unknown_data_version_is_refused() -> None:
@@ -112,7 +108,7 @@ async def test_an_unknown_data_version_is_refused() -> None:
     fields = json.loads(read_file(disk, store.path))
     await write_file_atomically(disk, store.path, json.dumps({**fields, "data_version": 99}).encode())
     with pytest.raises(UnknownVersionError, match="99"):
-        store.load(log_is_empty=False)
+        store.load()
 
 
 async def test_a_file_truncated_anywhere_is_refused() -> None:
@@ -123,7 +119,7 @@ async def test_a_file_truncated_anywhere_is_refused() -> None:
     for size in range(len(whole)):
         await write_file_atomically(disk, store.path, whole[:size])
         with pytest.raises(UnreadableStateError, match="add it again"):
-            store.load(log_is_empty=True)
+            store.load()
 
 
 @pytest.mark.parametrize(
@@ -145,4 +141,4 @@ async def test_a_field_of_the_wrong_kind_is_refused(name: str, value: object) ->
     fields = json.loads(read_file(disk, store.path))
     await write_file_atomically(disk, store.path, json.dumps({**fields, name: value}).encode())
     with pytest.raises(UnreadableStateError):
-        store.load(log_is_empty=False)
+        store.load()
