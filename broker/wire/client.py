@@ -29,7 +29,7 @@ from quorate.broker.wire.produce_codec import (
     decode_produce_response,
     encode_produce_request,
 )
-from quorate.broker.wire.sending import join_small
+from quorate.broker.wire.sending import join_small, remaining
 from quorate.runtime.disk import Buffer
 from quorate.runtime.network import Address, Network, NetworkError, Stream
 
@@ -75,6 +75,7 @@ class WireClient:
         self._to_send = trio.lowlevel.ParkingLot()
         self._in_flight = trio.Semaphore(max_in_flight)
         self._next_id = 0
+        self._sending = False
         self._broken: str | None = None
         self.versions: Mapping[int, tuple[int, int]] = {}
         """What the server serves, by API key, inclusive; empty before `negotiate`."""
@@ -175,9 +176,9 @@ class WireClient:
         call = _Call(trio.Event())
         with trio.move_on_after(timeout_s):
             async with self._in_flight:
-                self._put(api_key, version, correlation_id, body)
                 self._calls[correlation_id] = call
                 try:
+                    self._put(api_key, version, correlation_id, body)
                     await call.done.wait()
                 finally:
                     self._calls.pop(correlation_id, None)
@@ -200,8 +201,14 @@ class WireClient:
             header, api_key=api_key, version=version, correlation_id=correlation_id, client_id=self._client_id
         )
         pieces = [*header.finish(), *body]
-        self._outbox.append([sum(map(len, pieces)).to_bytes(4, "big"), *pieces])
-        self._to_send.unpark_all()
+        size = sum(map(len, pieces))
+        frame = join_small([size.to_bytes(4, "big"), *pieces])
+        if not self._outbox and not self._sending and len(self._calls) == 1:
+            # Nothing else is under way: sending here saves a pass through the scheduler.
+            frame = remaining(frame, self._stream.send_nowait(frame))
+        if frame:
+            self._outbox.append(frame)
+            self._to_send.unpark_all()
 
     async def _write(self) -> None:
         try:
@@ -213,7 +220,9 @@ class WireClient:
                     batch += pieces
                     size += sum(map(len, pieces))
                 if batch:
+                    self._sending = True
                     await self._stream.send(join_small(batch))
+                    self._sending = False
                 else:
                     await self._to_send.park()
         except NetworkError as error:

@@ -24,3 +24,12 @@ def join_small(pieces: Sequence[Buffer]) -> list[Buffer]:
     if run:
         out.append(b"".join(run) if len(run) > 1 else run[0])
     return out
+
+
+def remaining(pieces: Sequence[Buffer], sent: int) -> list[Buffer]:
+    """What is left of `pieces` after their first `sent` bytes."""
+    for index, piece in enumerate(pieces):
+        if sent < len(piece):
+            return [memoryview(piece)[sent:], *pieces[index + 1 :]]
+        sent -= len(piece)
+    return []

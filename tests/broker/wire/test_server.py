@@ -188,6 +188,21 @@ async def test_responses_keep_request_order_while_answers_come_out_of_order(auto
         ]
 
 
+async def test_a_ready_answer_does_not_wait_for_a_handler_that_parks(autojump_clock):
+    async def slow(context, request):
+        await trio.sleep(5 if request.group_id == "s" else 0)
+        return heartbeat_ok(context, request)
+
+    async with serving(Handler(heartbeat=slow)) as (net, _):
+        stream = await net.for_node("client").connect(HOME)
+        beats = [frame(12, 0, 1, b"\0\1q\0\0\0\1\0\1m"), frame(12, 0, 2, b"\0\1s\0\0\0\1\0\1m")]
+        started = trio.current_time()
+        await stream.send([b"".join(beats)])
+        assert await read_responses(stream, 1) == [(1, b"\0\0")]
+        assert trio.current_time() - started < 1
+        assert await read_responses(stream, 1) == [(2, b"\0\0")]
+
+
 async def test_deferred_answers_are_abandoned_when_the_client_leaves(autojump_clock):
     gone = []
     deferred = Deferred(on_abandon=lambda: gone.append(trio.current_time()))
