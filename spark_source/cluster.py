@@ -220,7 +220,7 @@ class _Fetch:
     offset: int
 
     async def __call__(self, client: WireClient) -> list[Batch]:
-        partition = FetchPartition(0, self.offset, _FETCH_BYTES)
+        partition = FetchPartition(partition=0, fetch_offset=self.offset, max_bytes=_FETCH_BYTES)
         response = await client.fetch(
             FetchRequest(
                 version=client.version(ApiKey.FETCH, at_most=_FETCH_BY_NAME),

@@ -1,12 +1,16 @@
 """A metadata log with a story, written as a node would."""
 
+import contextlib
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import trio
+from kio.schema.errors import ErrorCode
 
 from quorate.broker.controller.codec import encode
 from quorate.broker.controller.records import (
@@ -25,13 +29,25 @@ from quorate.broker.controller.records import (
     Topic,
     UnregisterBroker,
 )
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.entities import build, response_type
+from quorate.broker.wire.fetch_codec import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchRequest,
+    FetchResponse,
+    encode_fetch_response,
+)
+from quorate.broker.wire.messages import Answer, EncodedResponse, Request, RequestContext
+from quorate.broker.wire.server import serve
 from quorate.log import Log, LogConfig
 from quorate.log.control import leader_change_batch
 from quorate.log.records import build_batch
 from quorate.quorum_state.meta_properties import MetaProperties, store_meta_properties
 from quorate.raft.core.types import Offset
 from quorate.raft.watermark import WatermarkCheckpoint
-from quorate.runtime.real import RealDisk, SyncStrategy
+from quorate.runtime.network import Address
+from quorate.runtime.real import RealDisk, RealNetwork, SyncStrategy
 
 CLUSTER = "hIYbZ8XNQqiEnzUO1CPmSw"
 T0 = 1_700_000_000_000
@@ -196,3 +212,105 @@ def session_story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WrittenL
     tell_story(log)
     log.write()
     yield log
+
+
+class Broker:
+    """Serves a `WrittenLog` as a broker does, over real sockets, on a thread of its own.
+
+    A double, so that what brokers do at bad moments can be chosen; whole clusters are tested elsewhere.
+    """
+
+    def __init__(self, log: WrittenLog) -> None:
+        self.log = log
+        self.committed: int | None = None
+        """How far this broker knows the log to be committed; None: all of it."""
+        self.drop_after_fetches: int | None = None
+        """Close the connection instead of answering, once this many Fetches were answered."""
+        self.fetches = 0
+        self.known: list[Address] = []
+        self.log_start = 0
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._scope = trio.CancelScope()
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=trio.run, args=(self._run,))
+        self._thread.start()
+        assert self._started.wait(10)
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.end if self.committed is None else self.committed
+
+    async def _run(self) -> None:
+        listener = await RealNetwork().listen(Address("127.0.0.1", 0))
+        self.address = listener.address
+        self._token = trio.lowlevel.current_trio_token()
+        with self._scope:
+            self._started.set()
+            await serve(listener, self)
+
+    def stop(self) -> None:
+        assert self._token is not None
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._scope.cancel)
+        self._thread.join()
+
+    async def handle(self, context: RequestContext, request: Request) -> Answer:
+        if isinstance(request, FetchRequest):
+            return self._fetch(request)
+        response = response_type(context.api_key, context.version)
+        if context.api_key == ApiKey.METADATA:
+            brokers = [
+                {"node_id": number, "host": address.host, "port": address.port}
+                for number, address in enumerate(self.known)
+            ]
+            return build(response, cluster_id=self.log.cluster, brokers=brokers)
+        asked = cast(Any, request).topics[0]
+        timestamp = int(asked.partitions[0].timestamp)
+        answer = {
+            "partition_index": 0,
+            "error_code": ErrorCode.none,
+            "timestamp": -1,
+            "offset": self.log_start if timestamp == -2 else self.high_watermark,
+            "leader_epoch": self.log.epoch,
+        }
+        return build(response, topics=[{"name": asked.name, "partitions": [answer]}])
+
+    def _fetch(self, request: FetchRequest) -> EncodedResponse:
+        if self.drop_after_fetches is not None and self.fetches >= self.drop_after_fetches:
+            self._scope.cancel()
+            return EncodedResponse([])
+        self.fetches += 1
+        topic = request.topics[0]
+        assert topic.name == "__cluster_metadata"
+        offset = topic.partitions[0].fetch_offset
+        records: list[bytes] = []
+        error = ErrorCode.none
+        if offset < self.log_start or offset > self.high_watermark:
+            error = ErrorCode.offset_out_of_range
+        else:
+            ends = [base for base, _, _ in self.log.batches[1:]] + [self.log.end]
+            served = [
+                batch
+                for (_, _, batch), end in zip(self.log.batches, ends, strict=True)
+                if offset < end <= self.high_watermark
+            ]
+            # Few at a time, and the last one cut off, as a byte limit does.
+            records = [*served[:2], *(batch[:70] for batch in served[2:3])]
+        fetched = FetchedPartition(
+            index=0, error=error, high_watermark=self.high_watermark, log_start_offset=0, records=records
+        )
+        response = FetchResponse(version=request.version, topics=[FetchedTopic(topic.name, None, [fetched])])
+        return EncodedResponse(encode_fetch_response(response))
+
+
+@pytest.fixture
+def new_broker() -> Iterator[Callable[[WrittenLog], Broker]]:
+    started: list[Broker] = []
+
+    def new(log: WrittenLog) -> Broker:
+        started.append(Broker(log))
+        return started[-1]
+
+    yield new
+    for broker in started:
+        broker.stop()

@@ -1,0 +1,109 @@
+"""Reading from brokers, without Spark."""
+
+import pickle
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from quorate.broker.controller.records import NoOp
+from quorate.runtime.network import Address
+from quorate.spark_source import MetadataLogSource
+from quorate.spark_source.errors import DataLossError, LogUnavailableError
+
+QUICK = {"fetchOffset.numRetries": "3", "fetchOffset.retryIntervalMs": "1"}
+
+
+def read(*brokers: Any, **options: object) -> list[dict[str, Any]]:
+    given = {name: str(value) for name, value in options.items()}
+    servers = ",".join(str(getattr(broker, "address", broker)) for broker in brokers)
+    made = MetadataLogSource({"bootstrapServers": servers, **QUICK, **given})
+    source = pickle.loads(pickle.dumps(made))
+    reader = source.reader(source.schema())
+    partitions = [pickle.loads(pickle.dumps(part)) for part in reader.partitions()]
+    reader = pickle.loads(pickle.dumps(reader))
+    return [row for part in partitions for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def from_folder(log: Any, **options: object) -> list[dict[str, Any]]:
+    source = MetadataLogSource({"path": str(log.folder), **{k: str(v) for k, v in options.items()}})
+    reader = source.reader(source.schema())
+    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+@pytest.fixture
+def nobody() -> Address:
+    """Where nobody listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return Address("127.0.0.1", bound.getsockname()[1])
+
+
+@pytest.mark.parametrize("view", ["records", "partitions", "topics", "brokers"])
+def test_brokers_and_folders_tell_the_same(story: Any, new_broker: Callable[..., Any], view: str) -> None:
+    rows = read(new_broker(story), view=view, minPartitions=3)
+    assert rows == from_folder(story, view=view)
+    assert rows
+
+
+def test_a_broker_that_is_down_is_passed_over(
+    story: Any, new_broker: Callable[..., Any], nobody: Address
+) -> None:
+    assert len(read(nobody, new_broker(story))) == len(story.records)
+
+
+def test_a_broker_that_dies_halfway_is_replaced_and_nothing_is_read_twice(
+    story: Any, new_broker: Callable[..., Any]
+) -> None:
+    dying, other = new_broker(story), new_broker(story)
+    dying.drop_after_fetches = 2
+    rows = read(dying, other)
+    assert [row["offset"] for row in rows] == [offset for offset, _, _, _ in story.records]
+    assert dying.fetches == 2
+    assert other.fetches > 2
+
+
+def test_brokers_that_were_not_named_are_found(story: Any, new_broker: Callable[..., Any]) -> None:
+    dying, other = new_broker(story), new_broker(story)
+    dying.drop_after_fetches = 2
+    # Only a connection that was made learns of others, and each pass over the log makes its own.
+    dying.known = [other.address]
+    source = MetadataLogSource({"bootstrapServers": str(dying.address), **QUICK})
+    reader = source.reader(source.schema())
+    (part,) = reader.partitions()
+    rows = [row for batch in reader.read(part) for row in batch.to_pylist()]
+    assert [row["offset"] for row in rows] == [offset for offset, _, _, _ in story.records]
+
+
+def test_a_broker_that_lags_is_not_believed(story: Any, new_broker: Callable[..., Any]) -> None:
+    lagging, ahead = new_broker(story), new_broker(story)
+    lagging.committed = 9
+    rows = read(lagging, ahead, endingOffsets=9)
+    assert rows[-1]["offset"] == 8
+    source = MetadataLogSource({"bootstrapServers": f"{ahead.address},{lagging.address}", **QUICK})
+    parts = source.reader(source.schema()).partitions()
+    again = MetadataLogSource({"bootstrapServers": f"{lagging.address},{ahead.address}", **QUICK})
+    reader = again.reader(again.schema())
+    offsets = [row["offset"] for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    assert offsets == [offset for offset, _, _, _ in story.records]
+
+
+def test_when_nobody_answers_it_says_who_was_asked_and_what_happened(nobody: Address) -> None:
+    with pytest.raises(LogUnavailableError, match=f"4 rounds: {nobody}: can't connect"):
+        read(nobody)
+
+
+def test_what_the_brokers_no_longer_have_is_data_loss(story: Any, new_broker: Callable[..., Any]) -> None:
+    broker = new_broker(story)
+    broker.log_start = 8
+    with pytest.raises(DataLossError, match="starts at 8"):
+        read(broker, startingOffsets=2)
+
+
+def test_a_snapshot_of_the_log_stays_as_it_was(story: Any, new_broker: Callable[..., Any]) -> None:
+    broker = new_broker(story)
+    source = MetadataLogSource({"bootstrapServers": str(broker.address), **QUICK})
+    before = source.reader(source.schema()).partitions()
+    story.append(NoOp())
+    assert source.reader(source.schema()).partitions()[-1].end == before[-1].end

@@ -1,0 +1,212 @@
+"""The streaming reader, called as Spark calls it, without Spark."""
+
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from quorate.broker.controller.records import NoOp
+from quorate.spark_source import MetadataLogSource
+from quorate.spark_source.errors import DataLossError, OptionError, SourceError
+from quorate.spark_source.stream_reader import MetadataStreamReader
+
+
+def stream(log: Any, **options: object) -> MetadataStreamReader:
+    given = {"path": str(log.folder), "startingOffsets": "earliest"}
+    source = MetadataLogSource(given | {name: str(value) for name, value in options.items()})
+    return source.streamReader(source.schema())
+
+
+def stored(offset: Any) -> Any:
+    """Through Spark's checkpoint."""
+    return json.loads(json.dumps(offset))
+
+
+def rows_between(
+    reader: MetadataStreamReader, start: Any, end: Any, log: Any, **options: object
+) -> list[Any]:
+    """Planned by `reader`, read by another that was made elsewhere, as Spark does."""
+    parts = [pickle.loads(pickle.dumps(part)) for part in reader.partitions(start, end)]
+    other = pickle.loads(pickle.dumps(stream(log, **options)))
+    return [row for part in parts for batch in other.read(part) for row in batch.to_pylist()]
+
+
+def run(log: Any, position: Any = None, **options: object) -> tuple[list[Any], Any, int]:
+    """An AvailableNow query: its rows, its last offset, its number of batches."""
+    reader = stream(log, **options)
+    reader.prepareForTriggerAvailableNow()
+    limit = reader.getDefaultReadLimit()
+    position = stored(reader.initialOffset()) if position is None else position
+    rows: list[Any] = []
+    batches = 0
+    while (end := stored(reader.latestOffset(position, limit))) != position:
+        rows += rows_between(reader, position, end, log, **options)
+        reader.commit(end)
+        position = end
+        batches += 1
+    reader.stop()
+    return rows, position, batches
+
+
+def batch_rows(log: Any, **options: object) -> list[Any]:
+    source = MetadataLogSource({"path": str(log.folder), **{k: str(v) for k, v in options.items()}})
+    reader = source.reader(source.schema())
+    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def test_offsets_have_fixed_keys_in_a_fixed_order(story: Any) -> None:
+    reader = stream(story)
+    assert json.dumps(reader.initialOffset()) == (
+        '{"offset": 0, "epoch": -1, "cluster": "hIYbZ8XNQqiEnzUO1CPmSw"}'
+    )
+    assert reader.reportLatestOffset() == {"offset": story.end, "epoch": 2, "cluster": story.cluster}
+
+
+@settings(max_examples=25, deadline=None)
+@given(limit=st.integers(1, 30), tasks=st.integers(1, 4), view=st.sampled_from(["records", "partitions"]))
+def test_a_stream_in_any_steps_reads_what_a_batch_reads(
+    session_story: Any, limit: int, tasks: int, view: str
+) -> None:
+    rows, position, batches = run(session_story, maxOffsetsPerTrigger=limit, minPartitions=tasks, view=view)
+    assert rows == batch_rows(session_story, view=view)
+    assert position["offset"] == session_story.end
+    assert batches == -(-session_story.end // limit)
+
+
+def test_a_stream_goes_on_after_a_restart_where_it_was(story: Any) -> None:
+    first, position, _ = run(story, view="partitions", maxOffsetsPerTrigger=5)
+    story.append(NoOp())
+    story.new_epoch(3)
+    story.append(*[record for *_, record in story.records if type(record).__name__ == "PartitionChange"])
+    story.write()
+    second, _, _ = run(story, position, view="partitions", maxOffsetsPerTrigger=5)
+    assert first + second == batch_rows(story, view="partitions")
+    assert len(second) == 3
+
+
+def test_the_batch_that_failed_is_planned_again_before_anything_else(story: Any) -> None:
+    reader = stream(story, maxOffsetsPerTrigger=7)
+    start = stored(reader.initialOffset())
+    middle = stored(reader.latestOffset(start, ReadMaxRows(7)))
+    end = stored(reader.latestOffset(middle, ReadMaxRows(7)))
+    planned = reader.partitions(middle, end)
+    story.append(NoOp())
+    story.write()
+    restarted = stream(story, maxOffsetsPerTrigger=7)
+    assert pickle.dumps(restarted.partitions(middle, end)) == pickle.dumps(planned)
+    assert reader.partitions(start, middle)[0].start == 0
+
+
+def test_available_now_ends_where_the_log_did_when_it_began(story: Any) -> None:
+    reader = stream(story)
+    reader.prepareForTriggerAvailableNow()
+    target = story.end
+    story.append(NoOp())
+    story.write()
+    end = stored(reader.latestOffset(stored(reader.initialOffset()), ReadAllAvailable()))
+    assert end["offset"] == target
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    beyond = {"offset": story.end, "epoch": 2, "cluster": story.cluster}
+    assert reader.latestOffset(beyond, ReadAllAvailable()) == beyond
+
+
+def test_the_read_limit_is_the_option(story: Any) -> None:
+    assert stream(story, maxOffsetsPerTrigger=9).getDefaultReadLimit() == ReadMaxRows(9)
+    assert stream(story).getDefaultReadLimit() == ReadAllAvailable()
+    reader = stream(story)
+    with pytest.raises(OptionError, match="maxOffsetsPerTrigger"):
+        reader.latestOffset(reader.initialOffset(), ReadMaxBytes(10))
+
+
+def test_a_new_stream_begins_at_the_end_unless_told_otherwise(story: Any) -> None:
+    source = MetadataLogSource({"path": str(story.folder)})
+    reader = source.streamReader(source.schema())
+    first = reader.initialOffset()
+    assert first["offset"] == story.end
+    story.append(NoOp())
+    story.write()
+    assert reader.initialOffset() == first
+    end = reader.latestOffset(first, ReadAllAvailable())
+    assert [row["type"] for row in rows_between(reader, first, end, story)] == ["NoOp"]
+
+
+def test_nothing_new_is_no_partition(story: Any) -> None:
+    reader = stream(story)
+    end = stored(reader.reportLatestOffset())
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert reader.partitions(end, end) == []
+    assert list(reader.read(InputPartition(None))) == []
+
+
+def test_another_clusters_log_is_refused(story: Any, new_log: Callable[..., Any], tell: Any) -> None:
+    end = stored(stream(story).reportLatestOffset())
+    other = new_log(cluster="AAAAAAAAAAAAAAAAAAAAAQ")
+    tell(other)
+    other.append(NoOp())
+    other.write()
+    with pytest.raises(DataLossError, match=f"cluster {story.cluster}"):
+        stream(other).latestOffset(end, ReadAllAvailable())
+    tolerant = stream(other, failOnDataLoss=False)
+    assert tolerant.latestOffset(end, ReadAllAvailable())["offset"] == other.end
+
+
+def test_a_log_with_another_past_is_refused(story: Any, new_log: Callable[..., Any], tell: Any) -> None:
+    end = stored(stream(story).reportLatestOffset())
+    other = new_log()
+    other.epoch = 3
+    tell(other)
+    other.append(NoOp())
+    other.write()
+    with pytest.raises(DataLossError, match="epoch 2, and is of epoch 5"):
+        stream(other).latestOffset(end, ReadAllAvailable())
+    with pytest.raises(DataLossError, match="replaced or cut"):
+        stream(other).partitions(stored(stream(other).initialOffset()), end)
+
+
+def test_a_log_that_became_shorter_is_refused(story: Any, new_log: Callable[..., Any]) -> None:
+    end = stored(stream(story).reportLatestOffset())
+    other = new_log()
+    other.new_epoch(1)
+    other.write()
+    with pytest.raises(DataLossError, match="the log ends at 1"):
+        stream(other).latestOffset(end, ReadAllAvailable())
+
+
+def test_a_foreign_checkpoint_is_named(story: Any) -> None:
+    with pytest.raises(SourceError, match="the checkpoint belongs to another"):
+        stream(story).latestOffset({"__cluster_metadata": {"0": 5}}, ReadAllAvailable())
+
+
+def test_a_stream_follows_the_cluster_past_a_dead_and_a_lagging_broker(
+    story: Any, new_broker: Callable[..., Any]
+) -> None:
+    first, second = new_broker(story), new_broker(story)
+    options = {
+        "bootstrapServers": f"{first.address},{second.address}",
+        "startingOffsets": "earliest",
+        "fetchOffset.retryIntervalMs": "1",
+    }
+    source = MetadataLogSource(options)
+    reader = source.streamReader(source.schema())
+    start = stored(reader.initialOffset())
+    end = stored(reader.latestOffset(start, ReadAllAvailable()))
+    parts = reader.partitions(start, end)
+    # Between two triggers: the one that was asked lags behind what is known to be committed.
+    first.committed = 3
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    assert [row["offset"] for row in rows] == [offset for offset, _, _, _ in story.records]
+    first.stop()
+    story.new_epoch(2)
+    story.append(NoOp())
+    last = stored(reader.latestOffset(end, ReadAllAvailable()))
+    more = [
+        row for part in reader.partitions(end, last) for each in reader.read(part) for row in each.to_pylist()
+    ]
+    assert [(row["type"], row["epoch"]) for row in more] == [("NoOp", 3)]
