@@ -157,14 +157,14 @@ class _Recovery:
     async def _trust(self, segment: Segment, *, is_last: bool) -> None:
         """A segment that lies below the recovery point as a whole."""
         if self._config.own_recovery_point:
-            await self._verify(segment)
+            await self._verify(segment, may_end_in_zeros=not is_last)
         segment.load_index()
         try:
             last = segment.catch_up_index()
         except DamagedLogError as error:
-            # The roll cut the reserve off, which may not have become durable. What is missing besides
-            # shows in the next segment's base offset.
-            if is_last or await self._written_end(segment, error.position) > error.position:
+            # The roll cut the reserve off, which may not have become durable, even if a later start saw it
+            # done. What else is missing shows in the next segment's base offset.
+            if is_last or await self._written_end(segment, error.position) != error.position:
                 raise
             segment.cut(error.position)
             await segment.file.sync()
@@ -236,12 +236,14 @@ class _Recovery:
                 break
         return position
 
-    async def _verify(self, segment: Segment) -> int:
+    async def _verify(self, segment: Segment, *, may_end_in_zeros: bool = False) -> int:
         """Check every batch below the recovery point. The position of its end; sets the end offset."""
         reader = _BatchReader(segment, 0, segment.size)
         epoch = 0
         while self._end_offset < self._trusted_end and (header := await reader.next()) is not None:
             if isinstance(header, str):
+                if may_end_in_zeros and await self._written_end(segment, reader.end) == reader.end:
+                    break
                 raise DamagedLogError(segment.path, reader.position, header)
             if header.base_offset != self._end_offset or header.end_offset > self._trusted_end:
                 raise self._misplaced(segment, reader.position, header.base_offset, header.end_offset)

@@ -125,6 +125,10 @@ async def test_a_roll_may_leave_its_reserve_behind_below_the_recovery_point(
             log.append_as_follower(batch(int(log.end_offset)))
         point = int(log.recovery_point)
         assert point == log.end_offset - 1
+        if seed % 2:
+            disk.crash_process()
+            log = await open_log(disk, config=config, recovery_point=point)
+            point = int(log.recovery_point) if own else point + 1
         disk.lose_power(random.Random(seed))
         left_behind += physical_size(disk) == 1000
         log = await open_log(disk, config=config, recovery_point=point)
