@@ -1,0 +1,147 @@
+"""Batches onto the end of a log."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quorate.log.batch import STAMP_BYTES, BatchHeader, read_headers, stamp
+from quorate.log.errors import EpochRegressionError, OffsetGapError
+from quorate.log.segment import Segment
+from quorate.log.state import LogState
+from quorate.raft.core.types import Offset
+from quorate.runtime.disk import Buffer, DiskError
+
+_TIMESTAMPS = struct.Struct(">qq")
+_TIMESTAMPS_START = 27
+
+
+@dataclass(frozen=True, slots=True)
+class AppendInfo:
+    """What an append wrote: offsets [base_offset, end_offset), not yet durable."""
+
+    base_offset: Offset
+    end_offset: Offset
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class _Span:
+    base_offset: int
+    end_offset: int
+    epoch: int
+    size: int
+    base_timestamp: int
+    max_timestamp: int
+
+
+class Appends(LogState):
+    """Plain calls, first in, first out: one vectored write each. Nothing is durable before a sync."""
+
+    def append_as_leader(
+        self, records: Buffer, epoch: int, *, headers: Sequence[BatchHeader] | None = None
+    ) -> AppendInfo:
+        """Append a client's batches, giving them offsets and `epoch`. The record bytes are not copied into
+        the file write, and the CRC stays as it is.
+
+        `headers`: of all batches in `records`, if the caller has already read and checked them.
+        Raises `InvalidBatchError` (nothing was appended), `DiskError`, `LogFailedError`.
+        """
+        self._check_writable()
+        if headers is None:
+            headers = list(read_headers(records, contiguous=False, max_bytes=self._config.max_batch_bytes))
+        if epoch < self._epochs.last_epoch:
+            raise EpochRegressionError(f"epoch {epoch} is older than {self._epochs.last_epoch}", position=0)
+        view = memoryview(records)
+        pieces: list[Buffer] = []
+        spans: list[_Span] = []
+        base = int(self.end_offset)
+        for header in headers:
+            start, size = header.position, header.size
+            pieces += (stamp(base, header.length, epoch), view[start + STAMP_BYTES : start + size])
+            end = base + header.last_offset_delta + 1
+            spans.append(_Span(base, end, epoch, size, header.base_timestamp, header.max_timestamp))
+            base = end
+        return self._append(pieces, spans)
+
+    def append_as_follower(
+        self, records: Buffer, *, headers: Sequence[BatchHeader] | None = None
+    ) -> AppendInfo:
+        """Append the leader's batches as they are. They must start at the log's end, be contiguous, and not
+        go back in epochs. Parameters and errors as `append_as_leader`."""
+        self._check_writable()
+        if headers is None:
+            headers = list(read_headers(records))
+        view = memoryview(records)
+        pieces: list[Buffer] = []
+        spans: list[_Span] = []
+        expected, epoch = int(self.end_offset), int(self._epochs.last_epoch)
+        for header in headers:
+            if header.base_offset != expected:
+                raise OffsetGapError(
+                    f"base offset {header.base_offset}, expected {expected}", position=header.position
+                )
+            if header.leader_epoch < epoch:
+                raise EpochRegressionError(
+                    f"epoch {header.leader_epoch} is older than {epoch}", position=header.position
+                )
+            expected, epoch = header.end_offset, header.leader_epoch
+            size = header.size
+            pieces.append(view[header.position : header.position + size])
+            spans.append(
+                _Span(header.base_offset, expected, epoch, size, header.base_timestamp, header.max_timestamp)
+            )
+        return self._append(pieces, spans)
+
+    def append_own(self, batch: bytes, *, base_offset: int, end_offset: int, epoch: int) -> AppendInfo:
+        """Append one batch that this process built and stamped, without parsing it."""
+        self._check_writable()
+        if base_offset != self.end_offset:
+            raise OffsetGapError(f"base offset {base_offset}, expected {self.end_offset}", position=0)
+        if epoch < self._epochs.last_epoch:
+            raise EpochRegressionError(f"epoch {epoch} is older than {self._epochs.last_epoch}", position=0)
+        base_timestamp, max_timestamp = _TIMESTAMPS.unpack_from(batch, _TIMESTAMPS_START)
+        span = _Span(base_offset, end_offset, epoch, len(batch), base_timestamp, max_timestamp)
+        return self._append([batch], [span])
+
+    def _append(self, pieces: list[Buffer], spans: list[_Span]) -> AppendInfo:
+        """`pieces` hold one batch each, or two pieces per batch."""
+        start = self.end_offset
+        if not spans:
+            return AppendInfo(start, start, 0)
+        last = spans[-1]
+        total = last.size if len(spans) == 1 else sum(span.size for span in spans)
+        try:
+            segment = self._active
+            if not segment.has_room_for(total, end_offset=last.end_offset, timestamp=last.max_timestamp):
+                segment = self._roll()
+            position = segment.append(pieces, total)
+            per_batch = len(pieces) // len(spans)
+            for number, span in enumerate(spans):
+                segment.noted(
+                    position=position,
+                    last_offset=span.end_offset - 1,
+                    base_timestamp=span.base_timestamp,
+                    max_timestamp=span.max_timestamp,
+                )
+                if span.epoch > self._epochs.newest:
+                    self._epochs.assign(span.epoch, span.base_offset)
+                position += span.size
+                if total <= self._config.tail_bytes:
+                    batch = b"".join(pieces[number * per_batch : (number + 1) * per_batch])
+                    self._tail.add(span.base_offset, span.end_offset, batch)
+        except DiskError as error:
+            self._failure = error
+            raise
+        if total > self._config.tail_bytes:
+            self._tail.clear()
+        self._unsynced_bytes += total
+        self.end_offset = Offset(last.end_offset)
+        return AppendInfo(start, self.end_offset, total)
+
+    def _roll(self) -> Segment:
+        self._active.release_reserve()
+        self._active.save_index()
+        self._active = Segment(self._disk, self._folder, self.end_offset, self._config, create=True)
+        self._segments.append(self._active)
+        self._folder_writes += 1
+        return self._active

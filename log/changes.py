@@ -1,0 +1,153 @@
+"""What takes records out of a log: truncation at its end, retention at its start."""
+
+from bisect import bisect_right
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+from quorate.log.durability import Durability
+from quorate.log.errors import LogError, OffsetOutOfRangeError
+from quorate.log.segment import Segment
+from quorate.log.state import base_of
+from quorate.raft.core.types import Offset
+from quorate.runtime.disk import DiskError
+
+
+class Changes(Durability):
+    """One at a time, and not beside a checkpoint."""
+
+    async def truncate(self, end_offset: Offset) -> Offset:
+        """Cut the log to `end_offset`, or to the start of the batch that holds it; the new end offset.
+
+        Epochs that start at or above it are forgotten even if no record is cut. Durable when it returns.
+        If cancelled or failed, the log must be opened again. Raises `OffsetOutOfRangeError` below the log
+        start, `LogError` below the high watermark.
+        """
+        self._check_writable()
+        if end_offset < self.log_start_offset:
+            raise OffsetOutOfRangeError(
+                end_offset, log_start_offset=self.log_start_offset, end_offset=self.end_offset
+            )
+        if end_offset < min(self.high_watermark, self.end_offset):
+            raise LogError(
+                f"{self._folder}: refusing to truncate to {end_offset}, below the high watermark "
+                f"{self.high_watermark}"
+            )
+        async with self._changes():
+            if end_offset < self.end_offset:
+                await self._cut_to(end_offset)
+            self._epochs.trim_end(min(end_offset, self.end_offset))
+            await self._epochs.store(self._disk, self._folder)
+        return self.end_offset
+
+    async def _cut_to(self, end_offset: Offset) -> None:
+        keep = max(bisect_right(self._segments, end_offset, key=base_of) - 1, 0)
+        segment = self._segments[keep]
+        spot = segment.find(end_offset)
+        end = Offset(segment.base_offset if spot is None and not segment.size else end_offset)
+        if spot is not None:
+            end = Offset(min(end_offset, spot.base_offset))
+        await self._lower_recovery_point(end)
+        self._forget_memory(end)
+        await self._remove_segments(keep + 1)
+        if spot is not None:
+            segment.cut(spot.position)
+        await segment.file.sync()
+        segment.synced = segment.writes
+
+    @asynccontextmanager
+    async def _changes(self) -> AsyncIterator[None]:
+        """No append and no checkpoint meanwhile; a failure or cancellation halfway is final."""
+        async with self._maintenance:
+            self._changing = True
+            try:
+                yield
+            except BaseException as error:
+                self._failure = error
+                raise
+            finally:
+                self._changing = False
+
+    async def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        """Drop everything; the log is then empty and starts at `offset`, and so does its high watermark
+        (KAFKA-9491). Durable when it returns; failures as for `truncate`."""
+        self._check_writable()
+        async with self._changes():
+            await self._lower_recovery_point(Offset(0))
+            self._forget_memory(offset)
+            self.log_start_offset = self.high_watermark = offset
+            await self._remove_segments(0)
+            self._epochs.trim_end(0)
+            await self._epochs.store(self._disk, self._folder)
+            self._active = Segment(self._disk, self._folder, offset, self._config, create=True)
+            self._segments.append(self._active)
+            await self._disk.sync_folder(self._folder)
+            if self._config.own_recovery_point:
+                await self._store_recovery_point(offset)
+            self._checkpointed_end = offset
+
+    async def _lower_recovery_point(self, offset: Offset) -> None:
+        """Before anything is cut: otherwise a crash halfway looks like damage."""
+        if self._checkpointed_end > offset:
+            if self._config.own_recovery_point:
+                await self._store_recovery_point(offset)
+            self._checkpointed_end = offset
+
+    def _forget_memory(self, end_offset: Offset) -> None:
+        self._generation += 1
+        self._tail.clear()
+        self.end_offset = end_offset
+        self._durable_end = end_offset
+
+    async def _remove_segments(self, keep: int) -> None:
+        """Newest first, so that a crash leaves no hole."""
+        if len(self._segments) == keep:
+            return
+        while len(self._segments) > keep:
+            self._segments.pop().remove()
+        if self._segments:
+            self._active = self._segments[-1]
+        await self._disk.sync_folder(self._folder)
+        self._folder_synced = self._folder_writes
+
+    async def advance_log_start(self, offset: Offset) -> int:
+        """Move the log start up to `offset` and remove the segments that end at or below it; how many.
+        Raises `OffsetOutOfRangeError` beyond the end."""
+        self._check_writable()
+        if offset > self.end_offset:
+            self._check_range(offset)
+        if offset <= self.log_start_offset:
+            return 0
+        self.log_start_offset = offset
+        self.high_watermark = max(self.high_watermark, offset)
+        self._epochs.trim_start(offset)
+        removed = 0
+        async with self._maintenance:
+            try:
+                while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
+                    self._segments.pop(0).remove()
+                    # One by one: removals that are made durable out of order would leave a hole.
+                    await self._disk.sync_folder(self._folder)
+                    removed += 1
+                await self._epochs.store(self._disk, self._folder)
+            except DiskError as error:
+                self._failure = error
+                raise
+        return removed
+
+    async def delete_old_segments(
+        self, *, retention_bytes: int | None, retention_ms: int | None, high_watermark: Offset
+    ) -> int:
+        """Retention, for partitions only: remove the oldest segments while the log without them is still at
+        least `retention_bytes`, or while their newest record is older than `retention_ms`; never
+        above the high watermark, never the active one. How many were removed."""
+        size, now = self.size_bytes, self._now_ms()
+        start = self.log_start_offset
+        for segment, following in pairwise(self._segments):
+            size -= segment.size
+            too_large = retention_bytes is not None and size >= retention_bytes
+            too_old = retention_ms is not None and now - segment.max_timestamp > retention_ms
+            if following.base_offset > high_watermark or not (too_large or too_old):
+                break
+            start = Offset(following.base_offset)
+        return await self.advance_log_start(start)

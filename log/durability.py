@@ -1,0 +1,102 @@
+"""When what is in a log is durable, and what the next start may rely on."""
+
+from quorate.log.checkpoints import RECOVERY_POINTS, TopicPartition, load_offsets, store_offsets
+from quorate.log.errors import DamagedLogError
+from quorate.log.recovery import segment_bases
+from quorate.log.state import LogState
+from quorate.raft.core.types import Offset
+from quorate.runtime.disk import Disk, DiskError
+
+
+class Durability(LogState):
+    """Syncs, and the checkpoints behind them."""
+
+    async def sync(self) -> Offset:
+        """Make everything that is in the log at the call durable; its end offset (exclusive).
+
+        A `DiskError` is final: the log must be opened again. If cancelled, the sync may or may not have happened.
+        """
+        if self._changing:
+            async with self._maintenance:
+                pass
+        self._check_writable()
+        end, generation = self.end_offset, self._generation
+        unsynced, self._unsynced_bytes = self._unsynced_bytes, 0
+        folder_writes = self._folder_writes
+        done = False
+        try:
+            # Oldest first; only the last few can be dirty.
+            for segment in [segment for segment in self._segments if segment.synced < segment.writes]:
+                if segment not in self._segments:
+                    continue  # removed meanwhile
+                writes = segment.writes
+                await segment.file.sync()
+                segment.synced = max(segment.synced, writes)
+            if self._folder_synced < folder_writes:
+                await self._disk.sync_folder(self._folder)
+                self._folder_synced = max(self._folder_synced, folder_writes)
+            done = True
+        except DiskError as error:
+            self._failure = error
+            raise
+        finally:
+            if not done:
+                self._unsynced_bytes += unsynced
+        if generation == self._generation:
+            self._durable_end = max(self._durable_end, end)
+            self._bytes_above_recovery_point += unsynced
+            if (
+                self._config.own_recovery_point
+                and self._bytes_above_recovery_point >= self._config.recovery_point_interval_bytes
+                and not self._maintenance.locked()
+            ):
+                await self._checkpoint()
+        return end
+
+    async def flush(self) -> Offset:
+        """As `sync`, and the epoch checkpoint and an own recovery point too: `recovery_point` is then the
+        returned offset."""
+        end = await self.sync()
+        await self._checkpoint()
+        return end
+
+    async def _checkpoint(self) -> None:
+        async with self._maintenance:
+            end = self._durable_end
+            try:
+                # The epochs first: below the recovery point they are not read from the batches.
+                await self._epochs.store(self._disk, self._folder)
+                if self._config.own_recovery_point and end != self._checkpointed_end:
+                    await self._store_recovery_point(end)
+            except DiskError as error:
+                self._failure = error
+                raise
+            self._checkpointed_end = end
+            self._bytes_above_recovery_point = 0
+
+    async def _store_recovery_point(self, offset: Offset) -> None:
+        path = f"{self._folder}/{RECOVERY_POINTS}"
+        await store_offsets(self._disk, path, {_partition_of(self._folder): offset})
+
+
+def _partition_of(folder: str) -> TopicPartition:
+    name = folder.rpartition("/")[2]
+    topic, _, partition = name.rpartition("-")
+    return (topic, int(partition)) if topic and partition.isdecimal() else (name, 0)
+
+
+async def own_recovery_point(disk: Disk, folder: str, log_start_offset: Offset) -> Offset:
+    """The recovery point that the log in `folder` keeps itself; stored if the log is new.
+
+    Raises `DamagedLogError`, `UnreadableCheckpointError`, `DiskError`.
+    """
+    path = f"{folder}/{RECOVERY_POINTS}"
+    if not disk.exists(path):
+        # Written before the first segment is, so that a missing one is damage.
+        if segment_bases(disk, folder):
+            raise DamagedLogError(path, 0, "the log's recovery point is missing")
+        await store_offsets(disk, path, {_partition_of(folder): log_start_offset})
+    offsets = load_offsets(disk, path)
+    if _partition_of(folder) not in offsets:
+        raise DamagedLogError(path, 0, f"it has no entry for {_partition_of(folder)}")
+    return offsets[_partition_of(folder)]

@@ -1,0 +1,96 @@
+"""Batches out of a log, as they are."""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from quorate.log.errors import DamagedLogError
+from quorate.log.state import LogState, base_of
+from quorate.raft.core.types import Offset
+from quorate.runtime.disk import DiskError, File
+
+_NO_LIMIT = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """Whole batches in a file, for a copy that needn't pass through Python. Valid until the log is next
+    truncated or its start moves."""
+
+    file: File
+    position: int
+    size: int
+
+
+class Reads(LogState):
+    """From memory if the tail reaches back far enough, else from the files."""
+
+    def read_tail(
+        self, offset: int, max_bytes: int, *, max_offset: int | None = None, min_one_batch: bool = True
+    ) -> bytes | None:
+        """As `read`, from memory alone; None if that does not reach back far enough."""
+        if offset >= self.end_offset or offset < self.log_start_offset:
+            self._check_range(offset)
+            return b""
+        return self._tail.read(
+            offset, max_bytes, _NO_LIMIT if max_offset is None else max_offset, min_one_batch
+        )
+
+    async def read(
+        self, offset: int, max_bytes: int, *, max_offset: int | None = None, min_one_batch: bool = True
+    ) -> bytes:
+        """Whole batches from the one that holds `offset` on, undecoded and unchecked; empty at the end.
+
+        `max_offset`: an end offset (exclusive) that none of them passes, such as the high watermark.
+        `min_one_batch`: the first may be larger than `max_bytes`. Raises `OffsetOutOfRangeError`. No
+        checkpoint if it needn't wait for the disk.
+        """
+        while True:
+            records = self.read_tail(offset, max_bytes, max_offset=max_offset, min_one_batch=min_one_batch)
+            if records is not None:
+                return records
+            generation = self._generation
+            found = self.slice_of(offset, max_bytes, max_offset=max_offset, min_one_batch=min_one_batch)
+            if found is None:
+                return b""
+            try:
+                records = await found.file.read(found.position, found.size)
+            except DiskError:
+                if generation == self._generation and offset >= self.log_start_offset:
+                    raise
+                continue
+            # Otherwise the log was truncated under the read.
+            if generation == self._generation:
+                return records
+
+    def slice_of(
+        self, offset: int, max_bytes: int, *, max_offset: int | None = None, min_one_batch: bool = True
+    ) -> FileSlice | None:
+        """Where `read` would read; None where it would return nothing. Never spans segments. May read a few
+        pages of the file."""
+        self._check_range(offset)
+        limit = self.end_offset if max_offset is None else min(max_offset, self.end_offset)
+        if offset >= limit:
+            return None
+        index = bisect_right(self._segments, offset, key=base_of) - 1
+        for segment in self._segments[index:]:
+            spot = segment.find(offset)
+            if spot is None:
+                continue
+            if spot.end_offset > limit:
+                return None
+            if spot.size > max_bytes:
+                return FileSlice(segment.file, spot.position, spot.size) if min_one_batch else None
+            end = segment.extent(spot, max_bytes=max_bytes, max_offset=limit)
+            return FileSlice(segment.file, spot.position, end - spot.position)
+        raise DamagedLogError(
+            self._segments[index].path, self._segments[index].size, f"offset {offset} is missing"
+        )
+
+    def offset_for_timestamp(self, timestamp: int) -> Offset | None:
+        """Base offset of the first batch that holds a record at or after `timestamp` (ms); None if there is
+        none. Walks headers: for rare requests."""
+        for segment in self._segments:
+            for spot in segment.walk(0):
+                if spot.max_timestamp >= timestamp and spot.end_offset > self.log_start_offset:
+                    return Offset(max(spot.base_offset, self.log_start_offset))
+        return None

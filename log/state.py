@@ -1,0 +1,74 @@
+"""What an open log is made of; its parts share it."""
+
+from collections.abc import Callable
+
+import trio
+
+from quorate.log.config import LogConfig
+from quorate.log.epoch_cache import EpochCache
+from quorate.log.errors import LogError, LogFailedError, OffsetOutOfRangeError
+from quorate.log.recovery import RecoveredFiles, RecoveryReport
+from quorate.log.segment import Segment
+from quorate.log.tail import Tail
+from quorate.raft.core.types import Offset
+from quorate.runtime.disk import Disk
+
+
+class LogState:
+    """The common base of the classes that `Log` is made of. Mutable; owned by one log."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        config: LogConfig,
+        files: RecoveredFiles,
+        *,
+        log_start_offset: Offset,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._config = config
+        self._now_ms = now_ms
+        self._segments = files.segments
+        self._active = files.segments[-1]
+        self._epochs: EpochCache = files.epochs
+        self._tail = Tail(config.tail_bytes)
+        self._generation = 0
+        self._folder_writes = 0
+        self._folder_synced = 0
+        self._durable_end = files.end_offset
+        self._checkpointed_end = files.end_offset
+        self._maintenance = trio.Lock()
+        self._changing = False
+        self._failure: BaseException | None = None
+        self._unsynced_bytes = 0
+        self._bytes_above_recovery_point = 0
+        self.log_start_offset = log_start_offset
+        self.end_offset = files.end_offset
+        self.high_watermark = log_start_offset
+        """Kept by the owner. Nothing below is ever truncated (KAFKA-12460)."""
+        self.recovered: RecoveryReport = files.report
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    def _check_writable(self) -> None:
+        if self._failure is not None:
+            raise LogFailedError(
+                f"{self._folder}: an earlier operation failed ({self._failure}); the log must be opened again"
+            ) from self._failure
+        if self._changing:
+            raise LogError(f"{self._folder}: appended to while being truncated")
+
+    def _check_range(self, offset: int) -> None:
+        if not self.log_start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRangeError(
+                offset, log_start_offset=self.log_start_offset, end_offset=self.end_offset
+            )
+
+
+def base_of(segment: Segment) -> Offset:
+    return Offset(segment.base_offset)
