@@ -250,7 +250,7 @@ def _build(values: _Values) -> ServerConfig:
     if int(values.get("broker.session.timeout.ms")) <= int(values.get("broker.heartbeat.interval.ms")):
         raise values.error(
             "broker.session.timeout.ms",
-            "it must be more than broker.heartbeat.interval.ms, or every broker is fenced between two heartbeats",
+            "it must be more than broker.heartbeat.interval.ms, or brokers are fenced between two heartbeats",
         )
     return ServerConfig(
         values=MappingProxyType(values.all),

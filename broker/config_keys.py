@@ -101,7 +101,7 @@ _OWN_KEYS: Final = (
     _list(
         "advertised.listeners",
         "",
-        "Where clients and other brokers reach this one; empty: as in listeners, with localhost for an empty host.",
+        "Where clients and brokers reach this one; empty: as in listeners, with localhost for an empty host.",
     ),
     _list("controller.listener.names", REQUIRED, "The listeners that the quorum uses. One name."),
     _string(

@@ -9,8 +9,8 @@ from typing import Final
 import structlog
 import trio
 
-from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.delta import MetadataDelta
+from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.image import BrokerState, MetadataImage
 from quorate.broker.controller.records import FeatureRange, Listener
 from quorate.broker.controller.rpc import (
@@ -82,6 +82,7 @@ class BrokerLifecycle:
         self._channel = channel
         self._metadata = metadata
         self._previous_epoch = previous_broker_epoch
+        self._ready = False
         self._want_shut_down = False
         self._wake = trio.Event()
         self._unfenced = trio.Event()
@@ -107,15 +108,23 @@ class BrokerLifecycle:
             with trio.move_on_after(interval):
                 await self._wake.wait()
 
-    async def wait_registered(self) -> None:
+    async def wait_caught_up(self) -> None:
+        """Return when this node has applied the broker's own registration, and so everything that took it
+        out of ISRs: what it led before is no longer its own to lead."""
         await self._registered.wait()
+        await self._metadata.wait_until(lambda image: self.own is not None)
+
+    def allow_unfencing(self) -> None:
+        """The broker can serve what it may be given: the controller may unfence it."""
+        self._ready = True
+        self._wake.set()
 
     async def wait_unfenced(self) -> None:
         """Return when the broker is unfenced in this node's own metadata."""
         await self._unfenced.wait()
 
     async def shut_down(self) -> None:
-        """Ask the controller to move what this broker leads, and return when it may stop. While `run` runs."""
+        """Ask the controller to move what this broker leads; return when it may stop. While `run` runs."""
         self._want_shut_down = True
         self.state = LifecycleState.PENDING_CONTROLLED_SHUTDOWN
         log.info("controlled shutdown begins", broker_id=self._identity.broker_id)
@@ -177,6 +186,7 @@ class BrokerLifecycle:
             broker_id=self._identity.broker_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._metadata.offset,
+            want_fence=not self._ready,
             want_shut_down=self._want_shut_down,
         )
         try:

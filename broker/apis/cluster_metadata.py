@@ -1,0 +1,101 @@
+"""Reads of `__cluster_metadata`: the quorum's log, up to its high watermark, as a topic of one partition."""
+
+import uuid
+from dataclasses import dataclass
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.metadata import MetadataCache
+from quorate.broker.wire.fetch_codec import FetchedPartition, FetchPartition
+from quorate.log.errors import LogError, OffsetOutOfRangeError
+from quorate.raft.core.types import Offset
+from quorate.raft.quorum import Quorum
+
+CLUSTER_METADATA: Final = "__cluster_metadata"
+CLUSTER_METADATA_ID: Final = uuid.UUID(int=1)
+"""Kafka's: AAAAAAAAAAAAAAAAAAAAAQ."""
+
+
+def is_cluster_metadata(name: str | None, topic_id: uuid.UUID | None) -> bool:
+    return name == CLUSTER_METADATA or topic_id == CLUSTER_METADATA_ID
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    error: ErrorCode
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = -1
+
+
+class ClusterMetadataReader:
+    """Any node answers: what is committed is the same everywhere, and leader epochs are not compared."""
+
+    def __init__(self, quorum: Quorum[None], metadata: MetadataCache) -> None:
+        self._quorum = quorum
+        self._metadata = metadata
+
+    async def read(self, part: FetchPartition, *, max_bytes: int) -> FetchedPartition:
+        if part.index != 0:
+            return FetchedPartition(index=part.index, error=ErrorCode.unknown_topic_or_partition)
+        log, end = self._quorum.log, self._end
+        error, records = ErrorCode.none, b""
+        try:
+            if not log.log_start_offset <= part.fetch_offset <= log.end_offset:
+                error = ErrorCode.offset_out_of_range
+            elif part.fetch_offset < end:
+                records = await log.read(part.fetch_offset, min(part.max_bytes, max_bytes), max_offset=end)
+        except OffsetOutOfRangeError:
+            error = ErrorCode.offset_out_of_range
+        except LogError:
+            error = ErrorCode.kafka_storage_error
+        return FetchedPartition(
+            index=0,
+            error=error,
+            high_watermark=end,
+            last_stable_offset=end,
+            log_start_offset=log.log_start_offset,
+            records=(records,) if records else (),
+        )
+
+    async def wait_beyond(self, offset: int) -> None:
+        """Return when a record at `offset` may be committed."""
+        while self._end <= offset:
+            await self._metadata.wait_change()
+
+    async def list_offset(self, partition: int, timestamp: int) -> ListedOffset:
+        """As ListOffsets: -2 the start, -1 the high watermark, else by the leader's clock in ms."""
+        if partition != 0:
+            return ListedOffset(ErrorCode.unknown_topic_or_partition)
+        log = self._quorum.log
+        offset: int | None
+        match timestamp:
+            case -1:
+                offset = self._end
+            case -2:
+                offset = log.log_start_offset
+            case _ if timestamp >= 0:
+                offset = log.offset_for_timestamp(timestamp)
+            case _:
+                return ListedOffset(ErrorCode.invalid_request)
+        if offset is None or offset > self._end:
+            return ListedOffset(ErrorCode.none)
+        epoch = log.epoch_at(offset)
+        return ListedOffset(
+            ErrorCode.none,
+            offset=offset,
+            timestamp=max(timestamp, -1),
+            leader_epoch=-1 if epoch is None else epoch,
+        )
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers; -1 where nothing is known."""
+        found = self._quorum.log.end_offset_for_epoch(epoch)
+        return (-1, -1) if found is None else (found.epoch, min(found.end_offset, self._end))
+
+    @property
+    def _end(self) -> Offset:
+        """First offset that is not committed; the log's start while this node does not know."""
+        high_watermark = self._quorum.high_watermark
+        return self._quorum.log.log_start_offset if high_watermark is None else high_watermark

@@ -1,0 +1,84 @@
+"""What the API handlers work with: this broker's parts."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
+from quorate.broker.apis.producer_ids import ProducerIds
+from quorate.broker.apis.topic_creation import TopicCreator
+from quorate.broker.config import ServerConfig
+from quorate.broker.controller.image import BrokerState, MetadataImage
+from quorate.broker.controller.records import Listener
+from quorate.broker.controller_channel import ControllerChannel
+from quorate.broker.groups.coordinator import GroupCoordinator
+from quorate.broker.metadata import MetadataCache
+from quorate.broker.replication.replica_manager import ReplicaManager
+from quorate.broker.wire.entities import build, response_type
+from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire.messages import Deferred, RequestContext, Response
+from quorate.raft.quorum import Quorum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """One running broker, as its handlers see it."""
+
+    config: ServerConfig
+    cluster_id: str
+    metadata: MetadataCache
+    quorum: Quorum[None]
+    channel: ControllerChannel
+    replicas: ReplicaManager
+    groups: GroupCoordinator
+    cluster_metadata: ClusterMetadataReader
+    topics: TopicCreator
+    producer_ids: ProducerIds
+    tasks: trio.Nursery
+    """Where answers that take time are worked out."""
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.metadata.image
+
+    def endpoint(self, broker_id: int, listener: str) -> Listener | None:
+        """Where clients of the named listener reach a broker that is alive; None if it is not."""
+        broker = self.image.broker(broker_id)
+        return None if broker is None or broker.fenced else endpoint_of(broker, listener)
+
+    def controller_id(self) -> int:
+        """The broker that clients should send their changes to. Every broker passes them on, so it is the
+        controller where that is a live broker, and this one otherwise: clients do not take -1 or a stranger
+        well (reference: wire.md)."""
+        leader = self.quorum.leader
+        if leader is not None and (broker := self.image.broker(leader)) is not None and not broker.fenced:
+            return leader
+        return self.config.node_id
+
+    def later(self, work: Callable[[], Awaitable[Response]]) -> Deferred:
+        """Answer with what `work` returns or raises; it is cancelled if the client goes away."""
+        scope = trio.CancelScope()
+        deferred = Deferred(scope.cancel)
+
+        async def run() -> None:
+            try:
+                with scope:
+                    deferred.complete(await work())
+            except Exception as error:
+                deferred.fail(error)
+            if not deferred.done:
+                deferred.fail(KafkaError(ErrorCode.request_timed_out, "the request was given up"))
+
+        self.tasks.start_soon(run)
+        return deferred
+
+
+def endpoint_of(broker: BrokerState, listener: str) -> Listener | None:
+    return broker.endpoint(listener)
+
+
+def respond(context: RequestContext, **values: object) -> Response:
+    """The response of the request's API and version; fields that the version lacks are dropped."""
+    return build(response_type(context.api_key, context.version), **values)

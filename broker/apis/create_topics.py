@@ -1,0 +1,92 @@
+"""CreateTopics, passed on to the controller."""
+
+from typing import Any
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
+from quorate.broker.apis.context import Broker, respond
+from quorate.broker.controller.configs import describe_topic
+from quorate.broker.controller.errors import ErrorCode as ControllerError
+from quorate.broker.controller.rpc import Assignment, ConfigEntry, CreatedTopic, CreateTopicsRequest, NewTopic
+from quorate.broker.wire.messages import Answer, RequestContext, Response
+
+_Fields = dict[str, object]
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+    """Answered when the topics are in this broker's own metadata, so that the next Metadata shows them."""
+    return broker.later(lambda: _create(broker, context, request))
+
+
+async def _create(broker: Broker, context: RequestContext, request: Any) -> Response:
+    timeout = max(request.timeout.total_seconds(), 0)
+    deadline = trio.current_time() + timeout
+    reserved = [topic.name for topic in request.topics if topic.name == CLUSTER_METADATA]
+    forwarded = CreateTopicsRequest(
+        topics=tuple(_new_topic(topic) for topic in request.topics if topic.name != CLUSTER_METADATA),
+        validate_only=request.validate_only,
+    )
+    answer = await broker.channel.ask(
+        lambda client: client.create_topics(forwarded), timeout_seconds=timeout, repeatable=False
+    )
+    created = list(answer.topics)
+    if answer.error is not ControllerError.NONE:
+        created = [
+            CreatedTopic(name=topic.name, error=answer.error, error_message=answer.error_message)
+            for topic in forwarded.topics
+        ]
+    created += [
+        CreatedTopic(
+            name=name,
+            error=ControllerError.INVALID_REQUEST,
+            error_message=f"Creation of internal topic {CLUSTER_METADATA} is prohibited.",
+        )
+        for name in reserved
+    ]
+    if not request.validate_only:
+        ids = [topic.topic_id for topic in created if topic.topic_id is not None]
+        with trio.move_on_at(deadline):
+            await broker.metadata.wait_until(
+                lambda image: all(image.topic_by_id(topic_id) is not None for topic_id in ids)
+            )
+    return respond(context, topics=[_created(broker, context, topic) for topic in created])
+
+
+def _new_topic(topic: Any) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple(
+            Assignment(partition_id=each.partition_index, replicas=tuple(each.broker_ids))
+            for each in topic.assignments
+        ),
+        configs=tuple(ConfigEntry(name=each.name, value=each.value) for each in topic.configs),
+    )
+
+
+def _created(broker: Broker, context: RequestContext, topic: CreatedTopic) -> _Fields:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "error_code": ErrorCode(int(topic.error)),
+        "error_message": topic.error_message,
+        "num_partitions": topic.num_partitions,
+        "replication_factor": topic.replication_factor,
+        "configs": None if topic.error is not ControllerError.NONE else _configs(broker, topic.name),
+    }
+
+
+def _configs(broker: Broker, name: str) -> list[_Fields]:
+    return [
+        {
+            "name": each.name,
+            "value": each.value,
+            "read_only": each.read_only,
+            "config_source": int(each.source),
+            "is_sensitive": each.sensitive,
+        }
+        for each in describe_topic(broker.image, name, static=broker.config.static)
+    ]

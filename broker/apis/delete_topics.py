@@ -1,0 +1,60 @@
+"""DeleteTopics, passed on to the controller."""
+
+from typing import Any
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.context import Broker, respond
+from quorate.broker.controller.errors import ErrorCode as ControllerError
+from quorate.broker.controller.rpc import DeletedTopic, DeleteTopicsRequest, TopicRef
+from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire.messages import Answer, RequestContext, Response
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+    """Answered when the topics are gone from this broker's own metadata too."""
+    if not broker.config.flag("delete.topic.enable"):
+        raise KafkaError(
+            ErrorCode.topic_deletion_disabled, "Topic deletion is disabled (delete.topic.enable)."
+        )
+    return broker.later(lambda: _delete(broker, context, request))
+
+
+async def _delete(broker: Broker, context: RequestContext, request: Any) -> Response:
+    timeout = max(request.timeout.total_seconds(), 0)
+    deadline = trio.current_time() + timeout
+    if hasattr(request, "topics"):
+        refs = tuple(TopicRef(name=topic.name, topic_id=topic.topic_id) for topic in request.topics)
+    else:
+        refs = tuple(TopicRef(name=name) for name in request.topic_names)
+    answer = await broker.channel.ask(
+        lambda client: client.delete_topics(DeleteTopicsRequest(topics=refs)),
+        timeout_seconds=timeout,
+        repeatable=False,
+    )
+    deleted = answer.topics
+    if answer.error is not ControllerError.NONE:
+        deleted = tuple(
+            DeletedTopic(
+                name=ref.name, topic_id=ref.topic_id, error=answer.error, error_message=answer.error_message
+            )
+            for ref in refs
+        )
+    gone = [topic.topic_id for topic in deleted if topic.error is ControllerError.NONE]
+    with trio.move_on_at(deadline):
+        await broker.metadata.wait_until(
+            lambda image: all(topic_id is None or image.topic_by_id(topic_id) is None for topic_id in gone)
+        )
+    return respond(
+        context,
+        responses=[
+            {
+                "name": topic.name,
+                "topic_id": topic.topic_id,
+                "error_code": ErrorCode(int(topic.error)),
+                "error_message": topic.error_message,
+            }
+            for topic in deleted
+        ],
+    )

@@ -1,0 +1,44 @@
+"""DescribeCluster: the brokers, or the controllers (KIP-919)."""
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.context import Broker, endpoint_of, respond
+from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire.messages import Answer, RequestContext
+
+_BROKERS: Final = 1
+_CONTROLLERS: Final = 2
+_NOT_ASKED: Final = -(1 << 31)
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+    kind = getattr(request, "endpoint_type", _BROKERS)
+    if kind == _BROKERS:
+        nodes = [
+            {"broker_id": each.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": each.rack}
+            for each in broker.image.brokers.values()
+            if not each.fenced and (endpoint := endpoint_of(each, context.connection.listener)) is not None
+        ]
+    elif kind == _CONTROLLERS:
+        nodes = [
+            {
+                "broker_id": voter.key.id,
+                "host": voter.endpoint.host,
+                "port": voter.endpoint.port,
+                "rack": None,
+            }
+            for voter in broker.config.voters
+        ]
+    else:
+        raise KafkaError(ErrorCode.unsupported_endpoint_type, f"endpoint type {kind} is neither 1 nor 2")
+    return respond(
+        context,
+        error_code=ErrorCode.none,
+        endpoint_type=kind,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.controller_id(),
+        brokers=nodes,
+        cluster_authorized_operations=_NOT_ASKED,
+    )

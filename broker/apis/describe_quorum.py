@@ -1,0 +1,90 @@
+"""DescribeQuorum: what the leader knows of the metadata quorum (KIP-595, KIP-836, KIP-853)."""
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
+from quorate.broker.apis.context import Broker, respond
+from quorate.broker.wire.messages import Answer, RequestContext, Response
+from quorate.raft.replicas import QuorumDescription, ReplicaStatus
+from quorate.runtime.entropy import parse_uuid
+
+_Fields = dict[str, object]
+_TIMEOUT_SECONDS: Final = 5.0
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+    """Any broker answers: it asks the leader."""
+    return broker.later(lambda: _describe(broker, context, request))
+
+
+async def _describe(broker: Broker, context: RequestContext, request: Any) -> Response:
+    description = await broker.channel.describe_quorum(timeout_seconds=_TIMEOUT_SECONDS)
+    return respond(
+        context,
+        error_code=ErrorCode.none,
+        topics=[
+            {
+                "topic_name": topic.topic_name,
+                "partitions": [
+                    _partition(description, part.partition_index)
+                    if topic.topic_name == CLUSTER_METADATA and part.partition_index == 0
+                    else _unknown(part.partition_index)
+                    for part in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ],
+        nodes=[
+            {
+                "node_id": voter.key.id,
+                "listeners": [
+                    {
+                        "name": broker.config.values["controller.listener.names"],
+                        "host": voter.endpoint.host,
+                        "port": voter.endpoint.port,
+                    }
+                ],
+            }
+            for voter in broker.config.voters
+        ],
+    )
+
+
+def _partition(description: QuorumDescription, index: int) -> _Fields:
+    high_watermark = description.high_watermark
+    return {
+        "partition_index": index,
+        "error_code": ErrorCode.none,
+        "leader_id": description.leader,
+        "leader_epoch": description.epoch,
+        "high_watermark": -1 if high_watermark is None else high_watermark,
+        "current_voters": [_replica(each) for each in description.voters],
+        "observers": [_replica(each) for each in description.observers],
+    }
+
+
+def _unknown(index: int) -> _Fields:
+    return {
+        "partition_index": index,
+        "error_code": ErrorCode.unknown_topic_or_partition,
+        "leader_id": -1,
+        "leader_epoch": -1,
+        "high_watermark": -1,
+    }
+
+
+def _replica(status: ReplicaStatus) -> _Fields:
+    directory = status.key.directory_id
+    return {
+        "replica_id": status.key.id,
+        "replica_directory_id": None if directory is None else parse_uuid(directory),
+        "log_end_offset": _known(status.log_end_offset),
+        "last_fetch_timestamp": _known(status.last_fetch_ms),
+        "last_caught_up_timestamp": _known(status.last_caught_up_ms),
+    }
+
+
+def _known(value: int | None) -> int:
+    return -1 if value is None else value

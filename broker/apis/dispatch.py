@@ -1,0 +1,86 @@
+"""From a request to its handler."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis import (
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_quorum,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sync_group,
+)
+from quorate.broker.apis.context import Broker
+from quorate.broker.controller_channel import ControllerTimedOutError
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.errors import ErrorTable
+from quorate.broker.wire.fetch_codec import FetchRequest
+from quorate.broker.wire.messages import Answer, Request, RequestContext
+from quorate.broker.wire.produce_codec import ProduceRequest
+from quorate.raft.errors import NotLeaderError, QuorumStoppedError
+
+# kio has a class per version of each request with no common base, so handlers take what the table of the
+# wire layer has decoded for their key; it answers ApiVersions itself.
+_HANDLERS: Final[Mapping[int, Callable[[Broker, RequestContext, Any], Answer]]] = MappingProxyType(
+    {
+        ApiKey.LIST_OFFSETS: list_offsets.handle,
+        ApiKey.METADATA: metadata.handle,
+        ApiKey.OFFSET_COMMIT: offset_commit.handle,
+        ApiKey.OFFSET_FETCH: offset_fetch.handle,
+        ApiKey.FIND_COORDINATOR: find_coordinator.handle,
+        ApiKey.JOIN_GROUP: join_group.handle,
+        ApiKey.HEARTBEAT: heartbeat.handle,
+        ApiKey.LEAVE_GROUP: leave_group.handle,
+        ApiKey.SYNC_GROUP: sync_group.handle,
+        ApiKey.CREATE_TOPICS: create_topics.handle,
+        ApiKey.DELETE_TOPICS: delete_topics.handle,
+        ApiKey.INIT_PRODUCER_ID: init_producer_id.handle,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
+        ApiKey.DESCRIBE_CONFIGS: describe_configs.handle,
+        ApiKey.DESCRIBE_QUORUM: describe_quorum.handle,
+        ApiKey.DESCRIBE_CLUSTER: describe_cluster.handle,
+    }
+)
+
+
+def error_table() -> ErrorTable:
+    """What our exceptions mean to a client."""
+    return ErrorTable(
+        {
+            ControllerTimedOutError: ErrorCode.request_timed_out,
+            NotLeaderError: ErrorCode.not_controller,
+            QuorumStoppedError: ErrorCode.broker_not_available,
+        }
+    )
+
+
+class Dispatcher:
+    """`RequestHandler` of the wire layer."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def handle(self, context: RequestContext, request: Request) -> Answer:
+        match request:
+            case ProduceRequest():
+                return produce.handle(self._broker, context, request)
+            case FetchRequest():
+                return await fetch.handle(self._broker, context, request)
+            case _:
+                return _HANDLERS[context.api_key](self._broker, context, request)

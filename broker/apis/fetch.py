@@ -1,0 +1,147 @@
+"""Fetch, for consumers and followers. There are no fetch sessions: every answer has session id 0."""
+
+from collections.abc import Sequence
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.cluster_metadata import is_cluster_metadata
+from quorate.broker.apis.context import Broker
+from quorate.broker.apis.leader_hints import leader_endpoints
+from quorate.broker.replication.fetch_service import ParkedFetch
+from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult
+from quorate.broker.wire.fetch_codec import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    encode_fetch_response,
+)
+from quorate.broker.wire.messages import Answer, Deferred, EncodedResponse, RequestContext, Response
+
+_NEW_SESSION = (0, -1)
+
+
+async def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Answer:
+    """A fetch that waits is read when its answer is about to be sent, so that waiting costs no memory."""
+    if request.session_id or request.session_epoch not in _NEW_SESSION:
+        # We gave nobody a session. The client begins anew with a full fetch.
+        return EncodedResponse(
+            encode_fetch_response(
+                FetchResponse(version=request.version, error=ErrorCode.fetch_session_id_not_found)
+            )
+        )
+    if any(is_cluster_metadata(topic.name, topic.topic_id) for topic in request.topics):
+        return broker.later(lambda: _with_cluster_metadata(broker, context, request))
+    options = _options(broker, request, request.topics, max_wait_ms=request.max_wait_ms)
+    begun = await broker.replicas.begin_fetch(options)
+    if not isinstance(begun, ParkedFetch):
+        return _response(broker, context, request, begun)
+    parked = begun
+    deferred = Deferred(parked.abandon)
+
+    async def finish() -> Response:
+        return _response(broker, context, request, await parked.results())
+
+    parked.notify(lambda: None if deferred.abandoned else deferred.complete_with(finish))
+    return deferred
+
+
+def _options(
+    broker: Broker, request: FetchRequest, topics: Sequence[FetchTopic], *, max_wait_ms: int
+) -> FetchOptions:
+    return FetchOptions(
+        items=[
+            FetchItem(
+                topic.topic_id if topic.name is None and topic.topic_id is not None else topic.name or "",
+                part.index,
+                part.fetch_offset,
+                part.max_bytes,
+                part.current_leader_epoch,
+                part.last_fetched_epoch,
+                part.log_start_offset,
+            )
+            for topic in topics
+            for part in topic.partitions
+        ],
+        max_wait_ms=max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        replica_id=request.replica_id,
+        replica_epoch=request.replica_epoch,
+    )
+
+
+def _response(
+    broker: Broker, context: RequestContext, request: FetchRequest, results: Sequence[FetchResult]
+) -> Response:
+    rest = iter(results)
+    topics = [
+        FetchedTopic(topic.name, topic.topic_id, [_fetched(next(rest)) for _ in topic.partitions])
+        for topic in request.topics
+    ]
+    return _encoded(broker, context, request, topics)
+
+
+def _encoded(
+    broker: Broker, context: RequestContext, request: FetchRequest, topics: Sequence[FetchedTopic]
+) -> Response:
+    leaders = [part.leader[0] for topic in topics for part in topic.partitions if part.leader is not None]
+    return EncodedResponse(
+        encode_fetch_response(
+            FetchResponse(
+                version=request.version,
+                topics=topics,
+                node_endpoints=leader_endpoints(broker, context, leaders),
+            )
+        )
+    )
+
+
+def _fetched(result: FetchResult) -> FetchedPartition:
+    return FetchedPartition(
+        index=result.partition_id,
+        error=ErrorCode(int(result.error)),
+        high_watermark=result.high_watermark,
+        last_stable_offset=result.last_stable_offset,
+        log_start_offset=result.log_start_offset,
+        diverging_epoch=result.diverging_epoch,
+        leader=result.leader,
+        records=result.records,
+    )
+
+
+async def _with_cluster_metadata(broker: Broker, context: RequestContext, request: FetchRequest) -> Response:
+    """The metadata log is read from the quorum, everything else as ever; whichever has records first ends
+    the wait for both."""
+    own = [topic for topic in request.topics if is_cluster_metadata(topic.name, topic.topic_id)]
+    others = [topic for topic in request.topics if topic not in own]
+    with trio.move_on_after(request.max_wait_ms / 1000):
+        async with trio.open_nursery() as nursery:
+
+            async def watch(part: FetchPartition) -> None:
+                await broker.cluster_metadata.wait_beyond(part.fetch_offset)
+                nursery.cancel_scope.cancel()
+
+            async def watch_others() -> None:
+                options = _options(broker, request, others, max_wait_ms=request.max_wait_ms)
+                await broker.replicas.fetch(options)
+                nursery.cancel_scope.cancel()
+
+            for topic in own:
+                for part in topic.partitions:
+                    nursery.start_soon(watch, part)
+            if others:
+                nursery.start_soon(watch_others)
+    fetched = iter(await broker.replicas.fetch(_options(broker, request, others, max_wait_ms=0)))
+    topics: list[FetchedTopic] = []
+    for topic in request.topics:
+        if topic in own:
+            read = broker.cluster_metadata.read
+            parts = [await read(part, max_bytes=request.max_bytes) for part in topic.partitions]
+        else:
+            parts = [_fetched(next(fetched)) for _ in topic.partitions]
+        topics.append(FetchedTopic(topic.name, topic.topic_id, parts))
+    return _encoded(broker, context, request, topics)

@@ -1,0 +1,68 @@
+"""FindCoordinator: who coordinates a group. The offsets topic is created when it is first asked for."""
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.context import Broker, respond
+from quorate.broker.controller.errors import ErrorCode as ControllerError
+from quorate.broker.controller.records import NO_LEADER
+from quorate.broker.groups.coordinator import OFFSETS_TOPIC, partition_of
+from quorate.broker.wire.messages import Answer, RequestContext, Response
+
+_Fields = dict[str, object]
+_GROUP: Final = 0
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+    if getattr(request, "key_type", _GROUP) == _GROUP and broker.image.topic(OFFSETS_TOPIC) is None:
+        return broker.later(lambda: _after_creation(broker, context, request))
+    return _answer(broker, context, request)
+
+
+async def _after_creation(broker: Broker, context: RequestContext, request: Any) -> Response:
+    error = await broker.topics.create_offsets_topic()
+    if error is not ControllerError.NONE:
+        message = f"{OFFSETS_TOPIC} could not be created yet: {error.name}"
+        return _respond(context, request, lambda key: _nobody(ErrorCode.coordinator_not_available, message))
+    return _answer(broker, context, request)
+
+
+def _answer(broker: Broker, context: RequestContext, request: Any) -> Response:
+    if getattr(request, "key_type", _GROUP) != _GROUP:
+        message = "transactions are not served by this version of quorate"
+        return _respond(context, request, lambda key: _nobody(ErrorCode.invalid_request, message))
+    listener = context.connection.listener
+    return _respond(context, request, lambda key: _coordinator(broker, key, listener))
+
+
+def _respond(context: RequestContext, request: Any, find: Any) -> Response:
+    # From version 4 on errors belong to the keys: kafka-python asks again 600 times a second otherwise.
+    if hasattr(request, "coordinator_keys"):
+        return respond(context, coordinators=[{"key": key} | find(key) for key in request.coordinator_keys])
+    return respond(context, **find(request.key))
+
+
+def _coordinator(broker: Broker, group_id: str, listener: str) -> _Fields:
+    topic = broker.image.topic(OFFSETS_TOPIC)
+    partitions = () if topic is None else broker.image.partitions(topic.topic_id)
+    if not group_id:
+        return _nobody(ErrorCode.invalid_group_id, "the group id is empty")
+    if not partitions:
+        return _nobody(ErrorCode.coordinator_not_available, f"{OFFSETS_TOPIC} is gone")
+    leader = partitions[partition_of(group_id, len(partitions))].leader
+    # The same address as in Metadata: librdkafka takes this one for the node otherwise.
+    endpoint = None if leader == NO_LEADER else broker.endpoint(leader, listener)
+    if endpoint is None:
+        return _nobody(ErrorCode.coordinator_not_available, "the group's partition has no leader")
+    return {
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "node_id": leader,
+        "host": endpoint.host,
+        "port": endpoint.port,
+    }
+
+
+def _nobody(error: ErrorCode, message: str) -> _Fields:
+    return {"error_code": error, "error_message": message, "node_id": -1, "host": "", "port": -1}

@@ -1,0 +1,22 @@
+"""InitProducerId, for idempotent producers."""
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.context import Broker, respond
+from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire.messages import Answer, RequestContext, Response
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+    """A new id with epoch 0, also for a producer that had one: without transactions nothing else of it needs
+    to be told apart (KIP-360)."""
+    if request.transactional_id is not None:
+        raise KafkaError(ErrorCode.invalid_request, "transactions are not served by this version of quorate")
+    return broker.later(lambda: _draw(broker, context))
+
+
+async def _draw(broker: Broker, context: RequestContext) -> Response:
+    producer_id = await broker.producer_ids.draw()
+    return respond(context, error_code=ErrorCode.none, producer_id=producer_id, producer_epoch=0)

@@ -1,0 +1,17 @@
+"""Where the leaders that an error names listen (KIP-951), so that a client needn't ask for metadata first."""
+
+from collections.abc import Iterable
+
+from quorate.broker.apis.context import Broker
+from quorate.broker.wire.messages import RequestContext
+from quorate.broker.wire.produce_codec import NodeEndpoint
+
+
+def leader_endpoints(broker: Broker, context: RequestContext, leaders: Iterable[int]) -> list[NodeEndpoint]:
+    """Each leader once; those that are not alive are left out."""
+    found: list[NodeEndpoint] = []
+    for broker_id in dict.fromkeys(leaders):
+        endpoint = broker.endpoint(broker_id, context.connection.listener)
+        if endpoint is not None:
+            found.append(NodeEndpoint(broker_id, endpoint.host, endpoint.port))
+    return found

@@ -1,0 +1,54 @@
+"""ListOffsets."""
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
+from quorate.broker.apis.context import Broker, respond
+from quorate.broker.wire.messages import Answer, RequestContext, Response
+
+_Fields = dict[str, object]
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+    """Looking for a timestamp may read from disk."""
+    return broker.later(lambda: _list(broker, context, request))
+
+
+async def _list(broker: Broker, context: RequestContext, request: Any) -> Response:
+    return respond(
+        context,
+        topics=[
+            {
+                "name": topic.name,
+                "partitions": [await _partition(broker, topic.name, part) for part in topic.partitions],
+            }
+            for topic in request.topics
+        ],
+    )
+
+
+async def _partition(broker: Broker, topic: str, part: Any) -> _Fields:
+    if topic == CLUSTER_METADATA:
+        listed = await broker.cluster_metadata.list_offset(part.partition_index, part.timestamp)
+        return {
+            "partition_index": part.partition_index,
+            "error_code": listed.error,
+            "timestamp": listed.timestamp,
+            "offset": listed.offset,
+            "leader_epoch": listed.leader_epoch,
+        }
+    result = await broker.replicas.list_offset(
+        topic,
+        part.partition_index,
+        timestamp=part.timestamp,
+        current_leader_epoch=getattr(part, "current_leader_epoch", -1),
+    )
+    return {
+        "partition_index": part.partition_index,
+        "error_code": ErrorCode(int(result.error)),
+        "timestamp": result.timestamp,
+        "offset": result.offset,
+        "leader_epoch": result.leader_epoch,
+    }

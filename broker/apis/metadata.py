@@ -1,0 +1,170 @@
+"""Metadata: which brokers there are, and who leads what."""
+
+from typing import Any
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA, CLUSTER_METADATA_ID
+from quorate.broker.apis.context import Broker, endpoint_of, respond
+from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
+from quorate.broker.controller.errors import ApiError
+from quorate.broker.controller.image import PartitionState, TopicState
+from quorate.broker.controller.records import NO_LEADER
+from quorate.broker.controller.topics import check_name
+from quorate.broker.groups.coordinator import OFFSETS_TOPIC
+from quorate.broker.wire.messages import Answer, RequestContext, Response
+
+_Fields = dict[str, object]
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+    """Unknown topics are created first where both sides want it."""
+    missing = _missing(broker, context, request)
+    if not missing:
+        return _answer(broker, context, request, {})
+
+    async def create() -> Response:
+        errors: dict[str, ErrorCode] = {}
+
+        async def create_one(name: str) -> None:
+            if name == OFFSETS_TOPIC:
+                error = await broker.topics.create_offsets_topic()
+            else:
+                error = await broker.topics.create(name)
+            errors[name] = _creation_error(ErrorCode(int(error)))
+
+        async with trio.open_nursery() as nursery:
+            for name in missing:
+                nursery.start_soon(create_one, name)
+        return _answer(broker, context, request, errors)
+
+    return broker.later(create)
+
+
+def _creation_error(error: ErrorCode) -> ErrorCode:
+    match error:
+        case ErrorCode.none | ErrorCode.topic_already_exists:
+            return ErrorCode.leader_not_available
+        case ErrorCode.invalid_topic_exception | ErrorCode.invalid_replication_factor:
+            return error
+        case _:
+            return ErrorCode.unknown_topic_or_partition
+
+
+def _missing(broker: Broker, context: RequestContext, request: Any) -> list[str]:
+    if not request.topics or not broker.config.flag("auto.create.topics.enable"):
+        return []
+    if not getattr(request, "allow_auto_topic_creation", True):
+        return []
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return [
+        name
+        for name in names
+        if name is not None and name != CLUSTER_METADATA and broker.image.topic(name) is None and _legal(name)
+    ]
+
+
+def _legal(name: str) -> bool:
+    try:
+        check_name(name)
+    except ApiError:
+        return False
+    return True
+
+
+def _answer(broker: Broker, context: RequestContext, request: Any, errors: dict[str, ErrorCode]) -> Response:
+    image, listener = broker.image, context.connection.listener
+    # Null asks for all topics, and so does an empty list in version 0, which has no null.
+    if request.topics is None or (context.version == 0 and not request.topics):
+        topics = [_topic(broker, topic, listener) for topic in image.topics.values()]
+    else:
+        topics = [_asked_topic(broker, asked, listener, errors) for asked in request.topics]
+    return respond(
+        context,
+        brokers=[
+            {"node_id": each.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": each.rack}
+            for each in image.brokers.values()
+            if not each.fenced and (endpoint := endpoint_of(each, listener)) is not None
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.controller_id(),
+        topics=topics,
+    )
+
+
+def _asked_topic(broker: Broker, asked: Any, listener: str, errors: dict[str, ErrorCode]) -> _Fields:
+    name: str | None = asked.name
+    topic_id = getattr(asked, "topic_id", None)
+    if name == CLUSTER_METADATA:
+        return _cluster_metadata(broker)
+    if name is not None:
+        topic = broker.image.topic(name)
+        error = errors.get(name, ErrorCode.unknown_topic_or_partition)
+        if not _legal(name):
+            error = ErrorCode.invalid_topic_exception
+    else:
+        topic = None if topic_id is None else broker.image.topic_by_id(topic_id)
+        error = ErrorCode.unknown_topic_id
+    if topic is None:
+        return {
+            "error_code": error,
+            "name": name,
+            "topic_id": topic_id,
+            "is_internal": False,
+            "partitions": (),
+        }
+    return _topic(broker, topic, listener)
+
+
+def _topic(broker: Broker, topic: TopicState, listener: str) -> _Fields:
+    return {
+        "error_code": ErrorCode.none,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.name in INTERNAL_TOPICS,
+        "partitions": [
+            _partition(broker, index, state, listener)
+            for index, state in enumerate(broker.image.partitions(topic.topic_id))
+        ],
+    }
+
+
+def _partition(broker: Broker, index: int, state: PartitionState, listener: str) -> _Fields:
+    error = ErrorCode.none
+    leader = state.leader
+    if leader == NO_LEADER:
+        error = ErrorCode.leader_not_available
+    elif broker.endpoint(leader, listener) is None:
+        error = ErrorCode.leader_not_available
+        leader = NO_LEADER
+    return {
+        "error_code": error,
+        "partition_index": index,
+        "leader_id": leader,
+        "leader_epoch": state.leader_epoch,
+        "replica_nodes": state.replicas,
+        "isr_nodes": state.isr,
+        "offline_replicas": [each for each in state.replicas if broker.endpoint(each, listener) is None],
+    }
+
+
+def _cluster_metadata(broker: Broker) -> _Fields:
+    """The metadata log as a topic: every broker serves it, and names the quorum's leader where it can."""
+    return {
+        "error_code": ErrorCode.none,
+        "name": CLUSTER_METADATA,
+        "topic_id": CLUSTER_METADATA_ID,
+        "is_internal": True,
+        "partitions": [
+            {
+                "error_code": ErrorCode.none,
+                "partition_index": 0,
+                "leader_id": broker.controller_id(),
+                "leader_epoch": broker.quorum.epoch,
+                "replica_nodes": [broker.controller_id()],
+                "isr_nodes": [broker.controller_id()],
+                "offline_replicas": (),
+            }
+        ],
+    }

@@ -1,0 +1,113 @@
+"""Produce."""
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.context import Broker
+from quorate.broker.apis.leader_hints import leader_endpoints
+from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
+from quorate.broker.replication.replica_manager import PendingAppends
+from quorate.broker.replication.requests import AppendItem, AppendResult
+from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire.messages import Answer, Deferred, EncodedResponse, RequestContext, Response
+from quorate.broker.wire.produce_codec import (
+    ProducedPartition,
+    ProducedTopic,
+    ProduceRequest,
+    encode_produce_response,
+)
+
+log = structlog.get_logger(__name__)
+
+_ACKS = (-1, 0, 1)
+
+
+def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> Answer:
+    """The append is done when this returns; the answer may wait for other replicas."""
+    if request.acks not in _ACKS:
+        raise KafkaError(ErrorCode.invalid_required_acks, f"acks is {request.acks}; it must be -1, 0 or 1")
+    if request.transactional_id is not None:
+        raise KafkaError(ErrorCode.invalid_request, "transactions are not served by this version of quorate")
+    items = [
+        AppendItem(topic.name, part.index, b"" if part.records is None else part.records)
+        for topic in request.topics
+        if topic.name not in INTERNAL_TOPICS
+        for part in topic.partitions
+    ]
+    pending = broker.replicas.append(items, acks=request.acks, timeout_ms=request.timeout_ms)
+    if request.acks == 0:
+        _report(pending)
+        return None
+    skeleton = request.skeleton()
+    if pending.done:
+        return _response(broker, context, skeleton, pending)
+    deferred = Deferred()
+    pending.notify(lambda: deferred.complete(_response(broker, context, skeleton, pending)))
+    return deferred
+
+
+def _report(pending: PendingAppends) -> None:
+    """Nobody is told of errors with acks=0."""
+    for result in pending.results():
+        if result.error:
+            log.info(
+                "an append without acks failed",
+                topic=str(result.topic),
+                partition=result.partition_id,
+                error=result.error.name,
+            )
+
+
+def _response(
+    broker: Broker, context: RequestContext, request: ProduceRequest, pending: PendingAppends
+) -> Response:
+    results = iter(pending.results())
+    topics = [
+        ProducedTopic(
+            topic.name,
+            [
+                _internal(part.index)
+                if topic.name in INTERNAL_TOPICS
+                else _produced(broker, topic.name, next(results))
+                for part in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    leaders = [part.leader_id for topic in topics for part in topic.partitions if part.leader_id >= 0]
+    return EncodedResponse(
+        encode_produce_response(
+            topics, version=request.version, node_endpoints=leader_endpoints(broker, context, leaders)
+        )
+    )
+
+
+def _internal(index: int) -> ProducedPartition:
+    return ProducedPartition(
+        index=index,
+        error=ErrorCode.invalid_topic_exception,
+        error_message="internal topics are written by brokers only",
+    )
+
+
+def _produced(broker: Broker, topic: str, result: AppendResult) -> ProducedPartition:
+    error = ErrorCode(int(result.error))
+    leader_id = leader_epoch = -1
+    if error is ErrorCode.not_leader_or_follower:
+        leader_id, leader_epoch = _leader(broker, topic, result.partition_id)
+    return ProducedPartition(
+        index=result.partition_id,
+        error=error,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.append_time_ms,
+        log_start_offset=result.log_start_offset,
+        error_message=result.error_message,
+        leader_id=leader_id,
+        leader_epoch=leader_epoch,
+    )
+
+
+def _leader(broker: Broker, name: str, partition: int) -> tuple[int, int]:
+    topic = broker.image.topic(name)
+    state = None if topic is None else broker.image.partition(topic.topic_id, partition)
+    return (-1, -1) if state is None else (state.leader, state.leader_epoch)

@@ -1,0 +1,94 @@
+"""Topics that come to be because somebody asked for them: auto-creation, and `__consumer_offsets`."""
+
+from typing import Final
+
+import structlog
+import trio
+
+from quorate.broker.config import ServerConfig
+from quorate.broker.controller.errors import ErrorCode
+from quorate.broker.controller.rpc import ConfigEntry, CreatedTopic, CreateTopicsRequest, NewTopic
+from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
+from quorate.broker.groups.coordinator import OFFSETS_TOPIC
+from quorate.broker.metadata import MetadataCache
+
+log = structlog.get_logger(__name__)
+
+_TIMEOUT_SECONDS: Final = 5.0
+INTERNAL_TOPICS: Final = (OFFSETS_TOPIC,)
+
+
+class TopicCreator:
+    """One creation at a time per topic, however many ask."""
+
+    def __init__(self, config: ServerConfig, channel: ControllerChannel, metadata: MetadataCache) -> None:
+        self._config = config
+        self._channel = channel
+        self._metadata = metadata
+        self._under_way: dict[str, trio.Event] = {}
+
+    async def create(self, name: str) -> ErrorCode:
+        """Create a topic with the defaults and wait until this node's metadata has it."""
+        return await self._create(NewTopic(name=name))
+
+    async def create_offsets_topic(self) -> ErrorCode:
+        """NOT_ENOUGH_REPLICAS while fewer brokers are alive than are known and would hold it: what is created
+        with one replica keeps one."""
+        image = self._metadata.image
+        config = self._config
+        known = len(image.brokers)
+        if config.is_controller:
+            known = max(known, len(config.voters))
+        factor = min(config.int("offsets.topic.replication.factor"), known)
+        if sum(broker.active for broker in image.brokers.values()) < factor:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        min_isr = min(config.int("min.insync.replicas"), factor)
+        return await self._create(
+            NewTopic(
+                name=OFFSETS_TOPIC,
+                num_partitions=config.int("offsets.topic.num.partitions"),
+                replication_factor=factor,
+                configs=(
+                    ConfigEntry(name="cleanup.policy", value="compact"),
+                    ConfigEntry(name="compression.type", value="producer"),
+                    ConfigEntry(name="segment.bytes", value=config.values["offsets.topic.segment.bytes"]),
+                    ConfigEntry(name="min.insync.replicas", value=str(min_isr)),
+                ),
+            )
+        )
+
+    async def _create(self, topic: NewTopic) -> ErrorCode:
+        under_way = self._under_way.get(topic.name)
+        if under_way is not None:
+            await under_way.wait()
+            found = self._metadata.image.topic(topic.name) is not None
+            return ErrorCode.NONE if found else ErrorCode.REQUEST_TIMED_OUT
+        done = self._under_way[topic.name] = trio.Event()
+        try:
+            return await self._create_now(topic)
+        finally:
+            del self._under_way[topic.name]
+            done.set()
+
+    async def _create_now(self, topic: NewTopic) -> ErrorCode:
+        request = CreateTopicsRequest(topics=(topic,))
+        with trio.move_on_after(_TIMEOUT_SECONDS):
+            try:
+                answer = await self._channel.ask(
+                    lambda client: client.create_topics(request), timeout_seconds=_TIMEOUT_SECONDS
+                )
+            except ControllerTimedOutError as error:
+                log.warning("topic was not created", topic=topic.name, reason=str(error))
+                return ErrorCode.REQUEST_TIMED_OUT
+            created = answer.topics[0] if answer.topics else CreatedTopic(name=topic.name, error=answer.error)
+            if created.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                log.warning(
+                    "topic was not created",
+                    topic=topic.name,
+                    error=created.error.name,
+                    reason=created.error_message,
+                )
+                return created.error
+            await self._metadata.wait_until(lambda image: image.topic(topic.name) is not None)
+            return ErrorCode.NONE
+        return ErrorCode.REQUEST_TIMED_OUT

@@ -1,0 +1,250 @@
+"""The broker of this node: replicas, groups and the listeners that clients connect to."""
+
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import structlog
+import trio
+
+from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
+from quorate.broker.apis.context import Broker
+from quorate.broker.apis.dispatch import Dispatcher, error_table
+from quorate.broker.apis.producer_ids import ProducerIds
+from quorate.broker.apis.topic_creation import TopicCreator
+from quorate.broker.config import ServerConfig
+from quorate.broker.controller.delta import MetadataDelta
+from quorate.broker.controller.image import MetadataImage
+from quorate.broker.controller.records import Listener
+from quorate.broker.controller.rpc import AlterPartitionRequest, AlterPartitionResponse
+from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
+from quorate.broker.group_log import OffsetsLog
+from quorate.broker.groups.coordinator import OFFSETS_TOPIC, GroupConfig, GroupCoordinator
+from quorate.broker.groups.group import GroupLimits
+from quorate.broker.lifecycle import BrokerLifecycle, Identity, LifecycleTimes
+from quorate.broker.metadata import MetadataCache, whole_image
+from quorate.broker.replication.config import ReplicationConfig
+from quorate.broker.replication.replica_manager import ReplicaManager
+from quorate.broker.wire.server import ServerConfig as WireConfig
+from quorate.broker.wire.server import WireServer
+from quorate.raft.quorum import Quorum
+from quorate.runtime import Runtime
+from quorate.runtime.network import Address
+from quorate.runtime.network import Listener as NetworkListener
+
+log = structlog.get_logger(__name__)
+
+
+class BrokerNode:
+    """Open with `open`, then run within `running`."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        cluster_id: str,
+        metadata: MetadataCache,
+        quorum: Quorum[None],
+        channel: ControllerChannel,
+        lifecycle: BrokerLifecycle,
+        replicas: ReplicaManager,
+        groups: GroupCoordinator,
+        listeners: Sequence[NetworkListener],
+        advertised: tuple[Listener, ...],
+    ) -> None:
+        self._config = config
+        self._cluster_id = cluster_id
+        self._metadata = metadata
+        self._quorum = quorum
+        self._channel = channel
+        self._listeners = listeners
+        self.advertised = advertised
+        self.lifecycle = lifecycle
+        self.replicas = replicas
+        self.groups = groups
+
+    @classmethod
+    async def open(
+        cls,
+        config: ServerConfig,
+        *,
+        cluster_id: str,
+        directory_id: uuid.UUID,
+        advertised: tuple[Listener, ...],
+        listeners: Sequence[NetworkListener],
+        metadata: MetadataCache,
+        quorum: Quorum[None],
+        channel: ControllerChannel,
+        runtime: Runtime,
+    ) -> "BrokerNode":
+        """Scan the data folders. Raises what `ReplicaManager.open` does."""
+        broker_id = config.node_id
+
+        async def alter_partition(request: AlterPartitionRequest) -> AlterPartitionResponse:
+            return await channel.ask(
+                lambda client: client.alter_partition(request),
+                timeout_seconds=config.seconds("broker.session.timeout.ms"),
+            )
+
+        def connect(other: int) -> Address | None:
+            held = metadata.image.broker(other)
+            endpoint = None if held is None else held.endpoint(config.inter_broker_listener)
+            return None if endpoint is None else Address(endpoint.host, endpoint.port)
+
+        replicas = await ReplicaManager.open(
+            broker_id,
+            replication_config(config),
+            runtime=runtime,
+            static=config.static,
+            alter_partition=alter_partition,
+            connect=connect,
+        )
+        lifecycle = BrokerLifecycle(
+            Identity(
+                broker_id=broker_id,
+                cluster_id=cluster_id,
+                incarnation_id=runtime.entropy.uuid(),
+                listeners=advertised,
+                rack=config.rack,
+                log_dirs=(directory_id,),
+            ),
+            times=LifecycleTimes(
+                heartbeat_interval=config.seconds("broker.heartbeat.interval.ms"),
+                session_timeout=config.seconds("broker.session.timeout.ms"),
+                registration_timeout=config.seconds("initial.broker.registration.timeout.ms"),
+            ),
+            channel=channel,
+            metadata=metadata,
+            previous_broker_epoch=replicas.clean_shutdown_epoch,
+        )
+
+        def partition_count() -> int:
+            topic = metadata.image.topic(OFFSETS_TOPIC)
+            return 0 if topic is None else len(metadata.image.partitions(topic.topic_id))
+
+        groups = GroupCoordinator(
+            GroupConfig(
+                min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
+                max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
+                limits=GroupLimits(
+                    initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
+                    max_size=config.int("group.max.size"),
+                ),
+                offset_metadata_max_bytes=config.int("offset.metadata.max.bytes"),
+            ),
+            OffsetsLog(replicas, runtime.wall_clock, timeout_ms=config.int("offsets.commit.timeout.ms")),
+            partition_count=partition_count,
+            entropy=runtime.entropy,
+            wall_clock=runtime.wall_clock,
+        )
+        return cls(
+            config,
+            cluster_id=cluster_id,
+            metadata=metadata,
+            quorum=quorum,
+            channel=channel,
+            lifecycle=lifecycle,
+            replicas=replicas,
+            groups=groups,
+            listeners=listeners,
+            advertised=advertised,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run in the background; at the end of the block hand partitions over and close the logs."""
+        clean = False
+        try:
+            async with trio.open_nursery(strict_exception_groups=False) as nursery:
+                self.lifecycle.on_registered = self.replicas.registered
+                nursery.start_soon(self.lifecycle.run)
+                nursery.start_soon(self.replicas.run)
+                nursery.start_soon(self.groups.run)
+                nursery.start_soon(self._start_serving, nursery)
+                yield
+                clean = await self._leave()
+                nursery.cancel_scope.cancel()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self.replicas.close(clean=clean)
+
+    async def _start_serving(self, nursery: trio.Nursery) -> None:
+        await self.lifecycle.wait_caught_up()
+        # From here on to the subscription without a pause: no batch may fall between the two.
+        self._metadata_changed(whole_image(self._metadata.image), self._metadata.image)
+        self._metadata.subscribe(self._metadata_changed)
+        broker = Broker(
+            config=self._config,
+            cluster_id=self._cluster_id,
+            metadata=self._metadata,
+            quorum=self._quorum,
+            channel=self._channel,
+            replicas=self.replicas,
+            groups=self.groups,
+            cluster_metadata=ClusterMetadataReader(self._quorum, self._metadata),
+            topics=TopicCreator(self._config, self._channel, self._metadata),
+            producer_ids=ProducerIds(
+                self._channel,
+                broker_id=self._config.node_id,
+                broker_epoch=lambda: self.lifecycle.broker_epoch,
+            ),
+            tasks=nursery,
+        )
+        dispatcher, errors = Dispatcher(broker), error_table()
+        for asked, listener in zip(self._config.client_listeners, self._listeners, strict=True):
+            wire = WireServer(
+                listener, dispatcher, wire_config(self._config), errors=errors, listener_name=asked.name
+            )
+            nursery.start_soon(wire.run)
+        self.lifecycle.allow_unfencing()
+
+    def _metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.replicas.apply(delta, image)
+        for each in delta.partitions:
+            if each.topic == OFFSETS_TOPIC:
+                after = each.after
+                if after is not None and after.leader == self._config.node_id:
+                    self.groups.elect(each.partition_id, after.leader_epoch)
+                else:
+                    self.groups.resign(each.partition_id)
+
+    async def _leave(self) -> bool:
+        """Whether the controller let this broker go, so that its logs are complete."""
+        if not self._config.flag("controlled.shutdown.enable"):
+            return False
+        with trio.move_on_after(self._config.seconds("controlled.shutdown.timeout.ms")):
+            try:
+                await self.lifecycle.shut_down()
+                return True
+            except ControllerTimedOutError as error:
+                log.warning("controlled shutdown failed", reason=str(error))
+        log.warning("controlled shutdown was not granted in time", broker_id=self._config.node_id)
+        return False
+
+
+def replication_config(config: ServerConfig) -> ReplicationConfig:
+    return ReplicationConfig(
+        log_dirs=config.log_dirs,
+        replica_lag_time_max_ms=config.int("replica.lag.time.max.ms"),
+        replica_fetch_wait_max_ms=config.int("replica.fetch.wait.max.ms"),
+        replica_fetch_min_bytes=config.int("replica.fetch.min.bytes"),
+        replica_fetch_max_bytes=config.int("replica.fetch.max.bytes"),
+        replica_fetch_response_max_bytes=config.int("replica.fetch.response.max.bytes"),
+        replica_fetch_backoff_ms=config.int("replica.fetch.backoff.ms"),
+        replica_socket_timeout_ms=config.int("replica.socket.timeout.ms"),
+        replica_high_watermark_checkpoint_interval_ms=config.int(
+            "replica.high.watermark.checkpoint.interval.ms"
+        ),
+        log_flush_offset_checkpoint_interval_ms=config.int("log.flush.offset.checkpoint.interval.ms"),
+        log_retention_check_interval_ms=config.int("log.retention.check.interval.ms"),
+        fetch_max_bytes=config.int("fetch.max.bytes"),
+    )
+
+
+def wire_config(config: ServerConfig) -> WireConfig:
+    return WireConfig(
+        max_connections=config.int("max.connections"),
+        request_max_bytes=config.int("socket.request.max.bytes"),
+        queued_max_request_bytes=config.int("queued.max.request.bytes"),
+        idle_timeout_s=config.seconds("connections.max.idle.ms"),
+    )

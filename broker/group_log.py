@@ -1,0 +1,61 @@
+"""The offsets topic's partitions, as the group coordinator reads and writes them."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.groups.coordinator import OFFSETS_TOPIC, GroupLogError
+from quorate.broker.replication.errors import PartitionError
+from quorate.broker.replication.replica_manager import ReplicaManager
+from quorate.broker.replication.requests import AppendItem
+from quorate.log.batch import read_batches
+from quorate.log.errors import LogError
+from quorate.log.records import KeyValue, Record, build_keyed_batch, records_of
+from quorate.runtime.clock import WallClock
+from quorate.runtime.disk import DiskError
+
+_READ_BYTES: Final = 1 << 20
+
+
+class OffsetsLog:
+    """`GroupLog` over the replica manager."""
+
+    def __init__(self, replicas: ReplicaManager, wall_clock: WallClock, *, timeout_ms: int) -> None:
+        self._replicas = replicas
+        self._wall_clock = wall_clock
+        self._timeout_ms = timeout_ms
+
+    async def records(self, partition: int) -> AsyncIterator[Sequence[Record]]:
+        try:
+            led = self._replicas.partition(OFFSETS_TOPIC, partition)
+            epoch = led.check_leading().leader_epoch
+            offset, end = int(led.log.log_start_offset), int(led.log.end_offset)
+            while offset < end:
+                data = await led.log.read(offset, _READ_BYTES, max_offset=end)
+                if led.check_leading().leader_epoch != epoch:
+                    raise GroupLogError(f"{led} was elected again while it was read")
+                if not data:
+                    raise GroupLogError(f"{led} ends at {offset}, and not at {end}")
+                for batch in read_batches(data):
+                    if not batch.header.is_control:
+                        yield records_of(batch)
+                    offset = batch.header.end_offset
+        except (PartitionError, LogError, DiskError) as error:
+            raise GroupLogError(str(error)) from error
+
+    def append(
+        self, partition: int, records: Sequence[KeyValue], done: Callable[[ErrorCode, int], None]
+    ) -> None:
+        batch = build_keyed_batch(
+            base_offset=0, epoch=0, timestamp_ms=self._wall_clock.now_ms(), records=records
+        )
+        pending = self._replicas.append(
+            [AppendItem(OFFSETS_TOPIC, partition, batch)], acks=-1, timeout_ms=self._timeout_ms, internal=True
+        )
+
+        def completed() -> None:
+            result = pending.results()[0]
+            done(ErrorCode(int(result.error)), result.base_offset)
+
+        pending.notify(completed)

@@ -1,0 +1,174 @@
+"""A node: the quorum, and on it the controller, the broker or both, as process.roles says."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+
+import structlog
+import trio
+from prometheus_client import CollectorRegistry
+
+from quorate.broker.broker_node import BrokerNode
+from quorate.broker.config import ServerConfig
+from quorate.broker.controller.records import Listener
+from quorate.broker.controller_channel import ControllerChannel
+from quorate.broker.controller_node import ControllerNode
+from quorate.broker.metadata import MetadataCache
+from quorate.metrics import RaftMetrics, serve_metrics
+from quorate.quorum_state.meta_properties import load_meta_properties
+from quorate.raft.config import QuorumConfig
+from quorate.raft.quorum import Quorum
+from quorate.runtime import Runtime
+from quorate.runtime.network import Address
+from quorate.runtime.network import Listener as NetworkListener
+from quorate.runtime.real import SyncStrategy, real_runtime
+
+log = structlog.get_logger(__name__)
+
+
+class BrokerServer:
+    """One running node. Open with `BrokerServer.open`."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        cluster_id: str,
+        metadata: MetadataCache,
+        quorum: Quorum[None],
+        controller: ControllerNode | None,
+        broker: BrokerNode | None,
+        metrics_address: Address | None,
+        registry: CollectorRegistry,
+    ) -> None:
+        self.config = config
+        self.cluster_id = cluster_id
+        self.metadata = metadata
+        self.quorum = quorum
+        self.controller = controller
+        self.broker = broker
+        self.metrics_address = metrics_address
+        self.registry = registry
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        config: ServerConfig,
+        *,
+        runtime: Runtime | None = None,
+        registry: CollectorRegistry | None = None,
+    ) -> AsyncIterator["BrokerServer"]:
+        """Start the node, and stop it in order at the end of the block: partitions handed over, logs flushed,
+        leadership of the quorum given up.
+
+        The block begins when the node listens; `wait_ready` says when a broker serves. A node that can't go
+        on cancels the block and raises what stopped it. Raises `QuorumStateError` or `LogError` for folders
+        that can't be used, `AddressInUseError`, `DiskLockedError`,
+        `BrokerRegistrationError`.
+        """
+        runtime = runtime or real_runtime(sync=SyncStrategy.THREAD)
+        registry = registry or CollectorRegistry()
+        folder = config.metadata_log_dir
+        meta = load_meta_properties(runtime.disk, folder)
+        meta.check(folder, node_id=config.node_id)
+        metadata = MetadataCache()
+        telemetry = RaftMetrics(registry, monotonic=trio.current_time)
+        async with AsyncExitStack() as stack:
+            clients = [await _listen(stack, runtime, each.address) for each in config.client_listeners]
+            metrics = await _listen_metrics(stack, config, runtime)
+            quorum = await stack.enter_async_context(
+                Quorum.open(
+                    QuorumConfig(
+                        node_id=config.node_id,
+                        cluster_id=meta.cluster_id,
+                        folder=folder,
+                        voters=config.voters,
+                        listen=_controller_address(config),
+                        core=config.core(),
+                        segment_bytes=config.int("metadata.log.segment.bytes"),
+                    ),
+                    metadata,
+                    runtime=runtime,
+                    telemetry=telemetry,
+                )
+            )
+            controller = None
+            if config.is_controller:
+                controller = ControllerNode(
+                    config, cluster_id=meta.cluster_id, quorum=quorum, metadata=metadata, runtime=runtime
+                )
+            broker = None
+            if config.is_broker:
+                broker = await BrokerNode.open(
+                    config,
+                    cluster_id=meta.cluster_id,
+                    directory_id=meta.directory_id,
+                    advertised=_advertised(config, clients),
+                    listeners=clients,
+                    metadata=metadata,
+                    quorum=quorum,
+                    channel=ControllerChannel(quorum),
+                    runtime=runtime,
+                )
+            server = cls(
+                config,
+                cluster_id=meta.cluster_id,
+                metadata=metadata,
+                quorum=quorum,
+                controller=controller,
+                broker=broker,
+                metrics_address=None if metrics is None else metrics.address,
+                registry=registry,
+            )
+            async with trio.open_nursery(strict_exception_groups=False) as nursery:
+                if metrics is not None:
+                    nursery.start_soon(serve_metrics, metrics, registry)
+                if controller is not None:
+                    nursery.start_soon(controller.run)
+                if broker is None:
+                    yield server
+                else:
+                    async with broker.running():
+                        yield server
+                nursery.cancel_scope.cancel()
+
+    async def wait_ready(self) -> None:
+        """Return when a leader of the quorum is known, and this node's broker is unfenced."""
+        await self.quorum.wait_leader()
+        if self.broker is not None:
+            await self.broker.lifecycle.wait_unfenced()
+
+
+async def _listen(stack: AsyncExitStack, runtime: Runtime, address: Address) -> NetworkListener:
+    host = address.host or "0.0.0.0"
+    listener = await runtime.network.listen(Address(host, address.port))
+    stack.callback(listener.close)
+    return listener
+
+
+async def _listen_metrics(
+    stack: AsyncExitStack, config: ServerConfig, runtime: Runtime
+) -> NetworkListener | None:
+    port = config.int("metrics.http.port")
+    if port < 0:
+        return None
+    return await _listen(stack, runtime, Address(config.values["metrics.http.host"], port))
+
+
+def _controller_address(config: ServerConfig) -> Address | None:
+    listener = config.controller_listener
+    if listener is None:
+        return None
+    return Address(listener.address.host or "0.0.0.0", listener.address.port)
+
+
+def _advertised(config: ServerConfig, listeners: list[NetworkListener]) -> tuple[Listener, ...]:
+    """What clients are told, with the ports that were bound where 0 was asked for."""
+    bound = {
+        asked.name: listener.address.port
+        for asked, listener in zip(config.client_listeners, listeners, strict=True)
+    }
+    return tuple(
+        replace(each, port=bound[each.name]) if each.port == 0 else each for each in config.advertised
+    )

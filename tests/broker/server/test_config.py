@@ -1,0 +1,121 @@
+"""server.properties: what is read, and what is said of what can't be."""
+
+import pytest
+
+from quorate.broker.config import CONFIG_KEYS, ServerConfig, ServerConfigError
+from quorate.broker.controller.records import Listener
+from quorate.runtime.network import Address
+
+COMBINED = """
+# a node that is both
+process.roles=broker,controller
+node.id=1
+controller.listener.names=CONTROLLER
+controller.quorum.voters=1@localhost:9093,2@localhost:9193
+listeners=PLAINTEXT://:9092,CONTROLLER://localhost:9093
+log.dirs=/data/a, /data/b
+"""
+
+
+def with_line(line: str, *, without: str | None = None) -> str:
+    lines = [each for each in COMBINED.splitlines() if without is None or not each.startswith(without + "=")]
+    return "\n".join([*lines, line])
+
+
+def test_a_combined_node_is_read_with_kafkas_defaults_for_the_rest() -> None:
+    config = ServerConfig.parse(COMBINED)
+    assert config.is_broker and config.is_controller
+    assert config.node_id == 1
+    assert [each.name for each in config.client_listeners] == ["PLAINTEXT"]
+    assert config.controller_listener is not None
+    assert config.controller_listener.address == Address("localhost", 9093)
+    assert config.advertised == (Listener(name="PLAINTEXT", host="localhost", port=9092),)
+    assert config.inter_broker_listener == "PLAINTEXT"
+    assert config.log_dirs == ("/data/a", "/data/b")
+    assert config.metadata_log_dir == "/data/a"
+    assert config.int("broker.session.timeout.ms") == 9000
+    assert config.seconds("broker.heartbeat.interval.ms") == 2.0
+    assert config.flag("auto.create.topics.enable")
+    assert config.core().fetch_timeout_ms == 2000
+    assert config.static == {}
+
+
+def test_keys_that_topics_take_their_defaults_from_are_kept_as_they_were_set() -> None:
+    config = ServerConfig.parse(with_line("log.retention.hours=2\nmin.insync.replicas=2"))
+    assert config.static == {"log.retention.hours": "2", "min.insync.replicas": "2"}
+
+
+def test_a_line_may_go_on_after_a_backslash_and_use_a_colon() -> None:
+    config = ServerConfig.parse(with_line("num.partitions: \\\n   7"))
+    assert config.int("num.partitions") == 7
+
+
+def test_a_broker_alone_needs_no_controller_listener() -> None:
+    config = ServerConfig.parse(
+        "process.roles=broker\nnode.id=5\ncontroller.listener.names=CONTROLLER\n"
+        "controller.quorum.voters=1@h:9093\nlog.dirs=/d\n"
+    )
+    assert config.controller_listener is None
+    assert not config.is_controller
+
+
+def test_a_short_fetch_timeout_shortens_the_long_poll() -> None:
+    config = ServerConfig.parse(with_line("controller.quorum.fetch.timeout.ms=300"))
+    assert config.core().fetch_max_wait_ms == 150
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        (with_line("num.partition=3"), 9, "did you mean num.partitions?"),
+        (with_line("zookeeper.connect=h"), 9, "not a known key; remove the line"),
+        (with_line("num.partitions=many"), 9, "num.partitions is 'many'; it must be a whole number"),
+        (with_line("num.partitions=0"), 9, "it must be between 1 and"),
+        (with_line("num.partitions="), 9, "num.partitions is ''"),
+        (with_line("auto.create.topics.enable=yes"), 9, "it must be true or false"),
+        (with_line("min.insync.replicas=0"), 9, "min.insync.replicas is '0'"),
+        (with_line("node.id=2"), 9, "node.id is set on line 4 already"),
+        (with_line("just words"), 9, "write key=value"),
+        (with_line("num.partitions=1\\"), 9, "ends in a backslash"),
+        (with_line("broker.id=2"), 9, "differs from node.id (1)"),
+        (with_line("process.roles=zookeeper", without="process.roles"), 8, "broker, controller or"),
+        (with_line("node.id=3", without="node.id"), 5, "node 3 is a controller and not in it; add it"),
+        (with_line("process.roles=broker", without="process.roles"), 5, "add controller to process.roles"),
+        (with_line("controller.quorum.voters=1:9", without="controller.quorum.voters"), 8, "id@host:port"),
+        (with_line("listeners=PLAINTEXT//x", without="listeners"), 8, "is not NAME://host:port"),
+        (with_line("listeners=PLAINTEXT://:1,PLAINTEXT://:2", without="listeners"), 8, "is there twice"),
+        (with_line("listeners=PLAINTEXT://:1", without="listeners"), 8, "exactly one of controller.listener"),
+        (with_line("listeners=CONTROLLER://:1", without="listeners"), 8, "needs a listener for clients"),
+        (with_line("advertised.listeners=SSL://h:1"), 9, "SSL is not in listeners"),
+        (with_line("advertised.listeners=PLAINTEXT://0.0.0.0:1"), 9, "names no host"),
+        (with_line("inter.broker.listener.name=X"), 9, "X is not in advertised.listeners"),
+        (with_line("listener.security.protocol.map=PLAINTEXT:SSL"), 9, "PLAINTEXT is the only one"),
+        (with_line("listener.security.protocol.map=PLAINTEXT"), 9, "not NAME:PROTOCOL"),
+        (with_line("broker.session.timeout.ms=2000"), 9, "more than broker.heartbeat.interval.ms"),
+        (with_line("log.dirs=,", without="log.dirs"), None, ""),
+    ],
+)
+def test_a_bad_line_is_named_with_its_number_and_the_remedy(text: str, line: int | None, says: str) -> None:
+    if line is None:
+        assert ServerConfig.parse(text).log_dirs == ("/tmp/kafka-logs",)
+        return
+    with pytest.raises(ServerConfigError) as caught:
+        ServerConfig.parse(text)
+    assert caught.value.line == line, str(caught.value)
+    assert str(caught.value).startswith(f"line {line}: ")
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "key", ["process.roles", "node.id", "controller.listener.names", "controller.quorum.voters"]
+)
+def test_a_missing_key_is_named_with_a_line_to_add(key: str) -> None:
+    with pytest.raises(ServerConfigError, match=f"{key} is missing; add a line such as {key}="):
+        ServerConfig.parse(with_line("", without=key))
+
+
+def test_every_key_has_a_sentence_and_a_default_that_it_accepts() -> None:
+    for key in CONFIG_KEYS.values():
+        assert key.doc.endswith("."), key.name
+        if key.default:
+            key.check(key.default)
