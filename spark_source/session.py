@@ -19,11 +19,12 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
 """
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
@@ -58,7 +59,8 @@ def spark_session(
 
 
 def _log4j() -> str:
-    """Spark greets on standard error before `spark.log.level` counts, unless its logger is told first."""
+    """Only errors. Not by `spark.log.level`, which Spark announces on standard error, as it does the default
+    level for its gateway."""
     file = Path(sys.prefix) / "share" / "quorate" / "log4j2.properties"
     if not file.is_file() or file.read_text() != _LOG4J:
         file.parent.mkdir(parents=True, exist_ok=True)

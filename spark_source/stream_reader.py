@@ -69,8 +69,9 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(start) if end <= begin.offset else self._position(end, extent).as_dict()
 
     def reportLatestOffset(self) -> dict[str, object]:
+        # For the progress report only, so not worth a read of the log, which may fail.
         extent = self._scan.access.extent()
-        return self._position(extent.end_offset, extent).as_dict()
+        return Position(offset=extent.end_offset, epoch=NO_EPOCH, cluster=extent.cluster).as_dict()
 
     def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> Sequence[InputPartition]:
         first, last = Position.parse(start), Position.parse(end)

@@ -1,0 +1,135 @@
+"""A real Spark, one session for all."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from quorate.broker.controller.records import NoOp, PartitionChange
+from quorate.log.batch import CRC_START, HEADER_BYTES
+from quorate.spark_source import leadership_history, spark_session
+from quorate.spark_source.java import NoJavaError, find_java
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    try:
+        find_java()
+    except NoJavaError as error:
+        pytest.skip(str(error))
+    session = spark_session("quorate tests")
+    yield session
+    session.stop()
+
+
+def offsets(frame: DataFrame) -> list[int]:
+    return sorted(row["offset"] for row in frame.select("offset").collect())
+
+
+def undecodable(batch: bytes) -> bytes:
+    """The batch with a valid checksum over a first record that is no CBOR."""
+    spoiled = bytearray(batch)
+    spoiled[batch.index(0x83, HEADER_BYTES)] = 0xFF
+    spoiled[17:21] = crc32c(bytes(spoiled[CRC_START:])).to_bytes(4, "big")
+    return bytes(spoiled)
+
+
+def test_a_batch_query_reads_the_folder(spark: SparkSession, session_story: Any) -> None:
+    frame = spark.read.format("quorate").option("minPartitions", 3).load(str(session_story.folder))
+    assert frame.rdd.getNumPartitions() == 3
+    rows = frame.orderBy("offset").collect()
+    assert [row["offset"] for row in rows] == [offset for offset, *_ in session_story.records]
+    assert [row["timestamp"].timestamp() * 1000 for row in rows] == [
+        at for _, _, at, _ in session_story.records
+    ]
+    created = frame.where("type = 'Topic' and topic = 'orders'").collect()
+    assert json.loads(created[0]["record"])["name"] == "orders"
+
+
+def test_one_data_frame_counts_the_same_after_the_log_grew(spark: SparkSession, story: Any) -> None:
+    frame = spark.read.format("quorate").load(str(story.folder))
+    before = frame.count()
+    story.append(NoOp())
+    story.write()
+    assert frame.where("offset >= 0").count() == before
+    assert spark.read.format("quorate").load(str(story.folder)).count() == before + 1
+
+
+def test_who_led_what_and_when(spark: SparkSession, session_story: Any) -> None:
+    history = leadership_history(spark, path=str(session_story.folder), topic="orders")
+    rows = [row for row in history.collect() if row["partition"] == 0]
+    assert [(row["leader"], row["leader_epoch"], row["isr"]) for row in rows] == [
+        (1, 0, [1, 2]),
+        (2, 1, [2]),
+        (2, 1, [2, 1]),
+        (1, 2, [2, 1]),
+    ]
+    assert [row["valid_to"] for row in rows] == [*(row["valid_from"] for row in rows[1:]), None]
+    elections = leadership_history(
+        spark, path=str(session_story.folder), topic="orders", elections_only=True
+    ).where("partition = 0")
+    assert [(row["leader"], row["leader_epoch"]) for row in elections.collect()] == [(1, 0), (2, 1), (1, 2)]
+    (removed,) = leadership_history(spark, path=str(session_story.folder), topic="logs").collect()
+    assert removed["valid_to"] is not None
+
+
+def test_a_wrong_option_fails_with_its_message(spark: SparkSession, session_story: Any) -> None:
+    with pytest.raises(Exception, match="unknown option 'startingoffset'"):
+        spark.read.format("quorate").option("startingOffset", 1).load(str(session_story.folder)).count()
+
+
+def test_a_live_cluster_is_read_in_the_workers(spark: SparkSession, story: Any, new_broker: Any) -> None:
+    brokers = [new_broker(story), new_broker(story)]
+    frame = (
+        spark.read.format("quorate")
+        .option("bootstrapServers", ",".join(str(broker.address) for broker in brokers))
+        .option("minPartitions", 2)
+        .load()
+    )
+    assert offsets(frame) == [offset for offset, *_ in story.records]
+
+
+def test_a_stream_that_was_killed_goes_on_exactly_once(
+    spark: SparkSession, story: Any, tmp_path: Path
+) -> None:
+    source = (
+        spark.readStream.format("quorate")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 6)
+    )
+
+    def run(*, until_failure: bool = False) -> None:
+        query = (
+            source.load(str(story.folder))
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(tmp_path / "rows"))
+        )
+        if until_failure:
+            with pytest.raises(StreamingQueryException, match="the record at offset"):
+                query.awaitTermination()
+        else:
+            query.awaitTermination()
+
+    # One record can't be decoded: its task fails after Spark has logged the offsets of the batch.
+    file = next(iter(story.log_folder.glob("*.log")))
+    whole = file.read_bytes()
+    batch = next(batch for base, _, batch in story.batches if base >= 14)
+    file.write_bytes(whole.replace(batch, undecodable(batch)))
+    run(until_failure=True)
+    seen = offsets(spark.read.parquet(str(tmp_path / "rows")))
+    assert 0 < len(seen) < len(story.records)
+    file.write_bytes(whole)
+    story.new_epoch(3)
+    story.append(*[record for *_, record in story.records if isinstance(record, PartitionChange)])
+    story.write()
+    run()
+    assert offsets(spark.read.parquet(str(tmp_path / "rows"))) == [offset for offset, *_ in story.records]
