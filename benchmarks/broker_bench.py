@@ -1,0 +1,77 @@
+"""The three-broker cluster: produce and consume throughput, and an idle node's memory."""
+
+import time
+from pathlib import Path
+from statistics import median
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from quorum_processes import resident_mib
+
+from quorate.cli.local_cluster import LocalCluster
+
+RECORD_BYTES = 1000
+MEGABYTE = 1_000_000
+
+
+def run(folder: Path, *, megabytes: int, idle_seconds: float = 3.0) -> dict[str, float]:
+    """MB/s of records produced with acks=all and consumed, one topic of three partitions, one client."""
+    cluster = LocalCluster.plan(folder, client_port=0)
+    try:
+        cluster.prepare()
+        started = time.perf_counter()
+        cluster.start()
+        cluster.wait_ready()
+        ready = time.perf_counter() - started
+        time.sleep(idle_seconds)
+        idle = median(resident_mib(cluster.pid(node)) for node in (1, 2, 3))
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic("bench", 3, 3)])["bench"].result(timeout=30)
+        count = megabytes * MEGABYTE // RECORD_BYTES
+        produced = _produce(cluster.bootstrap, count)
+        consumed = _consume(cluster.bootstrap, count)
+        return {
+            "produce_mb_per_s": megabytes / produced,
+            "consume_mb_per_s": megabytes / consumed,
+            "idle_node_resident_mib": idle,
+            "cluster_ready_s": ready,
+        }
+    finally:
+        cluster.kill_all()
+
+
+def _produce(bootstrap: str, count: int) -> float:
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 20, "batch.size": 1_000_000,
+         "queue.buffering.max.messages": 1_000_000}
+    )  # fmt: skip
+    record = bytes(RECORD_BYTES)
+    errors: list[object] = []
+    producer.list_topics("bench", timeout=30)
+    started = time.perf_counter()
+    for number in range(count):
+        producer.produce(
+            "bench", record, partition=number % 3, on_delivery=lambda error, _: error and errors.append(error)
+        )
+        if number % 1000 == 0:
+            producer.poll(0)
+    left = producer.flush(300)
+    if left or errors:
+        raise RuntimeError(f"{left} records unsent, {errors[:1]}")
+    return time.perf_counter() - started
+
+
+def _consume(bootstrap: str, count: int) -> float:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False,
+         "fetch.message.max.bytes": 4_000_000, "queued.max.messages.kbytes": 262_144}
+    )  # fmt: skip
+    consumer.assign([TopicPartition("bench", partition, 0) for partition in range(3)])
+    received, started = 0, time.perf_counter()
+    while received < count:
+        messages = consumer.consume(10_000, timeout=30)
+        if not messages:
+            raise RuntimeError(f"{received} of {count} records, then nothing for 30 s")
+        received += len(messages)
+    consumer.close()
+    return time.perf_counter() - started
