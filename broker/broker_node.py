@@ -155,7 +155,7 @@ class BrokerNode:
         """Run in the background; at the end of the block hand partitions over and close the logs."""
         clean = False
         try:
-            async with trio.open_nursery(strict_exception_groups=False) as nursery:
+            async with trio.open_nursery() as nursery:
                 self.lifecycle.on_registered = self.replicas.registered
                 nursery.start_soon(self.lifecycle.run)
                 nursery.start_soon(self.replicas.run)

@@ -8,6 +8,7 @@ import structlog
 import trio
 from prometheus_client import CollectorRegistry
 
+from quorate.broker.broker_metrics import BrokerMetrics
 from quorate.broker.broker_node import BrokerNode
 from quorate.broker.config import ServerConfig
 from quorate.broker.controller.records import Listener
@@ -111,6 +112,14 @@ class BrokerServer:
                     channel=ControllerChannel(quorum),
                     runtime=runtime,
                 )
+            registry.register(
+                BrokerMetrics(
+                    metadata,
+                    replicas=None if broker is None else broker.replicas,
+                    controller=controller,
+                    now_ms=runtime.wall_clock.now_ms,
+                )
+            )
             server = cls(
                 config,
                 cluster_id=meta.cluster_id,
@@ -121,7 +130,7 @@ class BrokerServer:
                 metrics_address=None if metrics is None else metrics.address,
                 registry=registry,
             )
-            async with trio.open_nursery(strict_exception_groups=False) as nursery:
+            async with trio.open_nursery() as nursery:
                 if metrics is not None:
                     nursery.start_soon(serve_metrics, metrics, registry)
                 if controller is not None:

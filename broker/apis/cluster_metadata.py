@@ -37,8 +37,8 @@ class ClusterMetadataReader:
         self._metadata = metadata
 
     async def read(self, part: FetchPartition, *, max_bytes: int) -> FetchedPartition:
-        if part.index != 0:
-            return FetchedPartition(index=part.index, error=ErrorCode.unknown_topic_or_partition)
+        if part.partition != 0:
+            return FetchedPartition(index=part.partition, error=ErrorCode.unknown_topic_or_partition)
         log, end = self._quorum.log, self._end
         error, records = ErrorCode.none, b""
         try:

@@ -56,7 +56,7 @@ def _options(
         items=[
             FetchItem(
                 topic.topic_id if topic.name is None and topic.topic_id is not None else topic.name or "",
-                part.index,
+                part.partition,
                 part.fetch_offset,
                 part.max_bytes,
                 part.current_leader_epoch,

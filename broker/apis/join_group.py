@@ -1,5 +1,6 @@
 """JoinGroup: answered when the group has its next generation."""
 
+from datetime import timedelta
 from typing import Any
 
 from quorate.broker.apis.context import Broker, respond
@@ -27,7 +28,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
     return deferred
 
 
-def _ms(duration: Any) -> int:
+def _ms(duration: timedelta) -> int:
     return round(duration.total_seconds() * 1000)
 
 

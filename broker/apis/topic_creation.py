@@ -19,7 +19,7 @@ INTERNAL_TOPICS: Final = (OFFSETS_TOPIC,)
 
 
 class TopicCreator:
-    """One creation at a time per topic, however many ask."""
+    """One creation at a time per topic, however many ask. UNKNOWN_SERVER_ERROR: the outcome is not known."""
 
     def __init__(self, config: ServerConfig, channel: ControllerChannel, metadata: MetadataCache) -> None:
         self._config = config
@@ -62,7 +62,7 @@ class TopicCreator:
         if under_way is not None:
             await under_way.wait()
             found = self._metadata.image.topic(topic.name) is not None
-            return ErrorCode.NONE if found else ErrorCode.REQUEST_TIMED_OUT
+            return ErrorCode.NONE if found else ErrorCode.UNKNOWN_SERVER_ERROR
         done = self._under_way[topic.name] = trio.Event()
         try:
             return await self._create_now(topic)
@@ -79,7 +79,7 @@ class TopicCreator:
                 )
             except ControllerTimedOutError as error:
                 log.warning("topic was not created", topic=topic.name, reason=str(error))
-                return ErrorCode.REQUEST_TIMED_OUT
+                return ErrorCode.UNKNOWN_SERVER_ERROR
             created = answer.topics[0] if answer.topics else CreatedTopic(name=topic.name, error=answer.error)
             if created.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 log.warning(
@@ -91,4 +91,4 @@ class TopicCreator:
                 return created.error
             await self._metadata.wait_until(lambda image: image.topic(topic.name) is not None)
             return ErrorCode.NONE
-        return ErrorCode.REQUEST_TIMED_OUT
+        return ErrorCode.UNKNOWN_SERVER_ERROR

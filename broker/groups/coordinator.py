@@ -166,7 +166,8 @@ class GroupCoordinator:
         shard.gone = True
         for group in shard.groups.values():
             group.unload()
-        log.info("groups unloaded", partition=partition, groups=len(shard.groups))
+        if shard.groups:
+            log.info("groups unloaded", partition=partition, groups=len(shard.groups))
 
     async def _load(self, shard: _Shard) -> None:
         while not shard.gone:
@@ -179,14 +180,15 @@ class GroupCoordinator:
                     for record in records:
                         self._replay(shard, record)
             except GroupLogError as error:
-                log.warning("groups are not loaded yet", partition=shard.partition, reason=str(error))
+                log.debug("groups are not loaded yet", partition=shard.partition, reason=str(error))
                 await trio.sleep(_LOAD_RETRY_SECONDS)
                 continue
             if not shard.gone:
                 shard.loaded = True
                 for group in shard.groups.values():
                     group.started()
-                log.info("groups loaded", partition=shard.partition, groups=len(shard.groups))
+                if shard.groups:
+                    log.info("groups loaded", partition=shard.partition, groups=len(shard.groups))
             return
 
     def _replay(self, shard: _Shard, record: Record) -> None:

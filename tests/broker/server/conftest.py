@@ -1,0 +1,144 @@
+"""Nodes in this process, on real sockets and folders."""
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from quorate.broker.config import ServerConfig
+from quorate.broker.server import BrokerServer
+from quorate.broker.wire.client import WireClient, open_client
+from quorate.raft.core.types import NodeId
+from quorate.raft.storage import format_folder
+from quorate.runtime.network import Address
+from quorate.runtime.real import SyncStrategy, real_runtime
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+class Nodes:
+    """A cluster of combined nodes, each started and stopped by itself."""
+
+    def __init__(self, folder: Path, nursery: trio.Nursery, count: int, settings: dict[str, str]) -> None:
+        self._folder = folder
+        self._nursery = nursery
+        ports = free_ports(2 * count)
+        self._controllers, self._clients = ports[:count], ports[count:]
+        self._settings = settings
+        self._stops: dict[int, tuple[trio.Event, trio.CancelScope, trio.Event]] = {}
+        self.count = count
+        self.servers: dict[int, BrokerServer] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{self._clients[node - 1]}" for node in self.servers)
+
+    def address(self, node: int) -> Address:
+        return Address("127.0.0.1", self._clients[node - 1])
+
+    def config(self, node: int) -> ServerConfig:
+        voters = ",".join(f"{n + 1}@127.0.0.1:{port}" for n, port in enumerate(self._controllers))
+        values = {
+            "process.roles": "broker,controller",
+            "node.id": str(node),
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": voters,
+            "controller.quorum.election.timeout.ms": "300",
+            "controller.quorum.fetch.timeout.ms": "600",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._clients[node - 1]},"
+            f"CONTROLLER://127.0.0.1:{self._controllers[node - 1]}",
+            "log.dirs": str(self._folder / f"node-{node}"),
+            "group.initial.rebalance.delay.ms": "0",
+            "offsets.topic.num.partitions": "4",
+            "broker.heartbeat.interval.ms": "200",
+            "broker.session.timeout.ms": "2000",
+        } | self._settings
+        return ServerConfig.parse("\n".join(f"{key}={value}" for key, value in values.items()))
+
+    async def format(self) -> None:
+        runtime = real_runtime(sync=SyncStrategy.THREAD)
+        for node in range(1, self.count + 1):
+            await format_folder(
+                runtime, str(self._folder / f"node-{node}"), cluster_id="test-cluster", node_id=NodeId(node)
+            )
+
+    async def start(self, node: int) -> BrokerServer:
+        server: BrokerServer = await self._nursery.start(self._run, node)
+        return server
+
+    async def _run(self, node: int, *, task_status: trio.TaskStatus[BrokerServer]) -> None:
+        stop, stopped = trio.Event(), trio.Event()
+        try:
+            with trio.CancelScope() as scope:
+                async with BrokerServer.open(self.config(node)) as server:
+                    self._stops[node] = (stop, scope, stopped)
+                    self.servers[node] = server
+                    task_status.started(server)
+                    await stop.wait()
+        finally:
+            self.servers.pop(node, None)
+            stopped.set()
+
+    async def stop(self, node: int) -> None:
+        """In order."""
+        stop, _, stopped = self._stops[node]
+        stop.set()
+        await stopped.wait()
+
+    async def crash(self, node: int) -> None:
+        """Without a word to anybody; the folder is as a killed process would leave it, but for file locks."""
+        _, scope, stopped = self._stops[node]
+        scope.cancel()
+        await stopped.wait()
+
+    async def start_all(self) -> "Nodes":
+        await self.format()
+        for node in range(1, self.count + 1):
+            await self.start(node)
+        for server in list(self.servers.values()):
+            await server.wait_ready()
+        return self
+
+    async def stop_all(self) -> None:
+        async with trio.open_nursery() as nursery:
+            for node in list(self.servers):
+                nursery.start_soon(self.stop, node)
+
+    @asynccontextmanager
+    async def client(self, node: int) -> AsyncIterator[WireClient]:
+        network = real_runtime(sync=SyncStrategy.INLINE).network
+        async with open_client(network, self.address(node), timeout_s=10) as client:
+            yield client
+
+
+@pytest.fixture
+async def make_nodes(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
+    """`await make_nodes(3, **{"key": "value"})` starts a cluster and waits until it serves."""
+    async with trio.open_nursery() as nursery:
+        made: list[Nodes] = []
+
+        async def make(count: int, settings: dict[str, str] | None = None) -> Nodes:
+            nodes = Nodes(tmp_path, nursery, count, settings or {})
+            made.append(nodes)
+            with trio.fail_after(20):
+                await nodes.start_all()
+            return nodes
+
+        yield make
+        with trio.fail_after(20):
+            for nodes in made:
+                await nodes.stop_all()
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,226 @@
+"""One broker's APIs, through our own client."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.client import WireClient
+from quorate.broker.wire.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
+from quorate.broker.wire.produce_codec import (
+    ProducedPartition,
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+)
+from quorate.log.batch import read_batches
+from quorate.log.records import build_batch, records_of
+
+MakeNodes = Callable[..., Any]
+
+
+async def create(client: WireClient, name: str, *, partitions: int = 1, replicas: int = -1) -> Any:
+    response: Any = await client.call(
+        ApiKey.CREATE_TOPICS,
+        topics=[
+            {"name": name, "num_partitions": partitions, "replication_factor": replicas}
+            | {"assignments": (), "configs": ()}
+        ],
+        timeout=timedelta(seconds=5),
+    )
+    return response.topics[0]
+
+
+def batch(*values: bytes) -> bytes:
+    return build_batch(base_offset=0, epoch=0, timestamp_ms=1000, values=values)
+
+
+async def produce(
+    client: WireClient, topic: str, data: bytes, *, partition: int = 0, acks: int = -1
+) -> ProducedPartition:
+    """Waits for the partition's leader to know that it leads."""
+    request = ProduceRequest(
+        version=9,
+        acks=acks,
+        timeout_ms=5000,
+        topics=[ProduceTopic(topic, [ProducePartition(partition, memoryview(data))])],
+    )
+    with trio.fail_after(5):
+        while True:
+            produced = (await client.produce(request))[0].partitions[0]
+            if produced.error not in (ErrorCode.not_leader_or_follower, ErrorCode.unknown_topic_or_partition):
+                return produced
+            await trio.sleep(0.01)
+
+
+async def fetch(
+    client: WireClient, topic: str, offset: int, *, max_wait_ms: int = 0, min_bytes: int = 1
+) -> FetchedPartition:
+    request = FetchRequest(
+        version=12,
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=1 << 20,
+        topics=[FetchTopic(topic, None, [FetchPartition(0, -1, offset)])],
+    )
+    return (await client.fetch(request)).topics[0].partitions[0]
+
+
+def values_of(part: FetchedPartition) -> list[bytes | None]:
+    data = memoryview(b"".join(part.records))
+    return [record.value for each in read_batches(data) for record in records_of(each)]
+
+
+async def test_what_is_produced_is_fetched_in_order(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        created = await create(client, "t")
+        assert created.error_code is ErrorCode.none
+        produced = await produce(client, "t", batch(b"a", b"b"))
+        assert (produced.error, produced.base_offset) == (ErrorCode.none, 0)
+        assert (await produce(client, "t", batch(b"c"))).base_offset == 2
+        part = await fetch(client, "t", 0)
+        assert values_of(part) == [b"a", b"b", b"c"]
+        assert part.high_watermark == part.last_stable_offset == 3
+
+
+async def test_a_fetch_waits_for_the_next_record(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client, nodes.client(1) as other:
+        await create(client, "t")
+        await produce(client, "t", batch(b"a"))
+        began = trio.current_time()
+        assert (await fetch(client, "t", 1, max_wait_ms=150)).records == ()
+        assert trio.current_time() - began >= 0.15
+        parts: list[FetchedPartition] = []
+
+        async def wait() -> None:
+            parts.append(await fetch(client, "t", 1, max_wait_ms=20_000))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.sleep(0.05)
+            await produce(other, "t", batch(b"b"))
+        assert values_of(parts[0]) == [b"b"]
+
+
+async def test_a_topic_that_was_created_is_in_the_next_metadata_and_gone_after_deletion(
+    make_nodes: MakeNodes,
+) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        created = await create(client, "t", partitions=3)
+        listed: Any = await client.call(ApiKey.METADATA, topics=None)
+        assert [(topic.name, len(topic.partitions)) for topic in listed.topics] == [("t", 3)]
+        assert listed.topics[0].topic_id == created.topic_id
+        assert listed.controller_id == 1
+        deleted: Any = await client.call(
+            ApiKey.DELETE_TOPICS, topics=[{"name": "t", "topic_id": None}], timeout=timedelta(seconds=5)
+        )
+        assert deleted.responses[0].error_code is ErrorCode.none
+        listed = await client.call(ApiKey.METADATA, topics=None)
+        assert listed.topics == ()
+
+
+async def test_asking_for_a_topic_creates_it_only_where_both_sides_want_that(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+
+    async def ask(client: WireClient, name: str, *, allow: bool) -> Any:
+        answer: Any = await client.call(
+            ApiKey.METADATA, topics=[{"name": name, "topic_id": None}], allow_auto_topic_creation=allow
+        )
+        return answer.topics[0]
+
+    async with nodes.client(1) as client:
+        refused = await ask(client, "a", allow=False)
+        assert refused.error_code is ErrorCode.unknown_topic_or_partition
+        assert (await ask(client, "a", allow=True)).error_code is ErrorCode.none
+        assert (await ask(client, "no/name", allow=True)).error_code is ErrorCode.invalid_topic_exception
+
+
+async def test_internal_topics_are_not_for_clients_to_write(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        await client.call(ApiKey.FIND_COORDINATOR, coordinator_keys=["g"])
+        produced = await produce(client, "__consumer_offsets", batch(b"x"))
+        assert produced.error is ErrorCode.invalid_topic_exception
+
+
+async def test_offsets_are_listed_by_position_and_by_time(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        await create(client, "t")
+        await produce(client, "t", batch(b"a", b"b"))
+
+        async def listed(timestamp: int) -> int:
+            answer: Any = await client.call(
+                ApiKey.LIST_OFFSETS,
+                replica_id=-1,
+                topics=[{"name": "t", "partitions": [{"partition_index": 0, "timestamp": timestamp}]}],
+            )
+            return int(answer.topics[0].partitions[0].offset)
+
+        assert [await listed(at) for at in (-2, -1, 500, 5000)] == [0, 2, 0, -1]
+
+
+async def test_the_metadata_log_is_a_topic_to_read(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        answer: Any = await client.call(
+            ApiKey.METADATA, topics=[{"name": "__cluster_metadata", "topic_id": None}]
+        )
+        assert answer.topics[0].partitions[0].leader_id == 1
+        part = await fetch(client, "__cluster_metadata", 0)
+        assert part.error is ErrorCode.none
+        assert part.high_watermark == nodes.servers[1].quorum.high_watermark
+        assert part.records
+        parts: list[FetchedPartition] = []
+
+        async def wait() -> None:
+            parts.append(await fetch(client, "__cluster_metadata", part.high_watermark, max_wait_ms=20_000))
+
+        async with trio.open_nursery() as nursery, nodes.client(1) as other:
+            nursery.start_soon(wait)
+            await trio.sleep(0.05)
+            await create(other, "t")
+        assert parts[0].records
+        beyond = await fetch(client, "__cluster_metadata", 1_000_000)
+        assert beyond.error is ErrorCode.offset_out_of_range
+
+
+async def test_every_broker_describes_the_quorum_and_names_the_same_leader(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(3)
+    leaders = set()
+    for node in (1, 2, 3):
+        async with nodes.client(node) as client:
+            answer: Any = await client.call(
+                ApiKey.DESCRIBE_QUORUM,
+                topics=[{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}],
+            )
+            part = answer.topics[0].partitions[0]
+            leaders.add(part.leader_id)
+            assert sorted(each.replica_id for each in part.current_voters) == [1, 2, 3]
+    assert leaders == {nodes.servers[1].quorum.leader}
+
+
+async def test_producer_ids_are_given_once_across_brokers(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(3)
+    drawn = []
+    for node in (1, 2, 3, 1):
+        async with nodes.client(node) as client:
+            answer: Any = await client.call(ApiKey.INIT_PRODUCER_ID, transactional_id=None)
+            assert answer.error_code is ErrorCode.none
+            drawn.append(answer.producer_id)
+    assert len(set(drawn)) == 4
+
+
+async def test_a_fetch_session_nobody_was_given_is_refused(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        request = FetchRequest(
+            version=12, max_wait_ms=0, min_bytes=1, max_bytes=1, session_id=7, session_epoch=2, topics=[]
+        )
+        assert (await client.fetch(request)).error is ErrorCode.fetch_session_id_not_found

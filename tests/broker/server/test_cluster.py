@@ -1,0 +1,110 @@
+"""Three nodes in this process, and clients that others wrote."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
+
+MakeNodes = Callable[..., Any]
+
+
+def produce_all(bootstrap: str, topic: str, values: list[bytes]) -> None:
+    producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all")
+    futures = [producer.send(topic, value) for value in values]
+    for future in futures:
+        future.get(timeout=20)
+    producer.close()
+
+
+def consume_group(bootstrap: str, topic: str, count: int, *, group: str = "g") -> list[bytes]:
+    """As a member of a group, committing at the end."""
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap.split(","),
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        consumer_timeout_ms=20_000,
+    )
+    got = []
+    for message in consumer:
+        got.append(message.value)
+        if len(got) == count:
+            break
+    consumer.commit()
+    consumer.close()
+    return got
+
+
+def in_thread(work: Callable[..., Any], *args: object) -> Any:
+    return trio.to_thread.run_sync(work, *args)
+
+
+async def test_kafka_python_produces_and_consumes_with_a_group(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    values = [b"v%d" % n for n in range(100)]
+    with trio.fail_after(40):
+        await in_thread(produce_all, nodes.bootstrap, "t", values)
+        assert await in_thread(consume_group, nodes.bootstrap, "t", 60) == values[:60]
+        # The next member of the group goes on where the first committed.
+        assert await in_thread(consume_group, nodes.bootstrap, "t", 40) == values[60:]
+
+
+def aio_round(bootstrap: str) -> list[bytes]:
+    import asyncio
+
+    async def run() -> list[bytes]:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True)
+        await producer.start()
+        for n in range(20):
+            await producer.send_and_wait("a", b"v%d" % n)
+        await producer.stop()
+        consumer = AIOKafkaConsumer(
+            "a", bootstrap_servers=bootstrap, group_id="aio", auto_offset_reset="earliest"
+        )
+        await consumer.start()
+        got = [(await consumer.getone()).value for _ in range(20)]
+        await consumer.stop()
+        return got
+
+    return asyncio.run(run())
+
+
+async def test_aiokafka_produces_and_consumes_with_a_group(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    with trio.fail_after(40):
+        assert await in_thread(aio_round, nodes.bootstrap) == [b"v%d" % n for n in range(20)]
+
+
+@pytest.mark.parametrize("how", ["stop", "crash"])
+async def test_records_outlive_their_leader(make_nodes: MakeNodes, how: str) -> None:
+    nodes = await make_nodes(
+        3,
+        {
+            "min.insync.replicas": "2",
+            "default.replication.factor": "3",
+            "offsets.topic.replication.factor": "3",
+        },
+    )
+    bootstrap = nodes.bootstrap
+    first, second = [b"a%d" % n for n in range(50)], [b"b%d" % n for n in range(50)]
+    with trio.fail_after(60):
+        await in_thread(produce_all, bootstrap, "t", first)
+        assert await in_thread(consume_group, bootstrap, "t", 30) == first[:30]
+        image = nodes.servers[1].metadata.image
+        leader = image.partitions(image.topic("t").topic_id)[0].leader
+        await (nodes.stop(leader) if how == "stop" else nodes.crash(leader))
+        await in_thread(produce_all, bootstrap, "t", second)
+        assert await in_thread(consume_group, bootstrap, "t", 70) == first[30:] + second
+        await nodes.start(leader)
+        await nodes.servers[leader].wait_ready()
+        back = nodes.servers[leader].metadata
+
+        def in_sync(image: Any) -> bool:
+            states = image.partitions(image.topic("t").topic_id)
+            return all(sorted(state.isr) == [1, 2, 3] for state in states)
+
+        await back.wait_until(in_sync)
