@@ -53,6 +53,7 @@ class AppendingClients:
         self._finish.set()
 
     def _begin(self, client: str, source: random.Random) -> Append:
+        self._cluster.check_leaders()
         number = len(self._history.appends)
         count = source.randint(1, self._settings.records_max)
         records = [

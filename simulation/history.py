@@ -21,7 +21,7 @@ class Outcome(enum.Enum):
 
 @dataclass(slots=True)
 class Append:
-    """One call. `records` are unique in a history. Times are virtual seconds; an unknown outcome has no end."""
+    """One call. `records` are unique in a history. Times in seconds; an unknown outcome has no end."""
 
     client: str
     records: Sequence[bytes]
@@ -62,10 +62,10 @@ class History:
         return sum(append.outcome is outcome for append in self.appends)
 
     def check(self, log: Iterable[tuple[int, bytes]]) -> None:
-        """Raise `SafetyViolation` unless `log`, the committed (offset, record) pairs in order, explains every
-        answer: acknowledged appends are there whole, once, and where they were said to be; failed ones are not;
-        unknown ones are there once or not at all; nothing else is there; and an append that was acknowledged
-        before another was invoked comes before it."""
+        """Raise `SafetyViolation` unless `log`, the committed (offset, record) pairs in order, explains
+        every answer: acknowledged appends are there whole, once, and where they were said to be; failed
+        ones are not; unknown ones are there once or not at all; nothing else is there; and an append that
+        was acknowledged before another was invoked comes before it."""
         found: dict[bytes, int] = {}
         for offset, record in log:
             if record in found:
@@ -110,5 +110,5 @@ class History:
             offset = found.get(append.records[0])
             if newest is not None and offset is not None and offset <= newest.base_offset:
                 raise SafetyViolation(
-                    f"out of order: {append} is at offset {offset}, below what was acknowledged before: {newest}"
+                    f"out of order: {append} is at offset {offset}, below an earlier one: {newest}"
                 )

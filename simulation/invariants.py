@@ -77,13 +77,20 @@ class CommittedLog:
 
     def __init__(self) -> None:
         self._pieces: dict[int, CommittedPiece] = {}
+        self._last_of: dict[Epoch, CommittedPiece] = {}
         self.end_offset = Offset(0)
         self.last: CommittedPiece | None = None
 
     def at(self, base_offset: int) -> CommittedPiece | None:
         return self._pieces.get(base_offset)
 
+    def last_before(self, epoch: Epoch) -> CommittedPiece | None:
+        """The newest batch of an epoch older than `epoch`."""
+        older = [known for known in self._last_of if known < epoch]
+        return self._last_of[max(older)] if older else None
+
     def add(self, piece: CommittedPiece) -> None:
+        self._last_of[piece.epoch] = piece
         self._pieces[piece.base_offset] = piece
         self.end_offset = piece.end_offset
         self.last = piece
@@ -110,7 +117,7 @@ class OneLeaderPerEpoch(Invariant):
         leader = node.id if seen.role is Role.LEADER else seen.leader
         if leader is not None and self._leaders.setdefault(seen.epoch, leader) != leader:
             raise SafetyViolation(
-                f"two leaders in epoch {seen.epoch}: {self._leaders[seen.epoch]}, and {leader} says node {node.id}"
+                f"two leaders in epoch {seen.epoch}: {self._leaders[seen.epoch]} and {leader}, says {node.id}"
             )
 
 
@@ -224,8 +231,8 @@ class CommitsAreOfTheLeadersEpoch(Invariant):
             return
         if last.epoch != role.epoch:
             raise SafetyViolation(
-                f"node {node.id}, leader of epoch {role.epoch}, committed up to {offset} by counting copies of a "
-                f"record of epoch {last.epoch}"
+                f"node {node.id}, leader of epoch {role.epoch}, committed up to {offset} by counting copies "
+                f"of a record of epoch {last.epoch}"
             )
 
 
@@ -258,13 +265,13 @@ def _is_durable(node: NodeView, batch: bytes) -> bool:
 
 
 class LeaderHasEverythingCommitted(Invariant):
-    """Leader completeness (Raft §5.4)."""
+    """Leader completeness (Raft §5.4): all that older epochs committed."""
 
     def __init__(self, committed: CommittedLog) -> None:
         self._committed = committed
 
     def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
-        last = self._committed.last
+        last = self._committed.last_before(seen.epoch)
         if seen.role is not Role.LEADER or last is None:
             return
         has = (
@@ -274,8 +281,8 @@ class LeaderHasEverythingCommitted(Invariant):
         )
         if has != last.data:
             raise SafetyViolation(
-                f"node {node.id} leads epoch {seen.epoch} with a log that ends at {node.log.end_offset} and lacks "
-                f"what epoch {last.epoch} committed at [{last.base_offset}, {last.end_offset})"
+                f"node {node.id} leads epoch {seen.epoch} with a log that ends at {node.log.end_offset} and "
+                f"lacks what epoch {last.epoch} committed at [{last.base_offset}, {last.end_offset})"
             )
 
 

@@ -276,6 +276,21 @@ class QuorumCluster:
         known = [node for node in self.running if node.serving.is_leader]
         return max(known, key=lambda node: node.serving.epoch, default=None)
 
+    def check_leaders(self) -> None:
+        """A node that says it leads has applied all that older epochs committed, so its state is current."""
+        for node in self.running:
+            if node.serving.is_leader:
+                before = self.checker.committed.last_before(node.serving.epoch)
+                applied = node.serving.applied_offset
+                if before is not None and applied < before.end_offset:
+                    self.checker.found(
+                        "LeaderIsCurrent",
+                        SafetyViolation(
+                            f"node {node.id} says it leads epoch {node.serving.epoch}, but has applied "
+                            f"{applied} of the {before.end_offset} that older epochs committed"
+                        ),
+                    )
+
     async def converge(self, *, within_s: float) -> SimulatedNode:
         """Wait until one node leads, all running ones know it, and all have applied everything; the leader.
         Raises `LivenessViolation`."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 import trio
 
 from quorate.raft.core.types import CoreConfig
+from quorate.raft.errors import NotLeaderError, OutcomeUnknownError
 from quorate.simulation.clients import AppendingClients, ClientSettings
 from quorate.simulation.faults import Faults, FaultSettings
 from quorate.simulation.history import History, Outcome
@@ -14,7 +15,7 @@ from quorate.simulation.network import LinkQuality, NetworkSettings
 from quorate.simulation.quorum_cluster import ClusterSettings, QuorumCluster, SimulatedNode
 from quorate.simulation.runtime import DiskSpeed
 from quorate.simulation.scheduler import Scheduler, run
-from quorate.simulation.trace import Trace
+from quorate.simulation.trace import Trace, logs_into
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 
 _CONVERGE_TIMEOUTS = 20
@@ -50,15 +51,15 @@ class QuorumRunSettings:
                 recovery_point_bytes=source.choice((1024, 8 * 1024, 64 * 1024)),
                 network=NetworkSettings(
                     link=LinkQuality(latency_max_s=source.choice((0.001, 0.01, 0.1))),
-                    window_bytes=source.choice((1024, 256 * 1024)),
-                    short_read_chance=source.choice((0.0, 0.1, 0.5)),
+                    window_bytes=source.choice((2048, 256 * 1024, 256 * 1024)),
+                    short_read_chance=source.choice((0.0, 0.1, 0.3)),
                 ),
                 disk=DiskSpeed(sync_max_s=source.choice((0.001, 0.005, 0.05))),
             ),
             clients=ClientSettings(
                 in_process=source.randint(1, 3),
                 remote=source.randint(0, 2),
-                think_max_s=source.choice((0.05, 0.2, 0.5)),
+                think_max_s=source.choice((0.2, 0.5, 1.0)),
                 padding_max=source.choice((20, 300)),
             ),
             faults=FaultSettings.draw(source),
@@ -95,7 +96,8 @@ class QuorumRun:
 
     def execute(self) -> RunResult:
         """Raises `SafetyViolation`, `LivenessViolation` or `StuckError`."""
-        run(self.seed, self._main, limit_seconds=600)
+        with logs_into(self.trace):
+            run(self.seed, self._main, limit_seconds=600)
         assert self.result is not None
         return self.result
 
@@ -161,16 +163,33 @@ class QuorumRun:
 
     async def _append_through_every_node(self, cluster: QuorumCluster) -> None:
         """A healed cluster takes appends, whichever node is asked."""
-        for node in cluster.running:
-            record = b"last words of %s" % node.name.encode()
-            append = self.history.invoke(node.name, [record], trio.current_time())
+        for node in list(cluster.running):
             with trio.move_on_after(self._patience_s):
-                appended = await node.serving.append(append.records, timeout_ms=int(self._patience_s * 1000))
-                self.history.acknowledge(append, appended.base_offset, appended.epoch, trio.current_time())
-                continue
+                if await self._append_until_known(node):
+                    continue
             raise LivenessViolation(
                 f"an append through {node.name} was not answered within {self._patience_s} s"
             )
+
+    async def _append_until_known(self, node: SimulatedNode) -> bool:
+        for _ in range(1000):
+            if await self._append(node):
+                return True
+            await trio.sleep(0.01)
+        return False
+
+    async def _append(self, node: SimulatedNode) -> bool:
+        record = b"last words %d of %s" % (len(self.history.appends), node.name.encode())
+        append = self.history.invoke(node.name, [record], trio.current_time())
+        try:
+            appended = await node.serving.append(append.records)
+        except OutcomeUnknownError:
+            return False
+        except NotLeaderError:
+            self.history.fail(append, trio.current_time())
+            return False
+        self.history.acknowledge(append, appended.base_offset, appended.epoch, trio.current_time())
+        return True
 
     def _check(self, cluster: QuorumCluster, leader: SimulatedNode) -> None:
         assert leader.journal is not None

@@ -1,9 +1,9 @@
-"""One seed, one schedule: `run` is `trio.run` with virtual time, and with an order of tasks that the seed draws.
+"""One seed, one schedule: `run` is `trio.run` under virtual time, with an order of tasks that the seed draws.
 
-The only module that touches private parts of trio, which made them for Hypothesis: a flag that sorts each batch
-of runnable tasks before it is shuffled, and the `random.Random` that shuffles it. The shuffling is also where
-tasks of a paused process are held back, as SIGSTOP would: a task that is not in the batch does not run, and what
-happens to it meanwhile (data, deadlines, cancellation) is there when it runs again.
+The only module that touches private parts of trio, which made them for Hypothesis: a flag that sorts each
+batch of runnable tasks before it is shuffled, and the `random.Random` that shuffles it. The shuffling is also
+where tasks of a paused process are held back, as SIGSTOP would: a task that is not in the batch does not run,
+and what happens to it meanwhile (data, deadlines, cancellation) is there when it runs again.
 """
 
 import gc
@@ -143,7 +143,7 @@ def _deterministic(source: random.Random) -> Iterator[None]:
 
 
 def waiting_tasks() -> Iterator[str]:
-    """A line for each task of the run that waits: its process, its name, and the frames from the outside in."""
+    """A line for each task that waits: its process, and its frames from the outside in."""
     root = trio.lowlevel.current_root_task()
     todo = [] if root is None else [root]
     while todo:
@@ -156,5 +156,6 @@ def waiting_tasks() -> Iterator[str]:
             for frame, line in task.iter_await_frames()
             if "/trio/" not in frame.f_code.co_filename
         ]
+        process = task.context.get(_PROCESS)
         if frames:
-            yield f"  {task.context.get(_PROCESS) or '-'}: {' > '.join(frames)}"
+            yield f"  {process or '-'}: {' > '.join(frames)}"

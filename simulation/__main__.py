@@ -1,0 +1,26 @@
+"""`python -m quorate.simulation`: run seeds of whole-cluster simulations."""
+
+from typing import Annotated
+
+import typer
+
+from quorate.simulation.seeds import run_seeds
+
+
+def main(
+    seed: Annotated[int, typer.Option(help="The first seed to run.")] = 1,
+    seeds: Annotated[int, typer.Option(help="How many to run, counting up.")] = 1,
+    quorum: Annotated[bool, typer.Option("--quorum/--broker", help="What to simulate.")] = True,
+    verbose: Annotated[bool, typer.Option(help="Print every event.")] = False,
+) -> None:
+    """Break simulated clusters and check what they promise. The same seed and code give the same run."""
+    if not quorum:
+        raise typer.BadParameter("broker clusters can't be simulated yet; run --quorum")
+    failed = run_seeds(range(seed, seed + seeds), verbose=verbose, say=typer.echo)
+    if failed:
+        typer.echo(f"{len(failed)} of {seeds} failed: {failed}")
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,64 @@
+"""The checker of append histories accepts what one log explains, and nothing else."""
+
+import pytest
+
+from quorate.raft.core.types import Epoch, Offset
+from quorate.simulation.history import Append, History
+from quorate.simulation.violations import SafetyViolation
+
+
+def acknowledged(history: History, record: bytes, offset: int, start: float, end: float) -> Append:
+    append = history.invoke("client", [record], start)
+    history.acknowledge(append, Offset(offset), Epoch(1), end)
+    return append
+
+
+def test_an_empty_history_fits_an_empty_log() -> None:
+    History().check([])
+
+
+def test_acknowledged_unknown_and_refused_appends_that_fit() -> None:
+    history = History()
+    acknowledged(history, b"a", 1, 0.0, 1.0)
+    history.invoke("client", [b"may be there"], 1.5)
+    history.invoke("client", [b"may be missing"], 1.5)
+    history.fail(history.invoke("client", [b"refused"], 2.0), 2.5)
+    acknowledged(history, b"b", 5, 3.0, 4.0)
+    history.check([(1, b"a"), (3, b"may be there"), (5, b"b")])
+
+
+@pytest.mark.parametrize(
+    ("log", "problem"),
+    [
+        ([], "acknowledged but lost"),
+        ([(2, b"a")], "acknowledged elsewhere"),
+        ([(1, b"a"), (2, b"a")], "appended twice"),
+        ([(1, b"a"), (2, b"nobody's")], "nobody appended"),
+        ([(1, b"a"), (2, b"refused")], "refused but appended"),
+    ],
+)
+def test_what_does_not_fit_is_named(log: list[tuple[int, bytes]], problem: str) -> None:
+    history = History()
+    acknowledged(history, b"a", 1, 0.0, 1.0)
+    history.fail(history.invoke("client", [b"refused"], 2.0), 2.5)
+    with pytest.raises(SafetyViolation, match=problem):
+        history.check(log)
+
+
+def test_an_append_is_whole_or_missing() -> None:
+    history = History()
+    history.invoke("client", [b"a", b"b"], 0.0)
+    history.check([(4, b"a"), (5, b"b")])
+    for torn in ([(4, b"a")], [(4, b"a"), (6, b"b")], [(4, b"b"), (5, b"a")]):
+        with pytest.raises(SafetyViolation, match="torn apart"):
+            history.check(torn)
+
+
+def test_what_was_acknowledged_before_an_append_was_made_comes_before_it() -> None:
+    history = History()
+    acknowledged(history, b"a", 2, 0.0, 1.0)
+    acknowledged(history, b"b", 1, 0.5, 3.0)  # overlaps the first: any order
+    history.check([(1, b"b"), (2, b"a")])
+    history.invoke("client", [b"c"], 2.0)  # unknown, but begun after the first had ended
+    with pytest.raises(SafetyViolation, match="out of order"):
+        history.check([(0, b"c"), (1, b"b"), (2, b"a")])

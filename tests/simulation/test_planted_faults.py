@@ -1,0 +1,161 @@
+"""The simulation finds what it is for: each test breaks a rule of the shipped code; a seed must show it.
+
+Accepting a stale durable completion has no test here: a follower asks for records only when all of its log is
+durable, and only an answer truncates, so the driver can't produce one. tests/raft/core arranges it by hand.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from quorate.log.log import Log
+from quorate.log.recovery import _Recovery
+from quorate.log.segment import Segment
+from quorate.quorum_state.election_state import QuorumStateFile
+from quorate.raft import leadership, proposals, quorum
+from quorate.raft.core import leader
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import Persist
+from quorate.raft.core.types import ElectionState, Epoch, Offset
+from quorate.raft.driver import Driver
+from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError
+from quorate.simulation.faults import Fault, FaultSettings
+from quorate.simulation.quorum_run import QuorumRun
+from quorate.simulation.seeds import quorum_run
+from quorate.simulation.violations import SafetyViolation
+
+SEEDS_MAX = 60
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def a_vote_is_not_stored(patch: pytest.MonkeyPatch) -> None:
+    honest = QuorumStateFile.store
+
+    async def store(self: QuorumStateFile, state: ElectionState) -> None:
+        if state.voted is None:
+            await honest(self, state)
+
+    patch.setattr(QuorumStateFile, "store", store)
+
+
+def a_vote_is_said_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
+    carry_out = Driver._carry_out
+
+    def persist_last(self: Driver) -> bool:
+        if not self._blocked:
+            ordered = sorted(self._effects, key=lambda effect: isinstance(effect, Persist))
+            self._effects.clear()
+            self._effects.extend(ordered)
+        return carry_out(self)
+
+    patch.setattr(Driver, "_carry_out", persist_last)
+
+
+def an_append_is_acknowledged_before_its_sync(patch: pytest.MonkeyPatch) -> None:
+    async def sync(self: Log) -> Offset:
+        return self.end_offset
+
+    patch.setattr(Log, "sync", sync)
+
+
+def a_recovered_tail_is_acknowledged_without_being_rewritten(patch: pytest.MonkeyPatch) -> None:
+    async def rewrite(self: _Recovery, segment: Segment, start: int, end: int) -> None:
+        pass
+
+    patch.setattr(_Recovery, "_rewrite", rewrite)
+
+
+def an_older_epochs_record_is_committed_by_counting(patch: pytest.MonkeyPatch) -> None:
+    honest = leader.majority_end
+
+    def majority_end(ends: Sequence[Offset], *, epoch_start: Offset) -> Offset | None:
+        return honest(ends, epoch_start=Offset(-1))
+
+    patch.setattr(leader, "majority_end", majority_end)
+
+
+def a_truncation_is_skipped(patch: pytest.MonkeyPatch) -> None:
+    async def truncate(self: Log, end_offset: Offset) -> Offset:
+        return end_offset
+
+    patch.setattr(Log, "truncate", truncate)
+
+
+def a_shorter_log_gets_the_vote(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Core, "_is_up_to_date", lambda self, request: True)
+
+
+def a_leader_is_announced_before_it_has_applied(patch: pytest.MonkeyPatch) -> None:
+    def announce(self: leadership.Announcer) -> None:
+        role = self._role
+        self._view.set(role.role, leadership.Leadership(role.epoch, role.leader))
+
+    patch.setattr(leadership.Announcer, "_announce", announce)
+
+
+def a_lost_leaders_appends_are_called_refused(patch: pytest.MonkeyPatch) -> None:
+    fail = proposals.Proposals.fail_in_log
+
+    def fail_in_log(self: proposals.Proposals, error: QuorumError) -> None:
+        fail(self, NotLeaderError(leader=None, epoch=Epoch(0)))
+
+    patch.setattr(proposals.Proposals, "fail_in_log", fail_in_log)
+
+
+def an_append_of_unknown_outcome_is_tried_again(patch: pytest.MonkeyPatch) -> None:
+    append = quorum.Quorum.append
+
+    async def append_stubbornly(self, records, *, timeout_ms=10_000):
+        for _ in range(3):
+            try:
+                return await append(self, records, timeout_ms=timeout_ms // 3)
+            except OutcomeUnknownError as error:
+                unknown = error
+        raise unknown
+
+    patch.setattr(quorum.Quorum, "append", append_stubbornly)
+
+
+CRASHES = (Fault.CRASH_THEN_POWER_LOSS, Fault.SLOW_DISK, Fault.STALLED_DISK)
+ELECTIONS = (Fault.CRASH, Fault.PARTITION, Fault.PAUSE, Fault.RESIGN, Fault.SLOW_DISK, Fault.STALLED_DISK)
+
+PLANTS: Sequence[tuple[Plant, tuple[Fault, ...], str]] = (
+    (a_vote_is_not_stored, ELECTIONS, "VotesAreDurable"),
+    (a_vote_is_said_before_it_is_stored, ELECTIONS, "VotesAreDurable"),
+    (an_append_is_acknowledged_before_its_sync, CRASHES, "CommittedIsDurableOnAMajority"),
+    (a_recovered_tail_is_acknowledged_without_being_rewritten, CRASHES, "DamagedLogError|Durable"),
+    (an_older_epochs_record_is_committed_by_counting, ELECTIONS, "CommitsAreOfTheLeadersEpoch"),
+    (a_truncation_is_skipped, ELECTIONS, "OffsetGapError"),
+    (a_shorter_log_gets_the_vote, ELECTIONS, "LeaderHasEverythingCommitted|OneLeader|CommittedPrefix"),
+    (a_leader_is_announced_before_it_has_applied, ELECTIONS, "LeaderIsCurrent"),
+    (a_lost_leaders_appends_are_called_refused, ELECTIONS, "refused but appended|appended twice"),
+    (an_append_of_unknown_outcome_is_tried_again, ELECTIONS, "appended twice"),
+)
+
+
+def troubled(seed: int, kinds: tuple[Fault, ...]) -> QuorumRun:
+    run = quorum_run(seed)
+    faults = FaultSettings(kinds=kinds, mean_interval_s=0.7, mean_duration_s=1.0)
+    run.settings = replace(run.settings, faults=faults)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("plant", "kinds", "expected"), PLANTS, ids=[plant.__name__ for plant, _, _ in PLANTS]
+)
+def test_a_seed_shows_that(plant: Plant, kinds: tuple[Fault, ...], expected: str) -> None:
+    for seed in range(1, SEEDS_MAX + 1):
+        with pytest.MonkeyPatch.context() as patch:
+            plant(patch)
+            try:
+                troubled(seed, kinds).execute()
+            except SafetyViolation as violation:
+                assert re.search(expected, str(violation)), violation
+                break
+    else:
+        pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
+    # The code as it is passes under the very same trouble.
+    troubled(seed, kinds).execute()
