@@ -1,7 +1,7 @@
 """The Append request: records from a node that does not lead, or from a client, to the leader.
 
 Request: cluster id; payload: each record behind its uint32 length. Response: error, leader, epoch, base
-offset, message.
+offset, message; an application's request is answered with the same fields when it fails.
 """
 
 import enum
@@ -23,6 +23,10 @@ from quorate.raft.outbox import Outbox
 from quorate.runtime.disk import Buffer
 
 _LENGTH = struct.Struct(">I")
+_MESSAGE_CHARS = 1000
+_RECORD_OVERHEAD = 20
+"""At least what a record takes in a batch beside its value, so that a batch of no end of empty records is as
+large as it counts."""
 
 
 class AppendError(enum.IntEnum):
@@ -33,7 +37,11 @@ class AppendError(enum.IntEnum):
     OUTCOME_UNKNOWN = 7
     INVALID = 42
     STOPPED = 8
-    FOREIGN_CLUSTER = 104
+
+
+def size_of(records: Sequence[bytes]) -> int:
+    """Bytes that count towards `max_batch_bytes`: no less than the records take in a batch, or in a frame."""
+    return sum(map(len, records)) + _RECORD_OVERHEAD * len(records)
 
 
 def encode_request(correlation: int, cluster_id: str, records: Sequence[bytes]) -> list[Buffer]:
@@ -64,8 +72,9 @@ def encode_success(correlation: int, base_offset: Offset, epoch: Epoch) -> list[
     )
 
 
-def encode_failure(correlation: int, error: QuorumError) -> list[Buffer]:
-    fields: list[Field] = [AppendError.OUTCOME_UNKNOWN.value, None, 0, None, str(error)]
+def encode_failure(correlation: int, error: QuorumError, *, kind: Kind = Kind.APPEND) -> list[Buffer]:
+    # Cut, because a message may quote what a stranger sent, and the header has to fit.
+    fields: list[Field] = [AppendError.OUTCOME_UNKNOWN.value, None, 0, None, str(error)[:_MESSAGE_CHARS]]
     match error:
         case NotLeaderError():
             fields[:3] = [AppendError.NOT_LEADER.value, error.leader, error.epoch]
@@ -75,11 +84,30 @@ def encode_failure(correlation: int, error: QuorumError) -> list[Buffer]:
             fields[0] = AppendError.STOPPED.value
         case _:
             pass
-    return encode_frame(Kind.APPEND + RESPONSE, correlation, fields)
+    return encode_frame(kind + RESPONSE, correlation, fields)
 
 
 def decode_response(frame: Frame) -> tuple[Offset, Epoch]:
-    """Base offset and epoch of the appended records. Raises what the leader answered as a `QuorumError`."""
+    """Base offset and epoch of the appended records. Raises what the leader answered as a `QuorumError`, or
+    `PeerProtocolError`."""
+    if frame.kind != Kind.APPEND + RESPONSE:
+        raise PeerProtocolError(f"an append was answered with a frame of kind {frame.kind}")
+    base_offset, epoch = _decode_outcome(frame)
+    if base_offset is None:
+        raise PeerProtocolError("a successful append's response has no offset")
+    return base_offset, epoch
+
+
+def decode_application_response(frame: Frame) -> bytes:
+    """What the application answered. Raises as `decode_response`."""
+    if frame.kind != Kind.APPLICATION + RESPONSE:
+        raise PeerProtocolError(f"an application's request was answered with a frame of kind {frame.kind}")
+    if frame.fields:
+        _decode_outcome(frame)
+    return bytes(frame.payload)
+
+
+def _decode_outcome(frame: Frame) -> tuple[Offset | None, Epoch]:
     read = FieldReader(frame.kind, frame.fields)
     code, leader, epoch, base_offset = (
         read.integer(),
@@ -88,8 +116,6 @@ def decode_response(frame: Frame) -> tuple[Offset, Epoch]:
         read.optional_offset(),
     )
     if code == AppendError.NONE:
-        if base_offset is None:
-            raise PeerProtocolError("a successful append's response has no offset")
         return base_offset, epoch
     message = read.text()
     if code == AppendError.NOT_LEADER:

@@ -49,15 +49,14 @@ class Applier:
             self._wake.set()
 
     def _apply_from_memory(self) -> None:
-        groups = self._proposals.in_log
-        while groups and groups[0].end_offset <= self._high_watermark:
+        proposals = self._proposals
+        # Looked up each time: whom a result wakes may make this node fail the rest.
+        while (groups := proposals.in_log) and groups[0].end_offset <= self._high_watermark:
             group = groups[0]
             if group.base_offset != self.applied_offset:
                 return
             # Taken off only when applied: if that raises, those who wait have to hear of it.
-            results = self._apply_group(group)
-            groups.popleft()
-            group.resolve(results)
+            proposals.resolve_first(self._apply_group(group))
 
     def _apply_group(self, group: Group) -> Sequence[object]:
         return self._apply(
@@ -77,9 +76,14 @@ class Applier:
                 "stops here. Mend the state machine and restart: the batch will be applied again",
                 offset=base,
             ) from error
-        if len(results) != len(records):
+        try:
+            count = len(results)
+        except TypeError:
+            count = -1
+        if count != len(records):
+            returned = f"{count} results" if count >= 0 else f"a {type(results).__name__}"
             raise StateMachineError(
-                f"apply returned {len(results)} results for the {len(records)} records at offset {base}; "
+                f"apply returned {returned} for the {len(records)} records at offset {base}; "
                 "return one result per record",
                 offset=base,
             )
@@ -90,9 +94,13 @@ class Applier:
     async def run(self) -> None:
         """Apply what has to be read from the log. Runs until cancelled; raises `StateMachineError`."""
         while True:
-            while self.applied_offset < self._high_watermark:
-                await self._apply_from_log()
             self._wake = trio.Event()
+            while self.applied_offset < self._high_watermark:
+                applied_before = self.applied_offset
+                await self._apply_from_log()
+                if self.applied_offset == applied_before:
+                    # The high watermark is inside a batch: wait for the rest of it.
+                    break
             await self._wake.wait()
 
     async def _apply_from_log(self) -> None:

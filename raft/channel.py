@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import structlog
 import trio
 
-from quorate.raft.appends import decode_response, encode_request
+from quorate.raft.appends import decode_application_response, decode_response, encode_request, size_of
 from quorate.raft.core.types import Epoch, Offset
 from quorate.raft.errors import OutcomeUnknownError, PeerProtocolError
 from quorate.raft.frames import PREFACE, Frame, FrameReader, Kind, encode_frame
@@ -42,8 +42,8 @@ class Channel:
         max_append_bytes: int,
         silence_timeout_ms: int = 4000,
     ) -> None:
-        """`silence_timeout_ms`: a connection on which requests wait and nothing comes for so long is closed. A
-        leader that can't commit resigns in less, and answers then."""
+        """`silence_timeout_ms`: a connection on which requests wait and nothing comes for so long is closed.
+        A leader that can't commit resigns in less, and answers then."""
         self.address = address
         self._silence_s = silence_timeout_ms / 1000
         self._heard_at = trio.current_time()
@@ -120,7 +120,7 @@ class Channel:
     async def append(self, records: Sequence[bytes]) -> tuple[Offset, Epoch]:
         """Base offset and epoch once committed. Raises what the leader answers, or `OutcomeUnknownError`
         when the connection breaks. If cancelled, the append may or may not happen."""
-        size = sum(map(len, records)) + 4 * len(records)
+        size = size_of(records)
         if self._joined and self._joined_size + size > self._max_append_bytes:
             self._send_joined_now()
         if self._joined_answer is None:
@@ -129,11 +129,16 @@ class Channel:
         answer, position = self._joined_answer, len(self._joined)
         self._joined.extend(records)
         self._joined_size += size
-        base_offset, epoch = decode_response(await self._wait(answer))
+        frame = await self._wait(answer)
+        try:
+            base_offset, epoch = decode_response(frame)
+        except PeerProtocolError as error:
+            raise self._misunderstood(error) from error
         return Offset(base_offset + position), epoch
 
     async def request(self, payload: bytes) -> bytes:
-        """Send one of the application's requests; its response. Raises `OutcomeUnknownError`."""
+        """Send one of the application's requests; its response. Raises `NotLeaderError` when nobody serves
+        such requests there, and nothing happened, or `OutcomeUnknownError`."""
         answer = _Answer()
         self._correlation += 1
         self._answers[self._correlation] = answer
@@ -143,7 +148,16 @@ class Channel:
             )
             self._outbox.flush()
         frame = await self._wait(answer)
-        return bytes(frame.payload)
+        try:
+            return decode_application_response(frame)
+        except PeerProtocolError as error:
+            raise self._misunderstood(error) from error
+
+    def _misunderstood(self, error: PeerProtocolError) -> OutcomeUnknownError:
+        if not self.broken:
+            log.warning("closed a connection", address=str(self.address), reason=str(error))
+            self.close()
+        return OutcomeUnknownError(f"{self.address} answered, but not in this protocol: {error}")
 
     async def _wait(self, answer: _Answer) -> Frame:
         if self.broken:

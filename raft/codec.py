@@ -220,6 +220,21 @@ class FieldReader:
                 return self._refuse(f"has {value!r:.50} where [epoch, end offset] belongs")
 
 
+def kind_of(message: Message) -> Kind:
+    """Of a request."""
+    match message:
+        case FetchRequest():
+            return Kind.FETCH
+        case VoteRequest():
+            return Kind.VOTE
+        case BeginQuorumEpochRequest():
+            return Kind.BEGIN_QUORUM_EPOCH
+        case EndQuorumEpochRequest():
+            return Kind.END_QUORUM_EPOCH
+        case _:
+            raise AssertionError(f"{type(message).__name__} is no request")
+
+
 def is_core_message(frame: Frame) -> bool:
     return Kind.VOTE <= frame.kind <= Kind.FETCH + RESPONSE
 

@@ -20,7 +20,8 @@ class QuorumConfig:
     """Where to accept other nodes; by default a voter's own endpoint. An observer needs none."""
     core: CoreConfig = field(default_factory=CoreConfig)
     max_batch_bytes: int = 8 * 1024 * 1024
-    """Largest append, and largest batch that concurrent appends are joined into."""
+    """Largest append, and largest batch that concurrent appends are joined into; each record counts for 20
+    bytes more than it has."""
     max_pending_bytes: int = 64 * 1024 * 1024
     """Bytes of appends that may wait for their commit before further ones wait for room."""
     segment_bytes: int = 1024 * 1024 * 1024
@@ -40,6 +41,15 @@ class QuorumConfig:
             raise QuorumConfigError(
                 f"fetch_timeout_ms ({self.core.fetch_timeout_ms}) must be at least twice fetch_max_wait_ms "
                 f"({self.core.fetch_max_wait_ms}), or a healthy but idle leader looks dead"
+            )
+        if self.max_pending_bytes < self.max_batch_bytes:
+            raise QuorumConfigError(
+                f"max_pending_bytes ({self.max_pending_bytes}) is less than one batch may have "
+                f"(max_batch_bytes is {self.max_batch_bytes}); raise it"
+            )
+        if self.core.fetch_max_bytes < 1:
+            raise QuorumConfigError(
+                f"fetch_max_bytes is {self.core.fetch_max_bytes}; a follower has to ask for something"
             )
         if not 1024 <= self.max_batch_bytes <= 512 * 1024 * 1024:
             raise QuorumConfigError(f"max_batch_bytes is {self.max_batch_bytes}; choose 1 KiB to 512 MiB")

@@ -60,6 +60,8 @@ class Driver:
         runtime: Runtime,
         telemetry: Telemetry,
         max_batch_bytes: int,
+        max_pending_bytes: int,
+        fetch_max_bytes: int,
         announcer: Announcer,
         forwarder: Forwarder,
     ) -> None:
@@ -71,7 +73,8 @@ class Driver:
         self._telemetry = telemetry
         self._announcer = announcer
         self._forwarder = forwarder
-        self.proposals = Proposals(max_batch_bytes=max_batch_bytes)
+        self._fetch_max_bytes = fetch_max_bytes
+        self.proposals = Proposals(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
         self.applier = Applier(state_machine, storage.log, self.proposals, on_applied=self._applied)
         self._timers: Timers[Timer] = Timers(lambda timer: self.deliver(TimerFired(timer)))
         self._routes: Routes | None = None
@@ -88,6 +91,8 @@ class Driver:
         self._failure: BaseException | None = None
         self._failed = trio.Event()
         self._asking_since: float | None = None
+        self._measured_offset = Offset(0)
+        """Commits below have been told to the telemetry."""
         self._idle_since = trio.current_time()
 
     async def run(self, routes: Routes) -> None:
@@ -205,15 +210,15 @@ class Driver:
             case fx.AppendLeaderChange():
                 self._append_leader_change(effect)
             case fx.RejectProposal():
-                group = self.proposals.take(effect.proposal)
-                group.fail(
+                self.proposals.reject(
+                    effect.proposal,
                     NotLeaderError(
                         leader=effect.leader,
                         epoch=effect.epoch,
                         endpoint=None
                         if effect.leader is None
                         else self.core.voters.endpoint_of(effect.leader),
-                    )
+                    ),
                 )
             case fx.RoleChanged():
                 self._role_changed(effect)
@@ -270,10 +275,14 @@ class Driver:
         for group in self.proposals.in_log:
             if group.end_offset > high_watermark:
                 break
-            self._telemetry.committed(now - group.appended_at, group.count)
+            if group.base_offset >= self._measured_offset:
+                self._telemetry.committed(now - group.appended_at, group.count)
+        self._measured_offset = high_watermark
 
     def _send_records(self, effect: fx.SendRecords) -> None:
-        records = self.log.read_tail(effect.start_offset, effect.max_bytes)
+        # A peer may ask for more than we want in memory.
+        max_bytes = min(effect.max_bytes, self._fetch_max_bytes)
+        records = self.log.read_tail(effect.start_offset, max_bytes)
         if records is None:
             self._reads.append(effect)
             self._reads_wake.set()
@@ -358,7 +367,7 @@ class Driver:
     async def _read_and_send(self, effect: fx.SendRecords) -> None:
         assert self._routes is not None
         generation = self.core.generation
-        records = await self.log.read(effect.start_offset, effect.max_bytes)
+        records = await self.log.read(effect.start_offset, min(effect.max_bytes, self._fetch_max_bytes))
         leads = self.core.role is Role.LEADER and self.core.epoch == effect.response.epoch
         if leads and self.core.generation == generation:
             # Otherwise what was read may since have been cut from the log; the follower asks again.
@@ -382,6 +391,8 @@ class Driver:
         """Fail what waits for an answer; nothing is stepped afterwards."""
         self.fail(error)
         self.proposals.fail_all(error)
+        self._forwarder.stop(error)
+        self._announcer.stop(error)
 
 
 def _with_records(effect: fx.SendRecords, records: bytes) -> Message:

@@ -27,6 +27,11 @@ class QuorumStoppedError(QuorumError):
     """The quorum on this node has stopped; `__cause__` says why when it was not asked to."""
 
 
+class QuorumBusyError(QuorumError):
+    """Nothing happened: appends of `max_pending_bytes` waited for their commit all the time. Try again later,
+    with less at once."""
+
+
 class InvalidAppendError(QuorumError):
     """The append was refused before anything happened: it is empty, too large or not made of bytes."""
 

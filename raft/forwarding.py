@@ -6,7 +6,7 @@ import trio
 
 from quorate.raft.channel import Channel
 from quorate.raft.core.types import Epoch, NodeId, Offset
-from quorate.raft.errors import NotLeaderError, QuorumStoppedError
+from quorate.raft.errors import NotLeaderError, QuorumError, QuorumStoppedError
 from quorate.runtime.network import Address, Network, NetworkError
 
 
@@ -14,7 +14,7 @@ class Forwarder:
     """Keeps one channel to the leader, and the local results of what was forwarded.
 
     An append that another node took is answered here with what this node's own state machine returned for
-    it, so results are kept from when an append is forwarded until none is under way.
+    it, so results are kept that an append under way may yet ask for: those since the oldest was forwarded.
     """
 
     def __init__(
@@ -34,7 +34,10 @@ class Forwarder:
         self._channel: Channel | None = None
         self._nursery: trio.Nursery | None = None
         self._opening = trio.Lock()
-        self._under_way = 0
+        self._under_way: dict[int, Offset] = {}
+        """By number, oldest first: what was applied when an append was forwarded. Its records come later."""
+        self._forwarded = 0
+        self._stopped: QuorumError | None = None
         self._results: dict[int, object] = {}
         self._applied_offset = Offset(0)
         self._progress = trio.Event()
@@ -53,29 +56,50 @@ class Forwarder:
         self._applied_offset = applied_offset
         if self._under_way:
             self._results.update(enumerate(results, base_offset))
+        if self._progress.statistics().tasks_waiting:
+            self._notify()
+
+    def _notify(self) -> None:
         progress, self._progress = self._progress, trio.Event()
         progress.set()
 
-    async def wait_applied(self) -> None:
-        """Return when something more was applied."""
-        await self._progress.wait()
+    def stop(self, error: QuorumError) -> None:
+        """Nothing more will be applied: who waits for it gets `error`."""
+        self._stopped = self._stopped or error
+        self._notify()
+
+    async def wait_applied(self, end_offset: Offset) -> None:
+        """Return when everything below `end_offset` is applied. Raises `QuorumStoppedError`."""
+        while self._applied_offset < end_offset:
+            if self._stopped is not None:
+                raise QuorumStoppedError(str(self._stopped)) from self._stopped.__cause__
+            await self._progress.wait()
 
     async def append(
         self, leader: NodeId, address: Address, records: Sequence[bytes]
     ) -> tuple[Offset, Epoch, list[object]]:
         """As `Quorum.append`, by way of the node at `address`."""
-        self._under_way += 1
+        self._forwarded += 1
+        number = self._forwarded
+        self._under_way[number] = self._applied_offset
         try:
             channel = await self._channel_to(leader, address)
             base_offset, epoch = await channel.append(records)
-            end_offset = base_offset + len(records)
-            while self._applied_offset < end_offset:
-                await self._progress.wait()
+            end_offset = Offset(base_offset + len(records))
+            await self.wait_applied(end_offset)
             return base_offset, epoch, [self._results[offset] for offset in range(base_offset, end_offset)]
         finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._results.clear()
+            del self._under_way[number]
+            self._forget()
+
+    def _forget(self) -> None:
+        """Results that nothing under way can ask for."""
+        oldest = next(iter(self._under_way.values()), None)
+        if oldest is None:
+            self._results.clear()
+            return
+        while self._results and (first := next(iter(self._results))) < oldest:
+            del self._results[first]
 
     async def request(self, leader: NodeId, address: Address, payload: bytes) -> bytes:
         channel = await self._channel_to(leader, address)

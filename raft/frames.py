@@ -9,8 +9,9 @@ Every connection starts with a preface, by which a peer that speaks another prot
 
 import enum
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, NoReturn
 
 import cbor2
 
@@ -21,6 +22,8 @@ from quorate.runtime.network import Stream
 PREFACE = b"quorate\x01"
 MAX_HEADER_BYTES = 16 * 1024
 MAX_DEPTH = 6
+_RECEIVE_BYTES = 256 * 1024
+_SMALL_FRAME_BYTES = 64 * 1024
 
 _LENGTHS = struct.Struct(">IH")
 
@@ -40,12 +43,34 @@ class Kind(enum.IntEnum):
     """A request of the application's own, e.g. from a broker to its controller."""
 
 
+def _refuse_tag(*_: object) -> NoReturn:
+    raise ValueError("tags are not allowed")
+
+
+class _NoTags(Mapping[int, Callable[..., NoReturn]]):
+    """Every tag is refused. cbor2 would else build what a stranger asks for: a regular expression, a number
+    of thousands of digits, references into the value itself."""
+
+    def __getitem__(self, tag: int) -> Callable[..., NoReturn]:
+        return _refuse_tag
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+_NO_TAGS: Final = _NoTags()
+
 RESPONSE = 1
 """Added to a request's kind."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Frame:
+    """Not changed after it was read (not frozen, because that would double the cost of a small one)."""
+
     kind: int
     version: int
     correlation: int
@@ -68,17 +93,26 @@ def decode_frame(body: memoryview) -> Frame:
     if header_size > MAX_HEADER_BYTES or header_size + 2 > len(body):
         raise PeerProtocolError(f"a frame's header claims {header_size} bytes of {len(body) - 2}")
     try:
-        header = cbor2.loads(bytes(body[2 : 2 + header_size]), max_depth=MAX_DEPTH, allow_indefinite=False)
-    except (cbor2.CBORError, ValueError, RecursionError) as error:
+        header = cbor2.loads(
+            bytes(body[2 : 2 + header_size]),
+            max_depth=MAX_DEPTH,
+            allow_indefinite=False,
+            strict_hashable_types=True,
+            semantic_decoders=_NO_TAGS,
+            tag_hook=_refuse_tag,
+        )
+    except (cbor2.CBORError, ValueError, TypeError, RecursionError) as error:
         raise PeerProtocolError(f"a frame's header is not CBOR: {error}") from error
-    match header:
-        case [int(kind), int(version), int(correlation), *fields]:
+    if type(header) is list and len(header) >= 3:
+        kind, version, correlation, *fields = header
+        if type(kind) is type(version) is type(correlation) is int:
             return Frame(kind, version, correlation, fields, body[2 + header_size :])
     raise PeerProtocolError("a frame's header is not [kind, version, correlation, ...]")
 
 
 class FrameReader:
-    """Takes every whole frame of a receive at once. Memory is bounded by the largest frame."""
+    """Takes every whole frame of a receive at once. Memory is bounded by the largest frame, and by twice what
+    has arrived of it: a length alone makes nobody allocate."""
 
     __slots__ = ("_buffer", "_max_frame_bytes", "_stream")
 
@@ -117,19 +151,18 @@ class FrameReader:
 
     async def _more(self) -> bool:
         buffered = self._buffer
-        if len(buffered) >= 4 and (size := int.from_bytes(buffered[:4], "big") + 4) > 65536:
-            # A large frame is received into its final place, not grown by concatenation.
-            whole = bytearray(size)
-            whole[: len(buffered)] = buffered
-            view, filled = memoryview(whole), len(buffered)
-            while filled < size:
-                count = await self._stream.receive_into(view[filled:])
-                if not count:
+        if len(buffered) >= 4 and (size := int.from_bytes(buffered[:4], "big") + 4) > _SMALL_FRAME_BYTES:
+            # Parts of a large frame are joined once, not grown by concatenation.
+            parts, missing = [buffered], size - len(buffered)
+            while missing:
+                part = await self._stream.receive_some(min(missing, _RECEIVE_BYTES))
+                if not part:
                     return False
-                filled += count
-            self._buffer = bytes(whole)
+                parts.append(part)
+                missing -= len(part)
+            self._buffer = b"".join(parts)
             return True
-        data = await self._stream.receive_some(262144)
+        data = await self._stream.receive_some(_RECEIVE_BYTES)
         self._buffer = buffered + data
         return bool(data)
 

@@ -7,6 +7,7 @@ import trio
 
 from quorate.raft.core.effects import Role, RoleChanged
 from quorate.raft.core.types import Epoch, NodeId, Offset
+from quorate.raft.errors import QuorumError, QuorumStoppedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +22,19 @@ class Leadership:
 class LeadershipView:
     """The latest view and a way to wait for the next one."""
 
-    __slots__ = ("_changed", "current", "role")
+    __slots__ = ("_changed", "_stopped", "current", "role")
 
     def __init__(self) -> None:
         self.current = Leadership(Epoch(0), None)
         self.role = Role.UNATTACHED
         self._changed = trio.Event()
+        self._stopped: QuorumError | None = None
+
+    def stop(self, error: QuorumError) -> None:
+        """Nothing will change any more: who waits gets `error`, and nobody is known to lead."""
+        self._stopped = self._stopped or error
+        self.current = Leadership(self.current.epoch, None)
+        self._changed.set()
 
     def set(self, role: Role, leadership: Leadership) -> None:
         if (role, leadership) != (self.role, self.current):
@@ -36,22 +44,27 @@ class LeadershipView:
             changed.set()
 
     async def wait_change(self) -> None:
-        await self._changed.wait()
+        """Raises `QuorumStoppedError`."""
+        if self._stopped is None:
+            await self._changed.wait()
+        if self._stopped is not None:
+            raise QuorumStoppedError(str(self._stopped)) from self._stopped.__cause__
 
     async def wait_other_leader(self, node: NodeId) -> None:
         """Return when another node than `node` leads."""
         while self.current.leader in (None, node):
-            await self._changed.wait()
+            await self.wait_change()
 
     async def changes(self) -> AsyncIterator[Leadership]:
-        """The current view, then each later one. A reader that is slow sees the latest, not all."""
+        """The current view, then each later one. A reader that is slow sees the latest, not all. Raises
+        `QuorumStoppedError` when there will be no more."""
         seen: Leadership | None = None
         while True:
             if self.current != seen:
                 seen = self.current
                 yield seen
             else:
-                await self._changed.wait()
+                await self.wait_change()
 
 
 class Announcer:
@@ -73,6 +86,9 @@ class Announcer:
         self._applied_offset = applied_offset
         if self._role.role is Role.LEADER and self._view.current.leader is None:
             self._announce()
+
+    def stop(self, error: QuorumError) -> None:
+        self._view.stop(error)
 
     def _announce(self) -> None:
         role, leader = self._role, self._role.leader

@@ -11,6 +11,7 @@ from quorate.raft.core.events import Received
 from quorate.raft.core.messages import FetchRequest, Message
 from quorate.raft.core.types import BatchSpan, Epoch, Offset, ReplicaKey
 from quorate.raft.driver import Driver, Routes
+from quorate.raft.errors import QuorumStoppedError
 from quorate.raft.forwarding import Forwarder
 from quorate.raft.leadership import Announcer, LeadershipView
 from quorate.raft.peers import Peer
@@ -78,6 +79,8 @@ class Node:
             runtime=runtime,
             telemetry=telemetry,
             max_batch_bytes=config.max_batch_bytes,
+            max_pending_bytes=config.max_pending_bytes,
+            fetch_max_bytes=config.core.fetch_max_bytes,
             announcer=Announcer(config.node_id, self.leadership),
             forwarder=self.forwarder,
         )
@@ -90,6 +93,7 @@ class Node:
         self._peers = {
             voter.key.id: Peer(
                 voter.key.id,
+                config.node_id,
                 voter.endpoint,
                 runtime=runtime,
                 deliver=self.driver.deliver,
@@ -128,6 +132,9 @@ class Node:
                 "the node stops", node=self._config.node_id, reason=str(error), kind=type(error).__name__
             )
             self.failure = error
+            stopped = QuorumStoppedError(f"node {self._config.node_id} stopped: {error}")
+            stopped.__cause__ = error
+            self.driver.stop(stopped)
             scope.cancel()
 
     async def leave(self) -> None:
@@ -154,7 +161,7 @@ class Node:
 
     def receive(self, message: Message) -> None:
         self.driver.deliver(Received(message))
-        if isinstance(message, FetchRequest):
+        if isinstance(message, FetchRequest) and message.cluster_id == self._config.cluster_id:
             self._times.fetched(message, self.driver.core, now_ms=self._runtime.wall_clock.now_ms())
 
     def append(self, append: PendingAppend) -> None:
@@ -162,3 +169,6 @@ class Node:
 
     def commit_waiting(self) -> None:
         self.driver.commit_waiting()
+
+    async def wait_room(self) -> None:
+        await self.driver.proposals.wait_room()

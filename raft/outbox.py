@@ -7,7 +7,8 @@ import trio
 from quorate.runtime.disk import Buffer
 from quorate.runtime.network import NetworkError, Stream
 
-_MAX_QUEUED_BYTES = 128 * 1024 * 1024
+_MAX_QUEUED_BYTES = 64 * 1024 * 1024
+_CROWDED_BYTES = 1024 * 1024
 
 
 class Outbox:
@@ -17,7 +18,7 @@ class Outbox:
     that the queue is full is disconnected.
     """
 
-    __slots__ = ("_queue", "_queued_bytes", "_waiting", "_wake", "closed", "stream")
+    __slots__ = ("_drained", "_queue", "_queued_bytes", "_waiting", "_wake", "closed", "stream")
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -26,6 +27,7 @@ class Outbox:
         self._waiting = False
         """The socket is full and `run` is to send the queue."""
         self._wake = trio.Event()
+        self._drained = trio.Event()
         self.closed = False
 
     @property
@@ -58,6 +60,14 @@ class Outbox:
         self._waiting = True
         self._wake.set()
 
+    async def wait_room(self) -> None:
+        """Return when little is queued, or the connection is closed: who answers requests reads no more of
+        them until the answers to the last ones are on their way. No checkpoint if there is room."""
+        self.flush()
+        while self._queued_bytes > _CROWDED_BYTES and not self.closed:
+            self._drained = trio.Event()
+            await self._drained.wait()
+
     def _drop(self, sent: int) -> None:
         self._queued_bytes -= sent
         first = 0
@@ -74,11 +84,16 @@ class Outbox:
             await self._wake.wait()
             self._wake = trio.Event()
             while self._queue and not self.closed:
-                buffers, self._queue, self._queued_bytes = self._queue, [], 0
+                buffers, self._queue = self._queue, []
+                size = self._queued_bytes
                 try:
                     await self.stream.send(buffers)
                 except NetworkError:
                     self.close()
+                else:
+                    # What is being sent counts until it is gone.
+                    self._queued_bytes -= size
+                    self._drained.set()
             self._waiting = False
 
     def close(self) -> None:
@@ -88,3 +103,4 @@ class Outbox:
         self._queued_bytes = 0
         self.stream.close()
         self._wake.set()
+        self._drained.set()

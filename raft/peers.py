@@ -1,6 +1,8 @@
 """Connections to the other voters: opened when there is something to say, reopened at once when they break.
 
-The core decides what to send again and when; a peer only says that a request failed.
+The core decides what to send again and when; a peer only says that a request failed. A connection that breaks
+before anything was heard on it, or on which something was heard that is not this protocol, is not reopened at
+once: the other end may be anything, and would be asked in a tight loop.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +11,7 @@ import structlog
 import trio
 
 from quorate.log.errors import InvalidBatchError
-from quorate.raft.codec import decode, encode
+from quorate.raft.codec import decode, encode, kind_of
 from quorate.raft.core.events import Event, Received, RequestFailed, Unreachable
 from quorate.raft.core.messages import Message
 from quorate.raft.core.types import BatchSpan, Endpoint, NodeId
@@ -25,6 +27,9 @@ log = structlog.get_logger(__name__)
 
 SpansOf = Callable[[memoryview], Sequence[BatchSpan]]
 
+_REFUSED_WAIT_SECONDS = 1.0
+"""After a breach of the protocol, before the next connection."""
+
 
 class Peer:
     """One other node, as a client of it."""
@@ -32,6 +37,7 @@ class Peer:
     def __init__(
         self,
         node: NodeId,
+        own: NodeId,
         endpoint: Endpoint,
         *,
         runtime: Runtime,
@@ -42,6 +48,7 @@ class Peer:
         max_frame_bytes: int,
     ) -> None:
         self._node = node
+        self._own = own
         self._address = Address(endpoint.host, endpoint.port)
         self._runtime = runtime
         self._deliver = deliver
@@ -52,15 +59,20 @@ class Peer:
         self._outbox: Outbox | None = None
         self._unsent: list[Buffer] = []
         """Frames that wait for the connection to open."""
-        self._in_flight: set[int] = set()
+        self._in_flight: dict[int, tuple[int, float]] = {}
+        """By correlation, oldest first: the kind of the request and when it has waited too long."""
         self._wanted = trio.Event()
-        self._timers: Timers[int] = Timers(self._timed_out)
+        self._timers: Timers[None] = Timers(self._check_age)
         self._down = False
+        self._refused = False
+        """The last connection ended with a breach of the protocol, of which the log tells."""
 
     def send(self, message: Message) -> None:
         """Queue a request; `flush` sends it. Its response, or its failure, is delivered."""
-        self._in_flight.add(message.correlation)
-        self._timers.arm(message.correlation, self._request_seconds)
+        if not self._in_flight:
+            self._timers.arm(None, self._request_seconds)
+        deadline = trio.current_time() + self._request_seconds
+        self._in_flight[message.correlation] = (kind_of(message), deadline)
         buffers = encode(message)
         if self._outbox is not None:
             self._outbox.push(buffers)
@@ -82,9 +94,11 @@ class Peer:
                 if await self._connect_and_read():
                     # It worked until now: try again at once, so that a leader that is gone is noticed.
                     self._wanted.set()
+                elif self._refused:
+                    await trio.sleep(_REFUSED_WAIT_SECONDS)
 
     async def _connect_and_read(self) -> bool:
-        """One connection's life. False if it could not be opened."""
+        """One connection's life. False if it could not be opened or was of no use."""
         try:
             with trio.fail_after(self._connect_seconds):
                 stream = await self._runtime.network.connect(self._address)
@@ -101,6 +115,7 @@ class Peer:
             self._down = False
             log.info("reached a voter again", node=self._node, address=str(self._address))
         outbox = Outbox(stream)
+        heard = False
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(outbox.run)
@@ -108,27 +123,40 @@ class Peer:
                 self._unsent.clear()
                 self._outbox = outbox
                 outbox.flush()
-                await self._read(FrameReader(stream, max_frame_bytes=self._max_frame_bytes))
+                heard = await self._read(FrameReader(stream, max_frame_bytes=self._max_frame_bytes))
                 nursery.cancel_scope.cancel()
         finally:
             self._outbox = None
             outbox.close()
         self._fail_all()
-        return True
+        return heard
 
-    async def _read(self, reader: FrameReader) -> None:
+    async def _read(self, reader: FrameReader) -> bool:
+        """Until the connection ends; whether it was of use."""
+        heard = False
         try:
             while frames := await reader.receive():
                 for frame in frames:
                     self._received(frame)
+                    heard = True
+                    self._refused = False
         except NetworkError:
             pass
         except PeerProtocolError as error:
-            log.warning("closed a connection", node=self._node, address=str(self._address), reason=str(error))
+            if not self._refused:
+                self._refused = True
+                log.warning(
+                    "closed a connection", node=self._node, address=str(self._address), reason=str(error)
+                )
+            return False
+        return heard
 
     def _received(self, frame: Frame) -> None:
-        if frame.correlation not in self._in_flight:
+        asked = self._in_flight.get(frame.correlation)
+        if asked is None:
             return
+        if frame.kind != asked[0] + RESPONSE:
+            raise PeerProtocolError(f"a request of kind {asked[0]} was answered with kind {frame.kind}")
         spans: Sequence[BatchSpan] = ()
         if frame.kind == Kind.FETCH + RESPONSE and frame.payload:
             try:
@@ -136,23 +164,32 @@ class Peer:
             except InvalidBatchError as error:
                 raise PeerProtocolError(f"fetched records are damaged: {error}") from error
         message = decode(frame, spans=spans)
-        self._in_flight.discard(frame.correlation)
-        self._timers.cancel(frame.correlation)
+        if message.source != self._node or message.destination != self._own:
+            raise PeerProtocolError(
+                f"an answer is from node {message.source} to node {message.destination}, but node "
+                f"{self._own} asked node {self._node}; compare the voters of both"
+            )
+        del self._in_flight[frame.correlation]
         self._deliver(Received(message))
 
-    def _timed_out(self, correlation: int) -> None:
-        """The connection is of no use any more: what was sent on it may be stuck behind what hangs."""
-        if correlation in self._in_flight:
+    def _check_age(self, _: None) -> None:
+        """When the oldest request has waited too long, the connection is of no use any more: what was sent on
+        it may be stuck behind what hangs. One timer serves all requests."""
+        for _kind, deadline in self._in_flight.values():
+            left = deadline - trio.current_time()
+            if left > 0:
+                self._timers.arm(None, left)
+                return
             log.info("a voter did not answer in time", node=self._node, address=str(self._address))
             if self._outbox is not None:
                 self._outbox.close()
             else:
                 self._fail_all()
+            return
 
     def _fail_all(self) -> None:
         self._unsent.clear()
         failed = sorted(self._in_flight)
         self._in_flight.clear()
         for correlation in failed:
-            self._timers.cancel(correlation)
             self._deliver(RequestFailed(self._node, correlation))

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import trio
+
 from quorate.raft.core.types import Epoch, Offset
 from quorate.raft.errors import QuorumError
 
@@ -61,10 +63,22 @@ class Group:
 class Proposals:
     """Appends that were not proposed yet, and batches that are in the log but not applied."""
 
-    __slots__ = ("_max_batch_bytes", "_next_id", "_proposed", "_waiting", "in_log")
+    __slots__ = (
+        "_max_batch_bytes",
+        "_max_pending_bytes",
+        "_next_id",
+        "_pending_bytes",
+        "_proposed",
+        "_room",
+        "_waiting",
+        "in_log",
+    )
 
-    def __init__(self, *, max_batch_bytes: int) -> None:
+    def __init__(self, *, max_batch_bytes: int, max_pending_bytes: int) -> None:
         self._max_batch_bytes = max_batch_bytes
+        self._max_pending_bytes = max_pending_bytes
+        self._pending_bytes = 0
+        self._room = trio.Event()
         self._waiting: deque[PendingAppend] = deque()
         self._proposed: dict[int, Group] = {}
         self._next_id = 0
@@ -72,7 +86,21 @@ class Proposals:
         """In offset order, contiguous, all of the epoch in which this node leads."""
 
     def add(self, append: PendingAppend) -> None:
+        """Whether there is room is for the caller to ask, by `wait_room`."""
         self._waiting.append(append)
+        self._pending_bytes += append.size
+
+    async def wait_room(self) -> None:
+        """Return when less than `max_pending_bytes` is on its way. No checkpoint if that is so."""
+        while self._pending_bytes >= self._max_pending_bytes:
+            await self._room.wait()
+
+    def _gone(self, size: int) -> None:
+        full = self._pending_bytes >= self._max_pending_bytes
+        self._pending_bytes -= size
+        if full and self._pending_bytes < self._max_pending_bytes:
+            self._room.set()
+            self._room = trio.Event()
 
     @property
     def has_waiting(self) -> bool:
@@ -97,9 +125,22 @@ class Proposals:
         """The group of a proposal that the core has decided on."""
         return self._proposed.pop(proposal)
 
+    def resolve_first(self, results: Sequence[object]) -> None:
+        """The first batch in the log is applied."""
+        group = self.in_log.popleft()
+        self._gone(group.size)
+        group.resolve(results)
+
+    def reject(self, proposal: int, error: QuorumError) -> None:
+        """The core did not append it."""
+        group = self.take(proposal)
+        self._gone(group.size)
+        group.fail(error)
+
     def fail_in_log(self, error: QuorumError) -> None:
         groups, self.in_log = self.in_log, deque()
         for group in groups:
+            self._gone(group.size)
             group.fail(error)
 
     def fail_all(self, error: QuorumError) -> None:
@@ -107,7 +148,9 @@ class Proposals:
         waiting, self._waiting = self._waiting, deque()
         proposed, self._proposed = self._proposed, {}
         for append in waiting:
+            self._gone(append.size)
             append.waiter.failed(error)
         for group in proposed.values():
+            self._gone(group.size)
             group.fail(error)
         self.fail_in_log(error)

@@ -8,6 +8,7 @@ import structlog
 import trio
 
 from quorate.log import Log
+from quorate.raft.appends import size_of
 from quorate.raft.config import QuorumConfig
 from quorate.raft.core.effects import Role
 from quorate.raft.core.types import Epoch, NodeId, Offset
@@ -15,6 +16,7 @@ from quorate.raft.errors import (
     InvalidAppendError,
     NotLeaderError,
     OutcomeUnknownError,
+    QuorumBusyError,
     QuorumError,
     QuorumStoppedError,
 )
@@ -96,7 +98,9 @@ class Quorum(Generic[Outcome]):
 
         Raises `QuorumStateError` or `LogError` when the folder can't be used (the message says what to do),
         `AddressInUseError`, `DiskLockedError`; and, at the end, `QuorumStoppedError` when something stopped
-        the node in between (its `__cause__` says what), after cancelling the block.
+        the node in between (its `__cause__` says what), after cancelling the block. What the block raises
+        comes out as it is, unless it is a `QuorumError` of a node that was stopped by something else.
+        Cancelled, it leaves like after a crash: at once, and with nothing lost.
         """
         runtime = runtime or real_runtime(sync=SyncStrategy.INLINE)
         storage = await open_storage(runtime, config)
@@ -107,19 +111,27 @@ class Quorum(Generic[Outcome]):
                 listener = await runtime.network.listen(address)
             node = Node(config, storage, state_machine, runtime=runtime, telemetry=telemetry or NoTelemetry())
             quorum = cls(config, node)
+            raised: Exception | None = None
             try:
                 async with _single_errors(), trio.open_nursery() as nursery:
                     nursery.start_soon(node.run, listener, nursery.cancel_scope)
-                    yield quorum
-                    await node.leave()
+                    try:
+                        yield quorum
+                        await node.leave()
+                    except Exception as error:
+                        # Kept out of the nursery, which would wrap it.
+                        raised = error
                     nursery.cancel_scope.cancel()
             finally:
                 quorum._stopped = True
                 node.driver.stop(QuorumStoppedError("the quorum on this node has stopped"))
+            if node.failure is None:
+                await storage.log.flush_and_close()
+                await storage.watermark.store()
+            if raised is not None and not (node.failure is not None and isinstance(raised, QuorumError)):
+                raise raised
             if node.failure is not None:
                 raise QuorumStoppedError(f"node {config.node_id} stopped: {node.failure}") from node.failure
-            await storage.log.flush_and_close()
-            await storage.watermark.store()
         finally:
             if listener is not None:
                 listener.close()
@@ -165,19 +177,19 @@ class Quorum(Generic[Outcome]):
         return self._node.driver.log
 
     def leadership_changes(self) -> AsyncIterator[Leadership]:
-        """The current view, then each change; a slow reader sees the latest."""
+        """The current view, then each change; a slow reader sees the latest. Raises `QuorumStoppedError`."""
         return self._node.leadership.changes()
 
     async def wait_leader(self) -> NodeId:
-        """Return when a leader is known."""
+        """Return when a leader is known. Raises `QuorumStoppedError`."""
         while (leader := self.leader) is None:
             await self._node.leadership.wait_change()
         return leader
 
     async def wait_applied(self, end_offset: Offset) -> None:
-        """Return when everything below `end_offset` is applied here."""
-        while self.applied_offset < end_offset:
-            await self._node.forwarder.wait_applied()
+        """Return when everything below `end_offset` is applied here. Raises `QuorumStoppedError`."""
+        if self.applied_offset < end_offset:
+            await self._node.forwarder.wait_applied(end_offset)
 
     def endpoint_of(self, node: NodeId) -> Address | None:
         """Where a voter listens."""
@@ -200,18 +212,21 @@ class Quorum(Generic[Outcome]):
     async def append(self, records: Sequence[bytes], *, timeout_ms: int = 10_000) -> Appended[Outcome]:
         """Append records as one atomic unit; return when they are committed and applied on this node.
 
-        On a node that does not lead they are forwarded to the leader. Raises `InvalidAppendError` or
-        `NotLeaderError` when nothing happened, `OutcomeUnknownError` when time ran out or a connection or the
-        leadership was lost after sending, `QuorumStoppedError`. If cancelled, the outcome is unknown.
+        On a node that does not lead they are forwarded to the leader. Raises `InvalidAppendError`,
+        `QuorumBusyError` or `NotLeaderError` when nothing happened, `OutcomeUnknownError` when time ran
+        out or a connection or the leadership was lost after sending, `QuorumStoppedError`. If cancelled,
+        the outcome is unknown.
         """
         self._check(records)
-        sent = False
+        sent = waits_for_room = False
         with trio.move_on_after(timeout_ms / 1000):
             while True:
                 seen = self._node.leadership.current
                 try:
                     if self._node.driver.core.role is Role.LEADER:
-                        sent = True
+                        waits_for_room = True
+                        await self._node.wait_room()
+                        sent, waits_for_room = True, False
                         return await self.append_nowait(records).wait()
                     leader = seen.leader
                     address = None if leader is None else self.endpoint_of(leader)
@@ -229,10 +244,16 @@ class Quorum(Generic[Outcome]):
                         await self._node.leadership.wait_change()
         if sent:
             raise OutcomeUnknownError(f"the append was not answered within {timeout_ms} ms")
+        if waits_for_room:
+            raise QuorumBusyError(
+                f"appends of {self._config.max_pending_bytes} bytes waited for their commit for {timeout_ms} "
+                "ms; append less at once, or raise max_pending_bytes"
+            )
         raise self._not_leader()
 
     def append_nowait(self, records: Sequence[bytes]) -> PendingLocalAppend[Outcome]:
-        """As leader: take the next place in the log, now; `wait` on the answer tells the rest.
+        """As leader: take the next place in the log, now; `wait` on the answer tells the rest. It does not
+        wait for room among `max_pending_bytes`: who calls it bounds what is on its way.
 
         Raises `NotLeaderError` when this node does not lead, `InvalidAppendError`, `QuorumStoppedError`.
         """
@@ -253,7 +274,7 @@ class Quorum(Generic[Outcome]):
         for record in records:
             if not isinstance(record, bytes):
                 raise InvalidAppendError(f"records must be bytes, not {type(record).__name__}")
-        size = sum(map(len, records)) + 4 * len(records)
+        size = size_of(records)
         if size > self._config.max_batch_bytes:
             raise InvalidAppendError(
                 f"the records have {size} bytes together, max_batch_bytes is {self._config.max_batch_bytes}; "
@@ -289,11 +310,10 @@ class Quorum(Generic[Outcome]):
 
 @asynccontextmanager
 async def _single_errors() -> AsyncGenerator[None, None]:
-    """The block's own error as it was raised, not wrapped in the group that a nursery makes of it."""
+    """What the block raised (an interrupt, say), without the group that the nursery makes of it."""
     try:
         yield
     except BaseExceptionGroup as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            error = error.exceptions[0]
-        raise error from error.__cause__
+        if len(group.exceptions) > 1:
+            raise
+        raise group.exceptions[0] from group.exceptions[0].__cause__

@@ -9,6 +9,7 @@ from quorate.raft.core.types import Epoch, NodeId, Offset, ReplicaKey
 
 _OBSERVER_SILENCE_MS = 300_000
 """After this long an observer is forgotten (KIP-836)."""
+_REPLICAS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class _Times:
 
 
 class ReplicaTimes:
-    """Kept by the leader, for its epoch only."""
+    """Kept by the leader, for its epoch only, and for so many replicas at most."""
 
     __slots__ = ("_epoch", "_times")
 
@@ -50,14 +51,16 @@ class ReplicaTimes:
         self._times: dict[ReplicaKey, _Times] = {}
 
     def fetched(self, request: FetchRequest, core: Core, *, now_ms: int) -> None:
-        """`request` was stepped. Counts only if this node leads in its epoch."""
-        if core.role is not Role.LEADER or request.epoch != core.epoch:
+        """`request` was stepped. Counts only if this node leads in its epoch and took it."""
+        if not _was_taken(request, core):
             return
         if core.epoch != self._epoch:
             self._epoch = core.epoch
             self._times.clear()
         times = self._times.get(request.replica)
         if times is None:
+            if len(self._times) >= _REPLICAS_MAX:
+                del self._times[min(self._times, key=lambda key: self._times[key].last_fetch_ms)]
             times = self._times[request.replica] = _Times(now_ms, Offset(-1))
         if request.offset >= core.log_end_offset:
             times.last_caught_up_ms = now_ms
@@ -82,7 +85,12 @@ class ReplicaTimes:
                     last_caught_up_ms=now_ms,
                 )
             known = next((replica for replica in ends if replica.matches(key)), None)
-            times = None if known is None else self._times.get(known)
+            # A voter of the configuration has no directory, its fetches name one: the latest is the voter's.
+            times = max(
+                (times for fetching, times in self._times.items() if fetching.matches(key)),
+                key=lambda times: times.last_fetch_ms,
+                default=None,
+            )
             return ReplicaStatus(
                 key=key if known is None else known,
                 log_end_offset=None if known is None else ends[known],
@@ -102,3 +110,18 @@ class ReplicaTimes:
             voters=tuple(status(voter.key) for voter in core.voters),
             observers=tuple(sorted(observers, key=lambda replica: replica.key.id)),
         )
+
+
+def _was_taken(request: FetchRequest, core: Core) -> bool:
+    """Whether the leader counted it: meant for it, in its epoch, and of a log that does not diverge."""
+    if (
+        core.role is not Role.LEADER
+        or request.epoch != core.epoch
+        or request.destination != core.node_id
+        or request.source != request.replica.id
+    ):
+        return False
+    if request.last_fetched_epoch == core.log_end_epoch and request.offset <= core.log_end_offset:
+        return True  # what every follower that keeps up asks
+    ends = core.replica_end_offsets()
+    return any(key.matches(request.replica) and end == request.offset for key, end in ends.items())

@@ -6,11 +6,17 @@ from typing import Protocol
 import structlog
 import trio
 
-from quorate.raft.appends import RemoteAppend, decode_request, encode_failure
+from quorate.raft.appends import RemoteAppend, decode_request, encode_failure, size_of
 from quorate.raft.codec import FieldReader, decode, encode, is_core_message
 from quorate.raft.core.messages import Message
-from quorate.raft.core.types import NodeId
-from quorate.raft.errors import InvalidAppendError, PeerProtocolError
+from quorate.raft.core.types import Epoch, NodeId
+from quorate.raft.errors import (
+    InvalidAppendError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    PeerProtocolError,
+    QuorumError,
+)
 from quorate.raft.frames import RESPONSE, Frame, FrameReader, Kind, encode_frame
 from quorate.raft.outbox import Outbox
 from quorate.raft.proposals import PendingAppend
@@ -19,6 +25,8 @@ from quorate.runtime.network import Listener, NetworkError, Stream
 log = structlog.get_logger(__name__)
 
 _MAX_CONNECTIONS = 1000
+_PREFACE_SECONDS = 10
+"""A connection that says nothing for so long makes room for one that does."""
 _MAX_APPLICATION_REQUESTS = 64
 """Under way at once on one connection; further ones wait in the socket."""
 
@@ -34,6 +42,10 @@ class Inbound(Protocol):
 
     def commit_waiting(self) -> None: ...
 
+    async def wait_room(self) -> None:
+        """Return when appends may be handed over."""
+        ...
+
 
 class Server:
     """Serves one listener. Responses of the core find their connection by (node, correlation)."""
@@ -48,6 +60,7 @@ class Server:
         self._reply_to: dict[tuple[NodeId, int], Outbox] = {}
         self._dirty: dict[Outbox, None] = {}
         self._connections = 0
+        self._full = False
         self.handler: ApplicationHandler | None = None
 
     def send_response(self, message: Message) -> None:
@@ -69,11 +82,16 @@ class Server:
             while True:
                 stream = await listener.accept()
                 if self._connections >= _MAX_CONNECTIONS:
-                    log.warning(
-                        "refused a connection: too many are open", peer=stream.peer, limit=_MAX_CONNECTIONS
-                    )
+                    if not self._full:
+                        self._full = True
+                        log.warning(
+                            "refusing connections: too many are open",
+                            peer=stream.peer,
+                            limit=_MAX_CONNECTIONS,
+                        )
                     stream.close()
                 else:
+                    self._full = False
                     nursery.start_soon(self._serve, stream)
 
     async def _serve(self, stream: Stream) -> None:
@@ -94,17 +112,21 @@ class Server:
     async def _read(self, reader: FrameReader, outbox: Outbox, nursery: trio.Nursery) -> None:
         limit = trio.CapacityLimiter(_MAX_APPLICATION_REQUESTS)
         try:
-            if not await reader.receive_preface():
-                return
+            with trio.fail_after(_PREFACE_SECONDS):
+                if not await reader.receive_preface():
+                    return
             while frames := await reader.receive():
                 for frame in frames:
                     if frame.kind == Kind.APPLICATION:
-                        borrower = object()
-                        await limit.acquire_on_behalf_of(borrower)
-                        nursery.start_soon(self._answer_application, frame, outbox, limit, borrower)
+                        await self._start_application(frame, outbox, limit, nursery)
                     else:
                         self._received(frame, outbox)
                 self._inbound.commit_waiting()
+                # Whoever asks for more than is done, or doesn't take the answers, is not listened to.
+                await self._inbound.wait_room()
+                await outbox.wait_room()
+        except trio.TooSlowError:
+            log.info("closed a connection", peer=outbox.peer, reason="it did not say what it is")
         except NetworkError:
             pass
         except PeerProtocolError as error:
@@ -127,32 +149,49 @@ class Server:
             problem = f"this is cluster {self._cluster_id}, the append is for {cluster_id}"
         elif not records:
             problem = "an append needs at least one record"
-        elif len(frame.payload) > self._max_append_bytes:
-            problem = f"the append has {len(frame.payload)} bytes, the limit is {self._max_append_bytes}"
+        elif (size := size_of(records)) > self._max_append_bytes:
+            problem = f"the append has {size} bytes, the limit is {self._max_append_bytes}"
         if problem is not None:
             outbox.push(encode_failure(frame.correlation, InvalidAppendError(problem)))
             self._dirty[outbox] = None
             return
         waiter = RemoteAppend(outbox, frame.correlation, self._dirty)
-        self._inbound.append(PendingAppend(records, len(frame.payload), waiter))
+        self._inbound.append(PendingAppend(records, size_of(records), waiter))
+
+    async def _start_application(
+        self, frame: Frame, outbox: Outbox, limit: trio.CapacityLimiter, nursery: trio.Nursery
+    ) -> None:
+        if FieldReader(frame.kind, frame.fields).text() != self._cluster_id:
+            raise PeerProtocolError(f"its request is not for cluster {self._cluster_id}, which this is")
+        borrower = object()
+        try:
+            limit.acquire_on_behalf_of_nowait(borrower)
+        except trio.WouldBlock:
+            # What goes on may be waiting for an append that came with it.
+            self._inbound.commit_waiting()
+            await limit.acquire_on_behalf_of(borrower)
+        nursery.start_soon(self._answer_application, frame, outbox, limit, borrower)
 
     async def _answer_application(
         self, frame: Frame, outbox: Outbox, limit: trio.CapacityLimiter, borrower: object
     ) -> None:
         try:
-            cluster_id = FieldReader(frame.kind, frame.fields).text()
-            if self.handler is None or cluster_id != self._cluster_id:
-                outbox.close()
-                return
+            if self.handler is None:
+                raise NotLeaderError(leader=None, epoch=Epoch(0))
             response = await self.handler(bytes(frame.payload))
-            outbox.push(encode_frame(Kind.APPLICATION + RESPONSE, frame.correlation, [], [response]))
-            outbox.flush()
-        except PeerProtocolError as error:
-            log.warning("closed a connection", peer=outbox.peer, reason=str(error))
-            outbox.close()
-        except Exception:
-            # The application's mistake must not stop the quorum; who asked sees the connection close.
+            if len(response) > self._max_frame_bytes // 2:
+                raise OutcomeUnknownError(
+                    f"the answer has {len(response)} bytes, at most {self._max_frame_bytes // 2} can be sent"
+                )
+            answer = encode_frame(Kind.APPLICATION + RESPONSE, frame.correlation, [], [response])
+        except QuorumError as error:
+            answer = encode_failure(frame.correlation, error, kind=Kind.APPLICATION)
+        except Exception as error:
+            # The application's mistake must not stop the quorum, nor what else this connection carries.
             log.exception("the application failed to answer a request", peer=outbox.peer)
-            outbox.close()
+            failure = OutcomeUnknownError(f"the application failed to answer ({type(error).__name__})")
+            answer = encode_failure(frame.correlation, failure, kind=Kind.APPLICATION)
         finally:
             limit.release_on_behalf_of(borrower)
+        outbox.push(answer)
+        outbox.flush()

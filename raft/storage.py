@@ -15,6 +15,8 @@ from quorate.runtime.disk import DiskLock
 LOG_FOLDER = "__cluster_metadata-0"
 """Kafka's name for the metadata log's folder."""
 LOCK_FILE = ".lock"
+_WRITTEN_BY_FORMAT = frozenset(("quorum-state", "quorum-state.tmp"))
+"""What a crash in the middle of formatting leaves; nothing was said on the strength of it."""
 _BATCH_OVERHEAD = 1024 * 1024
 """Headers and varints of a batch whose records fill `max_batch_bytes`."""
 
@@ -46,9 +48,14 @@ async def format_folder(runtime: Runtime, folder: str, *, cluster_id: str, node_
     """
     disk = runtime.disk
     log_folder = f"{folder}/{LOG_FOLDER}"
-    if disk.exists(f"{folder}/meta.properties") or disk.exists(log_folder):
+    if disk.exists(f"{folder}/meta.properties"):
         raise QuorumConfigError(
             f"{folder} is formatted already; choose an empty folder, or keep using this one"
+        )
+    if set(disk.list(log_folder)) - _WRITTEN_BY_FORMAT:
+        raise QuorumConfigError(
+            f"{folder} has lost its meta.properties, but {log_folder} holds a log; restore the file, "
+            "or remove the folder to begin again as a new node"
         )
     disk.make_folder(log_folder)
     await QuorumStateFile(disk, log_folder, cluster_id=cluster_id, node=node_id).store(
