@@ -244,10 +244,12 @@ class _Fetch:
             raise _BehindError(f"has nothing at offset {self.offset} yet")
         if fetched.error is not ErrorCode.none:
             raise KafkaError(fetched.error, f"Fetch of {TOPIC}: {fetched.error.name}")
-        batches = _decode(b"".join(fetched.records))
+        # A broker may begin before the batch that was asked for.
+        decoded = _decode(b"".join(fetched.records))
+        batches = [batch for batch in decoded if batch.header.end_offset > self.offset]
         if not batches:
             raise _BehindError(f"has nothing committed at offset {self.offset} yet")
-        return [batch for batch in batches if batch.header.end_offset > self.offset]
+        return batches
 
 
 def _decode(records: bytes) -> list[Batch]:

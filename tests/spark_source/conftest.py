@@ -289,13 +289,13 @@ class Broker:
             error = ErrorCode.offset_out_of_range
         else:
             ends = [base for base, _, _ in self.log.batches[1:]] + [self.log.end]
-            served = [
-                batch
-                for (_, _, batch), end in zip(self.log.batches, ends, strict=True)
-                if offset < end <= self.high_watermark
-            ]
+            holding = next((number for number, end in enumerate(ends) if offset < end), len(ends))
+            committed = sum(end <= self.high_watermark for end in ends)
+            # From a batch earlier than asked: a broker may begin where its index says.
+            first = max(0, holding - 1) if holding < committed else committed
+            served = [batch for _, _, batch in self.log.batches[first:committed]]
             # Few at a time, and the last one cut off, as a byte limit does.
-            records = [*served[:2], *(batch[:70] for batch in served[2:3])]
+            records = [*served[:3], *(batch[:70] for batch in served[3:4])]
         fetched = FetchedPartition(
             index=0, error=error, high_watermark=self.high_watermark, log_start_offset=0, records=records
         )
