@@ -1,19 +1,19 @@
 """Connections of the command line to a cluster."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
 import trio
 
 from quorate.broker.wire.client import WireClient, open_client
-from quorate.cli.errors import ExitCode, fail
+from quorate.broker.wire.primitives import MalformedError
+from quorate.cli.errors import ExitCode, fail, user_errors
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 
 Answer = TypeVar("Answer")
 
-DEFAULT_BOOTSTRAP = "localhost:9092"
 _CONNECT_SECONDS = 5.0
 
 
@@ -33,25 +33,34 @@ async def connect_any(addresses: Sequence[Address]) -> AsyncIterator[WireClient]
     """The first of the addresses that answers. Raises `NetworkError` naming all if none does."""
     problems: list[str] = []
     for address in addresses:
-        opened = open_client(RealNetwork(), address, client_id="quorate-cli", timeout_s=_CONNECT_SECONDS)
-        try:
-            client = await opened.__aenter__()
-        except NetworkError as error:
-            problems.append(str(error))
-            continue
-        try:
+        async with AsyncExitStack() as stack:
+            opened = open_client(RealNetwork(), address, client_id="quorate-cli", timeout_s=_CONNECT_SECONDS)
+            try:
+                client = await stack.enter_async_context(opened)
+            except MalformedError:
+                problems.append(f"{address} does not speak Kafka's protocol")
+                continue
+            except NetworkError as error:
+                problems.append(str(error))
+                continue
             yield client
-        finally:
-            await opened.__aexit__(None, None, None)
-        return
-    raise NetworkError("; ".join(problems))
+            return
+    raise NetworkError(
+        f"no broker answered: {'; '.join(problems)}. Give the address of a broker's client listener"
+    )
 
 
-def run_with_client(bootstrap: str, action: Callable[[WireClient], Awaitable[Answer]]) -> Answer:
-    """Connect to the cluster and run `action`."""
+def ask_cluster(bootstrap: str, action: Callable[[WireClient], Awaitable[Answer]]) -> Answer:
+    """Connect to the cluster and run `action`. Raises `NetworkError` and what `action` does."""
 
     async def main() -> Answer:
         async with connect_any(parse_addresses(bootstrap)) as client:
             return await action(client)
 
     return trio.run(main)
+
+
+def run_with_client(bootstrap: str, action: Callable[[WireClient], Awaitable[Answer]]) -> Answer:
+    """`ask_cluster` for a command: what goes wrong ends it with a message and an exit code."""
+    with user_errors():
+        return ask_cluster(bootstrap, action)

@@ -1,16 +1,21 @@
 """`quorate cluster`: a whole cluster on this machine."""
 
-import signal
-import threading
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.errors import ExitCode, fail, user_errors
-from quorate.cli.local_cluster import LocalCluster, LocalClusterError
+from quorate.cli.errors import CommandError, ExitCode, fail, user_errors
 
-app = typer.Typer(no_args_is_help=True, help="A cluster on this machine, to develop against.")
+if TYPE_CHECKING:
+    from quorate.cli.local_cluster import LocalCluster
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="A cluster on this machine, to develop against.",
+    epilog="Example: quorate cluster start",
+)
 
 
 @app.callback()
@@ -24,40 +29,91 @@ def start(
     data: Annotated[Path, typer.Option(help="Keeps the cluster's data; made if it is not there.")] = Path(
         "quorate-data"
     ),
-    port: Annotated[int, typer.Option(help="Client port of node 1; the others follow.")] = 9092,
-    controller_port: Annotated[int, typer.Option(help="Controller port of node 1.")] = 19092,
-    metrics_port: Annotated[int, typer.Option(help="/metrics port of node 1.")] = 7071,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Client port of node 1; the others follow. 0: all are free.")
+    ] = 9092,
+    controller_port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Controller port of node 1; the others follow.")
+    ] = 19092,
+    metrics_port: Annotated[
+        int, typer.Option(min=1, max=65535, help="/metrics port of node 1; the others follow.")
+    ] = 7071,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="When it is ready, one line of JSON, for programs.")
+    ] = False,
 ) -> None:
     """Run a cluster in the foreground until Ctrl-C, then stop it in order. Starts again on the same data."""
+    import signal
+    import threading
+
+    from quorate.cli.local_cluster import LocalCluster
+
+    ranges = {"--port": port, "--controller-port": controller_port, "--metrics-port": metrics_port}
+    if port:
+        _check_ports(ranges, nodes)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: stop.set())
     local = LocalCluster.plan(
         data, nodes=nodes, client_port=port, controller_port=controller_port, metrics_port=metrics_port
     )
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    try:
-        with user_errors():
-            cluster_id = local.prepare()
-            local.start()
-            local.wait_ready()
-        typer.echo(f"cluster {cluster_id} is ready, data in {local.folder}")
-        typer.echo(f"bootstrap servers: {local.bootstrap}")
-        for node in local.nodes:
-            typer.echo(
-                f"node {node.node_id}: metrics at {local.metrics_url(node.node_id)}, log {node.log_file}"
-            )
-        typer.echo("Ctrl-C stops it")
-        while not stop.wait(0.5):
-            gone = [node.node_id for node in local.nodes if node.node_id not in local.running()]
-            if gone:
-                raise fail(f"node {gone[0]} exited:\n{local.last_lines(gone[0])}", ExitCode.FAILED)
-        typer.echo("stopping")
-        codes = local.stop()
-    except LocalClusterError as error:
-        raise fail(str(error), ExitCode.FAILED) from None
-    finally:
-        local.kill_all()
+    with user_errors():
+        try:
+            with local.locked():
+                cluster_id = local.prepare()
+                local.start()
+                local.wait_ready(stop=stop)
+                if not stop.is_set():
+                    _say_ready(local, cluster_id, as_json=as_json)
+                while not stop.wait(0.5):
+                    gone = local.gone()
+                    if gone:
+                        raise CommandError(f"node {gone[0]} exited:\n{local.last_lines(gone[0])}")
+                typer.echo("stopping", err=as_json)
+                codes = local.stop()
+        finally:
+            local.kill_all()
     failed = {node: code for node, code in codes.items() if code}
     if failed:
-        raise fail(f"nodes did not stop cleanly: {failed} (node: exit code)", ExitCode.FAILED)
-    typer.echo("stopped")
+        raise fail(
+            f"nodes did not stop cleanly: {failed} (node: exit code); see server.log in {local.folder}",
+            ExitCode.FAILED,
+        )
+    typer.echo("stopped", err=as_json)
+
+
+def _check_ports(ranges: dict[str, int], nodes: int) -> None:
+    taken: dict[int, str] = {}
+    for option, first in ranges.items():
+        for port in range(first, first + nodes):
+            if port > 65535:
+                raise fail(f"{option} {first}: {nodes} nodes would need port {port}", ExitCode.USAGE)
+            if port in taken:
+                raise fail(
+                    f"{option} {first} and {taken[port]} both reach port {port}; choose ranges of {nodes} "
+                    "ports that do not meet",
+                    ExitCode.USAGE,
+                )
+            taken[port] = f"{option} {first}"
+
+
+def _say_ready(local: "LocalCluster", cluster_id: str, *, as_json: bool) -> None:
+    if as_json:
+        nodes = [
+            {
+                "id": node.node_id,
+                "client": f"{local.host}:{node.client_port}",
+                "controller": f"{local.host}:{node.controller_port}",
+                "metrics": local.metrics_url(node.node_id),
+                "folder": str(node.folder),
+                "log": str(node.log_file),
+            }
+            for node in local.nodes
+        ]
+        typer.echo(json.dumps({"clusterId": cluster_id, "bootstrapServers": local.bootstrap, "nodes": nodes}))
+        return
+    typer.echo(f"cluster {cluster_id} is ready, data in {local.folder}")
+    typer.echo(f"bootstrap servers: {local.bootstrap}")
+    for node in local.nodes:
+        typer.echo(f"node {node.node_id}: metrics at {local.metrics_url(node.node_id)}, log {node.log_file}")
+    typer.echo("Ctrl-C stops it")

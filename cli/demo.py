@@ -1,28 +1,36 @@
 """`quorate demo`: the main job, from an empty folder to a Spark table, with a kill -9 in the middle."""
 
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from quorate.cli.errors import ExitCode, fail, user_errors
-from quorate.cli.local_cluster import LocalCluster, LocalClusterError
+from quorate.cli.errors import CommandError, ExitCode, fail, user_errors
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from quorate.cli.local_cluster import LocalCluster
 
 TOPIC = "demo"
 NODES = 3
 _ISR_SECONDS = 30.0
+_RECORD_BYTES = 256 * 1024
+"""A longer line goes in pieces: brokers take 1 MiB at once by default."""
 _SHOWN_METRICS = ("current_state", "current_leader", "current_epoch", "high_watermark", "log_end_offset",
                   "commit_latency_avg", "append_records_rate")  # fmt: skip
 
 
-class DemoError(Exception):
+class DemoError(CommandError):
     """A comparison did not hold."""
 
 
@@ -30,7 +38,7 @@ class DemoError(Exception):
 class Report:
     """What happened, and how long each step took."""
 
-    console: Console
+    console: "Console"
     steps: list[tuple[str, str, float]] = field(default_factory=list)
 
     @contextmanager
@@ -45,7 +53,9 @@ class Report:
         self.steps.append((title, text, seconds))
         self.console.print(f"[green]✓[/green] {title} [dim]({seconds:.1f} s)[/dim] {text}", highlight=False)
 
-    def table(self) -> Table:
+    def table(self) -> "Table":
+        from rich.table import Table
+
         table = Table(title="what happened", title_justify="left")
         table.add_column("step")
         table.add_column("result")
@@ -67,17 +77,23 @@ def demo(
         import confluent_kafka  # noqa: F401
     except ImportError:
         raise fail("the demo needs a Kafka client: pip install 'quorate[demo]'", ExitCode.USAGE) from None
-    data = file.read_bytes()
+    with user_errors():
+        data = file.read_bytes()
     if not data:
         raise fail(f"{file} is empty; choose a file with something in it", ExitCode.USAGE)
+    from rich.console import Console
+
+    from quorate.cli.local_cluster import LocalCluster
+
+    # Whoever ends the demo ends its nodes, too: an exception passes the `finally` below, a signal alone doesn't.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _exit)
     console = Console()
     with tempfile.TemporaryDirectory(prefix="quorate-demo-") as folder:
         cluster = LocalCluster.plan(Path(folder) / "cluster", nodes=NODES, client_port=0)
         try:
             with user_errors():
                 report = _run(console, cluster, file, data, spark=spark)
-        except (LocalClusterError, DemoError) as error:
-            raise fail(str(error), ExitCode.FAILED) from None
         finally:
             cluster.kill_all()
     console.print(report.table())
@@ -86,7 +102,25 @@ def demo(
     )
 
 
-def _run(console: Console, cluster: LocalCluster, file: Path, data: bytes, *, spark: bool) -> Report:
+def split_records(data: bytes) -> list[bytes]:
+    """A record per line, long lines in pieces; at least two, so that there is something to send after the
+    kill, unless there is but one byte. Joined they are `data`."""
+    if len(data) > 1 and data.count(b"\n", 0, -1) == 0:
+        middle = len(data) // 2
+        parts = [data[:middle], data[middle:]]
+    else:
+        parts = data.split(b"\n")
+        parts = [line + b"\n" for line in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+    return [
+        part[start : start + _RECORD_BYTES] for part in parts for start in range(0, len(part), _RECORD_BYTES)
+    ]
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+def _run(console: "Console", cluster: "LocalCluster", file: Path, data: bytes, *, spark: bool) -> Report:
     from quorate.cli.demo_client import consume_all, create_topic, produce
 
     report = Report(console)
@@ -100,19 +134,19 @@ def _run(console: Console, cluster: LocalCluster, file: Path, data: bytes, *, sp
         leader = _leader(cluster)
         result.append(f"node {leader} leads partition 0")
 
-    lines = data.splitlines(keepends=True)
-    half = max(1, len(lines) // 2)
+    lines = split_records(data)
+    half = len(lines) // 2
     with report.step("send the first half, acks=all") as result:
         offsets = produce(cluster.bootstrap, TOPIC, lines[:half])
-        result.append(f"{half} lines of {file.name}")
+        result.append(f"{half} records, from {file.name}")
     with report.step(f"kill -9 node {leader}, which leads") as result:
         cluster.kill(leader)
         result.append(f"nodes {cluster.running()} go on")
     with report.step("send the rest through the new leader") as result:
         offsets += produce(cluster.bootstrap, TOPIC, lines[half:])
         successor = _leader(cluster)
-        result.append(f"{len(lines) - half} lines; node {successor} leads now")
-        if len(lines) > half and successor == leader:
+        result.append(f"{len(lines) - half} records; node {successor} leads now")
+        if successor == leader:
             raise DemoError(f"node {leader} is dead and still said to lead")
     with report.step("read everything back in a consumer group") as result:
         received = consume_all(cluster.bootstrap, TOPIC, group="demo", count=len(lines))
@@ -130,10 +164,10 @@ def _run(console: Console, cluster: LocalCluster, file: Path, data: bytes, *, sp
     _show_metrics(console, cluster)
     if spark:
         with report.step("leadership history in Spark, read from the metadata log") as result:
-            from quorate.cli.demo_spark import leadership_rows
+            from quorate.cli.demo_spark import leader_of, leadership_rows
 
             rows = leadership_rows(cluster.bootstrap, TOPIC)
-            leaders = [row["leader"] for row in rows if row["leader"] >= 0]
+            leaders = [leader_of(row) for row in rows if leader_of(row) >= 0]
             if leaders[:1] != [leader] or successor not in leaders:
                 raise DemoError(f"the leadership history is {leaders}, expected {leader}, then {successor}")
             result.append(" → ".join(f"node {each}" for each in leaders))
@@ -146,7 +180,7 @@ def _run(console: Console, cluster: LocalCluster, file: Path, data: bytes, *, sp
     return report
 
 
-def _partition(cluster: LocalCluster) -> dict[str, object]:
+def _partition(cluster: "LocalCluster") -> dict[str, object]:
     described = cluster.describe_topic(TOPIC)
     partitions = described["partitions"]
     assert isinstance(partitions, list)
@@ -154,13 +188,13 @@ def _partition(cluster: LocalCluster) -> dict[str, object]:
     return partition
 
 
-def _leader(cluster: LocalCluster) -> int:
+def _leader(cluster: "LocalCluster") -> int:
     leader = _partition(cluster)["leader"]
     assert isinstance(leader, int)
     return leader
 
 
-def _wait_in_sync(cluster: LocalCluster, node: int) -> list[int]:
+def _wait_in_sync(cluster: "LocalCluster", node: int) -> list[int]:
     deadline = time.monotonic() + _ISR_SECONDS
     while time.monotonic() < deadline:
         isr = _partition(cluster)["isr"]
@@ -173,14 +207,17 @@ def _wait_in_sync(cluster: LocalCluster, node: int) -> list[int]:
     )
 
 
-def _show_quorum(console: Console, cluster: LocalCluster) -> None:
-    from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.quorum import describe_quorum, quorum_table
+def _show_quorum(console: "Console", cluster: "LocalCluster") -> None:
+    from quorate.cli.bootstrap import ask_cluster
+    from quorate.cli.cluster_requests import describe_quorum
+    from quorate.cli.quorum import quorum_table
 
-    console.print(quorum_table(run_with_client(cluster.bootstrap, describe_quorum)))
+    console.print(quorum_table(ask_cluster(cluster.bootstrap, describe_quorum)))
 
 
-def _show_metrics(console: Console, cluster: LocalCluster) -> None:
+def _show_metrics(console: "Console", cluster: "LocalCluster") -> None:
+    from rich.table import Table
+
     table = Table(title="raft-manager metrics, from /metrics", title_justify="left")
     table.add_column("metric")
     pages = {}
@@ -201,7 +238,9 @@ def _value(page: str, metric: str) -> str:
     return "?"
 
 
-def _show_history(console: Console, rows: list[dict[str, object]]) -> None:
+def _show_history(console: "Console", rows: list[dict[str, object]]) -> None:
+    from rich.table import Table
+
     table = Table(title=f"who led {TOPIC}-0, as Spark sees the metadata log", title_justify="left")
     columns = ("offset", "leader", "leader_epoch", "partition_epoch", "isr", "valid_from", "valid_to")
     for column in columns:

@@ -2,20 +2,26 @@
 
 from collections.abc import Sequence
 
-from confluent_kafka import Consumer, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from quorate.cli.errors import CommandError
 
 _SECONDS = 60
 
 
-class DemoClientError(Exception):
+class DemoClientError(CommandError):
     """The client gave up."""
 
 
 def create_topic(bootstrap: str, topic: str, *, replicas: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     created = admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=replicas)])
-    created[topic].result(timeout=_SECONDS)
+    try:
+        created[topic].result(timeout=_SECONDS)
+    except KafkaException as error:
+        raise DemoClientError(f"topic {topic} could not be created: {error}") from error
 
 
 def produce(bootstrap: str, topic: str, values: Sequence[bytes]) -> list[int]:
@@ -35,7 +41,13 @@ def produce(bootstrap: str, topic: str, values: Sequence[bytes]) -> list[int]:
             offsets.append(offset)
 
     for value in values:
-        producer.produce(topic, value, partition=0, on_delivery=delivered)
+        while True:
+            try:
+                producer.produce(topic, value, partition=0, on_delivery=delivered)
+                break
+            except BufferError:
+                # The client's queue is full: let it empty.
+                producer.poll(0.1)
         producer.poll(0)
     left = producer.flush(_SECONDS)
     if left or errors:
@@ -62,5 +74,7 @@ def consume_all(bootstrap: str, topic: str, *, group: str, count: int) -> list[b
                 received.append(message.value() or b"")
         consumer.commit(asynchronous=False)
         return received
+    except KafkaException as error:
+        raise DemoClientError(f"group {group} could not read: {error}") from error
     finally:
         consumer.close()

@@ -6,14 +6,6 @@ from enum import IntEnum
 
 import typer
 
-from quorate.broker.config import ServerConfigError
-from quorate.broker.wire.errors import KafkaError
-from quorate.log.errors import LogError
-from quorate.quorum_state.errors import QuorumStateError
-from quorate.raft.errors import QuorumConfigError, QuorumError
-from quorate.runtime.disk import DiskError
-from quorate.runtime.network import AddressInUseError, NetworkError
-
 
 class ExitCode(IntEnum):
     """What scripts can rely on."""
@@ -29,17 +21,16 @@ class ExitCode(IntEnum):
     """A folder or file can't be used: locked, damaged, foreign, full, not writable."""
 
 
+class CommandError(Exception):
+    """A command can't go on; the message says what to do."""
+
+    code = ExitCode.FAILED
+
+
 def fail(message: str, code: ExitCode) -> typer.Exit:
     """Print to standard error; raise what this returns."""
     typer.secho(f"quorate: {message}", err=True, fg=typer.colors.RED)
     return typer.Exit(code)
-
-
-def _cause_of(error: BaseException) -> BaseException:
-    """The first plain error in groups of them, and what stopped a quorum rather than that it stopped."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 @contextmanager
@@ -47,27 +38,74 @@ def user_errors() -> Iterator[None]:
     """Turn what the user can act on into a message and an exit code. Bugs keep their stack traces."""
     try:
         yield
-    except (KeyboardInterrupt, typer.Exit):
+    except (typer.Exit, BrokenPipeError):
+        # A reader that has seen enough, as `head`, is ended quietly by the command line's own handler.
         raise
-    except BaseException as raised:
-        error = _cause_of(raised)
-        code = _code_of(error)
-        if code is None:
+    except Exception as raised:
+        errors = _plain_errors(raised)
+        codes = [_code_of(error) for error in errors]
+        code = codes[0]
+        if code is None or None in codes:
             raise
-        raise fail(str(error), code) from None
+        raise fail(_message_of(errors[0]), code) from None
+
+
+def _plain_errors(raised: BaseException) -> list[BaseException]:
+    """The errors in a group of them, however deep; an error that is no group alone."""
+    if not isinstance(raised, BaseExceptionGroup):
+        return [raised]
+    return [error for each in raised.exceptions for error in _plain_errors(each)]
 
 
 def _code_of(error: BaseException) -> ExitCode | None:
+    """None for what no user can act on."""
+    # Imported here: a command that ends well has no use for most of them.
+    from quorate.broker.config import ServerConfigError
+    from quorate.broker.controller_channel import ControllerTimedOutError
+    from quorate.broker.lifecycle import BrokerRegistrationError
+    from quorate.broker.wire.errors import KafkaError
+    from quorate.broker.wire.primitives import MalformedError
+    from quorate.log.errors import LogError
+    from quorate.quorum_state.errors import QuorumStateError
+    from quorate.raft.errors import QuorumConfigError, QuorumError, QuorumStoppedError, StateMachineError
+    from quorate.runtime.disk import DiskError
+    from quorate.runtime.network import AddressInUseError, NetworkError
+    from quorate.spark_source.errors import LogUnavailableError, SourceError
+
     match error:
+        case CommandError():
+            return error.code
         case ServerConfigError() | QuorumConfigError():
             return ExitCode.USAGE
-        case AddressInUseError():
+        case AddressInUseError() | BrokerRegistrationError():
             return ExitCode.FAILED
-        case NetworkError():
+        case NetworkError() | MalformedError() | ControllerTimedOutError() | LogUnavailableError():
             return ExitCode.UNAVAILABLE
-        case QuorumStateError() | LogError() | DiskError():
+        case QuorumStateError() | LogError() | DiskError() | SourceError():
             return ExitCode.STORAGE
+        case QuorumStoppedError(__cause__=BaseException() as cause):
+            # What stopped the quorum decides, not that it stopped.
+            return _code_of(cause)
+        case StateMachineError():
+            return None
         case KafkaError() | QuorumError():
             return ExitCode.FAILED
+        case OSError(filename=str() | bytes()):
+            return ExitCode.STORAGE
         case _:
             return None
+
+
+def _message_of(error: BaseException) -> str:
+    from quorate.broker.wire.primitives import MalformedError
+
+    match error:
+        case MalformedError():
+            return (
+                f"what answered does not speak Kafka's protocol ({error}); give the address of a broker's "
+                "client listener"
+            )
+        case OSError(filename=str(path), strerror=str(problem)):
+            return f"{path}: {problem}; check that the path is right and this user may use it"
+        case _:
+            return str(error)

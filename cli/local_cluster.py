@@ -8,29 +8,43 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
-from quorate.cli.bootstrap import run_with_client
-from quorate.cli.quorum import describe_quorum, quorum_as_dict
-from quorate.cli.topics import describe_topics, topic_as_dict
-from quorate.quorum_state.errors import QuorumStateError
+from quorate.cli.bootstrap import ask_cluster
+from quorate.cli.cluster_requests import (
+    describe_quorum,
+    describe_topics,
+    live_brokers,
+    quorum_as_dict,
+    topic_as_dict,
+)
+from quorate.cli.errors import CommandError, ExitCode
 from quorate.quorum_state.meta_properties import load_meta_properties
 from quorate.raft.core.types import NodeId
-from quorate.raft.errors import QuorumConfigError
-from quorate.raft.storage import format_folder
+from quorate.raft.storage import LOCK_FILE, format_folder
+from quorate.runtime.disk import DiskLockedError
 from quorate.runtime.entropy import uuid_text
 from quorate.runtime.network import NetworkError
 from quorate.runtime.real import SyncStrategy, real_runtime
 
+if TYPE_CHECKING:
+    import threading
+
 CLUSTER_FILE = "cluster.json"
 
 
-class LocalClusterError(Exception):
+class LocalClusterError(CommandError):
     """The cluster can't be started or did not come up; the message says what to do."""
+
+    def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +79,8 @@ class LocalCluster:
     overrides: Mapping[str, str] = field(default_factory=dict)
     """More server.properties keys, for every node."""
     _processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _wanted: set[int] = field(default_factory=set)
+    """The nodes that were started, and not stopped or killed by us."""
 
     @classmethod
     def plan(
@@ -113,38 +129,78 @@ class LocalCluster:
     def running(self) -> list[int]:
         return [number for number, process in sorted(self._processes.items()) if process.poll() is None]
 
+    def gone(self) -> list[int]:
+        """Nodes that ended by themselves."""
+        return [number for number in sorted(self._wanted) if self._processes[number].poll() is not None]
+
     # Preparing
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other clusters off the folder meanwhile. Raises `LocalClusterError`."""
+        disk = real_runtime(sync=SyncStrategy.INLINE).disk
+        # Before the lock's file makes the folder look like somebody's.
+        self._remember()
+        try:
+            lock = disk.lock(str(self.folder / LOCK_FILE))
+        except DiskLockedError:
+            raise LocalClusterError(
+                f"another cluster runs in {self.folder}; stop it, or choose another folder with --data",
+                ExitCode.STORAGE,
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     def prepare(self) -> str:
         """Write the configuration and format folders that are new; the cluster id. Existing data is kept.
 
-        Raises `LocalClusterError` when the folder is another cluster's size or was only half formatted.
+        Raises `LocalClusterError` when the folder is another cluster's size, and `QuorumStateError` when a
+        node's folder can't be used.
         """
         cluster_id = self._remember()
         for node in self.nodes:
-            node.folder.mkdir(parents=True, exist_ok=True)
-            node.config_file.write_text(self._properties(node))
+            try:
+                node.folder.mkdir(parents=True, exist_ok=True)
+                node.config_file.write_text(self._properties(node))
+            except OSError as error:
+                raise _not_writable(node.folder, error) from error
         trio.run(self._format, cluster_id)
         return cluster_id
 
     def _remember(self) -> str:
         path = self.folder / CLUSTER_FILE
         if path.exists():
-            known = json.loads(path.read_text())
-            if known["nodes"] != len(self.nodes):
+            match _read_json(path):
+                case {"cluster_id": str(cluster_id), "nodes": int(nodes)}:
+                    pass
+                case _:
+                    raise LocalClusterError(
+                        f"{path} can't be read; restore it, or choose another folder", ExitCode.STORAGE
+                    )
+            if nodes != len(self.nodes):
                 raise LocalClusterError(
-                    f"{self.folder} holds a cluster of {known['nodes']} nodes, not {len(self.nodes)}; "
-                    f"start it with --nodes {known['nodes']}, or choose another folder"
+                    f"{self.folder} holds a cluster of {nodes} nodes, not {len(self.nodes)}; "
+                    f"start it with --nodes {nodes}, or choose another folder with --data",
+                    ExitCode.USAGE,
                 )
-            return str(known["cluster_id"])
+            return cluster_id
+        if self.folder.exists() and not self.folder.is_dir():
+            raise LocalClusterError(
+                f"{self.folder} is no folder; choose another one with --data", ExitCode.STORAGE
+            )
         if self.folder.exists() and any(self.folder.iterdir()):
-            raise LocalClusterError(f"{self.folder} is not empty and holds no cluster; choose another folder")
+            raise LocalClusterError(
+                f"{self.folder} is not empty and holds no cluster; choose another folder with --data",
+                ExitCode.STORAGE,
+            )
         cluster_id = uuid_text(real_runtime(sync=SyncStrategy.INLINE).entropy.uuid())
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps({"cluster_id": cluster_id, "nodes": len(self.nodes)}))
         except OSError as error:
-            raise LocalClusterError(f"{self.folder} can't be written: {error.strerror}") from error
+            raise _not_writable(self.folder, error) from error
         return cluster_id
 
     def _properties(self, node: NodePlan) -> str:
@@ -177,10 +233,9 @@ class LocalCluster:
             if not (node.folder / "data").exists():
                 await format_folder(runtime, folder, cluster_id=cluster_id, node_id=NodeId(node.node_id))
             else:
-                try:
-                    load_meta_properties(runtime.disk, folder)
-                except (QuorumStateError, QuorumConfigError) as error:
-                    raise LocalClusterError(str(error)) from error
+                load_meta_properties(runtime.disk, folder).check(
+                    folder, cluster_id=cluster_id, node_id=node.node_id
+                )
 
     # Processes
 
@@ -190,6 +245,7 @@ class LocalCluster:
             if number in self.running():
                 continue
             node = self.node(number)
+            self._wanted.add(number)
             with node.log_file.open("ab") as output:
                 self._processes[number] = subprocess.Popen(
                     [sys.executable, "-m", "quorate.cli.main", "server", "start", str(node.config_file)],
@@ -200,34 +256,35 @@ class LocalCluster:
                     start_new_session=True,
                 )
 
-    def wait_ready(self, *, seconds: float = 30.0) -> None:
-        """Return when every running node serves clients and is unfenced.
+    def wait_ready(self, *, seconds: float = 30.0, stop: "threading.Event | None" = None) -> None:
+        """Return when every node that was started serves clients and is unfenced, or when `stop` is set.
 
         Raises `LocalClusterError` when one exits or time runs out, with its last log lines.
         """
         deadline = time.monotonic() + seconds
-        wanted = set(self.running())
-        while True:
-            for number in wanted:
-                if self._processes[number].poll() is not None:
-                    raise LocalClusterError(f"node {number} exited:\n{self.last_lines(number)}")
-            if self.live_brokers() >= wanted:
+        while stop is None or not stop.is_set():
+            for number in self.gone():
+                raise LocalClusterError(
+                    f"node {number} exited with code {self._processes[number].returncode}:\n"
+                    f"{self.last_lines(number)}"
+                )
+            live = self.live_brokers()
+            if live >= self._wanted:
                 return
             if time.monotonic() > deadline:
-                number = min(wanted)
+                number = min(self._wanted - live)
                 raise LocalClusterError(
                     f"the cluster was not ready within {seconds:g} s; "
-                    f"node {number} says:\n{self.last_lines(number)}"
+                    f"node {number} says:\n{self.last_lines(number)}",
+                    ExitCode.UNAVAILABLE,
                 )
             time.sleep(0.05)
 
     def live_brokers(self) -> set[int]:
         """Nodes that some running node tells clients about; empty if none answers."""
-        from quorate.cli.brokers import live_brokers
-
         for number in self.running():
             try:
-                return run_with_client(f"{self.host}:{self.node(number).client_port}", live_brokers)
+                return ask_cluster(f"{self.host}:{self.node(number).client_port}", live_brokers)
             except NetworkError:
                 continue
         return set()
@@ -240,6 +297,7 @@ class LocalCluster:
 
     def kill(self, node: int) -> None:
         """SIGKILL, and wait until it is gone."""
+        self._wanted.discard(node)
         self._processes[node].send_signal(signal.SIGKILL)
         self._processes[node].wait()
 
@@ -252,6 +310,7 @@ class LocalCluster:
         codes: dict[int, int] = {}
         for number in numbers or tuple(self.running()):
             process = self._processes[number]
+            self._wanted.discard(number)
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
                 process.terminate()
@@ -270,10 +329,10 @@ class LocalCluster:
     # What the cluster says
 
     def describe_quorum(self) -> dict[str, object]:
-        return quorum_as_dict(run_with_client(self._live_bootstrap(), describe_quorum))
+        return quorum_as_dict(ask_cluster(self._live_bootstrap(), describe_quorum))
 
     def describe_topic(self, topic: str) -> dict[str, object]:
-        topics = run_with_client(self._live_bootstrap(), lambda client: describe_topics(client, topic))
+        topics = ask_cluster(self._live_bootstrap(), lambda client: describe_topics(client, topic))
         return topic_as_dict(topics[0])
 
     def _live_bootstrap(self) -> str:
@@ -287,6 +346,21 @@ class LocalCluster:
                 return str(response.read().decode())
         except (urllib.error.URLError, OSError) as error:
             raise NetworkError(f"{self.metrics_url(node)}: {error}") from error
+
+
+def _not_writable(folder: Path, error: OSError) -> LocalClusterError:
+    return LocalClusterError(
+        f"{folder} can't be written: {error.strerror}; choose a folder that can with --data",
+        ExitCode.STORAGE,
+    )
+
+
+def _read_json(path: Path) -> object:
+    try:
+        read: object = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return read
 
 
 def free_ports(count: int) -> list[int]:

@@ -3,17 +3,24 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from quorate.cli.errors import ExitCode, fail, user_errors
-from quorate.log.batch import Batch, read_header
-from quorate.log.errors import InvalidBatchError
-from quorate.log.records import records_of
-from quorate.spark_source.entries import entries_of, record_json
 
-app = typer.Typer(no_args_is_help=True, help="Log files.")
+if TYPE_CHECKING:
+    from quorate.log.batch import Batch
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Log files.",
+    epilog="Example: quorate log dump 00000000000000000000.log --json",
+)
+
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_BLOCK = 1024 * 1024
+_HEADER_BYTES = 61
 
 
 @app.callback()
@@ -21,21 +28,34 @@ def log() -> None:
     """Log files."""
 
 
-def _batches(data: bytes) -> Iterator[Batch | InvalidBatchError]:
-    """Up to the first damaged one, or to the zeros that an unfinished file may end in."""
-    position, view = 0, memoryview(data)
-    while position < len(data) and any(view[position : position + 61]):
-        try:
-            header = read_header(data, position, dense=False)
-        except InvalidBatchError as error:
-            yield error
+def _batches(view: memoryview) -> "Iterator[Batch]":
+    """Whole batches up to the zeros that a file may end in, room made ahead. Raises `InvalidBatchError`."""
+    from quorate.log.batch import Batch, read_header
+
+    position = 0
+    while position < len(view):
+        if not any(view[position : position + _HEADER_BYTES]) and _all_zeros(view[position:]):
             return
+        header = read_header(view, position, dense=False)
         yield Batch(header, view[position : position + header.size])
         position += header.size
 
 
-def _records(batch: Batch, *, metadata: bool) -> list[dict[str, object]]:
+def _all_zeros(view: memoryview) -> bool:
+    zeros = bytes(_BLOCK)
+    return all(
+        view[start : start + _BLOCK] == zeros[: len(view) - start] for start in range(0, len(view), _BLOCK)
+    )
+
+
+def _records(batch: "Batch", *, metadata: bool) -> list[dict[str, object]] | None:
+    """None for compressed ones, which are not decoded."""
+    from quorate.log.records import records_of
+    from quorate.spark_source.entries import entries_of, record_json
+
     header = batch.header
+    if header.codec:
+        return None
     if metadata:
         return [
             {
@@ -47,8 +67,6 @@ def _records(batch: Batch, *, metadata: bool) -> list[dict[str, object]]:
             }
             for entry in entries_of(batch, start=header.base_offset, end=header.end_offset)
         ]
-    if header.codec:
-        return []
     return [
         {
             "offset": record.offset,
@@ -60,37 +78,61 @@ def _records(batch: Batch, *, metadata: bool) -> list[dict[str, object]]:
     ]
 
 
+def _map(file: Path) -> memoryview:
+    import mmap
+
+    with file.open("rb") as opened:
+        if not file.stat().st_size:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+
+
 @app.command(epilog="Example: quorate log dump data/1/__cluster_metadata-0/00000000000000000000.log --json")
 def dump(
     file: Annotated[Path, typer.Argument(help="A .log file.", exists=True, dir_okay=False)],
     as_json: Annotated[bool, typer.Option("--json", help="One line of JSON per batch.")] = False,
     records: Annotated[bool, typer.Option("--records/--no-records", help="Decode records too.")] = True,
 ) -> None:
-    """Print the batches of a log file and their records; those of the metadata log are decoded."""
+    """Print the batches of a log file and their records; those of the metadata log are decoded.
+
+    Reads a file of a running node too: what it has just written may be cut off at the end.
+    """
+    if file.suffix != ".log":
+        raise fail(f"{file} is no .log file; give a segment, such as {'0' * 20}.log", ExitCode.USAGE)
     metadata = file.resolve().parent.name.startswith("__cluster_metadata")
     with user_errors():
-        data = file.read_bytes()
-        for found in _batches(data):
-            if isinstance(found, InvalidBatchError):
-                raise fail(f"{file}: {found}", ExitCode.STORAGE)
-            header = found.header
-            shown: dict[str, object] = {
-                "baseOffset": header.base_offset,
-                "lastOffset": header.end_offset - 1,
-                "count": header.count,
-                "position": header.position,
-                "size": header.size,
-                "leaderEpoch": header.leader_epoch,
-                "isControl": header.is_control,
-                "producerId": header.producer_id,
-                "producerEpoch": header.producer_epoch,
-                "baseSequence": header.base_sequence,
-                "crc": header.crc,
-            }
-            entries = _records(found, metadata=metadata) if records else []
-            if as_json:
-                typer.echo(json.dumps({**shown, "records": entries}))
-            else:
-                typer.echo(" ".join(f"{name}: {value}" for name, value in shown.items()))
-                for entry in entries:
-                    typer.echo("  | " + " ".join(f"{name}: {value}" for name, value in entry.items()))
+        from quorate.log.errors import InvalidBatchError
+
+        try:
+            for batch in _batches(_map(file)):
+                _print(batch, metadata=metadata, as_json=as_json, with_records=records)
+        except InvalidBatchError as error:
+            raise fail(
+                f"{file}: {error}. What comes before is whole; the rest is damaged, or was being written",
+                ExitCode.STORAGE,
+            ) from None
+
+
+def _print(batch: "Batch", *, metadata: bool, as_json: bool, with_records: bool) -> None:
+    header = batch.header
+    shown: dict[str, object] = {
+        "baseOffset": header.base_offset,
+        "lastOffset": header.end_offset - 1,
+        "count": header.count,
+        "position": header.position,
+        "size": header.size,
+        "leaderEpoch": header.leader_epoch,
+        "isControl": header.is_control,
+        "compression": _CODECS[header.codec] if header.codec < len(_CODECS) else str(header.codec),
+        "producerId": header.producer_id,
+        "producerEpoch": header.producer_epoch,
+        "baseSequence": header.base_sequence,
+        "crc": header.crc,
+    }
+    entries = _records(batch, metadata=metadata) if with_records else None
+    if as_json:
+        typer.echo(json.dumps({**shown, "records": entries}))
+        return
+    typer.echo(" ".join(f"{name}: {value}" for name, value in shown.items()))
+    for entry in entries or ():
+        typer.echo("  | " + " ".join(f"{name}: {value}" for name, value in entry.items()))

@@ -1,4 +1,11 @@
-"""The `quorate` command."""
+"""The `quorate` command.
+
+Modules of commands import what they need when a command runs, so that `--help` is quick and a node carries
+nothing that it does not use.
+"""
+
+import sys
+from typing import Annotated
 
 import typer
 
@@ -10,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="A self-managed metadata quorum, and a broker cluster that speaks Kafka's protocol.",
     epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage or configuration, 3 nobody reached, "
-    "4 storage can't be used.",
+    "4 storage can't be used. Example: quorate cluster start",
 )
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(server.app, name="server")
@@ -21,7 +28,27 @@ app.add_typer(log_dump.app, name="log")
 app.command("demo", epilog="Example: quorate demo --file README.md")(demo.demo)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"quorate {version('quorate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def quorate(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """A self-managed metadata quorum, and a broker cluster that speaks Kafka's protocol."""
+
+
 def main() -> None:
+    # kio makes Hypothesis strategies of its types wherever it finds Hypothesis, as in the development
+    # environment. That takes a third of a second of every start, and no command has a use for them.
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     app()
 
 

@@ -1,28 +1,44 @@
 """`quorate server`: one node in the foreground."""
 
-import logging
-import signal
-import sys
+from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import structlog
-import trio
 import typer
 
-from quorate.broker.config import ServerConfig
-from quorate.cli.errors import user_errors
+from quorate.cli.config_file import load_config
+from quorate.cli.errors import CommandError, user_errors
 
-app = typer.Typer(no_args_is_help=True, help="One node.")
+if TYPE_CHECKING:
+    from quorate.broker.config import ServerConfig
+    from quorate.broker.server import BrokerServer
+
+app = typer.Typer(
+    no_args_is_help=True, help="One node.", epilog="Example: quorate server start server.properties"
+)
 
 
-def configure_logging(level: str, *, as_json: bool) -> None:
+class LogLevel(Enum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def configure_logging(level: LogLevel, *, as_json: bool) -> None:
     """Logs go to standard error, one line per event."""
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer()
-        if as_json
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
+    import logging
+    import sys
+
+    import structlog
+
+    renderer: structlog.typing.Processor
+    if as_json:
+        renderer = structlog.processors.JSONRenderer()
+    else:
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -30,7 +46,7 @@ def configure_logging(level: str, *, as_json: bool) -> None:
             structlog.processors.format_exc_info,
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.name]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
@@ -41,31 +57,46 @@ def server() -> None:
     """One node."""
 
 
-@app.command(epilog="Example: quorate server start server.properties")
+@app.command(epilog="Example: quorate server start server.properties --log-json")
 def start(
     config: Annotated[Path, typer.Argument(help="server.properties.", exists=True, dir_okay=False)],
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: Annotated[LogLevel, typer.Option(help="The least severe events that are logged.")] = (
+        LogLevel.INFO
+    ),
     log_json: Annotated[bool, typer.Option("--log-json", help="Log lines as JSON.")] = False,
 ) -> None:
-    """Run a node until SIGINT or SIGTERM, which shut it down in order."""
+    """Run a node until SIGINT or SIGTERM, which shut it down in order.
+
+    Says on standard output when it listens; logs to standard error. A second signal ends it at once.
+    """
+    server_config = load_config(config)
+    configure_logging(log_level, as_json=log_json)
     with user_errors():
-        server_config = ServerConfig.parse(config.read_text())
-        configure_logging(log_level, as_json=log_json)
+        import trio
+
         trio.run(run_server, server_config)
 
 
-async def run_server(config: ServerConfig) -> None:
-    """Serve until a signal. A second signal ends the process at once."""
+async def run_server(config: "ServerConfig") -> None:
+    """Serve until a signal. A second signal ends the process at once and raises `CommandError`."""
+    import signal
+
+    import structlog
+    import trio
+
     from quorate.broker.server import BrokerServer
 
     log = structlog.get_logger("quorate.server")
+    stopped_at_once = False
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         stopping = trio.CancelScope()
 
         async def stop_on_signal() -> None:
+            nonlocal stopped_at_once
             async for number in signals:
                 if stopping.cancel_called:
                     log.warning("stopping at once", signal=signal.Signals(number).name)
+                    stopped_at_once = True
                     nursery.cancel_scope.cancel()
                     return
                 log.info("shutting down", signal=signal.Signals(number).name)
@@ -73,8 +104,25 @@ async def run_server(config: ServerConfig) -> None:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stop_on_signal)
-            async with BrokerServer.open(config):
-                log.info("started", node=config.node_id)
+            async with BrokerServer.open(config) as node:
+                typer.echo(listening_line(node))
                 with stopping:
                     await trio.sleep_forever()
             nursery.cancel_scope.cancel()
+    if stopped_at_once:
+        raise CommandError("stopped at once, not in order; the next start recovers what was not written")
+    log.info("stopped", node=config.node_id)
+
+
+def listening_line(node: "BrokerServer") -> str:
+    """What a person wants to know when a node has come up."""
+    config = node.config
+    places = []
+    if node.broker is not None:
+        clients = ", ".join(f"{each.host}:{each.port}" for each in node.broker.advertised)
+        places.append(f"clients at {clients}")
+    if config.controller_listener is not None:
+        places.append(f"the quorum at {config.controller_listener.address}")
+    if node.metrics_address is not None:
+        places.append(f"metrics at http://{node.metrics_address}/metrics")
+    return f"node {config.node_id} of cluster {node.cluster_id} listens: {'; '.join(places)}"

@@ -1,30 +1,29 @@
 """`quorate storage`: a node's folder before its first start."""
 
 import json
-import random
 from pathlib import Path
 from typing import Annotated
 
-import trio
 import typer
 
-from quorate.broker.config import ServerConfig
+from quorate.cli.config_file import ConfigOption, load_config
 from quorate.cli.errors import ExitCode, fail, user_errors
-from quorate.quorum_state.meta_properties import load_meta_properties
-from quorate.raft.storage import format_folder
-from quorate.runtime.entropy import Entropy, uuid_text
-from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.cli.options import JsonOption
 
-app = typer.Typer(no_args_is_help=True, help="Prepare and inspect a node's folder.")
-
-ConfigOption = Annotated[
-    Path, typer.Option("--config", "-c", help="The node's server.properties.", exists=True, dir_okay=False)
-]
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Prepare and inspect a node's folder.",
+    epilog="Example: quorate storage info -c server.properties",
+)
 
 
 @app.command("random-uuid", epilog="Example: quorate storage random-uuid")
 def random_uuid() -> None:
     """Draw a cluster id."""
+    import random
+
+    from quorate.runtime.entropy import Entropy, uuid_text
+
     typer.echo(uuid_text(Entropy(random.SystemRandom()).uuid()))
 
 
@@ -39,13 +38,28 @@ def format_storage(
     ] = False,
 ) -> None:
     """Give an empty folder its identity: cluster id, node id, directory id, and a vote not yet given."""
+    if not cluster_id.strip() or any(character.isspace() for character in cluster_id):
+        raise fail(
+            "--cluster-id is empty or has blanks in it; draw one with `quorate storage random-uuid`",
+            ExitCode.USAGE,
+        )
+    server = load_config(config)
+    folder = server.metadata_log_dir
     with user_errors():
-        server = ServerConfig.parse(config.read_text())
-        folder = server.metadata_log_dir
+        import trio
+
+        from quorate.quorum_state.meta_properties import load_meta_properties
+        from quorate.raft.storage import format_folder
+        from quorate.runtime.entropy import uuid_text
+        from quorate.runtime.real import SyncStrategy, real_runtime
+
+        runtime = real_runtime(sync=SyncStrategy.INLINE)
         if ignore_formatted and (Path(folder) / "meta.properties").exists():
+            load_meta_properties(runtime.disk, folder).check(
+                folder, cluster_id=cluster_id, node_id=server.node_id
+            )
             typer.echo(f"{folder} is formatted already")
             return
-        runtime = real_runtime(sync=SyncStrategy.INLINE)
 
         async def main() -> str:
             meta = await format_folder(runtime, folder, cluster_id=cluster_id, node_id=server.node_id)
@@ -58,21 +72,32 @@ def format_storage(
 
 
 @app.command(epilog="Example: quorate storage info -c server.properties --json")
-def info(
-    config: ConfigOption,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-) -> None:
-    """Show whose a folder is."""
+def info(config: ConfigOption, as_json: JsonOption = False) -> None:
+    """Show whose a folder is, and the vote it remembers."""
+    server = load_config(config)
+    folder = server.metadata_log_dir
     with user_errors():
-        server = ServerConfig.parse(config.read_text())
-        folder = server.metadata_log_dir
-        meta = load_meta_properties(real_runtime(sync=SyncStrategy.INLINE).disk, folder)
-    shown = {
-        "folder": folder,
-        "cluster.id": meta.cluster_id,
-        "node.id": meta.node_id,
-        "directory.id": uuid_text(meta.directory_id),
-    }
+        from quorate.quorum_state.election_state import QuorumStateFile
+        from quorate.quorum_state.meta_properties import load_meta_properties
+        from quorate.raft.core.types import NodeId
+        from quorate.raft.storage import LOG_FOLDER
+        from quorate.runtime.entropy import uuid_text
+        from quorate.runtime.real import SyncStrategy, real_runtime
+
+        disk = real_runtime(sync=SyncStrategy.INLINE).disk
+        meta = load_meta_properties(disk, folder)
+        election = QuorumStateFile(
+            disk, f"{folder}/{LOG_FOLDER}", cluster_id=meta.cluster_id, node=NodeId(meta.node_id)
+        ).load()
+        shown: dict[str, object] = {
+            "folder": folder,
+            "cluster.id": meta.cluster_id,
+            "node.id": meta.node_id,
+            "directory.id": uuid_text(meta.directory_id),
+            "leader.epoch": election.epoch,
+            "leader.id": -1 if election.leader is None else election.leader,
+            "voted.id": -1 if election.voted is None else election.voted.id,
+        }
     if as_json:
         typer.echo(json.dumps(shown))
     else:
@@ -80,5 +105,7 @@ def info(
             typer.echo(f"{name}: {value}")
     if meta.node_id != server.node_id:
         raise fail(
-            f"node.id in {config} is {server.node_id}, the folder is node {meta.node_id}'s", ExitCode.STORAGE
+            f"node.id in {config} is {server.node_id}, the folder is node {meta.node_id}'s: correct node.id, "
+            "or point log.dirs at this node's folder",
+            ExitCode.STORAGE,
         )

@@ -7,16 +7,41 @@
     leadership_history(spark, bootstrapServers="localhost:9092").show()
 
 In a session of your own: `register(spark)`.
+
+Names are imported when they are first used: `quorate log dump` reads the log with this package's modules, and
+must not need PySpark for it.
 """
 
-from quorate.spark_source.errors import SourceError
-from quorate.spark_source.history import leadership_history
-from quorate.spark_source.java import find_java
-from quorate.spark_source.session import spark_session
-from quorate.spark_source.source import MetadataLogSource, register
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from quorate.spark_source.errors import SourceError
+    from quorate.spark_source.history import leadership_history
+    from quorate.spark_source.java import NoJavaError, find_java
+    from quorate.spark_source.session import spark_session
+    from quorate.spark_source.source import MetadataLogSource, register
+
+_HOMES = {
+    "SourceError": "errors",
+    "leadership_history": "history",
+    "NoJavaError": "java",
+    "find_java": "java",
+    "spark_session": "session",
+    "MetadataLogSource": "source",
+    "register": "source",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
 
 __all__ = [
     "MetadataLogSource",
+    "NoJavaError",
     "SourceError",
     "find_java",
     "leadership_history",

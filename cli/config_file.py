@@ -1,0 +1,32 @@
+"""Reading a node's server.properties for a command."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from quorate.cli.errors import ExitCode, fail, user_errors
+
+if TYPE_CHECKING:
+    from quorate.broker.config import ServerConfig
+
+ConfigOption = Annotated[
+    Path, typer.Option("--config", "-c", help="The node's server.properties.", exists=True, dir_okay=False)
+]
+
+
+def load_config(path: Path) -> "ServerConfig":
+    """Exits with the file, the line, what is wrong there and the remedy."""
+    from quorate.broker.config import ServerConfig, ServerConfigError
+
+    with user_errors():
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError as error:
+            raise fail(
+                f"{path}, byte {error.start}: it is not text; is this a properties file?", ExitCode.USAGE
+            ) from None
+        try:
+            return ServerConfig.parse(text)
+        except ServerConfigError as error:
+            raise fail(f"{path}: {error}", ExitCode.USAGE) from None
