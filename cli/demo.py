@@ -85,7 +85,7 @@ def demo(
 
     from quorate.cli.local_cluster import LocalCluster
 
-    # Whoever ends the demo ends its nodes, too: an exception passes the `finally` below, a signal alone doesn't.
+    # The nodes end with the demo: an exception passes the `finally` below, a signal alone does not.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _exit)
     console = Console()
