@@ -9,6 +9,7 @@ from quorate.log.durability import Durability
 from quorate.log.errors import LogError, OffsetOutOfRangeError
 from quorate.log.segment import Segment
 from quorate.log.state import base_of
+from quorate.log.walk import read_now
 from quorate.raft.core.types import Offset
 from quorate.runtime.disk import DiskError
 
@@ -43,7 +44,7 @@ class Changes(Durability):
     async def _cut_to(self, end_offset: Offset) -> None:
         keep = max(bisect_right(self._segments, end_offset, key=base_of) - 1, 0)
         segment = self._segments[keep]
-        spot = segment.find(end_offset)
+        spot = read_now(segment.find(end_offset))
         end = Offset(segment.base_offset if spot is None and not segment.size else end_offset)
         if spot is not None:
             end = Offset(min(end_offset, spot.base_offset))

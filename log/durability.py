@@ -14,7 +14,8 @@ class Durability(LogState):
     async def sync(self) -> Offset:
         """Make everything that is in the log at the call durable; its end offset (exclusive).
 
-        A `DiskError` is final: the log must be opened again. If cancelled, the sync may or may not have happened.
+        A `DiskError` is final: the log must be opened again. If cancelled, the sync may or may not have
+        happened.
         """
         if self._changing:
             async with self._maintenance:

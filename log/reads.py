@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from quorate.log.errors import DamagedLogError
 from quorate.log.state import LogState, base_of
+from quorate.log.walk import Steps, read_cold, read_now
 from quorate.raft.core.types import Offset
 from quorate.runtime.disk import DiskError, File
 
@@ -49,16 +50,14 @@ class Reads(LogState):
             if records is not None:
                 return records
             generation = self._generation
-            found = self.slice_of(offset, max_bytes, max_offset=max_offset, min_one_batch=min_one_batch)
-            if found is None:
-                return b""
             try:
-                records = await found.file.read(found.position, found.size)
-            except DiskError:
+                found = await read_cold(self._locate(offset, max_bytes, max_offset, min_one_batch))
+                records = b"" if found is None else await found.file.read(found.position, found.size)
+            except (DiskError, DamagedLogError):
                 if generation == self._generation and offset >= self.log_start_offset:
                     raise
                 continue
-            # Otherwise the log was truncated under the read.
+            # Otherwise the log was truncated under the walk or the read.
             if generation == self._generation:
                 return records
 
@@ -66,25 +65,35 @@ class Reads(LogState):
         self, offset: int, max_bytes: int, *, max_offset: int | None = None, min_one_batch: bool = True
     ) -> FileSlice | None:
         """Where `read` would read; None where it would return nothing. Never spans segments. May read a few
-        pages of the file."""
+        pages of the file, and wait for the device: `read` does not."""
+        return read_now(self._locate(offset, max_bytes, max_offset, min_one_batch))
+
+    def _locate(
+        self, offset: int, max_bytes: int, max_offset: int | None, min_one_batch: bool
+    ) -> Steps[FileSlice | None]:
         self._check_range(offset)
         limit = self.end_offset if max_offset is None else min(max_offset, self.end_offset)
         if offset >= limit:
             return None
         index = bisect_right(self._segments, offset, key=base_of) - 1
         for segment in self._segments[index:]:
-            spot = segment.find(offset)
+            spot = yield from segment.find(offset)
             if spot is None:
                 continue
             if spot.end_offset > limit:
                 return None
             if spot.size > max_bytes:
                 return FileSlice(segment.file, spot.position, spot.size) if min_one_batch else None
-            end = segment.extent(spot, max_bytes=max_bytes, max_offset=limit)
+            end = yield from segment.extent(spot, max_bytes=max_bytes, max_offset=limit)
             return FileSlice(segment.file, spot.position, end - spot.position)
         raise DamagedLogError(
             self._segments[index].path, self._segments[index].size, f"offset {offset} is missing"
         )
+
+    def max_timestamp(self) -> int | None:
+        """The newest timestamp (ms) of any record; None for an empty log."""
+        newest = max((segment.max_timestamp for segment in self._segments), default=-1)
+        return None if newest < 0 else newest
 
     def offset_for_timestamp(self, timestamp: int) -> Offset | None:
         """Base offset of the first batch that holds a record at or after `timestamp` (ms); None if there is

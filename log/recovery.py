@@ -18,6 +18,7 @@ from quorate.log.config import LogConfig
 from quorate.log.epoch_cache import EpochCache, load_epochs
 from quorate.log.errors import DamagedLogError, InvalidBatchError
 from quorate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
+from quorate.log.walk import read_now
 from quorate.raft.core.types import EpochStart, Offset
 from quorate.runtime.disk import Disk
 
@@ -327,7 +328,7 @@ class _Recovery:
             if loaded is not None:
                 if segment is not self.segments[-1] and self._end_of(segment) <= trusted_end:
                     continue
-                spot = segment.find(trusted_end)
+                spot = read_now(segment.find(trusted_end))
                 if spot is None:
                     continue
                 start = spot.position

@@ -1,40 +1,21 @@
 """One segment: a file of batches named by its base offset, and its index."""
 
-import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import structlog
 
-from quorate.log.batch import HEADER_BYTES, LENGTH_END, MAGIC
 from quorate.log.config import LogConfig
-from quorate.log.errors import DamagedLogError
 from quorate.log.offset_index import ENTRY_BYTES, OffsetIndex
+from quorate.log.walk import HeaderWalk, Spot, Steps, is_batch, read_now
 from quorate.runtime.disk import Buffer, Disk, File
 
 log = structlog.get_logger(__name__)
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
-_CHUNK_BYTES = 8192
 _SAVE_INDEX_ENTRIES = 64
 _MAX_POSITION = 2**31 - 1
 _MAX_RELATIVE_OFFSET = 2**31 - 1
-_HEAD = struct.Struct(">qiibIhiqq")
-"""The header as far as the timestamps."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """Where a batch is in a segment's file."""
-
-    position: int
-    size: int
-    base_offset: int
-    end_offset: int
-    epoch: int
-    base_timestamp: int
-    max_timestamp: int
 
 
 class Segment:
@@ -141,7 +122,7 @@ class Segment:
         name = self._stem + INDEX_SUFFIX
         loaded = self.index.load(self._disk, name, segment_bytes=self.file.size)
         last = self.index.floor_position(_MAX_POSITION)
-        if last is not None and not self._is_batch(*last):
+        if last is not None and not read_now(self._is_batch(*last)):
             loaded = False
         if not loaded:
             if self._disk.exists(name):
@@ -153,7 +134,7 @@ class Segment:
             first = next(self.walk(0))
             self.first_timestamp = first.base_timestamp
 
-    def catch_up_index(self, end_position: int | None = None) -> "Spot | None":
+    def catch_up_index(self, end_position: int | None = None) -> Spot | None:
         """Walk what the index does not cover yet, and index it. The last batch, or None if there is none."""
         last: Spot | None = None
         for last in self.walk(self._last_indexed, end_position):
@@ -165,56 +146,33 @@ class Segment:
             )
         return last
 
-    def _is_batch(self, relative_last_offset: int, position: int) -> bool:
-        data = self.file.read_at(position, _HEAD.size)
-        if len(data) < _HEAD.size:
-            return False
-        base, length, _, magic, _, _, delta, _, _ = _HEAD.unpack(data)
-        return bool(
-            magic == MAGIC
-            and length >= HEADER_BYTES - LENGTH_END
-            and base + delta - self.base_offset == relative_last_offset
-        )
-
     def walk(self, position: int, end_position: int | None = None) -> Iterator[Spot]:
         """The batches from `position` on, by their headers alone. Raises `DamagedLogError`."""
-        end = self.file.size if end_position is None else end_position
-        chunk = b""
-        chunk_start = position
-        while position < end:
-            at = position - chunk_start
-            if at + HEADER_BYTES > len(chunk):
-                chunk = self.file.read_at(position, _CHUNK_BYTES)
-                chunk_start, at = position, 0
-                if len(chunk) < HEADER_BYTES:
-                    raise DamagedLogError(self.path, position, f"{len(chunk)} bytes are too few for a header")
-            base, length, epoch, magic, _, _, delta, base_timestamp, max_timestamp = _HEAD.unpack_from(
-                chunk, at
-            )
-            size = length + LENGTH_END
-            if magic != MAGIC or size < HEADER_BYTES or delta < 0 or position + size > end:
-                raise DamagedLogError(self.path, position, "no record batch")
-            yield Spot(position, size, base, base + delta + 1, epoch, base_timestamp, max_timestamp)
-            position += size
+        walk = HeaderWalk(self.file, position, self.file.size if end_position is None else end_position)
+        while (spot := read_now(walk.next())) is not None:
+            yield spot
 
-    def find(self, offset: int) -> Spot | None:
+    def _is_batch(self, relative_last_offset: int, position: int) -> Steps[bool]:
+        return is_batch(self.file, position, last_offset=self.base_offset + relative_last_offset)
+
+    def find(self, offset: int) -> Steps[Spot | None]:
         """The first batch that ends above `offset`; None if all end at or below it."""
         entry = self.index.floor(offset - self.base_offset)
-        if entry is not None and not self._is_batch(*entry):
+        if entry is not None and not (yield from self._is_batch(*entry)):
             log.warning("an index is wrong and is rebuilt", path=self._stem + INDEX_SUFFIX)
             self.rebuild_index()
             entry = self.index.floor(offset - self.base_offset)
-        for spot in self.walk(0 if entry is None else entry[1]):
-            if spot.end_offset > offset:
-                return spot
-        return None
+        walk = HeaderWalk(self.file, 0 if entry is None else entry[1], self.file.size)
+        while (spot := (yield from walk.next())) is not None and spot.end_offset <= offset:
+            pass
+        return spot
 
     def rebuild_index(self) -> None:
         self.index.clear()
         self._last_indexed = 0
         self.catch_up_index()
 
-    def extent(self, start: Spot, *, max_bytes: int, max_offset: int) -> int:
+    def extent(self, start: Spot, *, max_bytes: int, max_offset: int) -> Steps[int]:
         """The end position of the whole batches from `start` on, within `max_bytes`, that end at or below
         `max_offset`; `start.position` if not even that one does."""
         limit = start.position + max_bytes
@@ -223,12 +181,19 @@ class Segment:
         if entry is not None and by_offset is not None:
             entry = min(entry, by_offset)
         position = start.position
-        if entry is not None and by_offset is not None and entry[1] > position and self._is_batch(*entry):
+        if (
+            entry is not None
+            and by_offset is not None
+            and entry[1] > position
+            and (yield from self._is_batch(*entry))
+        ):
             position = entry[1]
-        for spot in self.walk(position):
+        # What is appended meanwhile is left for the next read.
+        walk = HeaderWalk(self.file, position, self.file.size)
+        while (spot := (yield from walk.next())) is not None:
             if spot.end_offset > max_offset or spot.position + spot.size > limit:
                 return spot.position
-        return self.file.size
+        return walk.end
 
     def cut(self, position: int) -> None:
         """Cut the file and the index. Durable after the next sync of the file."""
@@ -249,7 +214,7 @@ class Segment:
     def indexed_position(self, offset: int) -> int:
         """A position at which a batch starts that ends at or below `offset`; 0 if the index does not help."""
         entry = self.index.floor(offset - self.base_offset - 1)
-        return 0 if entry is None or not self._is_batch(*entry) else entry[1]
+        return 0 if entry is None or not read_now(self._is_batch(*entry)) else entry[1]
 
     def close(self) -> None:
         self.file.close()

@@ -18,7 +18,7 @@ from quorate.log.errors import (
 from quorate.log.log import Log
 from quorate.raft.core.types import Epoch, EpochEnd, EpochStart, Offset
 from quorate.runtime.disk import write_file_atomically
-from quorate.simulation.disk import SimulatedDisk
+from quorate.simulation.disk import SimulatedDisk, SimulatedFile
 
 Opener = Callable[..., Awaitable[Log]]
 Builder = Callable[..., bytes]
@@ -233,6 +233,37 @@ async def test_a_read_that_a_truncation_overtakes_does_not_return_what_was_cut(
         log.append_as_follower(batch(1, epoch=2, size=200))
         disk.release()
     assert read == [batch(1, epoch=2, size=200)]
+
+
+async def test_a_read_that_the_logs_end_overtakes_says_so(open_log: Opener, batch: Builder) -> None:
+    disk = SimulatedDisk()
+    log = await open_log(disk, config=SMALL)
+    await fill(log, batch, 3, epoch=1)
+    async with trio.open_nursery() as nursery:
+        disk.stall(syncs=False)
+
+        async def reader() -> None:
+            with pytest.raises(OffsetOutOfRangeError):
+                await log.read(2, 10**6)
+
+        nursery.start_soon(reader)
+        await trio.testing.wait_all_tasks_blocked()
+        await log.truncate_fully_and_start_at(Offset(1))
+        disk.release()
+
+
+async def test_a_read_from_the_files_never_holds_up_the_loop(
+    open_log: Opener, batch: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await open_log(SimulatedDisk(), config=SMALL)
+    await fill(log, batch, 30)
+
+    def blocking(file: SimulatedFile, position: int, size: int) -> bytes:
+        raise AssertionError(f"{file.path} is read at {position} at once")
+
+    monkeypatch.setattr(SimulatedFile, "read_at", blocking)
+    for offset in range(30):
+        assert (await log.read(offset, 300, max_offset=29)).startswith(batch(offset) if offset < 29 else b"")
 
 
 async def test_concurrent_syncs_each_cover_what_was_there_at_their_call(
