@@ -1,0 +1,1 @@
+"""Replicas of partitions: logs, ISR, high watermark, fetchers."""

@@ -1,0 +1,33 @@
+"""How a broker replicates and keeps its partitions."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationConfig:
+    """Kafka's keys, dots as underscores, with Kafka's defaults. Durations in ms, sizes in bytes."""
+
+    log_dirs: tuple[str, ...]
+    replica_lag_time_max_ms: int = 30_000
+    replica_fetch_wait_max_ms: int = 500
+    replica_fetch_min_bytes: int = 1
+    replica_fetch_max_bytes: int = 1_048_576
+    replica_fetch_response_max_bytes: int = 10_485_760
+    replica_fetch_backoff_ms: int = 1000
+    """The longest pause after an error; the first is `replica_fetch_backoff_min_ms`."""
+    replica_fetch_backoff_min_ms: int = 20
+    """Ours: doubled with each error in a row, so that a leader that is a moment late costs no second."""
+    replica_socket_timeout_ms: int = 30_000
+    replica_high_watermark_checkpoint_interval_ms: int = 5000
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    """How often partitions are synced, their producers saved and recovery points written."""
+    log_retention_check_interval_ms: int = 300_000
+    producer_id_expiration_ms: int = 86_400_000
+    alter_partition_retry_ms: int = 50
+    """Ours: between tries to reach the controller."""
+    fetch_max_bytes: int = 57_671_680
+    """Upper bound of one Fetch answer, whatever the client asks for."""
+
+    def __post_init__(self) -> None:
+        if not self.log_dirs:
+            raise ValueError("log.dirs is empty: name at least one folder")

@@ -1,0 +1,191 @@
+"""Fetch as its leader answers it: check, read, and wait until there is enough."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+import trio
+
+from quorate.broker.replication.errors import ErrorCode, PartitionError
+from quorate.broker.replication.partition import Partition
+from quorate.broker.replication.purgatory import Purgatory, Waiter
+from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult, TopicRef
+from quorate.log.errors import DamagedLogError, LogError, OffsetOutOfRangeError
+from quorate.runtime.disk import DiskError
+
+Lookup: TypeAlias = Callable[[TopicRef, int], Partition]
+"""Raises `PartitionError` for a partition that is not hosted here."""
+
+_WITH_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class ParkedFetch(Waiter):
+    """A fetch that waits for records. Whoever holds it gets the answer from `results`, and calls `abandon` if
+    nobody wants it any more."""
+
+    __slots__ = ("_deadline", "_options", "_service", "_watched")
+
+    def __init__(self, service: "FetchService", options: FetchOptions, deadline: float) -> None:
+        super().__init__()
+        self._service = service
+        self._options = options
+        self._deadline = deadline
+        self._watched: list[Partition] = []
+
+    def watch(self, partitions: list[Partition]) -> None:
+        self._watched = partitions
+        for partition in partitions:
+            partition.watchers.watch(self, follower=self._options.from_follower)
+
+    def complete(self) -> None:
+        if not self.done:
+            for partition in self._watched:
+                partition.watchers.unwatch(self)
+            self._watched = []
+        super().complete()
+
+    def abandon(self) -> None:
+        self.complete()
+
+    async def results(self) -> list[FetchResult]:
+        """Wait until there is enough or time is up, and read."""
+        await self.wait()
+        return await self._service.finish(self._options, self._deadline)
+
+
+class FetchService:
+    """Parking and reading. State of followers is taken in once, when a fetch arrives: what is read later, or
+    at the deadline, changes nothing (KAFKA-15100)."""
+
+    def __init__(self, lookup: Lookup, purgatory: Purgatory, *, max_bytes: int) -> None:
+        self._lookup = lookup
+        self._purgatory = purgatory
+        self._max_bytes = max_bytes
+
+    async def begin(self, options: FetchOptions) -> list[FetchResult] | ParkedFetch:
+        """The answer, if it needn't wait."""
+        deadline = trio.current_time() + options.max_wait_ms / 1000
+        for item in options.items if options.from_follower else ():
+            self._note_follower(item, options)
+        return await self._read_or_park(options, deadline, wait=options.max_wait_ms > 0)
+
+    async def fetch(self, options: FetchOptions) -> list[FetchResult]:
+        """`begin`, and wait."""
+        begun = await self.begin(options)
+        if not isinstance(begun, ParkedFetch):
+            return begun
+        try:
+            return await begun.results()
+        finally:
+            begun.abandon()
+
+    async def finish(self, options: FetchOptions, deadline: float) -> list[FetchResult]:
+        """After a wait."""
+        while True:
+            wait = trio.current_time() < deadline
+            outcome = await self._read_or_park(options, deadline, wait=wait)
+            if not isinstance(outcome, ParkedFetch):
+                return outcome
+            try:
+                await outcome.wait()
+            finally:
+                outcome.abandon()
+
+    def _note_follower(self, item: FetchItem, options: FetchOptions) -> None:
+        try:
+            partition = self._lookup(item.topic, item.partition_id)
+            partition.follower_fetched(
+                item, replica_id=options.replica_id, replica_epoch=options.replica_epoch
+            )
+        except PartitionError:
+            pass  # reported when it is read
+
+    async def _read_or_park(
+        self, options: FetchOptions, deadline: float, *, wait: bool
+    ) -> list[FetchResult] | ParkedFetch:
+        while True:
+            results, limits = await self._read(options)
+            enough = sum(result.size for result in results) >= options.min_bytes
+            if enough or not wait or not options.items or any(result.urgent for result in results):
+                return results
+            # A cold read lets others run. What they changed must not go unnoticed.
+            if all(self._limit(partition, options) == limit for partition, limit in limits):
+                parked = ParkedFetch(self, options, deadline)
+                parked.watch([partition for partition, _ in limits])
+                self._purgatory.hold(parked, deadline)
+                return parked
+
+    def _limit(self, partition: Partition, options: FetchOptions) -> tuple[object, int]:
+        end = partition.log.end_offset if options.from_follower else partition.high_watermark
+        return (partition.role, int(end))
+
+    async def _read(
+        self, options: FetchOptions
+    ) -> tuple[list[FetchResult], list[tuple[Partition, tuple[object, int]]]]:
+        results: list[FetchResult] = []
+        limits: list[tuple[Partition, tuple[object, int]]] = []
+        left = min(options.max_bytes, self._max_bytes)
+        first = True
+        for item in options.items:
+            result, limit = await self._read_one(item, options, left=left, first=first)
+            results.append(result)
+            if limit is not None:
+                limits.append(limit)
+            if result.records:
+                left -= result.size
+                first = False
+        return results, limits
+
+    async def _read_one(
+        self, item: FetchItem, options: FetchOptions, *, left: int, first: bool
+    ) -> tuple[FetchResult, tuple[Partition, tuple[object, int]] | None]:
+        partition = None
+        try:
+            partition = self._lookup(item.topic, item.partition_id)
+            readable = partition.readable(item, replica_id=options.replica_id)
+            role = partition.role
+            limit = self._limit(partition, options)
+            records = b""
+            if readable.diverging is None and (left > 0 or first):
+                records = await partition.log.read(
+                    item.fetch_offset,
+                    min(item.max_bytes, left),
+                    max_offset=readable.limit,
+                    min_one_batch=first,
+                )
+                if partition.role is not role:
+                    # The log may have been cut meanwhile; whatever was read is not ours to give.
+                    partition.check_leading(item.current_leader_epoch)
+                    records = b""
+        except PartitionError as error:
+            return _refused(item, error.code, partition), None
+        except OffsetOutOfRangeError:
+            return _refused(item, ErrorCode.OFFSET_OUT_OF_RANGE, partition), None
+        except (DiskError, DamagedLogError, LogError) as error:
+            assert partition is not None
+            partition.fail(str(error))
+            return _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, partition), None
+        answer = FetchResult(
+            topic=item.topic,
+            partition_id=item.partition_id,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.high_watermark,
+            log_start_offset=partition.log.log_start_offset,
+            diverging_epoch=readable.diverging,
+            records=(records,) if records else (),
+        )
+        return answer, (partition, limit)
+
+
+def _refused(item: FetchItem, code: ErrorCode, partition: Partition | None) -> FetchResult:
+    result = FetchResult(topic=item.topic, partition_id=item.partition_id, error=code)
+    if partition is None:
+        return result
+    if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        # So that a follower needn't ask where to begin again.
+        return replace(
+            result, high_watermark=partition.high_watermark, log_start_offset=partition.log.log_start_offset
+        )
+    if code in _WITH_LEADER and partition.state is not None:
+        return replace(result, leader=(partition.state.leader, partition.state.leader_epoch))
+    return result

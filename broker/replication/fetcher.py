@@ -1,0 +1,302 @@
+"""Follows leaders: one task per leading broker, which fetches every partition that this broker follows there.
+
+One Fetch is in flight at a time (num.replica.fetchers=1), and the next leaves as soon as an answer is
+appended: that next fetch is what acknowledges it. A partition that is new in an assignment breaks off a
+long poll in which it is missing, with its connection, because the answer could be half a second away.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+import trio
+
+from quorate.broker.replication.config import ReplicationConfig
+from quorate.broker.replication.errors import ErrorCode, ReplicaFailedError
+from quorate.broker.replication.follower_state import FollowerState
+from quorate.broker.replication.partition import LowerRecoveryPoint, Partition
+from quorate.broker.replication.stats import ReplicationStats
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.client import WireClient, open_client
+from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
+from quorate.broker.wire.primitives import MalformedError
+from quorate.log.errors import InvalidBatchError, LogError
+from quorate.runtime.disk import DiskError
+from quorate.runtime.network import Address, Network, NetworkError
+
+log = structlog.get_logger(__name__)
+
+_EXPECTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID)
+"""Said by a leader that has not seen the metadata that we have: no news."""
+_FIRST_VERSION_WITH_IDS = 13
+
+
+@dataclass(slots=True, eq=False)
+class _Followed:
+    """One partition in one leader epoch."""
+
+    partition: Partition
+    role: FollowerState
+    backoff_s: float = 0.0
+    not_before: float = -math.inf
+    failed: bool = False
+
+    @property
+    def current(self) -> bool:
+        return self.partition.role is self.role and not self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    followed: _Followed
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetcherContext:
+    """What every fetcher of a broker shares."""
+
+    broker_id: int
+    broker_epoch: Callable[[], int]
+    connect: Callable[[int], Address | None]
+    """Where another broker listens for brokers; None if it is not known."""
+    network: Network
+    config: ReplicationConfig
+    stats: ReplicationStats
+    lower_recovery_point: LowerRecoveryPoint
+    disk_failed: Callable[[Partition, Exception], None]
+
+
+class LeaderFetcher:
+    """Fetches from one broker until cancelled."""
+
+    def __init__(self, leader: int, context: FetcherContext) -> None:
+        self.leader = leader
+        self._context = context
+        self._followed: dict[Partition, _Followed] = {}
+        self._changed = trio.Event()
+        self._connection = trio.CancelScope()
+        self._interruptible = False
+        """While connecting and while a fetch is in flight, but never while an answer is taken in."""
+        self._backoff_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def follow(self, partition: Partition, role: FollowerState) -> None:
+        """Begin at the end of its log, as of now."""
+        self._followed[partition] = _Followed(partition, role)
+        self._backoff_s = 0.0
+        self._changed.set()
+        if self._interruptible:
+            self._connection.cancel()
+
+    def unfollow(self, partition: Partition) -> None:
+        self._followed.pop(partition, None)
+
+    async def run(self) -> None:
+        while True:
+            if not self._followed:
+                await self._wait(math.inf)
+                continue
+            try:
+                with trio.CancelScope() as self._connection:
+                    await self._connected()
+                continue
+            except (NetworkError, MalformedError, KafkaError) as error:
+                self._context.stats.fetch_errors += 1
+                if self._backoff_s == 0.0:
+                    log.warning("can't fetch from a leader", leader=self.leader, reason=str(error))
+                self._backoff_s = self._longer(self._backoff_s)
+            finally:
+                self._interruptible = False
+            await self._wait(trio.current_time() + self._backoff_s)
+
+    def _longer(self, backoff_s: float) -> float:
+        config = self._context.config
+        return min(
+            max(2 * backoff_s, config.replica_fetch_backoff_min_ms / 1000),
+            config.replica_fetch_backoff_ms / 1000,
+        )
+
+    async def _wait(self, until: float) -> None:
+        """For a change of the assignment, or a time."""
+        with trio.move_on_at(until):
+            await self._changed.wait()
+        self._changed = trio.Event()
+
+    async def _connected(self) -> None:
+        """One connection. Returns when there is nothing left to fetch."""
+        address = self._context.connect(self.leader)
+        if address is None:
+            raise NetworkError(f"broker {self.leader} has no address")
+        config = self._context.config
+        self._interruptible = True
+        async with open_client(
+            self._context.network,
+            address,
+            client_id=f"broker-{self._context.broker_id}-fetcher",
+            timeout_s=config.replica_socket_timeout_ms / 1000,
+        ) as client:
+            self._interruptible = False
+            version = client.version(ApiKey.FETCH)
+            while True:
+                self._changed = trio.Event()
+                request, asked, retry_at = self._request(version)
+                if not asked:
+                    if not self._followed:
+                        return
+                    await self._wait(retry_at)
+                    continue
+                answer = await self._fetch(client, request)
+                self._backoff_s = 0.0
+                await self._take(answer, asked)
+
+    async def _fetch(
+        self, client: WireClient, request: FetchRequest
+    ) -> dict[tuple[object, int], FetchedPartition]:
+        self._interruptible = True
+        try:
+            response = await client.fetch(request)
+        finally:
+            self._interruptible = False
+        if response.error:
+            raise KafkaError(response.error, f"broker {self.leader} refused a Fetch: {response.error.name}")
+        by_name = request.version < _FIRST_VERSION_WITH_IDS
+        return {
+            (topic.name if by_name else topic.topic_id, part.index): part
+            for topic in response.topics
+            for part in topic.partitions
+        }
+
+    def _request(self, version: int) -> tuple[FetchRequest, dict[tuple[object, int], _Asked], float]:
+        """The next fetch, what it asks, and when the first partition in a pause wants to be asked again."""
+        config = self._context.config
+        now = trio.current_time()
+        retry_at = math.inf
+        asked: dict[tuple[object, int], _Asked] = {}
+        topics: dict[object, FetchTopic] = {}
+        parts: dict[object, list[FetchPartition]] = {}
+        by_name = version < _FIRST_VERSION_WITH_IDS
+        for partition, followed in list(self._followed.items()):
+            if not followed.current:
+                del self._followed[partition]
+                continue
+            if followed.not_before > now:
+                retry_at = min(retry_at, followed.not_before)
+                continue
+            key = partition.topic if by_name else partition.topic_id
+            if key not in topics:
+                parts[key] = []
+                topics[key] = FetchTopic(
+                    partition.topic if by_name else None, None if by_name else partition.topic_id, parts[key]
+                )
+            offset = int(partition.log.end_offset)
+            epochs = partition.log.epochs
+            parts[key].append(
+                FetchPartition(
+                    partition=partition.partition_id,
+                    current_leader_epoch=followed.role.leader_epoch,
+                    fetch_offset=offset,
+                    # What the log holds, not what the last answer held (KAFKA-15510).
+                    last_fetched_epoch=int(epochs[-1].epoch) if epochs else -1,
+                    log_start_offset=int(partition.log.log_start_offset),
+                    max_bytes=config.replica_fetch_max_bytes,
+                )
+            )
+            asked[key, partition.partition_id] = _Asked(followed, offset)
+        wait_ms = config.replica_fetch_wait_max_ms
+        if retry_at < math.inf:
+            # A pause must not end in the middle of a long poll.
+            wait_ms = max(1, min(wait_ms, int((retry_at - now) * 1000)))
+        request = FetchRequest(
+            version=version,
+            replica_id=self._context.broker_id,
+            replica_epoch=self._context.broker_epoch(),
+            max_wait_ms=wait_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            topics=tuple(topics.values()),
+        )
+        return request, asked, retry_at
+
+    async def _take(
+        self, answer: dict[tuple[object, int], FetchedPartition], asked: dict[tuple[object, int], _Asked]
+    ) -> None:
+        for key, each in asked.items():
+            part = answer.get(key)
+            if part is None or not each.followed.current:
+                continue
+            followed, partition = each.followed, each.followed.partition
+            if partition.log.end_offset != each.offset:
+                continue  # not what was asked for any more
+            try:
+                await self._take_one(followed, part)
+            except InvalidBatchError as error:
+                log.error("a leader sent records that are none", partition=str(partition), reason=str(error))
+                self._pause(followed)
+            except ReplicaFailedError as error:
+                log.error(
+                    "a partition is not replicated any more", partition=str(partition), reason=str(error)
+                )
+                followed.failed = True
+            except (DiskError, LogError) as error:
+                self._context.disk_failed(partition, error)
+                followed.failed = True
+
+    async def _take_one(self, followed: _Followed, part: FetchedPartition) -> None:
+        partition, role = followed.partition, followed.role
+        code = int(part.error)
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset >= 0:
+            await partition.restart_at(role, part.log_start_offset, self._context.lower_recovery_point)
+        elif code:
+            if code not in _EXPECTED:
+                log.warning(
+                    "a leader refused a fetch",
+                    partition=str(partition),
+                    leader=self.leader,
+                    error=part.error.name,
+                )
+            self._pause(followed)
+            return
+        elif part.diverging_epoch is not None:
+            # No high watermark from an answer to a log that isn't the leader's.
+            cut = partition.truncation_offset(role, *part.diverging_epoch)
+            await partition.truncate(role, cut, self._context.lower_recovery_point)
+        else:
+            records = part.records[0] if part.records else b""
+            partition.append_replicated(role, records, high_watermark=part.high_watermark)
+            if part.log_start_offset > partition.log.log_start_offset:
+                await partition.advance_log_start(role, part.log_start_offset)
+        followed.backoff_s = 0.0
+
+    def _pause(self, followed: _Followed) -> None:
+        followed.backoff_s = self._longer(followed.backoff_s)
+        followed.not_before = trio.current_time() + followed.backoff_s
+
+
+class Fetchers:
+    """The fetchers of a broker, one per leader. They live until the broker stops: an idle one costs a task."""
+
+    def __init__(self, context: FetcherContext, nursery: trio.Nursery) -> None:
+        self._context = context
+        self._nursery = nursery
+        self._fetchers: dict[int, LeaderFetcher] = {}
+        self._leader_of: dict[Partition, int] = {}
+
+    def follow(self, partition: Partition, role: FollowerState) -> None:
+        """From now on as `role` says, and from nobody else."""
+        self.unfollow(partition)
+        fetcher = self._fetchers.get(role.leader)
+        if fetcher is None:
+            fetcher = self._fetchers[role.leader] = LeaderFetcher(role.leader, self._context)
+            self._nursery.start_soon(fetcher.run)
+        self._leader_of[partition] = role.leader
+        fetcher.follow(partition, role)
+
+    def unfollow(self, partition: Partition) -> None:
+        leader = self._leader_of.pop(partition, None)
+        if leader is not None:
+            self._fetchers[leader].unfollow(partition)

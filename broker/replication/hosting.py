@@ -1,0 +1,229 @@
+"""Which replicas are here: opens and removes their logs, and gives each its role as metadata says.
+
+Metadata arrives without waiting, opening a log takes time: so each partition has the state that it should be in,
+and at most one task that brings it there. A partition that is open takes its new role at once.
+"""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+import trio
+
+from quorate.broker.controller.configs import TopicConfig
+from quorate.broker.controller.image import PartitionState
+from quorate.broker.replication.config import ReplicationConfig
+from quorate.broker.replication.errors import ErrorCode
+from quorate.broker.replication.fetcher import Fetchers
+from quorate.broker.replication.isr import IsrProposal
+from quorate.broker.replication.leader_state import Eligible
+from quorate.broker.replication.log_manager import LogManager
+from quorate.broker.replication.partition import Partition, RoleChange
+from quorate.broker.replication.requests import TopicRef
+from quorate.broker.replication.stats import ReplicationStats
+from quorate.log import LogConfig, LogError
+from quorate.runtime.disk import Disk, DiskError
+
+log = structlog.get_logger(__name__)
+
+_LARGEST_BATCH = 2**31 - 1
+
+
+@dataclass(slots=True)
+class _Hosted:
+    """One partition by name, because folders are by name: a topic that is deleted and created again has the
+    same."""
+
+    topic_id: uuid.UUID
+    target: PartitionState | None
+    """None: it is to be removed."""
+    partition: Partition | None = None
+    busy: bool = False
+    """A task is at work, and looks at `target` again when it is done."""
+
+
+class Hosting:
+    """`begin` once; then `host` and `drop` as metadata says."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: ReplicationConfig,
+        logs: LogManager,
+        *,
+        disk: Disk,
+        topic_config: Callable[[str], TopicConfig],
+        eligible: Eligible,
+        propose: Callable[[Partition, IsrProposal], None],
+        stats: ReplicationStats,
+        failed: Callable[[str, int, Exception], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._config = config
+        self._logs = logs
+        self._disk = disk
+        self._topic_config = topic_config
+        self._eligible = eligible
+        self._propose = propose
+        self._stats = stats
+        self._failed = failed
+        self._hosted: dict[tuple[str, int], _Hosted] = {}
+        self._by_id: dict[tuple[uuid.UUID, int], Partition] = {}
+        self._fetchers: Fetchers | None = None
+        self._nursery: trio.Nursery | None = None
+
+    def begin(self, fetchers: Fetchers, nursery: trio.Nursery) -> None:
+        self._fetchers = fetchers
+        self._nursery = nursery
+        for key, hosted in self._hosted.items():
+            self._bring(key, hosted)
+
+    @property
+    def settled(self) -> bool:
+        """Everything is open that should be."""
+        return not any(each.busy for each in self._hosted.values())
+
+    def partitions(self) -> list[Partition]:
+        return [each.partition for each in self._hosted.values() if each.partition is not None]
+
+    def find(self, topic: TopicRef, partition_id: int) -> Partition | None:
+        if isinstance(topic, uuid.UUID):
+            return self._by_id.get((topic, partition_id))
+        hosted = self._hosted.get((topic, partition_id))
+        return None if hosted is None else hosted.partition
+
+    def host(self, topic: str, topic_id: uuid.UUID, partition_id: int, state: PartitionState) -> None:
+        """This broker has a replica, in this committed state."""
+        key = (topic, partition_id)
+        hosted = self._hosted.get(key)
+        if hosted is None:
+            hosted = self._hosted[key] = _Hosted(topic_id, state)
+        elif hosted.topic_id != topic_id:
+            self._forget(hosted)
+            hosted.topic_id, hosted.target = topic_id, state
+        else:
+            hosted.target = state
+            partition = hosted.partition
+            if partition is not None and not hosted.busy and not partition.lock.locked():
+                self._take_in(partition, state)
+                return
+        self._bring(key, hosted)
+
+    def drop(self, topic: str, topic_id: uuid.UUID, partition_id: int) -> None:
+        """This broker has no replica any more: nobody is served from now on, and the data goes."""
+        key = (topic, partition_id)
+        hosted = self._hosted.get(key)
+        if hosted is None:
+            hosted = self._hosted[key] = _Hosted(topic_id, None)
+        elif hosted.topic_id != topic_id:
+            return  # of an earlier topic of this name, which is gone already
+        hosted.target = None
+        self._forget(hosted)
+        self._bring(key, hosted)
+
+    def _forget(self, hosted: _Hosted) -> None:
+        """Serve it to nobody; its log is closed with its removal."""
+        partition, hosted.partition = hosted.partition, None
+        if partition is not None:
+            partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._by_id.pop((partition.topic_id, partition.partition_id), None)
+            if self._fetchers is not None:
+                self._fetchers.unfollow(partition)
+
+    def _bring(self, key: tuple[str, int], hosted: _Hosted) -> None:
+        if self._nursery is not None and not hosted.busy:
+            hosted.busy = True
+            self._nursery.start_soon(self._settle, key, hosted)
+
+    async def _settle(self, key: tuple[str, int], hosted: _Hosted) -> None:
+        try:
+            while not await self._step(key, hosted):
+                pass
+        except (DiskError, LogError) as error:
+            log.error(
+                "a replica can't be opened or removed", topic=key[0], partition=key[1], reason=str(error)
+            )
+            self._failed(*key, error)
+        finally:
+            hosted.busy = False
+
+    async def _step(self, key: tuple[str, int], hosted: _Hosted) -> bool:
+        """One step towards the target; True when it is reached and nothing has changed meanwhile."""
+        target, topic_id = hosted.target, hosted.topic_id
+        if target is None:
+            await self._logs.remove(*key)
+            if hosted.target is None:
+                self._hosted.pop(key, None)
+                return True
+            return False
+        if hosted.partition is None:
+            partition = await self._open(key, topic_id)
+            if hosted.topic_id != topic_id or hosted.target is None:
+                partition.log.close()
+                return False
+            hosted.partition = partition
+            self._by_id[topic_id, key[1]] = partition
+            target = hosted.target
+        partition = hosted.partition
+        # A truncation finishes first. Nothing runs between the release and what follows.
+        async with partition.lock:
+            pass
+        if hosted.partition is not partition or hosted.target is None:
+            return False
+        self._take_in(partition, hosted.target)
+        return True
+
+    async def _open(self, key: tuple[str, int], topic_id: uuid.UUID) -> Partition:
+        topic, partition_id = key
+        config = self._topic_config(topic)
+        opened = await self._logs.open_log(
+            topic,
+            partition_id,
+            topic_id,
+            LogConfig(
+                segment_bytes=config.segment_bytes,
+                segment_ms=config.segment_ms,
+                index_interval_bytes=config.index_interval_bytes,
+                segment_index_bytes=config.segment_index_bytes,
+                max_batch_bytes=_LARGEST_BATCH,
+            ),
+        )
+        partition = Partition(
+            broker_id=self._broker_id,
+            topic=topic,
+            topic_id=topic_id,
+            partition_id=partition_id,
+            disk=self._disk,
+            log=opened,
+            min_isr=config.min_insync_replicas,
+            max_message_bytes=config.max_message_bytes,
+            lag_s=self._config.replica_lag_time_max_ms / 1000,
+            eligible=self._eligible,
+            propose=self._propose,
+            stats=self._stats,
+        )
+        await partition.load_producers()
+        return partition
+
+    def _take_in(self, partition: Partition, state: PartitionState) -> None:
+        if partition.failure is not None:
+            return
+        assert self._fetchers is not None
+        change = partition.apply(state)
+        if change is RoleChange.FOLLOWER:
+            role = partition.following
+            assert role is not None
+            self._fetchers.follow(partition, role)
+        elif change in (RoleChange.LEADER, RoleChange.STOPPED):
+            self._fetchers.unfollow(partition)
+        if change not in (RoleChange.NONE, RoleChange.ISR):
+            log.info(
+                "replica is now",
+                partition=str(partition),
+                role=change.value,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=list(state.isr),
+                log_end_offset=int(partition.log.end_offset),
+            )

@@ -1,0 +1,138 @@
+"""Asks the controller for ISR changes: one request at a time per broker, all partitions that have one in it."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import structlog
+import trio
+
+from quorate.broker.controller.errors import ErrorCode
+from quorate.broker.controller.rpc import (
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResult,
+    IsrMember,
+)
+from quorate.broker.replication.isr import IsrProposal
+from quorate.broker.replication.partition import Partition
+
+log = structlog.get_logger(__name__)
+
+AlterPartition: TypeAlias = Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]]
+"""Sends to the active controller. An exception is a failure whose outcome is unknown."""
+
+_WITHDRAWN = (ErrorCode.INELIGIBLE_REPLICA,)
+"""Certainly not committed, and asking again for the same makes no sense."""
+_SETTLED_BY_METADATA = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.NEW_LEADER_ELECTED,
+    ErrorCode.INVALID_REQUEST,
+)
+"""The controller is ahead of us; what we miss is on its way. Until it is here the change stays pending."""
+
+
+class IsrUpdater:
+    """Keeps asking until the controller answers or metadata makes the question moot."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        broker_epoch: Callable[[], int],
+        alter_partition: AlterPartition,
+        retry_s: float,
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._alter_partition = alter_partition
+        self._retry_s = retry_s
+        self._waiting: dict[Partition, IsrProposal] = {}
+        self._wake = trio.Event()
+
+    def submit(self, partition: Partition, proposal: IsrProposal) -> None:
+        self._waiting[partition] = proposal
+        self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            batch, self._waiting = self._waiting, {}
+            batch = {each: proposal for each, proposal in batch.items() if each.is_pending(proposal)}
+            if batch and not await self._ask(batch):
+                for partition, proposal in batch.items():
+                    if partition.is_pending(proposal):
+                        self._waiting.setdefault(partition, proposal)
+                self._wake.set()
+                await trio.sleep(self._retry_s)
+
+    async def _ask(self, batch: dict[Partition, IsrProposal]) -> bool:
+        """Whether nothing of it has to be asked again."""
+        request = AlterPartitionRequest(
+            broker_id=self._broker_id,
+            broker_epoch=self._broker_epoch(),
+            partitions=tuple(_item(each, proposal) for each, proposal in batch.items()),
+        )
+        try:
+            response = await self._alter_partition(request)
+        except Exception as error:
+            # Whatever it was: the outcome is unknown, and asking again is harmless.
+            log.warning("the controller did not answer about ISRs", reason=str(error) or repr(error))
+            return False
+        if response.error is not ErrorCode.NONE:
+            log.warning(
+                "the controller refused ISR changes", error=response.error.name, reason=response.error_message
+            )
+            return False
+        results = {(result.topic_id, result.partition_id): result for result in response.partitions}
+        again = False
+        for partition, proposal in batch.items():
+            result = results.get((partition.topic_id, partition.partition_id))
+            if result is None or not _settle(partition, proposal, result):
+                again = True
+        return not again
+
+
+def _item(partition: Partition, proposal: IsrProposal) -> AlterPartitionItem:
+    epochs = dict(proposal.broker_epochs)
+    return AlterPartitionItem(
+        topic_id=partition.topic_id,
+        partition_id=partition.partition_id,
+        leader_epoch=proposal.leader_epoch,
+        partition_epoch=proposal.partition_epoch,
+        new_isr=tuple(IsrMember(broker_id=each, broker_epoch=epochs.get(each, -1)) for each in proposal.isr),
+        leader_recovery_state=proposal.recovery,
+    )
+
+
+def _settle(partition: Partition, proposal: IsrProposal, result: AlterPartitionResult) -> bool:
+    """False: ask again."""
+    if result.error is ErrorCode.NONE:
+        if result.leader_epoch != proposal.leader_epoch or result.partition_epoch < proposal.partition_epoch:
+            return True  # another epoch has begun; metadata tells
+        log.info(
+            "the ISR is now",
+            partition=str(partition),
+            isr=list(result.isr),
+            leader_epoch=result.leader_epoch,
+            partition_epoch=result.partition_epoch,
+        )
+        partition.granted(
+            proposal,
+            isr=result.isr,
+            partition_epoch=result.partition_epoch,
+            recovery=result.leader_recovery_state,
+        )
+        return True
+    log.warning(
+        "an ISR change was refused", partition=str(partition), isr=list(proposal.isr), error=result.error.name
+    )
+    if result.error in _WITHDRAWN:
+        partition.refused(proposal)
+        return True
+    # NOT_CONTROLLER and the like: somebody else is (KAFKA-14154).
+    return result.error in _SETTLED_BY_METADATA

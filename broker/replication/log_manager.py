@@ -1,0 +1,271 @@
+"""The logs of a broker's partitions: where they are, how they are opened, and what is known to be durable.
+
+The folders are scanned when the broker starts; a log is opened when metadata says that its partition belongs
+here, so that what is stray is never read.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import structlog
+import trio
+
+from quorate.broker.replication.config import ReplicationConfig
+from quorate.broker.replication.log_folder import (
+    DELETED_MARK,
+    PARTITION_METADATA,
+    UnreadablePartitionMetadataError,
+    folder_name,
+    load_partition_metadata,
+    parse_folder_name,
+    store_clean_shutdown,
+    store_partition_metadata,
+    take_clean_shutdown,
+)
+from quorate.log import Log, LogConfig
+from quorate.log.checkpoints import (
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    TopicPartition,
+    load_offsets,
+    store_offsets,
+)
+from quorate.raft.core.types import Offset
+from quorate.runtime.disk import Disk, DiskError
+
+log = structlog.get_logger(__name__)
+
+_METADATA_TOPIC = "__cluster_metadata"
+
+
+@dataclass(slots=True, eq=False)
+class LogDir:
+    """One folder of `log.dirs`."""
+
+    path: str
+    clean_epoch: int | None
+    """Broker epoch of the orderly shutdown before this start; None if there was none."""
+    recovery_points: dict[TopicPartition, Offset]
+    high_watermarks: dict[TopicPartition, Offset]
+    topic_ids: dict[TopicPartition, uuid.UUID] = field(default_factory=dict)
+    """Of the partition folders that are there."""
+    logs: dict[TopicPartition, Log] = field(default_factory=dict)
+    write_lock: trio.Lock = field(default_factory=trio.Lock)
+    failure: str | None = None
+
+
+class LogManager:
+    """Use `open`. The caller opens, closes and removes any one partition's log one at a time."""
+
+    def __init__(self, disk: Disk, dirs: list[LogDir], now_ms: Callable[[], int]) -> None:
+        self._disk = disk
+        self._dirs = dirs
+        self._now_ms = now_ms
+
+    @classmethod
+    async def open(cls, disk: Disk, config: ReplicationConfig, *, now_ms: Callable[[], int]) -> "LogManager":
+        """Scan the folders, and finish what a crash interrupted. Raises `DiskError`, `UnreadableCheckpointError`,
+        `UnreadablePartitionMetadataError`."""
+        dirs = []
+        for path in config.log_dirs:
+            if not disk.exists(path):
+                disk.make_folder(path)
+            clean_epoch = await take_clean_shutdown(disk, path)
+            each = LogDir(
+                path,
+                clean_epoch,
+                load_offsets(disk, f"{path}/{RECOVERY_POINTS}"),
+                load_offsets(disk, f"{path}/{HIGH_WATERMARKS}"),
+            )
+            await _scan(disk, each)
+            dirs.append(each)
+        return cls(disk, dirs, now_ms)
+
+    @property
+    def clean_shutdown_epoch(self) -> int:
+        """Proof that nothing was lost since: the broker epoch of the last orderly shutdown, -1 without."""
+        epochs = {each.clean_epoch for each in self._dirs}
+        epoch = epochs.pop()
+        return -1 if epochs or epoch is None else epoch
+
+    @property
+    def failed_dirs(self) -> tuple[str, ...]:
+        return tuple(each.path for each in self._dirs if each.failure is not None)
+
+    @property
+    def all_failed(self) -> bool:
+        return all(each.failure is not None for each in self._dirs)
+
+    def held(self) -> list[tuple[str, int, uuid.UUID]]:
+        """(topic, partition, topic id) of every folder that is there."""
+        return [(*key, topic_id) for each in self._dirs for key, topic_id in each.topic_ids.items()]
+
+    def dir_of(self, topic: str, partition_id: int) -> LogDir | None:
+        key = (topic, partition_id)
+        return next((each for each in self._dirs if key in each.topic_ids), None)
+
+    async def open_log(self, topic: str, partition_id: int, topic_id: uuid.UUID, config: LogConfig) -> Log:
+        """Recover the partition's log, or begin one in the folder that has the fewest. A folder of an earlier
+        topic of this name is removed first. The high watermark is what the checkpoint says.
+
+        Raises `DiskError`, `DamagedLogError`.
+        """
+        key = (topic, partition_id)
+        where = self.dir_of(*key)
+        if where is not None and where.topic_ids[key] != topic_id:
+            await self.remove(topic, partition_id)
+            where = None
+        if where is None:
+            usable = [each for each in self._dirs if each.failure is None]
+            if not usable:
+                raise DiskError("every folder of log.dirs has failed", path=self._dirs[0].path)
+            where = min(usable, key=lambda each: len(each.topic_ids))
+            await self._create(where, key, topic_id)
+        opened = await Log.open(
+            self._disk,
+            f"{where.path}/{folder_name(*key)}",
+            config,
+            recovery_point=where.recovery_points.get(key, Offset(0)),
+            clean_shutdown=where.clean_epoch is not None and key in where.recovery_points,
+            now_ms=self._now_ms,
+        )
+        known = where.high_watermarks.get(key, Offset(0))
+        opened.high_watermark = Offset(max(opened.log_start_offset, min(known, opened.end_offset)))
+        where.logs[key] = opened
+        return opened
+
+    async def _create(self, where: LogDir, key: TopicPartition, topic_id: uuid.UUID) -> None:
+        folder = f"{where.path}/{folder_name(*key)}"
+        self._disk.make_folder(folder)
+        await store_partition_metadata(self._disk, folder, topic_id)
+        await self._disk.sync_folder(where.path)
+        where.topic_ids[key] = topic_id
+        where.recovery_points.pop(key, None)
+        where.high_watermarks.pop(key, None)
+
+    async def remove(self, topic: str, partition_id: int) -> None:
+        """Close the log and remove its folder, a file at a time. A crash on the way is finished at the next
+        start. Raises `DiskError`."""
+        key = (topic, partition_id)
+        where = self.dir_of(*key)
+        if where is None:
+            return
+        opened = where.logs.pop(key, None)
+        if opened is not None:
+            opened.close()
+        del where.topic_ids[key]
+        # An entry that outlived its folder would be believed of the next partition of that name.
+        where.recovery_points.pop(key, None)
+        where.high_watermarks.pop(key, None)
+        await _remove_folder(self._disk, f"{where.path}/{folder_name(*key)}")
+
+    def fail(self, failed: Log, reason: str) -> list[TopicPartition]:
+        """A disk error: its whole folder of `log.dirs` is out. The partitions that were in it."""
+        for each in self._dirs:
+            if failed in each.logs.values():
+                if each.failure is None:
+                    each.failure = reason
+                    log.error(
+                        "a folder of log.dirs has failed and is not used any more",
+                        path=each.path,
+                        reason=reason,
+                    )
+                return list(each.logs)
+        return []
+
+    def fail_dir_of(self, topic: str, partition_id: int, reason: str) -> list[TopicPartition]:
+        """As `fail`, for a log that could not even be opened."""
+        where = self.dir_of(topic, partition_id)
+        if where is None:
+            for each in self._dirs:
+                each.failure = each.failure or reason
+            return []
+        if where.failure is None:
+            where.failure = reason
+            log.error(
+                "a folder of log.dirs has failed and is not used any more", path=where.path, reason=reason
+            )
+        return list(where.logs)
+
+    # Checkpoints
+
+    def _sound(self) -> Iterable[LogDir]:
+        return [each for each in self._dirs if each.failure is None]
+
+    async def store_high_watermarks(self) -> None:
+        """Raises `DiskError`."""
+        for each in self._sound():
+            current = dict(each.high_watermarks)
+            current.update({key: opened.high_watermark for key, opened in each.logs.items()})
+            current = {key: offset for key, offset in current.items() if key in each.topic_ids}
+            if current == each.high_watermarks and not each.logs:
+                continue
+            async with each.write_lock:
+                await store_offsets(self._disk, f"{each.path}/{HIGH_WATERMARKS}", current)
+            each.high_watermarks = current
+
+    async def store_recovery_points(self) -> None:
+        """What the logs' last flushes made durable. Raises `DiskError`."""
+        for each in self._sound():
+            await self._store_recovery_points(each)
+
+    async def _store_recovery_points(self, where: LogDir) -> None:
+        async with where.write_lock:
+            where.recovery_points.update({key: opened.recovery_point for key, opened in where.logs.items()})
+            current = {key: offset for key, offset in where.recovery_points.items() if key in where.topic_ids}
+            where.recovery_points = current
+            await store_offsets(self._disk, f"{where.path}/{RECOVERY_POINTS}", current)
+
+    async def lower_recovery_point(self, topic: str, partition_id: int, offset: int) -> None:
+        """Before a log is cut to `offset`: a crash halfway must not look like damage. Raises `DiskError`."""
+        key = (topic, partition_id)
+        where = self.dir_of(*key)
+        if where is None or where.recovery_points.get(key, 0) <= offset:
+            return
+        async with where.write_lock:
+            where.recovery_points[key] = Offset(offset)
+            await store_offsets(self._disk, f"{where.path}/{RECOVERY_POINTS}", where.recovery_points)
+
+    async def close(self, *, clean_epoch: int | None) -> None:
+        """Sync and close what is open, write the checkpoints, and last the mark of an orderly shutdown, unless
+        `clean_epoch` is None. Raises `DiskError`; nothing is marked then."""
+        for each in self._sound():
+            for opened in each.logs.values():
+                await opened.flush_and_close()
+        await self.store_high_watermarks()
+        await self.store_recovery_points()
+        if clean_epoch is not None:
+            for each in self._sound():
+                await store_clean_shutdown(self._disk, each.path, clean_epoch)
+
+
+async def _scan(disk: Disk, where: LogDir) -> None:
+    for name in disk.list(where.path):
+        key = parse_folder_name(name)
+        folder = f"{where.path}/{name}"
+        files = disk.list(folder) if key is not None else []
+        if key is None or key[0] == _METADATA_TOPIC:
+            continue
+        if DELETED_MARK in files:
+            await _remove_folder(disk, folder)
+            continue
+        topic_id = load_partition_metadata(disk, folder)
+        if topic_id is not None:
+            where.topic_ids[key] = topic_id
+        elif any(file.endswith(".log") for file in files):
+            raise UnreadablePartitionMetadataError(f"{folder}/{PARTITION_METADATA}", "missing")
+        else:
+            # Its creation was interrupted before anything could be written to it.
+            disk.remove_folder(folder)
+
+
+async def _remove_folder(disk: Disk, folder: str) -> None:
+    mark = f"{folder}/{DELETED_MARK}"
+    disk.open(mark, create=True).close()
+    await disk.sync_folder(folder)
+    for name in disk.list(folder):
+        if name != DELETED_MARK:
+            disk.remove(f"{folder}/{name}")
+            await trio.lowlevel.checkpoint()
+    disk.remove_folder(folder)

@@ -1,0 +1,132 @@
+"""Producer state on disk: `<20-digit offset>.snapshot` beside the segments, and how it comes back.
+
+The file holds the state after everything below its offset; what is above is read back from the batches'
+headers. A snapshot is a shortcut: one that is missing or unreadable costs a longer scan.
+Layout, big-endian: magic 'QPS', version int8, crc32c uint32 of the rest, then count int32 of
+{id int64, epoch int16, batches int8 of {first sequence int32, last sequence int32, base offset int64,
+last offset int64, timestamp int64}}.
+"""
+
+import struct
+from collections import deque
+from typing import Final
+
+import structlog
+import trio
+from crc32c import crc32c
+
+from quorate.broker.replication.producer_state import KEPT_BATCHES, KeptBatch, Producer, ProducerState
+from quorate.log import Log
+from quorate.log.batch import read_headers
+from quorate.runtime.disk import Disk, DiskError, read_file, write_file_atomically
+
+log = structlog.get_logger(__name__)
+
+SUFFIX: Final = ".snapshot"
+KEPT_SNAPSHOTS: Final = 2
+_HEAD = struct.Struct(">3sbI")
+_COUNT = struct.Struct(">i")
+_PRODUCER = struct.Struct(">qhb")
+_BATCH = struct.Struct(">iiqqq")
+_MAGIC: Final = b"QPS"
+_VERSION: Final = 1
+_SCAN_BYTES: Final = 1024 * 1024
+
+
+def encode(state: ProducerState) -> bytes:
+    pieces = [_COUNT.pack(len(state.producers))]
+    for producer_id, producer in state:
+        pieces.append(_PRODUCER.pack(producer_id, producer.epoch, len(producer.batches)))
+        for kept in producer.batches:
+            pieces.append(
+                _BATCH.pack(
+                    kept.first_sequence,
+                    kept.last_sequence,
+                    kept.base_offset,
+                    kept.last_offset,
+                    kept.timestamp,
+                )
+            )
+    body = b"".join(pieces)
+    return _HEAD.pack(_MAGIC, _VERSION, crc32c(body)) + body
+
+
+def decode_into(state: ProducerState, data: bytes) -> None:
+    """Raises `ValueError`; `state` is then unchanged."""
+    producers: dict[int, Producer] = {}
+    try:
+        magic, version, crc = _HEAD.unpack_from(data)
+        if magic != _MAGIC or version != _VERSION:
+            raise ValueError(f"not a producer snapshot of version {_VERSION}")
+        if crc32c(memoryview(data)[_HEAD.size :]) != crc:
+            raise ValueError("CRC does not match")
+        (count,) = _COUNT.unpack_from(data, _HEAD.size)
+        position = _HEAD.size + _COUNT.size
+        for _ in range(count):
+            producer_id, epoch, batches = _PRODUCER.unpack_from(data, position)
+            position += _PRODUCER.size
+            if not 0 < batches <= KEPT_BATCHES:
+                raise ValueError(f"{batches} batches of producer {producer_id}")
+            kept: deque[KeptBatch] = deque(maxlen=KEPT_BATCHES)
+            for _ in range(batches):
+                kept.append(KeptBatch(*_BATCH.unpack_from(data, position)))
+                position += _BATCH.size
+            producers[producer_id] = Producer(epoch, kept)
+    except struct.error as error:
+        raise ValueError("truncated") from error
+    state.producers.update(producers)
+
+
+def snapshot_offsets(disk: Disk, folder: str) -> list[int]:
+    """Of the snapshots in the folder, oldest first."""
+    names = [name.removesuffix(SUFFIX) for name in disk.list(folder) if name.endswith(SUFFIX)]
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _path(folder: str, offset: int) -> str:
+    return f"{folder}/{offset:020}{SUFFIX}"
+
+
+async def store(disk: Disk, folder: str, state: ProducerState) -> None:
+    """Durable when it returns. What it covers must be durable already. Older snapshots but the last go."""
+    end = state.end_offset
+    held = snapshot_offsets(disk, folder)
+    if end in held:
+        return
+    await write_file_atomically(disk, _path(folder, end), encode(state))
+    for offset in [*held, end][:-KEPT_SNAPSHOTS]:
+        disk.remove(_path(folder, offset))
+
+
+def forget_above(disk: Disk, folder: str, end_offset: int) -> None:
+    """The log was cut to `end_offset`: snapshots of what is gone must never be read."""
+    for offset in snapshot_offsets(disk, folder):
+        if offset > end_offset:
+            disk.remove(_path(folder, offset))
+
+
+async def load(disk: Disk, folder: str, partition_log: Log, state: ProducerState) -> None:
+    """Bring an empty `state` to the log's end, from the newest usable snapshot and the headers above it.
+
+    Nothing may be appended meanwhile. Raises `DiskError`.
+    """
+    forget_above(disk, folder, partition_log.end_offset)
+    state.end_offset = partition_log.log_start_offset
+    for offset in reversed(snapshot_offsets(disk, folder)):
+        if offset < partition_log.log_start_offset:
+            break
+        path = _path(folder, offset)
+        try:
+            decode_into(state, read_file(disk, path))
+        except (ValueError, FileNotFoundError) as error:
+            log.warning("a producer snapshot is unreadable and is left out", path=path, reason=str(error))
+            continue
+        state.end_offset = offset
+        break
+    while state.end_offset < partition_log.end_offset:
+        before = state.end_offset
+        records = await partition_log.read(before, _SCAN_BYTES)
+        state.replay(read_headers(records, check_crc=False, dense=False, contiguous=False))
+        if state.end_offset <= before:
+            raise DiskError(f"the log holds nothing at offset {before}", path=folder)
+        await trio.lowlevel.checkpoint()

@@ -1,0 +1,129 @@
+"""Idempotent producers of one partition: what each wrote last, so that a batch sent twice is kept once.
+
+Per producer id: its epoch and its last five batches (KIP-98; five because a producer has at most so many
+requests in flight). A leader checks before it appends; a follower records what the leader accepted,
+unchecked (KAFKA-6003).
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.broker.replication.errors import ErrorCode, PartitionError
+from quorate.log.batch import BatchHeader
+
+KEPT_BATCHES: Final = 5
+_SEQUENCES: Final = 1 << 31
+NO_PRODUCER: Final = -1
+
+
+def sequence_after(sequence: int, count: int) -> int:
+    """`sequence` plus `count`; after 2^31-1 comes 0 (KAFKA-5283)."""
+    return (sequence + count) % _SEQUENCES
+
+
+@dataclass(frozen=True, slots=True)
+class KeptBatch:
+    """A batch that was appended. Sequences and `last_offset` are inclusive; times are ms since the Unix epoch."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+@dataclass(slots=True)
+class Producer:
+    """One producer's state. `batches` are oldest first, at most `KEPT_BATCHES`, never empty."""
+
+    epoch: int
+    batches: deque[KeptBatch]
+
+    @property
+    def last(self) -> KeptBatch:
+        return self.batches[-1]
+
+
+class ProducerState:
+    """The producers of one partition. `end_offset`: the log up to there (exclusive) is in it."""
+
+    __slots__ = ("_on_duplicate", "duplicates", "end_offset", "producers")
+
+    def __init__(self, end_offset: int = 0, *, on_duplicate: Callable[[], None] | None = None) -> None:
+        self.end_offset = end_offset
+        self.producers: dict[int, Producer] = {}
+        self.duplicates = 0
+        """Batches recognised as sent before, since this was made."""
+        self._on_duplicate = on_duplicate
+
+    def check(self, header: BatchHeader) -> KeptBatch | None:
+        """May the leader append this batch? None: yes. A kept batch: it is that one, sent again, and must be
+        answered with its offsets. Raises `PartitionError`."""
+        producer = self.producers.get(header.producer_id)
+        if header.producer_id == NO_PRODUCER or producer is None:
+            # Without state any sequence goes: it may have expired, or been lost with its records.
+            return None
+        if header.producer_epoch < producer.epoch:
+            raise PartitionError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} has epoch {producer.epoch}, not {header.producer_epoch} any more",
+            )
+        first = header.base_sequence
+        if header.producer_epoch > producer.epoch:
+            if first != 0:
+                raise PartitionError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {header.producer_id} begins epoch {header.producer_epoch} with sequence {first}, "
+                    "not 0",
+                )
+            return None
+        last = sequence_after(first, header.last_offset_delta)
+        for kept in producer.batches:
+            if kept.first_sequence == first and kept.last_sequence == last:
+                self.duplicates += 1
+                if self._on_duplicate is not None:
+                    self._on_duplicate()
+                return kept
+        expected = sequence_after(producer.last.last_sequence, 1)
+        if first != expected:
+            raise PartitionError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} sent sequence {first} where {expected} comes next",
+            )
+        return None
+
+    def record(self, header: BatchHeader, base_offset: int) -> None:
+        """The batch is in the log at `base_offset`."""
+        last_offset = base_offset + header.last_offset_delta
+        self.end_offset = last_offset + 1
+        if header.producer_id == NO_PRODUCER or header.is_control:
+            return
+        kept = KeptBatch(
+            header.base_sequence,
+            sequence_after(header.base_sequence, header.last_offset_delta),
+            base_offset,
+            last_offset,
+            header.max_timestamp,
+        )
+        producer = self.producers.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            self.producers[header.producer_id] = Producer(header.producer_epoch, deque((kept,), KEPT_BATCHES))
+        else:
+            producer.batches.append(kept)
+
+    def replay(self, headers: Iterable[BatchHeader]) -> None:
+        """Headers read back from the log, in order, from `end_offset` on."""
+        for header in headers:
+            self.record(header, header.base_offset)
+
+    def expire(self, *, before_ms: int) -> int:
+        """Forget producers whose last batch is older; how many."""
+        expired = [key for key, producer in self.producers.items() if producer.last.timestamp < before_ms]
+        for key in expired:
+            del self.producers[key]
+        return len(expired)
+
+    def __iter__(self) -> Iterator[tuple[int, Producer]]:
+        return iter(self.producers.items())

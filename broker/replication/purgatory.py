@@ -1,0 +1,176 @@
+"""Requests that wait: produces for the high watermark, fetches for records.
+
+Each waits on the partitions that can complete it, and one heap holds all deadlines. Completing sets a flag and
+wakes whoever waits; it happens after a partition's state has changed, never within the change (KAFKA-13254).
+"""
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from quorate.broker.replication.errors import ErrorCode
+
+_PURGE_INTERVAL: Final = 1000
+"""Kafka's `*.purgatory.purge.interval.requests`: so many completed requests may stay in the heap."""
+
+
+class Waiter:
+    """Something that is completed once, by its partitions or by its deadline."""
+
+    __slots__ = ("_callback", "_event", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self._event: trio.Event | None = None
+        self._callback: Callable[[], None] | None = None
+
+    def complete(self) -> None:
+        """Idempotent."""
+        if self.done:
+            return
+        self.done = True
+        if self._event is not None:
+            self._event.set()
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+    def expire(self) -> None:
+        """The deadline has passed."""
+        self.complete()
+
+    def notify(self, callback: Callable[[], None]) -> None:
+        """Call once when completed, at once if it is. At most one."""
+        if self.done:
+            callback()
+        else:
+            self._callback = callback
+
+    async def wait(self) -> None:
+        if not self.done:
+            if self._event is None:
+                self._event = trio.Event()
+            await self._event.wait()
+
+
+class Purgatory:
+    """Deadlines of all waiters, in `trio.current_time()` seconds."""
+
+    __slots__ = ("_heap", "_next", "_sequence", "_wake", "expired")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Waiter]] = []
+        self._sequence = 0
+        self._next = math.inf
+        self._wake = trio.Event()
+        self.expired = 0
+
+    def __len__(self) -> int:
+        return sum(not entry[2].done for entry in self._heap)
+
+    def hold(self, waiter: Waiter, deadline: float) -> None:
+        """`waiter.expire()` is called at `deadline`, unless it is done by then."""
+        self._sequence += 1
+        heapq.heappush(self._heap, (deadline, self._sequence, waiter))
+        if deadline < self._next:
+            self._next = deadline
+            self._wake.set()
+        if self._sequence % _PURGE_INTERVAL == 0:
+            self._heap = [entry for entry in self._heap if not entry[2].done]
+            heapq.heapify(self._heap)
+
+    async def run(self) -> None:
+        while True:
+            while self._heap and (self._heap[0][2].done or self._heap[0][0] <= trio.current_time()):
+                waiter = heapq.heappop(self._heap)[2]
+                if not waiter.done:
+                    self.expired += 1
+                    waiter.expire()
+            self._next = self._heap[0][0] if self._heap else math.inf
+            self._wake = trio.Event()
+            with trio.move_on_at(self._next):
+                await self._wake.wait()
+
+
+class Expectation:
+    """A produced batch that waits until the high watermark reaches `end_offset` (exclusive)."""
+
+    __slots__ = ("_settle", "end_offset", "settled")
+
+    def __init__(self, end_offset: int, settle: Callable[[ErrorCode], None]) -> None:
+        self.end_offset = end_offset
+        self.settled = False
+        self._settle = settle
+
+    def settle(self, error: ErrorCode) -> None:
+        if not self.settled:
+            self.settled = True
+            self._settle(error)
+
+
+class Watchers:
+    """Who waits for one partition. Costs a pop per produce completed, whatever the number that wait."""
+
+    __slots__ = ("_consumers", "_followers", "_produces")
+
+    def __init__(self) -> None:
+        self._produces: deque[Expectation] = deque()
+        """By end offset."""
+        self._followers: dict[Waiter, None] = {}
+        self._consumers: dict[Waiter, None] = {}
+
+    def expect(self, expectation: Expectation) -> None:
+        if self._produces and expectation.end_offset < self._produces[-1].end_offset:
+            # A batch sent twice waits for its first appearance.
+            self._produces = deque(sorted((*self._produces, expectation), key=_end_offset))
+        else:
+            self._produces.append(expectation)
+
+    def forget_settled(self) -> None:
+        """After expiry: nobody waits for the oldest any more."""
+        while self._produces and self._produces[0].settled:
+            self._produces.popleft()
+
+    def watch(self, fetch: Waiter, *, follower: bool) -> None:
+        (self._followers if follower else self._consumers)[fetch] = None
+
+    def unwatch(self, fetch: Waiter) -> None:
+        self._followers.pop(fetch, None)
+        self._consumers.pop(fetch, None)
+
+    def appended(self) -> None:
+        """The log's end has moved: followers may read on (A.2)."""
+        _complete(self._followers)
+
+    def high_watermark_moved(self, high_watermark: int) -> None:
+        """Consumers may read on (A.1), and produces below are done (B.1, B.2)."""
+        produces = self._produces
+        while produces and produces[0].end_offset <= high_watermark:
+            produces.popleft().settle(ErrorCode.NONE)
+        _complete(self._consumers)
+
+    def changed(self) -> None:
+        """Leader, epoch or log start: every fetch looks again."""
+        _complete(self._followers)
+        _complete(self._consumers)
+
+    def leadership_lost(self, error: ErrorCode) -> None:
+        """No produce that waits here can be promised any more."""
+        produces, self._produces = self._produces, deque()
+        for expectation in produces:
+            expectation.settle(error)
+        self.changed()
+
+
+def _complete(waiters: dict[Waiter, None]) -> None:
+    if waiters:
+        for waiter in list(waiters):
+            waiter.complete()
+
+
+def _end_offset(expectation: Expectation) -> int:
+    return expectation.end_offset

@@ -1,0 +1,350 @@
+"""All replicas on this broker: takes committed metadata in, and answers what clients and followers ask."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+import trio
+
+from quorate.broker.controller.configs import effective
+from quorate.broker.controller.delta import MetadataDelta
+from quorate.broker.controller.image import MetadataImage, PartitionState
+from quorate.broker.controller.records import ConfigType
+from quorate.broker.replication.config import ReplicationConfig
+from quorate.broker.replication.errors import AllFoldersFailedError, ErrorCode, PartitionError
+from quorate.broker.replication.fetch_service import FetchService, ParkedFetch
+from quorate.broker.replication.fetcher import FetcherContext, Fetchers
+from quorate.broker.replication.hosting import Hosting
+from quorate.broker.replication.isr_updater import AlterPartition, IsrUpdater
+from quorate.broker.replication.log_manager import LogManager
+from quorate.broker.replication.offset_lookup import find_offset
+from quorate.broker.replication.partition import Partition
+from quorate.broker.replication.pending_appends import PendingAppends
+from quorate.broker.replication.purgatory import Purgatory
+from quorate.broker.replication.requests import (
+    AppendItem,
+    AppendResult,
+    EpochEndResult,
+    FetchOptions,
+    FetchResult,
+    OffsetResult,
+    TopicRef,
+)
+from quorate.broker.replication.stats import PartitionCounts, ReplicationStats
+from quorate.broker.replication.upkeep import Upkeep
+from quorate.runtime import Runtime
+from quorate.runtime.disk import DiskError
+from quorate.runtime.network import Address
+
+log = structlog.get_logger(__name__)
+
+__all__ = ["PendingAppends", "ReplicaManager"]
+
+
+class ReplicaManager:
+    """Use `open`; serves while `run` runs; `close` last."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: ReplicationConfig,
+        logs: LogManager,
+        *,
+        runtime: Runtime,
+        static: Mapping[str, str],
+        alter_partition: AlterPartition,
+        connect: Callable[[int], Address | None],
+    ) -> None:
+        self.broker_id = broker_id
+        self.stats = ReplicationStats()
+        self._config = config
+        self._logs = logs
+        self._static = static
+        self._broker_epoch = -1
+        self._image = MetadataImage()
+        self._purgatory = Purgatory()
+        self._fetches = FetchService(self.partition, self._purgatory, max_bytes=config.fetch_max_bytes)
+        self._isr_updater = IsrUpdater(
+            broker_id,
+            broker_epoch=lambda: self._broker_epoch,
+            alter_partition=alter_partition,
+            retry_s=config.alter_partition_retry_ms / 1000,
+        )
+        self._fetcher_context = FetcherContext(
+            broker_id=broker_id,
+            broker_epoch=lambda: self._broker_epoch,
+            connect=connect,
+            network=runtime.network,
+            config=config,
+            stats=self.stats,
+            lower_recovery_point=lambda partition, offset: logs.lower_recovery_point(
+                partition.topic, partition.partition_id, offset
+            ),
+            disk_failed=self._disk_failed,
+        )
+        self._hosting = Hosting(
+            broker_id,
+            config,
+            logs,
+            disk=runtime.disk,
+            topic_config=lambda topic: effective(self._image, topic, static=static),
+            eligible=self._eligible,
+            propose=self._isr_updater.submit,
+            stats=self.stats,
+            failed=self._disk_failed_for,
+        )
+        self._upkeep = Upkeep(
+            config,
+            logs,
+            self._hosting,
+            disk=runtime.disk,
+            topic_config=lambda topic: effective(self._image, topic, static=static),
+            disk_failed=self._disk_failed,
+        )
+        self._out_of_folders = trio.Event()
+        self._began = False
+
+    @classmethod
+    async def open(
+        cls,
+        broker_id: int,
+        config: ReplicationConfig,
+        *,
+        runtime: Runtime,
+        static: Mapping[str, str],
+        alter_partition: AlterPartition,
+        connect: Callable[[int], Address | None],
+    ) -> "ReplicaManager":
+        """Scan the folders of `log.dirs`. `static`: the node's server.properties; `connect`: where another broker
+        listens for brokers. Raises `DiskError`, `UnreadableCheckpointError`, `UnreadablePartitionMetadataError`."""
+        logs = await LogManager.open(runtime.disk, config, now_ms=runtime.wall_clock.now_ms)
+        return cls(
+            broker_id,
+            config,
+            logs,
+            runtime=runtime,
+            static=static,
+            alter_partition=alter_partition,
+            connect=connect,
+        )
+
+    @property
+    def clean_shutdown_epoch(self) -> int:
+        """The broker epoch of the orderly shutdown before this start; -1 if there was none."""
+        return self._logs.clean_shutdown_epoch
+
+    def registered(self, broker_epoch: int) -> None:
+        """This broker's requests carry `broker_epoch` from now on."""
+        self._broker_epoch = broker_epoch
+
+    async def run(self) -> None:
+        """Until cancelled. Raises `AllFoldersFailedError` when no folder is left."""
+        async with trio.open_nursery() as nursery:
+            self._hosting.begin(Fetchers(self._fetcher_context, nursery), nursery)
+            nursery.start_soon(self._purgatory.run)
+            nursery.start_soon(self._isr_updater.run)
+            nursery.start_soon(self._upkeep.run)
+            await self._out_of_folders.wait()
+            raise AllFoldersFailedError(
+                f"no folder of log.dirs can be used any more: {', '.join(self._logs.failed_dirs)}; see the errors "
+                "logged before, mend the disk, and start again"
+            )
+
+    async def close(self, *, clean: bool) -> None:
+        """Serve nobody any more, and close the logs. `clean`: the controller has let this broker go; the mark of
+        an orderly shutdown is left if everything that is here was loaded (KAFKA-15375)."""
+        complete = self._hosting.settled
+        for partition in self._hosting.partitions():
+            partition.stop()
+        clean = clean and complete and self._began and not self._logs.failed_dirs
+        try:
+            await self._upkeep.store_producers()
+            await self._logs.close(clean_epoch=self._broker_epoch if clean else None)
+        except DiskError as error:
+            log.error(
+                "the logs could not be closed in order; the next start recovers them", reason=str(error)
+            )
+
+    # Metadata
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take in what committed records changed. Never waits: opening and removing logs goes on by itself."""
+        self._image = image
+        if not self._began:
+            self._began = True
+            self._remove_strays(image)
+        changes = delta.local(self.broker_id)
+        for each in (*changes.lead, *changes.follow, *changes.stop):
+            assert each.after is not None
+            self._hosting.host(each.topic, each.topic_id, each.partition_id, each.after)
+        for each in changes.delete:
+            self._hosting.drop(each.topic, each.topic_id, each.partition_id)
+        topics = {each.name for each in delta.configs if each.type is ConfigType.TOPIC}
+        everywhere = any(each.type is ConfigType.BROKER for each in delta.configs)
+        if topics or everywhere or delta.brokers:
+            for partition in self._hosting.partitions():
+                if everywhere or partition.topic in topics:
+                    held = effective(image, partition.topic, static=self._static)
+                    partition.min_isr = held.min_insync_replicas
+                    partition.max_message_bytes = held.max_message_bytes
+                partition.advance_high_watermark()
+
+    def _remove_strays(self, image: MetadataImage) -> None:
+        """Replicas that were given to others, or whose topic was deleted, while this broker was down."""
+        for topic, partition_id, topic_id in self._logs.held():
+            state = image.partition(topic_id, partition_id)
+            if state is None or self.broker_id not in state.replicas:
+                log.info("removing a stray replica", topic=topic, partition=partition_id)
+                self._hosting.drop(topic, topic_id, partition_id)
+
+    def _eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        broker = self._image.broker(broker_id)
+        return broker is not None and broker.active and broker_epoch in (-1, broker.epoch)
+
+    # Lookups
+
+    def partition(self, topic: TopicRef, partition_id: int) -> Partition:
+        """Raises `PartitionError` for what is not here (yet)."""
+        found = self._hosting.find(topic, partition_id)
+        if found is not None:
+            return found
+        if isinstance(topic, uuid.UUID):
+            known = self._image.topic_by_id(topic)
+            if known is None:
+                raise PartitionError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic}")
+        else:
+            known = self._image.topic(topic)
+        state: PartitionState | None = None
+        if known is not None:
+            state = self._image.partition(known.topic_id, partition_id)
+        if state is None:
+            raise PartitionError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition_id} of {topic}"
+            )
+        raise PartitionError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"partition {partition_id} of {topic} is led by broker {state.leader}, or not opened here yet",
+        )
+
+    # Requests
+
+    def append(
+        self, items: Sequence[AppendItem], *, acks: int, timeout_ms: int, internal: bool = False
+    ) -> PendingAppends:
+        """Append to each partition, now; the answer is `done` when `acks` (0, 1 or -1, all) are satisfied or
+        `timeout_ms` is over. `internal`: from this broker itself."""
+        results: list[AppendResult] = []
+        waiting: list[tuple[int, Partition, int]] = []
+        for item in items:
+            try:
+                partition = self.partition(item.topic, item.partition_id)
+                appended = partition.append(item.records, acks=acks, internal=internal)
+            except PartitionError as error:
+                results.append(
+                    AppendResult(
+                        topic=item.topic,
+                        partition_id=item.partition_id,
+                        error=error.code,
+                        error_message=error.message,
+                    )
+                )
+                self._note_failure(item, error)
+                continue
+            if acks == -1:
+                waiting.append((len(results), partition, appended.end_offset))
+            results.append(
+                AppendResult(
+                    topic=item.topic,
+                    partition_id=item.partition_id,
+                    base_offset=appended.base_offset,
+                    log_start_offset=int(partition.log.log_start_offset),
+                    duplicate=appended.duplicate,
+                )
+            )
+        pending = PendingAppends(results, self._count_expired)
+        for index, partition, end_offset in waiting:
+            pending.expect(index, partition, end_offset)
+        pending.begin()
+        if not pending.done:
+            self._purgatory.hold(pending, trio.current_time() + timeout_ms / 1000)
+        return pending
+
+    def _count_expired(self) -> None:
+        self.stats.expired_produces += 1
+
+    def _note_failure(self, item: AppendItem, error: PartitionError) -> None:
+        if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            partition = self._hosting.find(item.topic, item.partition_id)
+            if partition is not None:
+                self._disk_failed(partition, error)
+
+    async def begin_fetch(self, options: FetchOptions) -> list[FetchResult] | ParkedFetch:
+        """The answer, if it needn't wait."""
+        return await self._fetches.begin(options)
+
+    async def fetch(self, options: FetchOptions) -> list[FetchResult]:
+        """`begin_fetch`, and wait."""
+        return await self._fetches.fetch(options)
+
+    async def list_offset(
+        self, topic: TopicRef, partition_id: int, *, timestamp: int, current_leader_epoch: int = -1
+    ) -> OffsetResult:
+        """ListOffsets: -1 the high watermark, -2 the log start, -3 the newest timestamp, else the first record at
+        or after `timestamp` (ms)."""
+        try:
+            partition = self.partition(topic, partition_id)
+            partition.check_leading(current_leader_epoch)
+            return await find_offset(partition, timestamp)
+        except PartitionError as error:
+            return OffsetResult(error=error.code)
+
+    def offset_for_leader_epoch(
+        self, topic: TopicRef, partition_id: int, *, leader_epoch: int, current_leader_epoch: int = -1
+    ) -> EpochEndResult:
+        """OffsetForLeaderEpoch (KIP-101, KIP-279)."""
+        try:
+            partition = self.partition(topic, partition_id)
+            partition.check_leading(current_leader_epoch)
+        except PartitionError as error:
+            return EpochEndResult(error=error.code)
+        found = partition.log.end_offset_for_epoch(leader_epoch)
+        if found is None:
+            return EpochEndResult()
+        return EpochEndResult(leader_epoch=int(found.epoch), end_offset=int(found.end_offset))
+
+    # Disks
+
+    def _disk_failed(self, partition: Partition, error: Exception) -> None:
+        partition.fail(str(error))
+        self._fail_all(self._logs.fail(partition.log, str(error)), str(error))
+
+    def _disk_failed_for(self, topic: str, partition_id: int, error: Exception) -> None:
+        self._fail_all(self._logs.fail_dir_of(topic, partition_id, str(error)), str(error))
+
+    def _fail_all(self, keys: Sequence[tuple[str, int]], reason: str) -> None:
+        for topic, partition_id in keys:
+            partition = self._hosting.find(topic, partition_id)
+            if partition is not None:
+                partition.fail(reason)
+        if self._logs.all_failed:
+            self._out_of_folders.set()
+
+    # Watching
+
+    def counts(self) -> PartitionCounts:
+        """Gauges over the partitions of this broker."""
+        partitions = self._hosting.partitions()
+        leaders = [each.leading for each in partitions if each.leading is not None]
+        min_isr = {each.leading: each.min_isr for each in partitions if each.leading is not None}
+        return PartitionCounts(
+            partition_count=len(partitions),
+            leader_count=len(leaders),
+            under_replicated_partitions=sum(len(each.isr.committed) < len(each.replicas) for each in leaders),
+            under_min_isr_partition_count=sum(each.under_min_isr(min_isr[each]) for each in leaders),
+            at_min_isr_partition_count=sum(
+                len(each.isr.committed) == each.effective_min_isr(min_isr[each]) for each in leaders
+            ),
+            offline_replica_count=sum(each.failure is not None for each in partitions),
+            delayed_produces=0,
+            delayed_fetches=len(self._purgatory),
+        )

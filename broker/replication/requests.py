@@ -1,0 +1,116 @@
+"""What the API handlers ask of the replica manager, and what they get. Plain values; wire types stay outside."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from quorate.broker.replication.errors import ErrorCode
+from quorate.runtime.disk import Buffer
+
+TopicRef: TypeAlias = str | uuid.UUID
+"""A topic by name or by id."""
+
+CONSUMER = -1
+"""The replica id of who is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendItem:
+    """Record batches for one partition. They may be views of a receive buffer: nothing keeps them."""
+
+    topic: TopicRef
+    partition_id: int
+    records: Buffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendResult:
+    """`append_time_ms` is -1: timestamps are the producer's."""
+
+    topic: TopicRef
+    partition_id: int
+    error: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    base_offset: int = -1
+    append_time_ms: int = -1
+    log_start_offset: int = -1
+    duplicate: bool = False
+    """Recognised as sent before; the offsets are those that it got then."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchItem:
+    topic: TopicRef
+    partition_id: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    """What the client believes; -1: not checked."""
+    last_fetched_epoch: int = -1
+    """Of a follower: the epoch of the record before `fetch_offset`; -1: none, or not checked."""
+    log_start_offset: int = -1
+    """Of a follower."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOptions:
+    """`max_bytes` over all partitions; one batch is returned even if it is larger (KIP-74)."""
+
+    items: Sequence[FetchItem]
+    max_wait_ms: int
+    min_bytes: int = 1
+    max_bytes: int = 57_671_680
+    replica_id: int = CONSUMER
+    replica_epoch: int = -1
+    """The follower's broker epoch (KIP-903)."""
+
+    @property
+    def from_follower(self) -> bool:
+        return self.replica_id >= 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResult:
+    """`high_watermark` and `last_stable_offset` are exclusive, -1 unknown; without transactions both are the
+    same. `records` are whole batches, never to be changed."""
+
+    topic: TopicRef
+    partition_id: int
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    diverging_epoch: tuple[int, int] | None = None
+    """(epoch, its end offset) where the follower's log departs."""
+    leader: tuple[int, int] | None = None
+    """(leader, leader epoch), as this broker knows them, with the errors that a client can use them for."""
+    records: tuple[Buffer, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.records))
+
+    @property
+    def urgent(self) -> bool:
+        """Whether the answer may not wait for more records."""
+        return self.error is not ErrorCode.NONE or self.diverging_epoch is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetResult:
+    """Answer to ListOffsets: -1 everywhere if no record matches."""
+
+    error: ErrorCode = ErrorCode.NONE
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEndResult:
+    """Answer to OffsetForLeaderEpoch: the largest epoch not above the one asked for, and its end (exclusive)."""
+
+    error: ErrorCode = ErrorCode.NONE
+    leader_epoch: int = -1
+    end_offset: int = -1

@@ -1,0 +1,39 @@
+"""What replication counts, for metrics and tests."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class ReplicationStats:
+    """Counters since the broker started."""
+
+    duplicate_batches: int = 0
+    """Batches of idempotent producers recognised as sent before."""
+    appended_batches: int = 0
+    appended_bytes: int = 0
+    """By producers, as leader."""
+    replicated_bytes: int = 0
+    """From leaders, as follower."""
+    isr_shrinks: int = 0
+    isr_expands: int = 0
+    failed_isr_updates: int = 0
+    truncations: int = 0
+    truncations_below_high_watermark: int = 0
+    fetch_errors: int = 0
+    """Fetches from leaders that failed as a whole."""
+    expired_produces: int = 0
+    expired_fetches: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCounts:
+    """Gauges over the partitions of this broker, Kafka's names."""
+
+    partition_count: int
+    leader_count: int
+    under_replicated_partitions: int
+    under_min_isr_partition_count: int
+    at_min_isr_partition_count: int
+    offline_replica_count: int
+    delayed_produces: int
+    delayed_fetches: int

@@ -1,0 +1,113 @@
+"""What replicas need from time to time: ISR scans, checkpoints, flushes, retention."""
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+import trio
+
+from quorate.broker.controller.configs import TopicConfig
+from quorate.broker.replication.config import ReplicationConfig
+from quorate.broker.replication.hosting import Hosting
+from quorate.broker.replication.log_manager import LogManager
+from quorate.broker.replication.partition import Partition
+from quorate.broker.replication.producer_snapshot import store
+from quorate.log import LogError
+from quorate.raft.core.types import Offset
+from quorate.runtime.disk import Disk, DiskError
+
+log = structlog.get_logger(__name__)
+
+
+class Upkeep:
+    """Each chore in a task of its own, so that a slow disk delays none of the others."""
+
+    def __init__(
+        self,
+        config: ReplicationConfig,
+        logs: LogManager,
+        hosting: Hosting,
+        *,
+        disk: Disk,
+        topic_config: Callable[[str], TopicConfig],
+        disk_failed: Callable[[Partition, Exception], None],
+    ) -> None:
+        self._config = config
+        self._logs = logs
+        self._hosting = hosting
+        self._disk = disk
+        self._topic_config = topic_config
+        self._disk_failed = disk_failed
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        config = self._config
+        async with trio.open_nursery() as nursery:
+            # Half the lag time: a follower is out at most one and a half lag times after its last good fetch.
+            nursery.start_soon(self._every, config.replica_lag_time_max_ms / 2, self._scan_isrs)
+            nursery.start_soon(
+                self._every,
+                config.replica_high_watermark_checkpoint_interval_ms,
+                self._logs.store_high_watermarks,
+            )
+            nursery.start_soon(self._every, config.log_flush_offset_checkpoint_interval_ms, self._flush)
+            nursery.start_soon(self._every, config.log_retention_check_interval_ms, self._retain)
+
+    async def _every(self, interval_ms: float, chore: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await trio.sleep(interval_ms / 1000)
+            try:
+                await chore()
+            except DiskError as error:
+                # The logs' own failures are noted where they happen; this is a checkpoint that could not be
+                # written, which the next round tries again.
+                log.error("a checkpoint can't be written", reason=str(error))
+
+    async def _scan_isrs(self) -> None:
+        for partition in self._hosting.partitions():
+            partition.scan_isr()
+
+    async def _flush(self) -> None:
+        for partition in self._hosting.partitions():
+            await self._on(partition, self._flush_one)
+        await self._logs.store_recovery_points()
+
+    async def _flush_one(self, partition: Partition) -> None:
+        await partition.log.flush()
+        await store(self._disk, partition.log.folder, partition.producers)
+
+    async def _retain(self) -> None:
+        for partition in self._hosting.partitions():
+            if self._topic_config(partition.topic).cleanup_delete:
+                await self._on(partition, self._retain_one)
+
+    async def _retain_one(self, partition: Partition) -> None:
+        config = self._topic_config(partition.topic)
+        removed = await partition.log.delete_old_segments(
+            retention_bytes=None if config.retention_bytes < 0 else config.retention_bytes,
+            retention_ms=None if config.retention_ms < 0 else config.retention_ms,
+            high_watermark=Offset(partition.high_watermark),
+        )
+        if removed:
+            log.info(
+                "removed old segments",
+                partition=str(partition),
+                segments=removed,
+                log_start_offset=int(partition.log.log_start_offset),
+            )
+            partition.watchers.changed()
+
+    async def _on(self, partition: Partition, chore: Callable[[Partition], Awaitable[None]]) -> None:
+        if partition.failure is not None:
+            return
+        try:
+            async with partition.lock:
+                await chore(partition)
+        except (DiskError, LogError) as error:
+            if partition in self._hosting.partitions():
+                self._disk_failed(partition, error)
+
+    async def store_producers(self) -> None:
+        """At shutdown: so that the next start needn't read the logs for them. Raises `DiskError`."""
+        for partition in self._hosting.partitions():
+            if partition.failure is None:
+                await store(self._disk, partition.log.folder, partition.producers)
