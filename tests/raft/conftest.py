@@ -1,0 +1,136 @@
+"""Nodes under virtual time, on simulated disks and networks, that tests open, crash and disturb."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+import structlog
+import trio
+
+from quorate.raft.config import QuorumConfig, parse_voters
+from quorate.raft.core.types import CoreConfig, NodeId
+from quorate.raft.quorum import Quorum
+from quorate.raft.state_machine import CommittedBatch
+from quorate.raft.storage import format_folder
+from quorate.raft.telemetry import Telemetry
+from quorate.runtime import Runtime
+from quorate.runtime.network import Address, Stream
+from quorate.simulation.network import SimulatedNetwork
+from quorate.simulation.runtime import SimulatedRuntime
+
+CLUSTER_ID = "driver-tests"
+CORE = CoreConfig(
+    election_timeout_ms=200, fetch_timeout_ms=600, fetch_max_wait_ms=100, request_timeout_ms=600
+)
+
+
+class Journal:
+    """Keeps every record; its result is the record's length. `poison` raises."""
+
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+
+    def apply(self, batch: CommittedBatch) -> Sequence[int]:
+        if b"poison" in batch.records:
+            raise ValueError("poisoned")
+        self.records.extend(batch.records)
+        return [len(record) for record in batch.records]
+
+    def take_snapshot(self):
+        return iter(())
+
+    def load_snapshot(self, chunks) -> None:
+        raise AssertionError("not called in this version")
+
+
+class World:
+    """Hosts node-1 to node-3, and `stranger`, who is no node."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.nursery = nursery
+        self.network = SimulatedNetwork(random.Random(1))
+        self.voters = parse_voters("1@node-1:9093,2@node-2:9093,3@node-3:9093")
+        self.hosts: dict[int, SimulatedRuntime] = {}
+        self.quorums: dict[int, Quorum] = {}
+        self.journals: dict[int, Journal] = {}
+        self.failures: dict[int, BaseException] = {}
+        self.stops: dict[int, trio.Event] = {}
+        self.ended: dict[int, trio.Event] = {}
+        self.overrides: dict[str, object] = {}
+        self.telemetries: dict[int, Telemetry] = {}
+        self.wrap: Callable[[int, Runtime], Runtime] = lambda node, runtime: runtime
+
+    def config(self, node: int) -> QuorumConfig:
+        config = QuorumConfig(
+            node_id=NodeId(node),
+            cluster_id=CLUSTER_ID,
+            folder="data",
+            voters=self.voters,
+            listen=Address(f"node-{node}", 9093),
+            core=CORE,
+        )
+        return replace(config, **self.overrides)
+
+    def runtime(self, node: int) -> Runtime:
+        return self.wrap(node, self.hosts[node].runtime())
+
+    async def start(self, *nodes: int, journal: Callable[[], object] = Journal) -> None:
+        for node in nodes:
+            if node not in self.hosts:
+                self.hosts[node] = SimulatedRuntime(f"node-{node}", self.network, random.Random(node))
+                await format_folder(self.runtime(node), "data", cluster_id=CLUSTER_ID, node_id=NodeId(node))
+            await self.nursery.start(self._run, node, journal)
+
+    async def _run(self, node: int, journal, task_status: trio.TaskStatus[None]) -> None:
+        self.journals[node] = journal()
+        self.stops[node], self.ended[node] = trio.Event(), trio.Event()
+        try:
+            async with Quorum.open(
+                self.config(node),
+                self.journals[node],
+                runtime=self.runtime(node),
+                telemetry=self.telemetries.get(node),
+            ) as quorum:
+                self.quorums[node] = quorum
+                task_status.started()
+                await self.stops[node].wait()
+        except Exception as error:
+            self.failures[node] = error
+        finally:
+            self.ended[node].set()
+
+    async def stop(self, node: int) -> None:
+        self.stops[node].set()
+        await self.ended[node].wait()
+        del self.quorums[node]
+
+    async def leader(self) -> Quorum:
+        with trio.fail_after(60):
+            while True:
+                for quorum in self.quorums.values():
+                    if quorum.is_leader:
+                        return quorum
+                await trio.sleep(0.01)
+
+    async def followers(self) -> list[Quorum]:
+        leader = await self.leader()
+        found = [quorum for quorum in self.quorums.values() if quorum is not leader]
+        for quorum in found:
+            while quorum.leader != leader.node_id:
+                await quorum._node.leadership.wait_change()
+        return found
+
+    async def dial(self, node: int) -> Stream:
+        return await self.network.for_node("stranger").connect(Address(f"node-{node}", 9093))
+
+
+@pytest.fixture
+async def world(nursery, autojump_clock) -> World:
+    return World(nursery)
+
+
+@pytest.fixture
+def log_lines():
+    with structlog.testing.capture_logs() as lines:
+        yield lines

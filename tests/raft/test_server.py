@@ -1,0 +1,311 @@
+"""What strangers and other nodes may send, and what it must not do."""
+
+import random
+
+import cbor2
+import pytest
+import trio
+
+from quorate.raft.appends import decode_application_response, decode_response, encode_request
+from quorate.raft.codec import decode, encode
+from quorate.raft.core.messages import ErrorCode, FetchRequest, VoteRequest
+from quorate.raft.core.types import Epoch, NodeId, Offset, ReplicaKey
+from quorate.raft.errors import InvalidAppendError, NotLeaderError, OutcomeUnknownError
+from quorate.raft.frames import PREFACE, FrameReader, Kind, encode_frame
+
+CLUSTER_ID = "driver-tests"
+
+
+class Stranger:
+    """A raw connection to a node."""
+
+    def __init__(self, stream):
+        self.stream = stream
+        self.reader = FrameReader(stream, max_frame_bytes=32 << 20)
+
+    async def send(self, *frames):
+        await self.stream.send([part for frame in frames for part in frame])
+
+    async def answer(self):
+        frames = await self.reader.receive()
+        assert len(frames) == 1
+        return frames[0]
+
+    async def is_closed(self):
+        with trio.fail_after(30):
+            try:
+                return not await self.reader.receive()
+            except OSError:
+                return True
+
+
+async def stranger_of(world, node):
+    stranger = Stranger(await world.dial(node))
+    await stranger.send([PREFACE])
+    return stranger
+
+
+def fetch(**changes):
+    fields = {
+        "source": NodeId(99),
+        "destination": NodeId(1),
+        "correlation": 1,
+        "cluster_id": CLUSTER_ID,
+        "replica": ReplicaKey(NodeId(99), "directory"),
+        "epoch": Epoch(1),
+        "offset": Offset(0),
+        "last_fetched_epoch": Epoch(0),
+        "max_wait_ms": 0,
+        "max_bytes": 1 << 20,
+        "high_watermark": None,
+    }
+    return FetchRequest(**{**fields, **changes})
+
+
+GARBAGE = {
+    "http": b"GET / HTTP/1.1\r\n\r\n",
+    "oversized": PREFACE + b"\xff\xff\xff\xff" + bytes(100),
+    "zero": PREFACE + bytes(100),
+    "deep cbor": PREFACE + (5002).to_bytes(4, "big") + (5000).to_bytes(2, "big") + b"\x81" * 5000,
+    "huge count": PREFACE + b"\x00\x00\x00\x0b\x00\x09" + b"\x9b\x00\xff\xff\xff\xff\xff\xff\xff",
+    "unknown kind": PREFACE + b"".join(map(bytes, encode_frame(200, 1, []))),
+    "response": PREFACE + b"".join(map(bytes, encode_frame(Kind.FETCH + 1, 1, [1, 2, 0, 0]))),
+    "wrong types": PREFACE + b"".join(map(bytes, encode_frame(Kind.FETCH, 1, ["a", None, [1]]))),
+    "bad append": PREFACE + b"".join(map(bytes, encode_frame(Kind.APPEND, 1, ["c"], [b"\0\0\0\xffx"]))),
+    "foreign application": PREFACE + b"".join(map(bytes, encode_frame(Kind.APPLICATION, 1, ["other"]))),
+}
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+async def test_garbage_closes_its_own_connection_with_one_line_and_nothing_else(world, log_lines, name):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    good = await stranger_of(world, leader.node_id)
+    log_lines.clear()
+    bad = Stranger(await world.dial(leader.node_id))
+    await bad.stream.send([GARBAGE[name]])
+    assert await bad.is_closed()
+    closed = [line for line in log_lines if line["event"] == "closed a connection"]
+    assert len(closed) == 1, log_lines
+    assert "stranger" in closed[0]["peer"]
+    await good.send(encode_request(5, CLUSTER_ID, [b"still works"]))
+    _, epoch = decode_response(await good.answer())
+    assert epoch == leader.epoch
+    assert await world.leader() is leader
+    assert world.failures == {}
+
+
+async def test_random_and_mutated_streams_never_stop_a_node(world):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    good = b"".join(
+        bytes(part)
+        for frame in (
+            encode_request(1, CLUSTER_ID, [b"record"]),
+            encode(fetch(epoch=leader.epoch)),
+            encode_frame(Kind.APPLICATION, 3, [CLUSTER_ID], [b"x"]),
+        )
+        for part in frame
+    )
+    for seed in range(150):
+        draw = random.Random(seed)
+        data = bytearray(PREFACE + good)
+        for _ in range(draw.randint(1, 6)):
+            place = draw.randrange(len(data))
+            if draw.random() < 0.5:
+                data[place] = draw.randrange(256)
+            else:
+                data[place:place] = draw.randbytes(draw.randint(1, 9))
+        stream = await world.dial(draw.randint(1, 3))
+        await stream.send([bytes(data)])
+        await trio.sleep(0.01)
+        stream.close()
+    await trio.sleep(1)
+    assert world.failures == {}
+    assert (await (await world.leader()).append([b"after"])).results == (5,)
+
+
+async def test_a_connection_that_never_says_what_it_is_is_closed(world, log_lines):
+    await world.start(1)
+    silent = Stranger(await world.dial(1))
+    await trio.sleep(9)
+    assert not [line for line in log_lines if line["event"] == "closed a connection"]
+    assert await silent.is_closed()
+
+
+async def test_an_append_for_another_cluster_is_refused_by_name(world):
+    await world.start(1, 2, 3)
+    stranger = await stranger_of(world, (await world.leader()).node_id)
+    await stranger.send(encode_request(1, "another", [b"x"]))
+    with pytest.raises(InvalidAppendError, match=f"this is cluster {CLUSTER_ID}, the append is for another"):
+        decode_response(await stranger.answer())
+
+
+async def test_an_append_of_nothing_or_too_much_is_refused_before_anything_happens(world):
+    world.overrides["max_batch_bytes"] = 10_000
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    end = leader.log.end_offset
+    stranger = await stranger_of(world, leader.node_id)
+    for records in ([], [bytes(10_000)], [b""] * 600):
+        await stranger.send(encode_request(1, CLUSTER_ID, records))
+        with pytest.raises(InvalidAppendError):
+            decode_response(await stranger.answer())
+    assert leader.log.end_offset == end
+
+
+async def test_a_node_that_does_not_lead_says_who_does(world):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    follower = (await world.followers())[0]
+    stranger = await stranger_of(world, follower.node_id)
+    await stranger.send(encode_request(1, CLUSTER_ID, [b"x"]))
+    with pytest.raises(NotLeaderError) as error:
+        decode_response(await stranger.answer())
+    assert error.value.leader == leader.node_id
+
+
+async def test_a_fetch_that_claims_to_be_from_another_node_is_refused(world):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    stranger = await stranger_of(world, leader.node_id)
+    good = {"destination": leader.node_id, "epoch": leader.epoch}
+    wrong = [
+        fetch(**good, source=leader.node_id, replica=ReplicaKey(leader.node_id)),
+        fetch(**good, replica=ReplicaKey(NodeId(98))),
+        fetch(epoch=leader.epoch, destination=NodeId(leader.node_id % 3 + 1)),
+        fetch(**good, cluster_id="another"),
+    ]
+    for request in wrong:
+        await stranger.send(encode(request))
+        assert decode(await stranger.answer()).error in (
+            ErrorCode.INVALID_REQUEST,
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+        )
+    assert [status.key.id for status in leader.describe().observers] == []
+    await stranger.send(encode(fetch(**good)))
+    assert decode(await stranger.answer()).error is ErrorCode.NONE
+    assert [status.key.id for status in leader.describe().observers] == [99]
+
+
+async def test_a_vote_request_of_a_later_epoch_from_a_stranger_costs_an_election_and_no_more(world):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    stranger = await stranger_of(world, leader.node_id)
+    await stranger.send(
+        encode(
+            VoteRequest(
+                source=NodeId(99),
+                destination=leader.node_id,
+                correlation=1,
+                cluster_id=CLUSTER_ID,
+                voter=ReplicaKey(leader.node_id),
+                candidate=ReplicaKey(NodeId(99)),
+                epoch=Epoch(50),
+                last_epoch=Epoch(0),
+                end_offset=Offset(0),
+            )
+        )
+    )
+    assert not decode(await stranger.answer()).granted
+    await trio.sleep(2)
+    assert (await (await world.leader()).append([b"x"])).epoch > 50
+
+
+async def test_a_fetch_that_asks_for_everything_gets_what_this_node_allows(world):
+    world.overrides["core"] = world.config(1).core
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    for _ in range(40):
+        await leader.append([bytes(100_000)])
+    leader._node.driver._fetch_max_bytes = 300_000
+    stranger = await stranger_of(world, leader.node_id)
+    await stranger.send(encode(fetch(destination=leader.node_id, epoch=leader.epoch, max_bytes=2**31 - 1)))
+    assert len((await stranger.answer()).payload) <= 300_000
+
+
+async def test_a_handler_that_fails_costs_its_own_answer_only(world, log_lines):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+
+    async def answer(payload):
+        if payload == b"bad":
+            raise RuntimeError("mistake")
+        return payload.upper()
+
+    leader.serve_requests(answer)
+    stranger = await stranger_of(world, leader.node_id)
+    await stranger.send(encode_frame(Kind.APPLICATION, 1, [CLUSTER_ID], [b"bad"]))
+    with pytest.raises(OutcomeUnknownError, match="RuntimeError"):
+        decode_application_response(await stranger.answer())
+    await stranger.send(encode_frame(Kind.APPLICATION, 2, [CLUSTER_ID], [b"good"]))
+    assert decode_application_response(await stranger.answer()) == b"GOOD"
+    lines = [line for line in log_lines if line["event"] == "the application failed to answer a request"]
+    assert len(lines) == 1
+    follower = (await world.followers())[0]
+    with pytest.raises(OutcomeUnknownError):
+        await follower.request_leader(b"bad")
+    assert await follower.request_leader(b"good") == b"GOOD"
+    assert world.failures == {}
+
+
+async def test_without_a_handler_nothing_happened(world):
+    await world.start(1, 2, 3)
+    follower = (await world.followers())[0]
+    with pytest.raises(NotLeaderError):
+        await follower.request_leader(b"anybody?")
+
+
+async def test_requests_beyond_the_limit_wait_without_holding_up_the_append_they_wait_for(world):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+
+    async def answer(payload):
+        await leader.wait_applied(target)
+        return b"applied"
+
+    leader.serve_requests(answer)
+    target = leader.applied_offset + 1
+    stranger = await stranger_of(world, leader.node_id)
+    await stranger.send(
+        *(encode_frame(Kind.APPLICATION, n, [CLUSTER_ID], [b"x"]) for n in range(1, 65)),
+        encode_request(500, CLUSTER_ID, [b"go on"]),
+        *(encode_frame(Kind.APPLICATION, n, [CLUSTER_ID], [b"x"]) for n in range(65, 100)),
+    )
+    seen = set()
+    with trio.fail_after(10):
+        while len(seen) < 100:
+            seen.update(frame.correlation for frame in await stranger.reader.receive())
+
+
+async def test_a_header_with_a_number_of_any_size_is_harmless(world):
+    await world.start(1)
+    stranger = await stranger_of(world, 1)
+    header = b"\x84\x08\x00\x01" + cbor2.dumps(2**64 - 1)
+    body = len(header).to_bytes(2, "big") + header
+    await stranger.send([len(body).to_bytes(4, "big") + body])
+    assert await stranger.is_closed()
+    assert world.failures == {}
+
+
+async def test_a_peer_that_does_not_take_its_answers_is_not_listened_to(world):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    payload = bytes(200_000)
+    calls = []
+
+    async def answer(request):
+        calls.append(request)
+        return payload
+
+    leader.serve_requests(answer)
+    stranger = await stranger_of(world, leader.node_id)
+    for number in range(200):
+        await stranger.send(encode_frame(Kind.APPLICATION, number, [CLUSTER_ID], [b"x"]))
+        await trio.sleep(0.01)
+    assert len(calls) < 30
+    seen = 0
+    with trio.fail_after(60):
+        while seen < 200:
+            seen += len(await stranger.reader.receive())
+    assert len(calls) == 200
