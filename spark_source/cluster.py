@@ -186,11 +186,11 @@ async def _brokers(client: WireClient) -> list[Address]:
 async def _extent(client: WireClient) -> Extent:
     response = await client.call(ApiKey.METADATA, topics=())
     cluster: object = getattr(response, "cluster_id", None)
-    return Extent(
-        cluster=cluster if isinstance(cluster, str) else "",
-        start_offset=await _list_offset(client, _EARLIEST),
-        end_offset=await _list_offset(client, _LATEST),
-    )
+    start, end = await _list_offset(client, _EARLIEST), await _list_offset(client, _LATEST)
+    if end <= start:
+        # A cluster that has a leader has committed at least that.
+        raise _BehindError("does not know yet what is committed")
+    return Extent(cluster=cluster if isinstance(cluster, str) else "", start_offset=start, end_offset=end)
 
 
 async def _list_offset(client: WireClient, timestamp: int) -> int:

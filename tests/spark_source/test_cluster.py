@@ -89,6 +89,12 @@ def test_a_broker_that_lags_is_not_believed(story: Any, new_broker: Callable[...
     assert offsets == [offset for offset, _, _, _ in story.records]
 
 
+def test_a_broker_that_has_just_started_is_passed_over(story: Any, new_broker: Callable[..., Any]) -> None:
+    starting, ready = new_broker(story), new_broker(story)
+    starting.committed = 0
+    assert len(read(starting, ready)) == len(story.records)
+
+
 def test_when_nobody_answers_it_says_who_was_asked_and_what_happened(nobody: Address) -> None:
     with pytest.raises(LogUnavailableError, match=f"4 rounds: {nobody}: can't connect"):
         read(nobody)
