@@ -222,6 +222,8 @@ class LocalCluster:
             # All nodes share a machine, where silence means death sooner than between machines.
             "broker.heartbeat.interval.ms": "500",
             "broker.session.timeout.ms": "3000",
+            # As in Kafka's own quick start.
+            "group.initial.rebalance.delay.ms": "0",
             **self.overrides,
         }
         return "".join(f"{key}={value}\n" for key, value in settings.items())

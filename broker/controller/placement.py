@@ -7,31 +7,39 @@ from quorate.broker.controller.errors import ApiError, ErrorCode
 
 
 def place(
-    brokers: Sequence[int], *, partitions: int, replication_factor: int, start: int, shift: int
+    active: Sequence[int],
+    *,
+    fenced: Sequence[int] = (),
+    partitions: int,
+    replication_factor: int,
+    start: int,
+    shift: int,
 ) -> list[tuple[int, ...]]:
-    """Replicas for each of `partitions` partitions, leaders first, spread evenly over `brokers`.
+    """Replicas for each of `partitions` partitions, leaders first, spread evenly over the brokers.
 
     Leaders go round from `start`; followers from `shift` places further on, one more with each full round, so
     that the partitions that a broker leads have their followers on different brokers (Kafka's
-    AdminUtils). Raises `ApiError` if there are fewer brokers than `replication_factor`.
+    AdminUtils). Fenced brokers get replicas only where the active ones are too few, and never lead: a
+    topic can be created while a broker is down (KIP-841 keeps it out of the ISR until it is back). Raises
+    `ApiError` if there are fewer brokers than `replication_factor`, or none is active.
     """
-    if replication_factor > len(brokers):
+    if not active or replication_factor > len(active) + len(fenced):
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {replication_factor} time(s): "
-            f"there are only {len(brokers)} unfenced broker(s).",
+            f"there are only {len(active) + len(fenced)} broker(s), {len(active)} of them active.",
         )
-    ordered = sorted(brokers)
+    spread = min(replication_factor, len(active))
+    ordered, spare = sorted(active), sorted(fenced)
     count = len(ordered)
     placed: list[tuple[int, ...]] = []
     for partition in range(partitions):
         first = (partition + start) % count
         # With the leader's place taken, followers share the remaining count - 1.
         step = shift + partition // count
-        followers = (
-            ordered[(first + 1 + (step + nth) % (count - 1)) % count] for nth in range(replication_factor - 1)
-        )
-        placed.append((ordered[first], *followers))
+        followers = (ordered[(first + 1 + (step + nth) % (count - 1)) % count] for nth in range(spread - 1))
+        fill = (spare[(partition + nth) % len(spare)] for nth in range(replication_factor - spread))
+        placed.append((ordered[first], *followers, *fill))
     return placed
 
 

@@ -206,8 +206,16 @@ def _automatic(
     count = defaults.num_partitions if topic.num_partitions == -1 else topic.num_partitions
     factor = defaults.replication_factor if topic.replication_factor == -1 else topic.replication_factor
     active = [broker.broker_id for broker in image.brokers.values() if broker.active]
-    _check_size(count, min(factor, len(active)))
-    return place(active, partitions=count, replication_factor=factor, start=draw.start, shift=draw.shift)
+    fenced = [broker.broker_id for broker in image.brokers.values() if not broker.active]
+    _check_size(count, min(factor, len(image.brokers)))
+    return place(
+        active,
+        fenced=fenced,
+        partitions=count,
+        replication_factor=factor,
+        start=draw.start,
+        shift=draw.shift,
+    )
 
 
 def _check_size(partitions: int, factor: int) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.controller.configs import effective
-from quorate.broker.controller.errors import ErrorCode
+from quorate.broker.controller.errors import ApiError, ErrorCode
 from quorate.broker.controller.image import ConfigResource
 from quorate.broker.controller.placement import place
 from quorate.broker.controller.records import ConfigType
@@ -197,3 +197,15 @@ def test_placement_is_even_and_puts_no_two_replicas_on_one_broker(
     assert all(len(set(replicas)) == factor and set(replicas) <= brokers for replicas in placed)
     leaders = Counter(replicas[0] for replicas in placed)
     assert max(leaders.values()) - min(leaders[each] for each in brokers) <= 1
+
+
+def test_fenced_brokers_fill_up_where_active_ones_are_too_few_and_never_lead() -> None:
+    placed = place([1, 2], fenced=[3], partitions=4, replication_factor=3, start=0, shift=0)
+    assert [set(replicas) for replicas in placed] == [{1, 2, 3}] * 4
+    assert [replicas[0] for replicas in placed] == [1, 2, 1, 2]
+    assert all(replicas[-1] == 3 for replicas in placed)
+
+
+def test_without_an_active_broker_nothing_is_placed() -> None:
+    with pytest.raises(ApiError, match="0 of them active"):
+        place([], fenced=[1, 2, 3], partitions=1, replication_factor=3, start=0, shift=0)
