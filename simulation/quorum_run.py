@@ -63,7 +63,7 @@ class QuorumRunSettings:
                 padding_max=source.choice((20, 300)),
             ),
             faults=FaultSettings.draw(source),
-            faults_s=source.uniform(4.0, 12.0),
+            faults_s=source.uniform(3.0, 8.0),
             blackout_at_end=source.random() < 0.5,
         )
 

@@ -21,10 +21,11 @@ from quorate.raft.core.effects import Persist
 from quorate.raft.core.types import ElectionState, Epoch, Offset
 from quorate.raft.driver import Driver
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError
+from quorate.simulation.clients import ClientSettings
 from quorate.simulation.faults import Fault, FaultSettings
 from quorate.simulation.quorum_run import QuorumRun
 from quorate.simulation.seeds import quorum_run
-from quorate.simulation.violations import SafetyViolation
+from quorate.simulation.violations import LivenessViolation, SafetyViolation
 
 SEEDS_MAX = 60
 
@@ -120,7 +121,7 @@ def an_append_of_unknown_outcome_is_tried_again(patch: pytest.MonkeyPatch) -> No
 
 
 CRASHES = (Fault.CRASH_THEN_POWER_LOSS, Fault.SLOW_DISK, Fault.STALLED_DISK)
-ELECTIONS = (Fault.CRASH, Fault.PARTITION, Fault.PAUSE, Fault.RESIGN, Fault.SLOW_DISK, Fault.STALLED_DISK)
+ELECTIONS = (Fault.CRASH, Fault.PARTITION, Fault.PAUSE)
 
 PLANTS: Sequence[tuple[Plant, tuple[Fault, ...], str]] = (
     (a_vote_is_not_stored, ELECTIONS, "VotesAreDurable"),
@@ -137,9 +138,15 @@ PLANTS: Sequence[tuple[Plant, tuple[Fault, ...], str]] = (
 
 
 def troubled(seed: int, kinds: tuple[Fault, ...]) -> QuorumRun:
+    """Three voters, busy clients, and trouble of these kinds all the time."""
     run = quorum_run(seed)
-    faults = FaultSettings(kinds=kinds, mean_interval_s=0.7, mean_duration_s=1.0)
-    run.settings = replace(run.settings, faults=faults)
+    run.settings = replace(
+        run.settings,
+        cluster=replace(run.settings.cluster, voters=3),
+        clients=ClientSettings(in_process=2, remote=1, think_max_s=0.3),
+        faults=FaultSettings(kinds=kinds, mean_interval_s=0.5, mean_duration_s=3.0),
+        faults_s=8.0,
+    )
     return run
 
 
@@ -155,6 +162,8 @@ def test_a_seed_shows_that(plant: Plant, kinds: tuple[Fault, ...], expected: str
             except SafetyViolation as violation:
                 assert re.search(expected, str(violation)), violation
                 break
+            except LivenessViolation:
+                continue  # a consequence, of which the cause may show in the next seed
     else:
         pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
     # The code as it is passes under the very same trouble.

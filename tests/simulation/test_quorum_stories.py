@@ -1,0 +1,71 @@
+"""What single seeds have taught, told with as little trouble as it takes."""
+
+import random
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from quorate.raft.errors import OutcomeUnknownError
+from quorate.simulation.quorum_cluster import ClusterSettings, QuorumCluster
+from quorate.simulation.scheduler import Scheduler, run
+from quorate.simulation.trace import Trace
+
+
+def tell(story: Callable[[QuorumCluster], Awaitable[None]]) -> None:
+    async def program(scheduler: Scheduler) -> None:
+        async with trio.open_nursery() as nursery:
+            cluster = QuorumCluster(ClusterSettings(), random.Random(1), scheduler, nursery, Trace())
+            await cluster.boot()
+            await cluster.converge(within_s=20)
+            await story(cluster)
+            nursery.cancel_scope.cancel()
+        assert cluster.checker.violation is None
+
+    run(1, program)
+
+
+def test_a_follower_stops_forwarding_on_a_connection_that_has_gone_silent() -> None:
+    async def story(cluster: QuorumCluster) -> None:
+        leader = cluster.leader()
+        assert leader is not None
+        follower = next(node for node in cluster.nodes if node is not leader)
+        await follower.serving.append([b"the connection is open now"])
+        cluster.network.half_open(follower.name, leader.name)
+        for _ in range(10):
+            try:
+                await follower.serving.append([b"again"], timeout_ms=3000)
+                return
+            except OutcomeUnknownError:
+                pass
+        raise AssertionError("every append went into the silent connection")
+
+    tell(story)
+
+
+def test_appends_under_way_when_a_node_stops_hear_of_it() -> None:
+    async def story(cluster: QuorumCluster) -> None:
+        leader = cluster.leader()
+        assert leader is not None
+        follower = next(node for node in cluster.nodes if node is not leader)
+        errors: list[Exception] = []
+        quorum = follower.serving
+
+        async def append() -> None:
+            try:
+                await quorum.append([b"late"], timeout_ms=1000)
+            except Exception as error:
+                errors.append(error)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cluster.stop, follower)
+            for _ in range(20):
+                nursery.start_soon(append)
+                await trio.sleep(0.0005)
+        assert errors
+        assert {type(error).__name__ for error in errors} <= {
+            "QuorumStoppedError",
+            "OutcomeUnknownError",
+            "NotLeaderError",
+        }
+
+    tell(story)
