@@ -49,10 +49,16 @@ class TcpStream:
     def _broken(self, error: BaseException) -> NetworkError:
         return NetworkError(f"{self._peer}: {'closed' if self._closed else error}")
 
+    def _open(self) -> socket.socket:
+        """Trio takes the -1 of a closed socket for our bug and raises `ValueError`."""
+        if self._closed:
+            raise trio.ClosedResourceError("closed")
+        return self._socket
+
     async def receive_some(self, max_bytes: int = 65536) -> bytes:
         try:
             while True:
-                await trio.lowlevel.wait_readable(self._socket)
+                await trio.lowlevel.wait_readable(self._open())
                 try:
                     return self._socket.recv(max_bytes)
                 except BlockingIOError:
@@ -66,7 +72,7 @@ class TcpStream:
                 try:
                     received = self._socket.recv_into(buffer)
                 except BlockingIOError:
-                    await trio.lowlevel.wait_readable(self._socket)
+                    await trio.lowlevel.wait_readable(self._open())
                 else:
                     return received
         except (OSError, trio.ClosedResourceError) as error:
@@ -87,7 +93,7 @@ class TcpStream:
             if not pending:
                 break
             try:
-                await trio.lowlevel.wait_writable(self._socket)
+                await trio.lowlevel.wait_writable(self._open())
             except (OSError, trio.ClosedResourceError) as error:
                 raise self._broken(error) from error
         await trio.lowlevel.checkpoint()
@@ -115,6 +121,8 @@ class TcpListener:
 
     async def accept(self) -> TcpStream:
         while True:
+            if self._closed:
+                raise NetworkError(f"{self._address}: closed")
             try:
                 await trio.lowlevel.wait_readable(self._socket)
                 connected, name = self._socket.accept()

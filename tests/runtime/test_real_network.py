@@ -1,0 +1,22 @@
+"""TCP behind the network seam."""
+
+import pytest
+
+from quorate.runtime.network import Address, NetworkError
+from quorate.runtime.real import RealNetwork
+
+
+async def test_a_stream_or_listener_that_was_closed_here_says_so() -> None:
+    network = RealNetwork()
+    listener = await network.listen(Address("127.0.0.1", 0))
+    stream = await network.connect(listener.address)
+    stream.close()
+    with pytest.raises(NetworkError, match="closed"):
+        await stream.receive_some()
+    with pytest.raises(NetworkError, match="closed"):
+        await stream.receive_into(memoryview(bytearray(4)))
+    with pytest.raises(NetworkError, match="closed"):
+        await stream.send([b"x"])
+    listener.close()
+    with pytest.raises(NetworkError, match="closed"):
+        await listener.accept()
