@@ -49,6 +49,7 @@ def format_storage(
         import trio
 
         from quorate.quorum_state.meta_properties import load_meta_properties
+        from quorate.raft.errors import QuorumConfigError
         from quorate.raft.storage import format_folder
         from quorate.runtime.entropy import uuid_text
         from quorate.runtime.real import SyncStrategy, real_runtime
@@ -65,7 +66,11 @@ def format_storage(
             meta = await format_folder(runtime, folder, cluster_id=cluster_id, node_id=server.node_id)
             return uuid_text(meta.directory_id)
 
-        directory_id = trio.run(main)
+        try:
+            directory_id = trio.run(main)
+        except QuorumConfigError as error:
+            # Formatted already: nothing is wrong with the configuration.
+            raise fail(str(error), ExitCode.STORAGE) from None
     typer.echo(
         f"formatted {folder} for node {server.node_id} of cluster {cluster_id}, directory id {directory_id}"
     )

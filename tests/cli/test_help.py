@@ -1,0 +1,69 @@
+"""Every command explains itself, quickly."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.core import TyperGroup
+from typer.testing import Result
+
+from quorate.cli.main import app
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    def walk(group: TyperGroup, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        yield path
+        for name, command in group.commands.items():
+            if isinstance(command, TyperGroup):
+                yield from walk(command, (*path, name))
+            else:
+                yield (*path, name)
+
+    root = typer.main.get_command(app)
+    assert isinstance(root, TyperGroup)
+    return walk(root, ())
+
+
+@pytest.mark.parametrize("path", list(commands()), ids=lambda path: " ".join(path) or "quorate")
+def test_every_help_has_an_example(path: tuple[str, ...], quorate: Callable[..., Result]) -> None:
+    result = quorate(*path, "--help")
+    assert result.exit_code == 0
+    assert "Example: quorate" in result.output
+    example = " ".join(result.output.partition("Example: ")[2].split())
+    assert example.startswith(" ".join(("quorate", *path))), "the example is of this command"
+
+
+HEAVY = ("trio", "kio", "structlog", "pyspark", "hypothesis", "confluent_kafka", "prometheus_client", "cbor2")
+
+
+def imported(*arguments: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "quorate.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr[-1000:]
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "import time:" in line}
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("server", "start", "--help"), ("demo", "--help")])
+def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    roots = {name.split(".")[0] for name in imported(*arguments)}
+    assert "typer" in roots
+    assert not roots.intersection(HEAVY)
+
+
+def test_drawing_an_id_does_not_import_a_broker() -> None:
+    names = imported("storage", "random-uuid")
+    assert not [name for name in names if name.startswith(("quorate.broker", "kio", "trio"))]
+
+
+def test_a_log_is_dumped_without_spark(tmp_path: Path) -> None:
+    file = tmp_path / "__cluster_metadata-0" / "00000000000000000000.log"
+    file.parent.mkdir()
+    file.write_bytes(b"")
+    assert "pyspark" not in {name.split(".")[0] for name in imported("log", "dump", str(file))}
