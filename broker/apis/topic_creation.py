@@ -32,15 +32,15 @@ class TopicCreator:
         return await self._create(NewTopic(name=name))
 
     async def create_offsets_topic(self) -> ErrorCode:
-        """NOT_ENOUGH_REPLICAS while fewer brokers are alive than are known and would hold it: what is created
-        with one replica keeps one."""
+        """NOT_ENOUGH_REPLICAS while fewer brokers are registered than would hold it: what is created with one
+        replica keeps one. A broker that is down for now gets its replica all the same."""
         image = self._metadata.image
         config = self._config
         known = len(image.brokers)
         if config.is_controller:
             known = max(known, len(config.voters))
         factor = min(config.int("offsets.topic.replication.factor"), known)
-        if sum(broker.active for broker in image.brokers.values()) < factor:
+        if len(image.brokers) < factor:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         min_isr = min(config.int("min.insync.replicas"), factor)
         return await self._create(
