@@ -10,7 +10,7 @@ from quorate.raft.core.types import Epoch, NodeId, Offset
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.runtime.network import NetworkError
 from quorate.simulation.history import Append, History, Outcome
-from quorate.simulation.quorum_cluster import CLUSTER_ID, QuorumCluster, SimulatedNode
+from quorate.simulation.quorum_cluster import CLUSTER_ID, QuorumCluster, QuorumNode
 from quorate.simulation.violations import SafetyViolation
 
 _FRAME_BYTES = 16 * 1024 * 1024
@@ -73,7 +73,7 @@ class AppendingClients:
         self._cluster.trace.add(append.client, f"acknowledged at {base_offset} in epoch {epoch}")
         piece_end = self._cluster.checker.committed.end_offset
         if base_offset + len(append.records) > piece_end:
-            self._cluster.checker.found(
+            self._cluster.found(
                 "AcknowledgedIsCommitted",
                 SafetyViolation(f"{append}, when nothing above {piece_end} is committed"),
             )
@@ -99,7 +99,7 @@ class AppendingClients:
                     await done.wait()
             await self._think(source)
 
-    async def _append_on(self, node: SimulatedNode, append: Append, done: trio.Event) -> None:
+    async def _append_on(self, node: QuorumNode, append: Append, done: trio.Event) -> None:
         quorum, life = node.quorum, node.life
         outcome, appended = Outcome.UNKNOWN, None
         if quorum is not None and node.alive:
@@ -121,7 +121,7 @@ class AppendingClients:
             self._acknowledged(append, appended.base_offset, appended.epoch)
             expected = tuple(range(appended.base_offset, appended.base_offset + len(append.records)))
             if appended.results != expected:
-                self._cluster.checker.found(
+                self._cluster.found(
                     "ResultsAreTheStateMachines",
                     SafetyViolation(f"{append} was answered with {appended.results}, expected {expected}"),
                 )
@@ -140,7 +140,7 @@ class AppendingClients:
                 target = source.choice(voters)
             await self._think(source)
 
-    async def _session(self, client: str, target: SimulatedNode, source: random.Random) -> NodeId | None:
+    async def _session(self, client: str, target: QuorumNode, source: random.Random) -> NodeId | None:
         """Append to one node until it fails; who leads, if it said so."""
         assert target.address is not None
         channel = Channel(

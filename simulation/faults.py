@@ -10,7 +10,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, Generic
 
 import trio
 
@@ -18,8 +18,8 @@ from quorate.log.checkpoints import RECOVERY_POINTS, load_offsets
 from quorate.log.recovery import segment_bases
 from quorate.raft.storage import LOG_FOLDER
 from quorate.simulation.disk import Operation
+from quorate.simulation.hosts import Node, SimulatedCluster
 from quorate.simulation.network import LinkQuality
-from quorate.simulation.quorum_cluster import QuorumCluster, SimulatedNode
 from quorate.simulation.runtime import DiskSpeed
 
 
@@ -82,10 +82,12 @@ class FaultSettings:
         )
 
 
-class Faults:
-    """Breaks a cluster until cancelled. Call `QuorumCluster.heal` then."""
+class Faults(Generic[Node]):
+    """Breaks a cluster until cancelled. Call `heal` then."""
 
-    def __init__(self, cluster: QuorumCluster, settings: FaultSettings, source: random.Random) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster[Node], settings: FaultSettings, source: random.Random
+    ) -> None:
         self._cluster = cluster
         self._settings = settings
         self._random = source
@@ -134,17 +136,17 @@ class Faults:
         """As long as a fault lasts."""
         await trio.sleep(self._random.expovariate(1 / self._settings.mean_duration_s))
 
-    def _some(self) -> SimulatedNode:
+    def _some(self) -> Node:
         """Mostly the leader: that is where it hurts."""
         leader = self._cluster.leader()
         if leader is not None and self._random.random() < 0.4:
             return leader
         return self._random.choice(self._cluster.nodes)
 
-    def _other(self, node: SimulatedNode) -> SimulatedNode:
+    def _other(self, node: Node) -> Node:
         return self._random.choice([other for other in self._cluster.nodes if other is not node])
 
-    def _start(self, *nodes: SimulatedNode) -> None:
+    def _start(self, *nodes: Node) -> None:
         for node in nodes:
             if not node.up and not node.damaged:
                 self._cluster.start(node)
@@ -181,7 +183,7 @@ class Faults:
 
     async def _stop(self) -> None:
         node = self._some()
-        if node.quorum is not None and node.alive:
+        if node.open and node.alive:
             await self._cluster.stop(node)
             await self._last()
             self._start(node)
@@ -231,7 +233,7 @@ class Faults:
         )
         self._cluster.network.set_link(node.name, other.name, quality)
         await self._last()
-        self._cluster.network.set_link(node.name, other.name, self._cluster.settings.network.link)
+        self._cluster.network.set_link(node.name, other.name, self._cluster.network_settings.link)
 
     async def _cut(self) -> None:
         node = self._some()
@@ -270,7 +272,7 @@ class Faults:
     async def _resign(self) -> None:
         leader = self._cluster.leader()
         if leader is not None and not self._cluster.scheduler.is_paused(leader.name):
-            leader.serving.resign()
+            self._cluster.resign(leader)
 
     async def _damage(self) -> None:
         cluster = self._cluster

@@ -328,14 +328,14 @@ def read_log(node: NodeView, offset: int, end_offset: int) -> bytes:
 
 @dataclass(slots=True)
 class Checker:
-    """All invariants of one cluster. The first violation is kept and told; `Driver` would take a raised one
+    """All invariants of one cluster. The first violation is told to `found`: `Driver` would take a raised one
     for a failure of its node."""
 
     nodes: Sequence[NodeView]
     trace: Trace
-    on_violation: Callable[[], None]
+    found: Callable[[str, SafetyViolation], None]
     committed: CommittedLog = field(default_factory=CommittedLog)
-    violation: SafetyViolation | None = None
+    broken: bool = False
     invariants: tuple[Invariant, ...] = ()
 
     def __post_init__(self) -> None:
@@ -355,19 +355,15 @@ class Checker:
         )
 
     def check(self, hook: Callable[[Invariant], None]) -> None:
-        if self.violation is not None:
+        if self.broken:
             return
         for invariant in self.invariants:
             try:
                 hook(invariant)
             except SafetyViolation as violation:
+                self.broken = True
                 self.found(type(invariant).__name__, violation)
                 return
-
-    def found(self, promise: str, violation: SafetyViolation) -> None:
-        self.violation = SafetyViolation(f"{promise}: {violation}")
-        self.trace.add("checker", str(self.violation))
-        self.on_violation()
 
 
 class WatchedTelemetry(NoTelemetry):

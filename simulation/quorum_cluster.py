@@ -1,25 +1,22 @@
-"""A quorum of simulated hosts that run the shipped `Quorum`, and the hands that break them."""
+"""A quorum of simulated hosts that run the shipped `Quorum`."""
 
 import random
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import trio
 
 from quorate.log import Log
-from quorate.log.errors import LogError
-from quorate.quorum_state.errors import QuorumStateError
 from quorate.raft.config import QuorumConfig
 from quorate.raft.core.types import CoreConfig, Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 from quorate.raft.quorum import Quorum
 from quorate.raft.state_machine import CommittedBatch
 from quorate.raft.storage import format_folder
-from quorate.runtime.disk import DiskError
 from quorate.runtime.network import Address
-from quorate.simulation.disk import SimulatedDisk
+from quorate.simulation.hosts import FOLDER, SimulatedCluster, SimulatedNode
 from quorate.simulation.invariants import Checker, WatchedTelemetry
 from quorate.simulation.journal import Journal
-from quorate.simulation.network import NetworkSettings, SimulatedNetwork
+from quorate.simulation.network import NetworkSettings
 from quorate.simulation.runtime import DiskSpeed, SimulatedRuntime
 from quorate.simulation.scheduler import Scheduler
 from quorate.simulation.trace import Trace
@@ -42,43 +39,18 @@ class ClusterSettings:
     disk: DiskSpeed = field(default_factory=DiskSpeed)
 
 
-class SimulatedNode:
-    """One host of the quorum, and the process on it while there is one."""
+class QuorumNode(SimulatedNode):
+    """`quorum` and `journal` are those of its running process."""
 
     def __init__(self, config: QuorumConfig, host: SimulatedRuntime) -> None:
+        super().__init__(config.node_id, host)
         self.config = config
-        self.host = host
-        self.life = 0
         self.quorum: Quorum[int] | None = None
         self.journal: Journal | None = None
-        self.up = False
-        """A process runs, or starts or ends, on it."""
-        self.alive = False
-        """What its process says counts: it was not killed."""
-        self.damaged = False
-        self.disk_failing = False
-        """A disk error was asked for: the process may end by it."""
-        self.failure: Exception | None = None
-        """Why the last process ended, if it was not asked to."""
-        self.scope = trio.CancelScope()
-        self.stop = trio.Event()
-        self.ended = trio.Event()
 
     @property
-    def id(self) -> NodeId:
-        return self.config.node_id
-
-    @property
-    def name(self) -> str:
-        return self.host.name
-
-    @property
-    def folder(self) -> str:
-        return self.config.folder
-
-    @property
-    def disk(self) -> SimulatedDisk:
-        return self.host.disk
+    def open(self) -> bool:
+        return self.quorum is not None
 
     @property
     def log(self) -> Log:
@@ -96,11 +68,8 @@ class SimulatedNode:
         return self.config.listen_address
 
 
-class QuorumCluster:
-    """Nodes are named node-1, node-2, and so on; voters first, then observers.
-
-    Their processes run in `nursery`. A broken promise is kept in `checker.violation` and cancels the nursery.
-    """
+class QuorumCluster(SimulatedCluster[QuorumNode]):
+    """Voters first, then observers. `checker` watches every step of every node."""
 
     def __init__(
         self,
@@ -111,17 +80,15 @@ class QuorumCluster:
         trace: Trace,
     ) -> None:
         self.settings = settings
-        self.trace = trace
-        self.scheduler = scheduler
-        self._random = source
-        self._nursery = nursery
-        self.network = SimulatedNetwork(random.Random(source.getrandbits(64)), settings.network)
-        self.network.on_receive = self._received
-        self.nodes = [self._node(number) for number in range(1, settings.voters + settings.observers + 1)]
-        self.voters = self.nodes[: settings.voters]
-        self.checker = Checker(self.voters, trace, nursery.cancel_scope.cancel)
+        nodes = settings.voters + settings.observers
+        super().__init__(nodes, settings.network, settings.disk, source, scheduler, nursery, trace)
+        self.checker = Checker(self.voters, trace, self.found)
 
-    def _node(self, number: int) -> SimulatedNode:
+    @property
+    def voters(self) -> Sequence[QuorumNode]:
+        return self.nodes[: self.settings.voters]
+
+    def _node(self, number: int, host: SimulatedRuntime) -> QuorumNode:
         voters = tuple(
             Voter(ReplicaKey(NodeId(voter)), Endpoint(f"node-{voter}", _PORT))
             for voter in range(1, self.settings.voters + 1)
@@ -129,152 +96,45 @@ class QuorumCluster:
         config = QuorumConfig(
             node_id=NodeId(number),
             cluster_id=CLUSTER_ID,
-            folder="data",
+            folder=FOLDER,
             voters=VoterSet(voters),
             core=self.settings.core,
             segment_bytes=self.settings.segment_bytes,
             recovery_point_bytes=self.settings.recovery_point_bytes,
         )
-        host = SimulatedRuntime(
-            f"node-{number}",
-            self.network,
-            random.Random(self._random.getrandbits(64)),
-            disk_speed=replace(self.settings.disk),
-        )
-        host.watched_by(self.trace)
-        return SimulatedNode(config, host)
-
-    def _received(self, source: str, target: str, data: bytes) -> None:
-        self.trace.received(source, target, data)
+        return QuorumNode(config, host)
 
     async def boot(self) -> None:
         """Format every folder and start every node."""
         for node in self.nodes:
-            await format_folder(node.host.runtime(), node.folder, cluster_id=CLUSTER_ID, node_id=node.id)
+            await format_folder(node.host.runtime(), FOLDER, cluster_id=CLUSTER_ID, node_id=node.id)
         for node in self.nodes:
             self.start(node)
 
-    # Processes
+    async def _process(self, node: QuorumNode) -> None:
+        node.journal = Journal(lambda batch: self._applied(node, batch))
+        async with Quorum[int].open(
+            node.config,
+            node.journal,
+            runtime=node.host.runtime(),
+            telemetry=WatchedTelemetry(node, self.checker),
+        ) as quorum:
+            node.quorum = quorum
+            await node.stop.wait()
 
-    def start(self, node: SimulatedNode) -> None:
-        """Begin a process on a node that is down. What comes of it shows later."""
-        assert not node.up, f"{node.name} is up already"
-        node.life += 1
-        node.up = node.alive = True
-        node.failure = None
-        node.scope, node.stop, node.ended = trio.CancelScope(), trio.Event(), trio.Event()
-        self.trace.add(node.name, f"starts, life {node.life}")
-        self.network.restart_node(node.name)
-        with self.scheduler.process(node.name):
-            self._nursery.start_soon(self._run, node)
+    def _process_ended(self, node: QuorumNode) -> None:
+        node.quorum = None
 
-    async def _run(self, node: SimulatedNode) -> None:
-        journal = node.journal = Journal(lambda batch: self._applied(node, batch))
-        try:
-            with node.scope:
-                async with Quorum[int].open(
-                    node.config,
-                    journal,
-                    runtime=node.host.runtime(),
-                    telemetry=WatchedTelemetry(node, self.checker),
-                ) as quorum:
-                    node.quorum = quorum
-                    await node.stop.wait()
-        except Exception as error:
-            if node.alive:
-                self._failed(node, error)
-        finally:
-            if node.alive:
-                # The process ended by itself: the kernel closes what it left open.
-                node.alive = False
-                self.network.crash_node(node.name, silent=False)
-                node.disk.crash_process()
-            node.quorum = None
-            node.up = False
-            node.ended.set()
-
-    def _applied(self, node: SimulatedNode, batch: CommittedBatch) -> None:
+    def _applied(self, node: QuorumNode, batch: CommittedBatch) -> None:
         if node.alive:
             self.checker.check(lambda invariant: invariant.applied(node, batch))
 
-    def _failed(self, node: SimulatedNode, error: Exception) -> None:
-        node.failure = error
-        self.trace.add(node.name, f"stops: {type(error).__name__}: {error}")
-        causes: list[BaseException] = [error]
-        while causes[-1].__cause__ is not None:
-            causes.append(causes[-1].__cause__)
-        if node.disk_failing and any(isinstance(cause, DiskError) for cause in causes):
-            return
-        if node.damaged and any(isinstance(cause, LogError | QuorumStateError) for cause in causes):
-            return
-        reasons = " from ".join(f"{type(cause).__name__}: {cause}" for cause in causes)
-        self.checker.found("NodesStayUp", SafetyViolation(f"node {node.id} stopped by itself: {reasons}"))
-
-    async def stop(self, node: SimulatedNode) -> None:
-        """In order; returns when its process has ended."""
-        self.trace.add(node.name, "stops in order")
-        node.stop.set()
-        await node.ended.wait()
-
-    async def crash(self, *nodes: SimulatedNode, power_loss: bool) -> None:
-        """End processes in one instant, with no last words. With `power_loss` their hosts lose what was not
-        synced, also on nodes whose process had ended before."""
-        for node in nodes:
-            self.trace.add(node.name, "loses power" if power_loss else "crashes")
-            if node.up:
-                node.alive = False
-                node.disk.cut()
-                self.network.crash_node(node.name, silent=power_loss)
-                self.scheduler.resume(node.name)
-                node.scope.cancel()
-        lives = [node.life for node in nodes]
-        with trio.CancelScope(shield=True):
-            for node, life in zip(nodes, lives, strict=True):
-                if node.up:
-                    await node.ended.wait()
-                if node.life != life:
-                    continue  # already started again
-                if power_loss:
-                    node.disk.lose_power(self._random)
-                else:
-                    node.disk.crash_process()
-
-    # After the faults
-
-    def heal(self) -> None:
-        """Undo what faults left behind, except that nodes are down."""
-        self.trace.add("cluster", "heals")
-        self.network.heal()
-        for source in self.nodes:
-            for target in self.nodes:
-                self.network.set_link(source.name, target.name, self.settings.network.link)
-        for node in self.nodes:
-            self.scheduler.resume(node.name)
-            node.disk.release()
-            node.disk.clear_faults()
-            node.disk_failing = False
-            node.host.disk_speed = replace(self.settings.disk)
-
-    async def start_all(self) -> None:
-        """Those that are down, or about to be, and not for good."""
-        for node in self.nodes:
-            if node.up and node.stop.is_set():
-                await node.ended.wait()
-            if not node.up and not node.damaged:
-                self.start(node)
-
-    def spawn(self, task: Callable[..., Awaitable[object]], *arguments: object) -> None:
-        """Run a task for as long as the cluster exists."""
-        self._nursery.start_soon(task, *arguments)
-
-    @property
-    def running(self) -> Iterable[SimulatedNode]:
-        return (node for node in self.nodes if node.quorum is not None and node.alive)
-
-    def leader(self) -> SimulatedNode | None:
-        """Of the newest epoch that any running node knows, if it may serve already."""
+    def leader(self) -> QuorumNode | None:
         known = [node for node in self.running if node.serving.is_leader]
         return max(known, key=lambda node: node.serving.epoch, default=None)
+
+    def resign(self, leader: QuorumNode) -> None:
+        leader.serving.resign()
 
     def check_leaders(self) -> None:
         """A node that says it leads has applied all that older epochs committed, so its state is current."""
@@ -283,7 +143,7 @@ class QuorumCluster:
                 before = self.checker.committed.last_before(node.serving.epoch)
                 applied = node.serving.applied_offset
                 if before is not None and applied < before.end_offset:
-                    self.checker.found(
+                    self.found(
                         "LeaderIsCurrent",
                         SafetyViolation(
                             f"node {node.id} says it leads epoch {node.serving.epoch}, but has applied "
@@ -291,7 +151,7 @@ class QuorumCluster:
                         ),
                     )
 
-    async def converge(self, *, within_s: float) -> SimulatedNode:
+    async def converge(self, *, within_s: float) -> QuorumNode:
         """Wait until one node leads, all running ones know it, and all have applied everything; the leader.
         Raises `LivenessViolation`."""
         with trio.move_on_after(within_s):
@@ -308,7 +168,7 @@ class QuorumCluster:
         )
         raise LivenessViolation(f"no agreement {within_s:g} s after the last fault: {states}")
 
-    def _agree(self, leader: SimulatedNode) -> bool:
+    def _agree(self, leader: QuorumNode) -> bool:
         end = leader.log.end_offset
         return all(
             node.quorum is not None

@@ -12,7 +12,7 @@ from quorate.simulation.clients import AppendingClients, ClientSettings
 from quorate.simulation.faults import Faults, FaultSettings
 from quorate.simulation.history import History, Outcome
 from quorate.simulation.network import LinkQuality, NetworkSettings
-from quorate.simulation.quorum_cluster import ClusterSettings, QuorumCluster, SimulatedNode
+from quorate.simulation.quorum_cluster import ClusterSettings, QuorumCluster, QuorumNode
 from quorate.simulation.runtime import DiskSpeed
 from quorate.simulation.scheduler import Scheduler, run
 from quorate.simulation.trace import Trace, logs_into
@@ -112,8 +112,8 @@ class QuorumRun:
         except BaseExceptionGroup as group:
             raise _first_of(group) from group
         finally:
-            if cluster is not None and cluster.checker.violation is not None:
-                raise cluster.checker.violation
+            if cluster is not None and cluster.violation is not None:
+                raise cluster.violation
 
     async def _phases(self, cluster: QuorumCluster, source: random.Random) -> None:
         await cluster.boot()
@@ -171,14 +171,14 @@ class QuorumRun:
                 f"an append through {node.name} was not answered within {self._patience_s} s"
             )
 
-    async def _append_until_known(self, node: SimulatedNode) -> bool:
+    async def _append_until_known(self, node: QuorumNode) -> bool:
         for _ in range(1000):
             if await self._append(node):
                 return True
             await trio.sleep(0.01)
         return False
 
-    async def _append(self, node: SimulatedNode) -> bool:
+    async def _append(self, node: QuorumNode) -> bool:
         record = b"last words %d of %s" % (len(self.history.appends), node.name.encode())
         append = self.history.invoke(node.name, [record], trio.current_time())
         try:
@@ -191,7 +191,7 @@ class QuorumRun:
         self.history.acknowledge(append, appended.base_offset, appended.epoch, trio.current_time())
         return True
 
-    def _check(self, cluster: QuorumCluster, leader: SimulatedNode) -> None:
+    def _check(self, cluster: QuorumCluster, leader: QuorumNode) -> None:
         assert leader.journal is not None
         self.history.check(leader.journal.entries)
         for node in cluster.running:

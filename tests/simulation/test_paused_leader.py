@@ -54,6 +54,6 @@ def test_a_leader_that_was_stopped_acknowledges_nothing_that_was_sent_while_it_s
             assert leader.journal is not None
             history.check(leader.journal.entries)
             nursery.cancel_scope.cancel()
-        assert cluster.checker.violation is None
+        assert cluster.violation is None
 
     run(seed, story)

@@ -19,7 +19,7 @@ def tell(story: Callable[[QuorumCluster], Awaitable[None]]) -> None:
             await cluster.converge(within_s=20)
             await story(cluster)
             nursery.cancel_scope.cancel()
-        assert cluster.checker.violation is None
+        assert cluster.violation is None
 
     run(1, program)
 
