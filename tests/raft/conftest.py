@@ -126,7 +126,7 @@ class World:
 
 
 @pytest.fixture
-async def world(nursery, autojump_clock) -> World:
+async def world(nursery) -> World:
     return World(nursery)
 
 
