@@ -15,7 +15,12 @@ _MAX_CONNECTIONS = 64
 
 
 async def serve_metrics(listener: Listener, registry: CollectorRegistry) -> None:
-    """Answer scrapes until cancelled. Anything but a GET of /metrics is refused."""
+    """Answer scrapes until cancelled, in the OpenMetrics format for who asks for it. Anything but a GET of
+    /metrics is refused.
+
+    `registry` is any that prometheus_client collects from: a service's own, where its metrics stand beside
+    the quorum's. A service that has an endpoint already needs only `RaftMetrics` in its registry.
+    """
     limit = trio.Semaphore(_MAX_CONNECTIONS)
     async with trio.open_nursery() as nursery:
         while True:
@@ -31,7 +36,12 @@ async def _serve(stream: Stream, registry: CollectorRegistry, limit: trio.Semaph
                 request = await _receive_request(stream)
                 if request is None:
                     return
+                if len(request) > _MAX_REQUEST_BYTES:
+                    await stream.send([_response("431 Request Header Fields Too Large", "text/plain", b"")])
+                    return
                 await stream.send([_answer(request, registry)])
+                if _is_last(request):
+                    return
     except (NetworkError, trio.TooSlowError):
         pass
     finally:
@@ -40,31 +50,42 @@ async def _serve(stream: Stream, registry: CollectorRegistry, limit: trio.Semaph
 
 
 async def _receive_request(stream: Stream) -> str | None:
+    """A request's head, or as much of one that is too large as tells so; None when the connection ends."""
     received = b""
-    while b"\r\n\r\n" not in received:
+    while b"\r\n\r\n" not in received and len(received) <= _MAX_REQUEST_BYTES:
         data = await stream.receive_some()
-        if not data or len(received) > _MAX_REQUEST_BYTES:
+        if not data:
             return None
         received += data
     return received.decode("latin-1")
 
 
+def _headers(request: str) -> dict[str, str]:
+    lines = (line.partition(":") for line in request.split("\r\n")[1:])
+    return {name.strip().lower(): value.strip() for name, _, value in lines}
+
+
+def _is_last(request: str) -> bool:
+    """Whether the client wants the connection closed after the answer."""
+    return request.partition("\r\n")[0].endswith("HTTP/1.0") or (
+        _headers(request).get("connection", "").lower() == "close"
+    )
+
+
 def _answer(request: str, registry: CollectorRegistry) -> bytes:
-    first, _, rest = request.partition("\r\n")
+    first = request.partition("\r\n")[0]
     method, _, target = first.partition(" ")
     path = target.partition(" ")[0].partition("?")[0]
     if method != "GET":
-        return _response("405 Method Not Allowed", "text/plain", b"only GET is served\n")
+        return _response("405 Method Not Allowed", "text/plain", b"only GET is served\n", allow="GET")
     if path != "/metrics":
         return _response("404 Not Found", "text/plain", b"try /metrics\n")
-    headers = {
-        name.strip().lower(): value.strip()
-        for name, _, value in (line.partition(":") for line in rest.split("\r\n"))
-    }
-    encode, content_type = choose_encoder(headers.get("accept", ""))
+    encode, content_type = choose_encoder(_headers(request).get("accept", ""))
     return _response("200 OK", content_type, encode(registry))
 
 
-def _response(status: str, content_type: str, body: bytes) -> bytes:
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+def _response(status: str, content_type: str, body: bytes, *, allow: str | None = None) -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
+    if allow is not None:
+        head += f"Allow: {allow}\r\n"
+    return f"{head}\r\n".encode() + body

@@ -2,7 +2,18 @@
 
 `raft_manager_*` follows Prometheus' rules (base units, an enum as one series a state).
 `kafka_server_raftmetrics_*` is what Strimzi's JMX exporter rules make of Kafka's beans (milliseconds, the
-current state as a label), so that the dashboards people have go on working.
+current state as a label), so that the dashboards people have go on working. One thing we leave out: those
+rules call a name that ends in -max a counter. It is not one, a scraper does not care, and OpenMetrics would
+refuse a counter whose name lacks `_total`.
+
+In a service of one's own:
+
+    registry = CollectorRegistry()  # or prometheus_client.REGISTRY, or the one the service has
+    metrics = RaftMetrics(registry, monotonic=trio.current_time, labels={"quorum": "orders"})
+    async with Quorum.open(config, state_machine, telemetry=metrics) as quorum:
+        ...
+
+`labels` tell apart several quorums in one registry. `serve_metrics` is an endpoint for who has none.
 """
 
 import threading
