@@ -19,6 +19,8 @@ _WRITTEN_BY_FORMAT = frozenset(("quorum-state", "quorum-state.tmp"))
 """What a crash in the middle of formatting leaves; nothing was said on the strength of it."""
 _BATCH_OVERHEAD = 1024 * 1024
 """Headers and varints of a batch whose records fill `max_batch_bytes`."""
+_RESERVE_BYTES = 4 * 1024 * 1024
+"""Room made ahead in the log's file, because a sync of a file that grows costs more (docs/explanation/log.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,7 @@ async def open_storage(runtime: Runtime, config: QuorumConfig) -> Storage:
                 segment_bytes=config.segment_bytes,
                 max_batch_bytes=config.max_batch_bytes + _BATCH_OVERHEAD,
                 own_recovery_point=True,
+                reserve_bytes=_RESERVE_BYTES,
                 recovery_point_interval_bytes=config.recovery_point_bytes,
             ),
             now_ms=runtime.wall_clock.now_ms,

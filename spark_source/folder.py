@@ -176,6 +176,8 @@ def _whole_batches(buffer: bytes, path: str, position: int, end: int | None) -> 
         size = int.from_bytes(view[at + 8 : at + 12], "big") + LENGTH_END
         if at + size > len(buffer) or (end is not None and base >= end):
             return
+        if not any(view[at : at + HEADER_BYTES]):
+            return  # room that a running node has made ahead
         try:
             header = read_header(buffer, at, dense=False)
         except InvalidBatchError as error:
