@@ -102,6 +102,7 @@ def _say_ready(local: "LocalCluster", cluster_id: str, *, as_json: bool) -> None
         nodes = [
             {
                 "id": node.node_id,
+                "pid": local.pid(node.node_id),
                 "client": f"{local.host}:{node.client_port}",
                 "controller": f"{local.host}:{node.controller_port}",
                 "metrics": local.metrics_url(node.node_id),

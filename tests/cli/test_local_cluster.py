@@ -1,0 +1,113 @@
+"""`quorate cluster start`, and the demo's own parts."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import Result
+
+from quorate.cli.demo import split_records
+from quorate.cli.errors import ExitCode
+
+pytestmark = pytest.mark.system
+
+Quorate = Callable[..., Result]
+
+
+def ready(process: subprocess.Popen[str]) -> dict[str, Any]:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate()[1]
+    read: dict[str, Any] = json.loads(line)
+    return read
+
+
+def test_a_cluster_starts_stops_in_order_and_starts_again_on_its_data(
+    processes: Any, quorate: Quorate, tmp_path: Path
+) -> None:
+    start = ("cluster", "start", "--nodes", 1, "--port", 0, "--data", tmp_path / "c", "--json")
+    first = processes.start(*start)
+    said = ready(first)
+    assert [node["id"] for node in said["nodes"]] == [1]
+    assert quorate("topics", "create", "-t", "kept", "-b", said["bootstrapServers"]).exit_code == 0
+    busy = processes.run(*start)
+    assert busy.code == ExitCode.STORAGE
+    assert "another cluster runs in" in busy.errors
+    ended = processes.end(first, signal.SIGINT)
+    assert ended.code == 0, ended.errors
+
+    again = processes.start(*start)
+    said_again = ready(again)
+    assert said_again["clusterId"] == said["clusterId"]
+    assert quorate("topics", "list", "-b", said_again["bootstrapServers"]).output == "kept\n"
+    assert processes.end(again, signal.SIGTERM).code == 0
+
+
+def test_a_node_that_dies_ends_the_cluster_with_its_last_words(processes: Any, tmp_path: Path) -> None:
+    cluster = processes.start(
+        "cluster", "start", "--nodes", 1, "--port", 0, "--data", tmp_path / "c", "--json"
+    )
+    said = ready(cluster)
+    os.kill(said["nodes"][0]["pid"], signal.SIGKILL)
+    ended = processes.end(cluster)
+    assert ended.code == ExitCode.FAILED
+    assert "node 1 exited" in ended.errors
+
+
+def test_a_folder_of_something_else_is_left_alone(quorate: Quorate, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    result = quorate("cluster", "start", "--data", tmp_path)
+    assert result.exit_code == ExitCode.STORAGE
+    assert "is not empty and holds no cluster" in result.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_file_in_the_folders_place_is_named(quorate: Quorate, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    result = quorate("cluster", "start", "--data", tmp_path / "file")
+    assert result.exit_code == ExitCode.STORAGE
+    assert "is no folder" in result.stderr
+
+
+def test_a_cluster_of_another_size_is_named_with_the_option_to_give(quorate: Quorate, tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text('{"cluster_id": "x", "nodes": 5}')
+    result = quorate("cluster", "start", "--data", tmp_path)
+    assert result.exit_code == ExitCode.USAGE
+    assert "--nodes 5" in result.stderr
+
+
+def test_a_damaged_cluster_file_is_named(quorate: Quorate, tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text('{"cluster_id"')
+    result = quorate("cluster", "start", "--data", tmp_path)
+    assert result.exit_code == ExitCode.STORAGE
+    assert "cluster.json" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "options", [("--port", "65535"), ("--port", "7070"), ("--nodes", "0"), ("--metrics-port", "19091")]
+)
+def test_ports_that_can_not_work_are_refused_before_anything_starts(
+    quorate: Quorate, tmp_path: Path, options: tuple[str, str]
+) -> None:
+    result = quorate("cluster", "start", "--data", tmp_path / "c", *options)
+    assert result.exit_code == ExitCode.USAGE
+    assert not (tmp_path / "c").exists()
+
+
+@given(st.one_of(st.binary(min_size=1), st.text(alphabet="ab\n", min_size=1).map(str.encode)))
+def test_the_demos_records_are_the_file_and_leave_something_for_after_the_kill(data: bytes) -> None:
+    records = split_records(data)
+    assert b"".join(records) == data
+    assert all(records)
+    assert len(records) >= min(2, len(data))
+
+
+def test_a_long_line_goes_in_pieces() -> None:
+    assert max(map(len, split_records(bytes(1_000_000) + b"\nx"))) <= 256 * 1024

@@ -1,0 +1,124 @@
+"""A node in the foreground: how it says that it serves, and why it won't."""
+
+import json
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from quorate.cli.errors import ExitCode
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def formatted_node(node: Any, quorate: Callable[..., Result]) -> Any:
+    assert quorate("storage", "format", "-t", "a-cluster", "-c", node.config).exit_code == 0
+    return node
+
+
+def started(processes: Any, node: Any, *options: str) -> tuple[subprocess.Popen[str], str]:
+    process: subprocess.Popen[str] = processes.start("server", "start", node.config, *options)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate()[1]
+    return process, line
+
+
+def refused(processes: Any, node: Any, code: ExitCode) -> str:
+    ended = processes.run("server", "start", node.config)
+    assert ended.code == code, ended.errors
+    assert "Traceback" not in ended.errors
+    said = str(ended.errors)
+    assert "quorate: " in said
+    return said
+
+
+def test_a_node_says_where_it_listens_and_stops_in_order(processes: Any, formatted_node: Any) -> None:
+    formatted_node.write(metrics_http_port="0")
+    process, line = started(processes, formatted_node, "--log-json")
+    assert line.startswith("node 1 of cluster a-cluster listens: clients at 127.0.0.1:")
+    assert "metrics at http://127.0.0.1:" in line
+    ended = processes.end(process, signal.SIGTERM)
+    assert ended.code == 0, ended.errors
+    events = [json.loads(logged) for logged in ended.errors.splitlines()]
+    assert events[-1]["event"] == "stopped"
+    assert {"event", "level", "timestamp"} <= events[0].keys()
+
+
+def test_ctrl_c_stops_in_order_too(processes: Any, formatted_node: Any) -> None:
+    process, _ = started(processes, formatted_node)
+    assert processes.end(process, signal.SIGINT).code == 0
+
+
+def test_a_port_that_is_taken_is_named(processes: Any, formatted_node: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        formatted_node.write(
+            listeners=f"PLAINTEXT://{address},CONTROLLER://127.0.0.1:0",
+        )
+        assert address in refused(processes, formatted_node, ExitCode.FAILED)
+
+
+def test_a_second_process_on_the_same_folder_is_refused(processes: Any, formatted_node: Any) -> None:
+    first, _ = started(processes, formatted_node)
+    formatted_node.write()
+    said = refused(processes, formatted_node, ExitCode.STORAGE)
+    assert "another process is using this folder" in said
+    assert str(formatted_node.folder) in said
+    assert processes.end(first, signal.SIGTERM).code == 0
+
+
+def test_a_folder_that_is_not_formatted_is_refused(processes: Any, node: Any) -> None:
+    assert "quorate storage format" in refused(processes, node, ExitCode.STORAGE)
+
+
+def test_a_folder_of_another_node_is_refused(processes: Any, formatted_node: Any) -> None:
+    formatted_node.write(node_id="2", controller_quorum_voters="2@127.0.0.1:9")
+    assert "belongs to node 1, not 2" in refused(processes, formatted_node, ExitCode.STORAGE)
+
+
+def test_a_quorum_state_of_another_cluster_is_refused(processes: Any, formatted_node: Any) -> None:
+    file = formatted_node.folder / "__cluster_metadata-0" / "quorum-state"
+    file.write_text(file.read_text().replace("a-cluster", "b-cluster"))
+    assert "belongs to cluster b-cluster" in refused(processes, formatted_node, ExitCode.STORAGE)
+
+
+def test_a_truncated_quorum_state_is_refused(processes: Any, formatted_node: Any) -> None:
+    file = formatted_node.folder / "__cluster_metadata-0" / "quorum-state"
+    file.write_bytes(file.read_bytes()[:20])
+    said = refused(processes, formatted_node, ExitCode.STORAGE)
+    assert str(file) in said
+    assert len(file.read_bytes()) == 20
+
+
+def test_a_lost_quorum_state_is_refused(processes: Any, formatted_node: Any) -> None:
+    file = formatted_node.folder / "__cluster_metadata-0" / "quorum-state"
+    file.unlink()
+    assert "the file is missing" in refused(processes, formatted_node, ExitCode.STORAGE)
+    assert not file.exists()
+
+
+def test_a_node_whose_disk_is_full_says_so_and_stops(
+    processes: Any, node: Any, quorate: Callable[..., Result], small_disk: Callable[[str], Path]
+) -> None:
+    disk = small_disk("size=256k")
+    node.folder = disk / "data"
+    node.write()
+    assert quorate("storage", "format", "-t", "a-cluster", "-c", node.config).exit_code == 0
+    with (disk / "filler").open("wb", buffering=0) as filler:
+        try:
+            while True:
+                filler.write(bytes(4096))
+        except OSError:
+            pass
+    said = refused(processes, node, ExitCode.STORAGE)
+    assert "no space left" in said.lower()
+    assert str(disk) in said
