@@ -283,13 +283,17 @@ class LocalCluster:
             time.sleep(0.05)
 
     def live_brokers(self) -> set[int]:
-        """Nodes that some running node tells clients about; empty if none answers."""
+        """Running nodes that serve clients and say that they are unfenced themselves. What others say of a node
+        that was killed and started again may be of its earlier life."""
+        live: set[int] = set()
         for number in self.running():
             try:
-                return ask_cluster(f"{self.host}:{self.node(number).client_port}", live_brokers)
+                known = ask_cluster(f"{self.host}:{self.node(number).client_port}", live_brokers)
             except NetworkError:
                 continue
-        return set()
+            if number in known:
+                live.add(number)
+        return live
 
     def last_lines(self, node: int, count: int = 15) -> str:
         try:
