@@ -1,0 +1,102 @@
+"""A broker's life: registered, unfenced, shut down, back again."""
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from quorate.broker.controller.errors import ErrorCode
+from quorate.broker.controller.image import MetadataImage
+from quorate.broker.controller.rpc import UnregisterBrokerRequest
+from quorate.broker.wire.fetch_codec import FetchPartition, FetchRequest, FetchTopic
+from quorate.broker.wire.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
+from quorate.log.records import build_batch
+
+MakeNodes = Callable[..., Any]
+
+
+def active(broker_id: int, *, after_epoch: int = -1) -> Callable[[MetadataImage], bool]:
+    def holds(image: MetadataImage) -> bool:
+        broker = image.broker(broker_id)
+        return broker is not None and broker.active and broker.epoch > after_epoch
+
+    return holds
+
+
+async def test_a_broker_that_was_unregistered_registers_again(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    server = nodes.servers[1]
+    epoch = server.metadata.image.broker(1).epoch
+    answer = await server.controller.controller.unregister_broker(UnregisterBrokerRequest(broker_id=1))
+    assert answer.error is ErrorCode.NONE
+    with trio.fail_after(10):
+        await server.metadata.wait_until(active(1, after_epoch=epoch))
+    assert server.broker.lifecycle.broker_epoch == server.metadata.image.broker(1).epoch
+
+
+async def test_an_orderly_restart_proves_itself_and_keeps_the_records(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        await nodes.servers[1].broker.lifecycle.wait_unfenced()
+        batch = build_batch(base_offset=0, epoch=0, timestamp_ms=1, values=[b"kept"])
+        topic = ProduceTopic("t", [ProducePartition(0, memoryview(batch))])
+        await client.call(3, topics=[{"name": "t", "topic_id": None}], allow_auto_topic_creation=True)
+        with trio.fail_after(5):
+            while True:
+                produced = await client.produce(
+                    ProduceRequest(version=9, acks=-1, timeout_ms=1000, topics=[topic])
+                )
+                if produced[0].partitions[0].error == 0:
+                    break
+                await trio.sleep(0.01)
+    epoch = nodes.servers[1].broker.lifecycle.broker_epoch
+    await nodes.stop(1)
+    server = await nodes.start(1)
+    assert server.broker.replicas.clean_shutdown_epoch == epoch
+    await server.wait_ready()
+    async with nodes.client(1) as client:
+        request = FetchRequest(
+            version=12,
+            max_wait_ms=1000,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            topics=[FetchTopic("t", None, [FetchPartition(0)])],
+        )
+        with trio.fail_after(5):
+            part = (await client.fetch(request)).topics[0].partitions[0]
+            while not part.records:  # the leader may still be opening its log
+                part = (await client.fetch(request)).topics[0].partitions[0]
+        assert b"kept" in b"".join(part.records)
+
+
+async def test_a_crashed_broker_comes_back_without_proof_and_under_a_new_epoch(
+    make_nodes: MakeNodes,
+) -> None:
+    nodes = await make_nodes(3)
+    leader = nodes.servers[1].quorum.leader
+    victim = next(node for node in (1, 2, 3) if node != leader)
+    epoch = nodes.servers[victim].broker.lifecycle.broker_epoch
+    await nodes.crash(victim)
+    server = await nodes.start(victim)
+    assert server.broker.replicas.clean_shutdown_epoch == -1
+    with trio.fail_after(15):
+        await server.wait_ready()
+    assert server.broker.lifecycle.broker_epoch > epoch
+
+
+async def test_the_metrics_of_a_node_name_its_brokers_and_replicas(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1, {"metrics.http.port": "0"})
+    server = nodes.servers[1]
+    async with nodes.client(1) as client:
+        await client.call(3, topics=[{"name": "t", "topic_id": None}], allow_auto_topic_creation=True)
+
+    def value(name: str) -> float | None:
+        held: float | None = server.registry.get_sample_value(name)
+        return held
+
+    assert value("kafka_controller_kafkacontroller_activecontrollercount") == 1
+    assert value("kafka_controller_kafkacontroller_activebrokercount") == 1
+    assert value("kafka_controller_kafkacontroller_globaltopiccount") == 1
+    assert value("kafka_server_brokermetadatametrics_last_applied_record_offset") == server.metadata.offset
+    assert value("quorate_producer_duplicate_batches_total") == 0
+    assert server.metrics_address is not None
