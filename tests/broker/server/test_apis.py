@@ -110,13 +110,15 @@ async def test_a_fetch_waits_for_the_next_record(make_nodes: MakeNodes) -> None:
 async def test_a_topic_that_was_created_is_in_the_next_metadata_and_gone_after_deletion(
     make_nodes: MakeNodes,
 ) -> None:
-    nodes = await make_nodes(1)
-    async with nodes.client(1) as client:
+    nodes = await make_nodes(3)
+    # Not the controller, which hears of a commit before the others.
+    follower = next(node for node in (1, 2, 3) if node != nodes.servers[1].quorum.leader)
+    async with nodes.client(follower) as client:
         created = await create(client, "t", partitions=3)
         listed: Any = await client.call(ApiKey.METADATA, topics=None)
         assert [(topic.name, len(topic.partitions)) for topic in listed.topics] == [("t", 3)]
         assert listed.topics[0].topic_id == created.topic_id
-        assert listed.controller_id == 1
+        assert listed.controller_id == nodes.servers[1].quorum.leader
         deleted: Any = await client.call(
             ApiKey.DELETE_TOPICS, topics=[{"name": "t", "topic_id": None}], timeout=timedelta(seconds=5)
         )
