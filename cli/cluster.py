@@ -9,6 +9,8 @@ import typer
 from quorate.cli.errors import CommandError, ExitCode, fail, user_errors
 
 if TYPE_CHECKING:
+    import threading
+
     from quorate.cli.local_cluster import LocalCluster
 
 app = typer.Typer(
@@ -42,7 +44,10 @@ def start(
         bool, typer.Option("--json", help="When it is ready, one line of JSON, for programs.")
     ] = False,
 ) -> None:
-    """Run a cluster in the foreground until Ctrl-C, then stop it in order. Starts again on the same data."""
+    """Run a cluster in the foreground until Ctrl-C, then stop it in order. Starts again on the same data.
+
+    No supervisor: a node that dies stays dead, which is said, and the others go on.
+    """
     import signal
     import threading
 
@@ -65,10 +70,7 @@ def start(
                 local.wait_ready(stop=stop)
                 if not stop.is_set():
                     _say_ready(local, cluster_id, as_json=as_json)
-                while not stop.wait(0.5):
-                    gone = local.gone()
-                    if gone:
-                        raise CommandError(f"node {gone[0]} exited:\n{local.last_lines(gone[0])}")
+                _watch(local, stop)
                 typer.echo("stopping", err=as_json)
                 codes = local.stop()
         finally:
@@ -80,6 +82,24 @@ def start(
             ExitCode.FAILED,
         )
     typer.echo("stopped", err=as_json)
+
+
+def _watch(local: "LocalCluster", stop: "threading.Event") -> None:
+    """Return when `stop` is set. Says which node ends by itself; raises `CommandError` when all have."""
+    told: set[int] = set()
+    while not stop.wait(0.5):
+        for number in local.gone():
+            if number in told:
+                continue
+            told.add(number)
+            said = f"node {number} exited:\n{local.last_lines(number)}"
+            if not local.running():
+                raise CommandError(said)
+            typer.echo(
+                f"{said}\nThe others go on. To bring it back: "
+                f"quorate server start {local.node(number).config_file}",
+                err=True,
+            )
 
 
 def _check_ports(ranges: dict[str, int], nodes: int) -> None:

@@ -283,8 +283,8 @@ class LocalCluster:
             time.sleep(0.05)
 
     def live_brokers(self) -> set[int]:
-        """Running nodes that serve clients and say that they are unfenced themselves. What others say of a node
-        that was killed and started again may be of its earlier life."""
+        """Running nodes that serve clients and say that they are unfenced themselves. What others say of a
+        node that was killed and started again may be of its earlier life."""
         live: set[int] = set()
         for number in self.running():
             try:

@@ -1,0 +1,248 @@
+"""Write the parts of the documentation that follow from the code. `--check` only says what is out of date."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import typer.main
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from quorate.broker.config_keys import CONFIG_KEYS, ServerKey
+from quorate.broker.controller.configs import TOPIC_KEYS
+from quorate.broker.wire.api import APIS
+from quorate.cli.errors import ExitCode
+from quorate.cli.main import app
+from quorate.metrics.raft_metrics import DECLARATIONS, STATES
+from quorate.raft.core.transitions import ALLOWED
+from quorate.spark_source.options import KNOWN, ViewName
+from quorate.spark_source.options import SourceOptions as SparkOptions
+from quorate.spark_source.views import new_view
+
+ROOT = Path(__file__).parent.parent
+BEGIN = "<!-- generated: {name} (scripts/generate_docs.py) -->"
+END = "<!-- end of generated -->"
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    head = list(head)
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines += [f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def code(text: object) -> str:
+    return f"`{text}`" if str(text) else ""
+
+
+# Configuration
+
+KAFKAS_DEFAULTS = {
+    "controller.quorum.fetch.max.bytes": "1048576",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,...",
+    "max.connections": "2147483647",
+    "queued.max.request.bytes": "-1",
+}
+"""Where ours differ, what Kafka 4 has. Keys of ours that Kafka lacks are in `OURS`."""
+OURS = (
+    "controlled.shutdown.timeout.ms",
+    "metrics.http.host",
+    "metrics.http.port",
+)
+
+
+def server_keys() -> str:
+    def differs(key: ServerKey) -> str:
+        if key.name in OURS:
+            return "Kafka has no such key"
+        kafkas = KAFKAS_DEFAULTS.get(key.name)
+        return "" if kafkas is None or kafkas == key.default else f"Kafka: {code(kafkas)}"
+
+    rows = (
+        (
+            code(key.name),
+            key.type.name.lower(),
+            "required" if key.default is None else code(key.default) or "empty",
+            key.doc,
+            differs(key),
+        )
+        for key in CONFIG_KEYS.values()
+    )
+    return table(("key", "type", "default", "meaning", "difference"), rows)
+
+
+def topic_keys() -> str:
+    rows = (
+        (
+            code(key.name),
+            key.type.name.lower(),
+            code(key.default),
+            ", ".join(code(synonym.name) for synonym in key.synonyms),
+            key.doc,
+        )
+        for key in TOPIC_KEYS.values()
+    )
+    return table(("key", "type", "default", "set for all topics by", "meaning"), rows)
+
+
+# Metrics
+
+
+def raft_metrics() -> str:
+    rows = (
+        (
+            code(f"raft_manager_{each.name}"),
+            code(f"kafka_server_raftmetrics_{each.bean.replace('-', '_')}"),
+            each.kind,
+            each.help,
+        )
+        for each in DECLARATIONS
+    )
+    return table(("ours", "as Strimzi's exporter spells Kafka's", "kind", "meaning"), rows)
+
+
+def raft_states() -> str:
+    return ", ".join(code(state) for state in STATES)
+
+
+# Kafka APIs
+
+
+def apis() -> str:
+    def name(key: str) -> str:
+        return "".join(word.capitalize() for word in key.split("_"))
+
+    rows = (
+        (
+            name(api.key.name),
+            int(api.key),
+            f"{api.min_version} to {api.max_version}",
+            f"from {api.first_flexible}",
+            ""
+            if api.advertised_from == api.min_version
+            else f"advertised from {api.advertised_from}, refused below {api.min_version}",
+        )
+        for api in APIS.values()
+    )
+    return table(("API", "key", "versions", "flexible", "remark"), rows)
+
+
+# Commands
+
+
+def commands() -> str:
+    root = typer.main.get_command(app)
+    assert isinstance(root, TyperGroup)
+    return "\n\n".join(_command(path, command) for path, command in _walk(root, ()))
+
+
+def _walk(group: TyperGroup, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], TyperCommand]]:
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from _walk(command, (*path, name))
+        else:
+            assert isinstance(command, TyperCommand)
+            yield (*path, name), command
+
+
+def _command(path: tuple[str, ...], command: TyperCommand) -> str:
+    arguments = [each for each in command.params if isinstance(each, TyperArgument)]
+    options = [each for each in command.params if isinstance(each, TyperOption) and each.name != "help"]
+    words = " ".join(["quorate", *path, *(str(each.name).upper() for each in arguments)])
+    parts = [f"### {words}", " ".join((command.help or "").split())]
+    rows = [(code(str(each.name).upper()), "required", each.help or "") for each in arguments]
+    for each in options:
+        names = ", ".join(code(name) for name in (*each.opts, *each.secondary_opts))
+        default = each.default
+        shown = (
+            "required" if each.required else "" if default in (None, False, [], ()) else code(_text(default))
+        )
+        rows.append((names, shown, each.help or ""))
+    if rows:
+        parts.append(table(("option", "default", "meaning"), rows))
+    example = (command.epilog or "").removeprefix("Example: ")
+    parts.append(f"Example: `{example}`")
+    return "\n\n".join(parts)
+
+
+def _text(default: object) -> object:
+    if default is True:
+        return "on"
+    return getattr(default, "value", default)
+
+
+def exit_codes() -> str:
+    meanings = {
+        ExitCode.OK: "Done.",
+        ExitCode.FAILED: "The operation was refused or failed; the message says why.",
+        ExitCode.USAGE: "The command line or a configuration file is wrong; nothing was done.",
+        ExitCode.UNAVAILABLE: "Nobody could be reached, or no answer came in time.",
+        ExitCode.STORAGE: "A folder or file can't be used: locked, damaged, foreign, full, not writable.",
+    }
+    return table(("code", "name", "meaning"), ((int(each), each.name, meanings[each]) for each in ExitCode))
+
+
+# Spark
+
+
+def spark_columns() -> str:
+    parts = []
+    for view in ViewName:
+        schema = new_view(SparkOptions(view=view)).schema
+        rows = ((code(field.name), field.dataType.simpleString()) for field in schema.fields)
+        parts.append(f"### view `{view.value}`\n\n" + table(("column", "type"), rows))
+    return "\n\n".join(parts)
+
+
+def spark_options() -> str:
+    return ", ".join(code(name) for name in KNOWN)
+
+
+# Roles
+
+
+def roles() -> str:
+    lines = ["```mermaid", "stateDiagram-v2", "    [*] --> unattached"]
+    for role, following in ALLOWED.items():
+        lines += [f"    {role.value} --> {after.value}" for after in following]
+    return "\n".join([*lines, "```"])
+
+
+PARTS: dict[str, dict[str, Callable[[], str]]] = {
+    "docs/reference/configuration.md": {"server keys": server_keys, "topic keys": topic_keys},
+    "docs/reference/metrics.md": {"raft metrics": raft_metrics, "raft states": raft_states},
+    "docs/reference/kafka-protocol.md": {"apis": apis},
+    "docs/reference/commands.md": {"commands": commands, "exit codes": exit_codes},
+    "docs/reference/spark-source.md": {"options": spark_options, "columns": spark_columns},
+    "docs/architecture.md": {"roles": roles},
+}
+"""By file, what stands between its markers."""
+
+
+def filled(text: str, parts: dict[str, Callable[[], str]]) -> str:
+    for name, write in parts.items():
+        begin = BEGIN.format(name=name)
+        before, found, rest = text.partition(begin)
+        _, ended, after = rest.partition(END)
+        if not found or not ended:
+            raise SystemExit(f"there is no {begin} with its {END}")
+        text = f"{before}{begin}\n\n{write()}\n\n{END}{after}"
+    return text
+
+
+def main(*, check: bool) -> int:
+    stale = []
+    for name, parts in PARTS.items():
+        path = ROOT / name
+        text = path.read_text()
+        new = filled(text, parts)
+        if new != text:
+            stale.append(name)
+            if not check:
+                path.write_text(new)
+    for name in stale:
+        print(f"{name}: {'out of date; run scripts/generate_docs.py' if check else 'written'}")
+    return 1 if stale and check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(check="--check" in sys.argv))

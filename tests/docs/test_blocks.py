@@ -1,0 +1,76 @@
+"""What the documents show runs."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 120
+PROGRAMS = {"kcat": "kcat", "curl": "curl", "promtool": "prometheus"}
+"""Programs that blocks use and PyPI does not have, and their Debian packages."""
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "NO_COLOR": "1"}
+
+
+@pytest.mark.system
+def test_every_shell_block_runs(
+    sh_block: Any, request: pytest.FixtureRequest, need: Callable[..., str]
+) -> None:
+    kind, _, detail = sh_block.mark.partition(" ")
+    if kind == "skip,":
+        assert detail, "a block that is not run says why"
+        pytest.skip(detail)
+    for program, package in PROGRAMS.items():
+        if re.search(rf"\b{program}\b", sh_block.body):
+            need(program, package)
+    script = request.getfixturevalue("live")(sh_block.body)
+    done = subprocess.run(
+        ["bash", "-euc", script], cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=SECONDS
+    )
+    assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+    if kind == "prints":
+        assert done.stdout.strip() == detail
+
+
+def test_every_python_block_compiles(python_block: Any) -> None:
+    compile(
+        textwrap.dedent(python_block.body), python_block.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    )
+
+
+@pytest.mark.system
+def test_python_blocks_that_are_whole_programs_run(
+    python_block: Any, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if not python_block.mark.startswith("run"):
+        pytest.skip("a fragment; it is compiled only")
+    if python_block.mark == "run, spark":
+        pytest.importorskip("pyspark")
+    script = tmp_path / "block.py"
+    script.write_text(request.getfixturevalue("live")(python_block.body))
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def test_blocks_that_are_left_out_are_few(request: pytest.FixtureRequest) -> None:
+    texts = [path.read_text() for path in (ROOT / "docs").rglob("*.md")]
+    left_out = sum(text.count("<!-- test: skip") for text in texts)
+    shown = sum(len(re.findall(r"^ *```sh$", text, re.M)) for text in texts)
+    assert left_out * 2 <= shown

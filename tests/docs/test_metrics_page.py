@@ -1,0 +1,24 @@
+"""The metrics that a node serves are those of the reference."""
+
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from quorate.cli.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.system
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+
+
+def test_what_is_served_is_documented_and_what_is_documented_is_served(cluster: LocalCluster) -> None:
+    served = {
+        sample.name
+        for family in text_string_to_metric_families(cluster.metrics(cluster.nodes[0].node_id))
+        for sample in family.samples
+    }
+    documented = set(re.findall(r"`((?:raft_manager|kafka|quorate)_\w+)`", PAGE.read_text()))
+    assert not served - documented
+    assert not documented - served

@@ -1,0 +1,70 @@
+"""Pages are current, and their links lead somewhere."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.*)$", re.M)
+
+
+def anchors(file: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in _HEADING.findall(file.read_text())
+    }
+
+
+def test_links_resolve(document: Path) -> None:
+    broken = []
+    for target in _LINK.findall(document.read_text()):
+        if re.match(r"https?://", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (document.parent / path).resolve() if path else document
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(target)
+    assert not broken
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate_docs", ROOT / "scripts" / "generate_docs.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_parts_are_current(generator: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    code = generator.main(check=True)
+    assert code == 0, capsys.readouterr().out
+
+
+def test_a_stale_page_is_noticed(generator: ModuleType) -> None:
+    parts = generator.PARTS["docs/reference/metrics.md"]
+    text = (ROOT / "docs/reference/metrics.md").read_text()
+    assert generator.filled(text, parts) == text
+    assert generator.filled(text.replace("raft_manager_current_epoch", "raft_manager_term"), parts) == text
+
+
+def test_every_spark_option_is_explained() -> None:
+    from quorate.spark_source.options import KNOWN
+
+    text = (ROOT / "docs/reference/spark-source.md").read_text()
+    explained = {
+        name for row in re.findall(r"^\| (`.*?) \|", text, re.M) for name in re.findall(r"`([\w.]+)`", row)
+    }
+    assert not set(KNOWN) - explained
+
+
+def test_every_public_name_of_the_quorum_is_in_the_reference() -> None:
+    import quorate.raft
+
+    text = (ROOT / "docs/reference/python-api.md").read_text()
+    assert not [name for name in quorate.raft.__all__ if name not in text]
