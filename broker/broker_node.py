@@ -34,6 +34,9 @@ from quorate.runtime.network import Listener as NetworkListener
 
 log = structlog.get_logger(__name__)
 
+_ELECTIONS_WAITED = 2
+"""For so many election timeouts without a leader a stopping broker waits before it goes without leave."""
+
 
 class BrokerNode:
     """Open with `open`, then run within `running`."""
@@ -213,13 +216,28 @@ class BrokerNode:
         if not self._config.flag("controlled.shutdown.enable"):
             return False
         with trio.move_on_after(self._config.seconds("controlled.shutdown.timeout.ms")):
-            try:
-                await self.lifecycle.shut_down()
-                return True
-            except ControllerTimedOutError as error:
-                log.warning("controlled shutdown failed", reason=str(error))
-        log.warning("controlled shutdown was not granted in time", broker_id=self._config.node_id)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._give_up_without_controllers, nursery.cancel_scope)
+                try:
+                    await self.lifecycle.shut_down()
+                    return True
+                except ControllerTimedOutError as error:
+                    log.warning("controlled shutdown failed", reason=str(error))
+                finally:
+                    nursery.cancel_scope.cancel()
+        log.warning("controlled shutdown was not granted", broker_id=self._config.node_id)
         return False
+
+    async def _give_up_without_controllers(self, scope: trio.CancelScope) -> None:
+        """The last nodes of a cluster that is stopped have no quorum to ask, and nobody to hand over to."""
+        limit = self._config.seconds("controller.quorum.election.timeout.ms") * _ELECTIONS_WAITED
+        while True:
+            with trio.move_on_after(limit) as waited:
+                await self._quorum.wait_leader()
+            if waited.cancelled_caught:
+                scope.cancel()
+                return
+            await trio.sleep(limit / 10)
 
 
 def replication_config(config: ServerConfig) -> ReplicationConfig:
