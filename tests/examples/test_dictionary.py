@@ -1,0 +1,135 @@
+"""The example as its readers run it: three processes, curl's requests, and a kill -9."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "dictionary.py"
+PATIENCE_S = 60
+
+pytestmark = pytest.mark.system
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+class Cluster:
+    def __init__(self, folder):
+        ports = free_ports(6)
+        self.folder = folder
+        self.http = dict(zip((1, 2, 3), ports[:3], strict=True))
+        self.voters = ",".join(f"{n}@127.0.0.1:{port}" for n, port in zip((1, 2, 3), ports[3:], strict=True))
+        self.processes = {}
+
+    def start(self, node):
+        with open(self.folder / f"{node}.log", "a") as output:
+            self.processes[node] = subprocess.Popen(
+                [
+                    sys.executable,
+                    EXAMPLE,
+                    str(node),
+                    str(self.http[node]),
+                    str(self.folder / str(node)),
+                    self.voters,
+                ],
+                stdout=output,
+                stderr=output,
+            )
+
+    def kill(self, node):
+        self.processes[node].send_signal(signal.SIGKILL)
+        self.processes.pop(node).wait()
+
+    def leader(self):
+        """Of the highest epoch that any node wrote of becoming leader."""
+        lines = [
+            (int(found["epoch"]), node)
+            for node in (1, 2, 3)
+            for line in (self.folder / f"{node}.log").read_text().splitlines()
+            if "role changed" in line and "role=leader" in (plain := re.sub(r"\x1b\[[0-9;]*m", "", line))
+            for found in [re.search(r"epoch=(?P<epoch>\d+)", plain)]
+            if found is not None
+        ]
+        return max(lines)[1]
+
+    def request(self, node, path, body=None):
+        """Until it is answered with success: nodes may be starting or electing."""
+        url = f"http://127.0.0.1:{self.http[node]}{path}"
+        method = "GET" if body is None else "PUT"
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            request = urllib.request.Request(url, method=method, data=body and body.encode())
+            try:
+                with urllib.request.urlopen(request, timeout=15) as response:
+                    return response.read().decode()
+            except (urllib.error.URLError, OSError) as error:
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"node {node} gave no answer: {self.logs()}") from error
+
+    def eventually(self, node, path, expected):
+        deadline = time.monotonic() + PATIENCE_S
+        while (found := self.request(node, path)) != expected:
+            assert time.monotonic() < deadline, f"{path} is {found!r} on node {node}: {self.logs()}"
+
+    def logs(self):
+        return "\n".join((self.folder / f"{node}.log").read_text()[-2000:] for node in (1, 2, 3))
+
+    def close(self):
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Cluster(tmp_path)
+    try:
+        for node in (1, 2, 3):
+            cluster.start(node)
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def test_nothing_is_lost_when_the_leader_is_killed_and_comes_back(cluster):
+    for number in range(9):
+        assert cluster.request(number % 3 + 1, f"/key-{number}", f"value-{number}").startswith("was ")
+    for node in (1, 2, 3):
+        for number in range(9):
+            cluster.eventually(node, f"/key-{number}", f"value-{number}")
+    assert cluster.request(1, "/key-0", "newer") == "was value-0"
+
+    killed = cluster.leader()
+    cluster.kill(killed)
+    alive = [node for node in (1, 2, 3) if node != killed]
+    for number in range(9, 18):
+        cluster.request(alive[number % 2], f"/key-{number}", f"value-{number}")
+    assert cluster.leader() in alive
+
+    cluster.start(killed)
+    for node in (1, 2, 3):
+        cluster.eventually(node, "/key-0", "newer")
+        for number in range(1, 18):
+            cluster.eventually(node, f"/key-{number}", f"value-{number}")
+    assert cluster.request(killed, "/key-17", "newest").startswith("was ")
+    cluster.eventually(alive[0], "/key-17", "newest")
+
+
+def test_the_example_stays_short_enough_to_read():
+    assert len(EXAMPLE.read_text().splitlines()) < 60
