@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from quorate.cli.demo_spark import SparkAhead
     from quorate.cli.local_cluster import LocalCluster
 
 TOPIC = "demo"
@@ -91,11 +92,18 @@ def demo(
     console = Console()
     with tempfile.TemporaryDirectory(prefix="quorate-demo-") as folder:
         cluster = LocalCluster.plan(Path(folder) / "cluster", nodes=NODES, client_port=0)
+        ahead = None
         try:
             with user_errors():
-                report = _run(console, cluster, file, data, spark=spark)
+                if spark:
+                    from quorate.cli.demo_spark import SparkAhead
+
+                    ahead = SparkAhead()
+                report = _run(console, cluster, file, data, ahead)
         finally:
             cluster.kill_all()
+            if ahead is not None:
+                ahead.stop()
     console.print(report.table())
     console.print(
         f"[green]every comparison held[/green]: {len(data):,} bytes in, the same {len(data):,} bytes out"
@@ -120,7 +128,9 @@ def _exit(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _run(console: "Console", cluster: "LocalCluster", file: Path, data: bytes, *, spark: bool) -> Report:
+def _run(
+    console: "Console", cluster: "LocalCluster", file: Path, data: bytes, spark: "SparkAhead | None"
+) -> Report:
     from quorate.cli.demo_client import consume_all, create_topic, produce
 
     report = Report(console)
@@ -162,11 +172,11 @@ def _run(console: "Console", cluster: "LocalCluster", file: Path, data: bytes, *
 
     _show_quorum(console, cluster)
     _show_metrics(console, cluster)
-    if spark:
+    if spark is not None:
         with report.step("leadership history in Spark, read from the metadata log") as result:
-            from quorate.cli.demo_spark import leader_of, leadership_rows
+            from quorate.cli.demo_spark import leader_of
 
-            rows = leadership_rows(cluster.bootstrap, TOPIC)
+            rows = spark.leadership_rows(cluster.bootstrap, TOPIC)
             leaders = [leader_of(row) for row in rows if leader_of(row) >= 0]
             if leaders[:1] != [leader] or successor not in leaders:
                 raise DemoError(f"the leadership history is {leaders}, expected {leader}, then {successor}")
