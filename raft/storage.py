@@ -20,7 +20,7 @@ _WRITTEN_BY_FORMAT = frozenset(("quorum-state", "quorum-state.tmp"))
 _BATCH_OVERHEAD = 1024 * 1024
 """Headers and varints of a batch whose records fill `max_batch_bytes`."""
 _RESERVE_BYTES = 4 * 1024 * 1024
-"""Room made ahead in the log's file, because a sync of a file that grows costs more (docs/explanation/log.md)."""
+"""Room made ahead in the log, because a sync of a file that grows costs more (docs/explanation/log.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
