@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -17,6 +18,9 @@ from quorate.simulation.runtime import DiskSpeed
 from quorate.simulation.scheduler import Scheduler, run
 from quorate.simulation.trace import Trace, logs_into
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _CONVERGE_TIMEOUTS = 20
 """Election timeouts until a healed cluster must agree."""
@@ -110,7 +114,7 @@ class QuorumRun:
                 await self._phases(cluster, source)
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            raise _first_of(group) from group
+            raise first_of(group) from group
         finally:
             if cluster is not None and cluster.violation is not None:
                 raise cluster.violation
@@ -199,12 +203,13 @@ class QuorumRun:
                 raise SafetyViolation(f"{node.name} and {leader.name} agree on offsets but not on state")
 
 
-def _first_of(error: BaseException) -> BaseException:
+def first_of(error: BaseException) -> BaseException:
+    """The first error in a group of groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
-def describe(settings: QuorumRunSettings) -> str:
-    """One line per part."""
+def describe(settings: "DataclassInstance") -> str:
+    """One line per part of a run's settings."""
     return "\n".join(f"  {part.name}: {getattr(settings, part.name)}" for part in fields(settings))

@@ -1,0 +1,151 @@
+"""Simulated hosts that run the shipped `BrokerServer`, each broker and controller in one."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import trio
+
+from quorate.broker.config import ServerConfig
+from quorate.broker.controller.image import MetadataImage, PartitionState
+from quorate.broker.server import BrokerServer
+from quorate.raft.storage import format_folder
+from quorate.runtime.network import Address
+from quorate.simulation.hosts import FOLDER, SimulatedCluster, SimulatedNode
+from quorate.simulation.network import NetworkSettings
+from quorate.simulation.runtime import DiskSpeed, SimulatedRuntime
+from quorate.simulation.scheduler import Scheduler
+from quorate.simulation.trace import Trace
+from quorate.simulation.violations import LivenessViolation
+
+CLUSTER_ID = "simulated-brokers-0001"
+CLIENT_PORT = 9092
+_CONTROLLER_PORT = 9093
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerClusterSettings:
+    """`values`: keys of server.properties that differ from their defaults."""
+
+    brokers: int = 3
+    min_isr: int = 2
+    partitions: int = 2
+    values: Mapping[str, str] = field(default_factory=dict)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    disk: DiskSpeed = field(default_factory=DiskSpeed)
+
+
+class BrokerHost(SimulatedNode):
+    """`server` is that of its running process."""
+
+    def __init__(self, number: int, host: SimulatedRuntime, config: ServerConfig) -> None:
+        super().__init__(number, host)
+        self.config = config
+        self.server: BrokerServer | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.server is not None
+
+    @property
+    def address(self) -> Address:
+        return Address(self.name, CLIENT_PORT)
+
+    @property
+    def serving(self) -> BrokerServer:
+        """Raises `ValueError` if there is none."""
+        if self.server is None:
+            raise ValueError(f"{self.name} is down")
+        return self.server
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.serving.metadata.image
+
+
+class BrokerCluster(SimulatedCluster[BrokerHost]):
+    def __init__(
+        self,
+        settings: BrokerClusterSettings,
+        source: random.Random,
+        scheduler: Scheduler,
+        nursery: trio.Nursery,
+        trace: Trace,
+    ) -> None:
+        self.settings = settings
+        super().__init__(settings.brokers, settings.network, settings.disk, source, scheduler, nursery, trace)
+
+    @property
+    def voters(self) -> Sequence[BrokerHost]:
+        return self.nodes
+
+    def _node(self, number: int, host: SimulatedRuntime) -> BrokerHost:
+        voters = ",".join(
+            f"{voter}@node-{voter}:{_CONTROLLER_PORT}" for voter in range(1, self.settings.brokers + 1)
+        )
+        values = {
+            "process.roles": "broker,controller",
+            "node.id": str(number),
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": voters,
+            "listeners": f"PLAINTEXT://{host.name}:{CLIENT_PORT},CONTROLLER://{host.name}:{_CONTROLLER_PORT}",
+            "log.dirs": FOLDER,
+            "metrics.http.port": "-1",
+            "min.insync.replicas": str(self.settings.min_isr),
+            "default.replication.factor": str(self.settings.brokers),
+            "num.partitions": str(self.settings.partitions),
+        } | dict(self.settings.values)
+        text = "\n".join(f"{key}={value}" for key, value in values.items())
+        return BrokerHost(number, host, ServerConfig.parse(text))
+
+    async def boot(self) -> None:
+        """Format every folder and start every node."""
+        for node in self.nodes:
+            await format_folder(node.host.runtime(), FOLDER, cluster_id=CLUSTER_ID, node_id=node.id)
+        for node in self.nodes:
+            self.start(node)
+
+    async def _process(self, node: BrokerHost) -> None:
+        async with BrokerServer.open(node.config, runtime=node.host.runtime()) as server:
+            node.server = server
+            await node.stop.wait()
+
+    def _process_ended(self, node: BrokerHost) -> None:
+        node.server = None
+
+    def leader(self) -> BrokerHost | None:
+        known = [node for node in self.running if node.serving.quorum.is_leader]
+        return max(known, key=lambda node: node.serving.quorum.epoch, default=None)
+
+    def resign(self, leader: BrokerHost) -> None:
+        leader.serving.quorum.resign()
+
+    # Partitions
+
+    def states(self, topic: str) -> Mapping[int, PartitionState]:
+        """As the active controller's node has applied them; empty if nobody knows."""
+        leader = self.leader()
+        if leader is None:
+            return {}
+        found = leader.image.topic(topic)
+        if found is None:
+            return {}
+        return dict(enumerate(leader.image.partitions(found.topic_id)))
+
+    def all_in_sync(self, topic: str) -> bool:
+        states = self.states(topic)
+        return bool(states) and all(len(state.isr) == self.settings.brokers for state in states.values())
+
+    async def converge(self, topic: str, *, within_s: float) -> None:
+        """Wait until every replica of every partition is in sync. Raises `LivenessViolation`."""
+        with trio.move_on_after(within_s):
+            while True:
+                if all(node.open for node in self.nodes) and self.all_in_sync(topic):
+                    return
+                await trio.sleep(0.1)
+        states = {number: (state.leader, state.isr) for number, state in self.states(topic).items()}
+        nodes = {node.name: node.open for node in self.nodes}
+        raise LivenessViolation(
+            f"not all in sync {within_s:g} s after the last fault: partitions' leader and ISR {states}, "
+            f"nodes open {nodes}"
+        )

@@ -1,0 +1,208 @@
+"""One seed of a broker cluster: break it within the budget, heal it, and see what clients were promised."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import trio
+
+from quorate.simulation.broker_clients import TOPIC, BrokerClients, BrokerClientSettings, read_everything
+from quorate.simulation.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
+from quorate.simulation.faults import Fault, Faults, FaultSettings
+from quorate.simulation.history import Outcome
+from quorate.simulation.network import LinkQuality, NetworkSettings
+from quorate.simulation.quorum_run import first_of
+from quorate.simulation.runtime import DiskSpeed
+from quorate.simulation.scheduler import Scheduler, run
+from quorate.simulation.trace import Trace, logs_into
+from quorate.simulation.violations import LivenessViolation, SafetyViolation
+
+_PATIENCE_S = 60.0
+"""Virtual time until a healed cluster must have every replica in sync and every producer an answer."""
+
+BROKER_FAULTS = (
+    Fault.CRASH,
+    Fault.POWER_LOSS,
+    Fault.STOP,
+    Fault.PAUSE,
+    Fault.PARTITION,
+    Fault.ONE_WAY,
+    Fault.SLOW_LINK,
+    Fault.CUT,
+    Fault.HALF_OPEN,
+    Fault.SLOW_DISK,
+    Fault.STALLED_DISK,
+    Fault.CLOCK_JUMP,
+    Fault.RESIGN,
+)
+"""Partition data is not synced on append: what only syncs protect is beyond the budget, as is losing power on
+more than one host before everything is in sync again."""
+
+
+class BrokerFaults(Faults[BrokerHost]):
+    """Keeps to the budget of partitions: fewer than min ISR members lose unsynced data at once."""
+
+    def __init__(self, cluster: BrokerCluster, settings: FaultSettings, source: random.Random) -> None:
+        super().__init__(cluster, settings, source)
+        self._brokers = cluster
+
+    async def _power_loss(self) -> None:
+        if self._brokers.all_in_sync(TOPIC) and all(node.open for node in self._brokers.nodes):
+            await super()._power_loss()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRunSettings:
+    cluster: BrokerClusterSettings = field(default_factory=BrokerClusterSettings)
+    clients: BrokerClientSettings = field(default_factory=BrokerClientSettings)
+    faults: FaultSettings = field(default_factory=lambda: FaultSettings(kinds=BROKER_FAULTS))
+    faults_s: float = 10.0
+
+    @classmethod
+    def draw(cls, source: random.Random) -> "BrokerRunSettings":
+        faults = FaultSettings.draw(source)
+        kinds = tuple(kind for kind in faults.kinds if kind in BROKER_FAULTS)
+        return cls(
+            cluster=BrokerClusterSettings(
+                min_isr=source.choice((2, 2, 2, 3)),
+                partitions=source.choice((1, 2)),
+                values={
+                    "broker.heartbeat.interval.ms": source.choice(("200", "500")),
+                    "broker.session.timeout.ms": source.choice(("1500", "3000")),
+                    "replica.lag.time.max.ms": source.choice(("1000", "3000")),
+                    "replica.fetch.wait.max.ms": "300",
+                    "controller.quorum.election.timeout.ms": "500",
+                    "controller.quorum.fetch.timeout.ms": "1000",
+                },
+                network=NetworkSettings(
+                    link=LinkQuality(latency_max_s=source.choice((0.001, 0.01, 0.05))),
+                    short_read_chance=source.choice((0.0, 0.1)),
+                ),
+                disk=DiskSpeed(sync_max_s=source.choice((0.001, 0.01))),
+            ),
+            clients=BrokerClientSettings(
+                idempotent=1,
+                plain=source.choice((0, 1)),
+                consumers=1,
+                think_max_s=source.choice((0.2, 0.6)),
+            ),
+            faults=replace(faults, kinds=kinds or (Fault.CRASH,)),
+            faults_s=source.uniform(4.0, 10.0),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRunResult:
+    digest: str
+    events: int
+    virtual_s: float
+    acknowledged: int
+    failed: int
+    unknown: int
+    read: int
+    leader_epochs: tuple[int, ...]
+    faults: dict[str, int]
+
+
+class BrokerRun:
+    """As `QuorumRun`, of a broker cluster."""
+
+    def __init__(
+        self, seed: int, settings: BrokerRunSettings, *, show: Callable[[str], None] | None = None
+    ) -> None:
+        self.seed = seed
+        self.settings = settings
+        self.trace = Trace(show)
+        self.result: BrokerRunResult | None = None
+
+    def execute(self) -> BrokerRunResult:
+        """Raises `SafetyViolation`, `LivenessViolation` or `StuckError`."""
+        with logs_into(self.trace):
+            run(self.seed, self._main, limit_seconds=1200)
+        assert self.result is not None
+        return self.result
+
+    async def _main(self, scheduler: Scheduler) -> None:
+        source = random.Random(f"broker/{self.seed}")
+        cluster: BrokerCluster | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                cluster = BrokerCluster(self.settings.cluster, source, scheduler, nursery, self.trace)
+                await self._phases(cluster, source)
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise first_of(group) from group
+        finally:
+            if cluster is not None and cluster.violation is not None:
+                raise cluster.violation
+
+    async def _phases(self, cluster: BrokerCluster, source: random.Random) -> None:
+        await cluster.boot()
+        clients = BrokerClients(cluster, self.settings.clients, random.Random(source.getrandbits(64)))
+        faults = BrokerFaults(cluster, self.settings.faults, random.Random(source.getrandbits(64)))
+        await clients.create_topic()
+        await cluster.converge(TOPIC, within_s=_PATIENCE_S)
+        async with trio.open_nursery() as consumers:
+            consumers.start_soon(clients.consume)
+            async with trio.open_nursery() as producers:
+                producers.start_soon(clients.produce)
+                with trio.move_on_after(self.settings.faults_s):
+                    await faults.run()
+                cluster.heal()
+                await cluster.start_all()
+                await trio.sleep(2)
+                clients.finish()
+                producers.cancel_scope.deadline = trio.current_time() + _PATIENCE_S
+            if producers.cancel_scope.cancelled_caught:
+                raise LivenessViolation(
+                    f"a producer got no answer within {_PATIENCE_S:g} s after the last fault"
+                )
+            await cluster.converge(TOPIC, within_s=_PATIENCE_S)
+            consumers.cancel_scope.cancel()
+        await self._check(cluster, clients)
+        for node in list(cluster.running):
+            await cluster.stop(node)
+        histories = list(clients.histories.values())
+        self.result = BrokerRunResult(
+            digest=self.trace.digest,
+            events=self.trace.events,
+            virtual_s=round(trio.current_time(), 3),
+            acknowledged=sum(history.count(Outcome.ACKNOWLEDGED) for history in histories),
+            failed=sum(history.count(Outcome.FAILED) for history in histories),
+            unknown=sum(history.count(Outcome.UNKNOWN) for history in histories),
+            read=sum(len(got) for _, got in clients.consumed.values()),
+            leader_epochs=self._leader_epochs,
+            faults={fault.value: count for fault, count in faults.counts.items()},
+        )
+
+    async def _check(self, cluster: BrokerCluster, clients: BrokerClients) -> None:
+        """A consumer that starts now sees everything that was acknowledged, once and where it was said to be,
+        and all that any consumer ever saw; and every replica holds the same."""
+        states = cluster.states(TOPIC)
+        self._leader_epochs = tuple(state.leader_epoch for state in states.values())
+        for partition, state in states.items():
+            leader = cluster.nodes[state.leader - 1].serving.broker
+            assert leader is not None
+            end = leader.replicas.partition(TOPIC, partition).log.end_offset
+            auditor = f"auditor-{partition}"
+            with trio.move_on_after(_PATIENCE_S) as patience:
+                await clients.consume_partition(auditor, partition, until=end)
+            if patience.cancelled_caught:
+                raise LivenessViolation(f"{TOPIC}-{partition} can't be read up to {end}")
+            final = clients.consumed[auditor][1]
+            clients.histories[partition].check(final)
+            for client, (read, got) in clients.consumed.items():
+                if read == partition and got != final[: len(got)]:
+                    differing = next(pair for pair, now in zip(got, final, strict=False) if pair != now)
+                    raise SafetyViolation(
+                        f"WhatWasReadStays: {client} read {differing}, which is not there now"
+                    )
+            for node in cluster.nodes:
+                broker = node.serving.broker
+                assert broker is not None
+                log = broker.replicas.partition(TOPIC, partition).log
+                data = await log.read(log.log_start_offset, 1 << 30)
+                if list(read_everything(data)) != final:
+                    raise SafetyViolation(
+                        f"ReplicasAgree: {node.name} is in sync and differs in {TOPIC}-{partition}"
+                    )

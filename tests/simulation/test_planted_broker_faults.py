@@ -1,0 +1,106 @@
+"""What the broker simulation must find: each test breaks a rule of the shipped code; a seed must show it."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from quorate.broker.controller import brokers
+from quorate.broker.controller.image import PartitionState
+from quorate.broker.replication.isr import IsrProposal, IsrState
+from quorate.broker.replication.leader_state import LeaderState
+from quorate.broker.replication.partition import Partition, Readable
+from quorate.broker.replication.producer_state import ProducerState
+from quorate.simulation.broker_clients import BrokerClientSettings
+from quorate.simulation.broker_run import BrokerRun
+from quorate.simulation.faults import Fault, FaultSettings
+from quorate.simulation.seeds import broker_run
+from quorate.simulation.violations import LivenessViolation, SafetyViolation
+
+SEEDS_MAX = 60
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def a_smaller_isr_is_used_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
+    def propose(self: IsrState, proposal: IsrProposal) -> None:
+        self.pending = proposal
+        self.maximal = frozenset(proposal.isr)
+
+    patch.setattr(IsrState, "propose", propose)
+
+
+def a_broker_that_lost_power_stays_in_the_isr(patch: pytest.MonkeyPatch) -> None:
+    honest = brokers.elect
+
+    def elect(partition: PartitionState, **options):
+        return replace(honest(partition, **options), isr=partition.isr)
+
+    patch.setattr(brokers, "elect", elect)
+
+
+def a_consumer_reads_up_to_the_log_end(patch: pytest.MonkeyPatch) -> None:
+    honest = Partition.readable
+
+    def readable(self, item, *, replica_id):
+        found = honest(self, item, replica_id=replica_id)
+        return Readable(int(self.log.end_offset), found.diverging)
+
+    patch.setattr(Partition, "readable", readable)
+
+
+def a_repeated_batch_is_appended_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ProducerState, "check", lambda self, header: None)
+
+
+def an_append_is_acknowledged_by_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        LeaderState, "high_watermark", lambda self, *, log_end_offset, min_isr, rule: log_end_offset
+    )
+
+
+MOVES = (Fault.CRASH, Fault.PAUSE, Fault.PARTITION, Fault.POWER_LOSS)
+
+PLANTS: Sequence[tuple[Plant, tuple[Fault, ...], str]] = (
+    (a_smaller_isr_is_used_before_it_is_committed, (Fault.PARTITION, Fault.PAUSE), "lost|WhatWasRead"),
+    (
+        a_broker_that_lost_power_stays_in_the_isr,
+        (Fault.POWER_LOSS, Fault.CRASH),
+        "lost|WhatWasRead|Sequences|Replicas",
+    ),
+    (a_consumer_reads_up_to_the_log_end, MOVES, "WhatWasReadStays|NothingAboveTheHighWatermark"),
+    (a_repeated_batch_is_appended_again, MOVES, "appended twice"),
+    (an_append_is_acknowledged_by_the_leader_alone, MOVES, "lost|WhatWasRead|Sequences|elsewhere"),
+)
+
+
+def troubled(seed: int, kinds: tuple[Fault, ...]) -> BrokerRun:
+    run = broker_run(seed)
+    run.settings = replace(
+        run.settings,
+        cluster=replace(run.settings.cluster, min_isr=2),
+        clients=BrokerClientSettings(think_max_s=0.1),
+        faults=FaultSettings(kinds=kinds, mean_interval_s=0.7, mean_duration_s=3.0),
+        faults_s=12.0,
+    )
+    return run
+
+
+@pytest.mark.parametrize(
+    ("plant", "kinds", "expected"), PLANTS, ids=[plant.__name__ for plant, _, _ in PLANTS]
+)
+def test_a_seed_shows_that(plant: Plant, kinds: tuple[Fault, ...], expected: str) -> None:
+    for seed in range(1, SEEDS_MAX + 1):
+        with pytest.MonkeyPatch.context() as patch:
+            plant(patch)
+            try:
+                troubled(seed, kinds).execute()
+            except SafetyViolation as violation:
+                assert re.search(expected, str(violation)), violation
+                break
+            except LivenessViolation:
+                continue
+    else:
+        pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
+    troubled(seed, kinds).execute()
