@@ -1,7 +1,7 @@
 """A replicated dictionary behind HTTP. Three terminals:
 
 python examples/dictionary.py 1 8001 /tmp/d1    (and 2 8002 /tmp/d2, and 3 8003 /tmp/d3)
-curl -X PUT localhost:8001/colour -d blue; curl localhost:8002/colour
+curl -X PUT localhost:8001/colour/blue; curl localhost:8002/colour
 """
 
 import json
@@ -35,12 +35,12 @@ class Dictionary:
 
 
 async def answer(quorum, dictionary, stream):
-    head, _, body = (await stream.receive_some()).decode().partition("\r\n\r\n")
-    method, path, _ = head.split("\r\n")[0].split(" ")
-    status, text = "200 OK", dictionary.items.get(path, "")
+    method, path, _ = (await stream.receive_some()).decode().split(" ", 2)
+    key, _, value = path[1:].partition("/")
+    status, text = "200 OK", dictionary.items.get(key, "")
     if method == "PUT":
         try:
-            text = f"was {(await quorum.append([json.dumps([path, body]).encode()])).results[0]}"
+            text = f"was {(await quorum.append([json.dumps([key, value]).encode()])).results[0]}"
         except QuorumError as error:  # it may say that the outcome is unknown: put again
             status, text = "503 Service Unavailable", str(error)
     data = text.encode()

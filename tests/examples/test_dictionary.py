@@ -68,13 +68,15 @@ class Cluster:
         ]
         return max(lines)[1]
 
-    def request(self, node, path, body=None):
+    def put(self, node, key, value):
+        return self.request(node, f"/{key}/{value}", "PUT")
+
+    def request(self, node, path, method="GET"):
         """Until it is answered with success: nodes may be starting or electing."""
         url = f"http://127.0.0.1:{self.http[node]}{path}"
-        method = "GET" if body is None else "PUT"
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            request = urllib.request.Request(url, method=method, data=body and body.encode())
+            request = urllib.request.Request(url, method=method)
             try:
                 with urllib.request.urlopen(request, timeout=15) as response:
                     return response.read().decode()
@@ -109,17 +111,17 @@ def cluster(tmp_path):
 
 def test_nothing_is_lost_when_the_leader_is_killed_and_comes_back(cluster):
     for number in range(9):
-        assert cluster.request(number % 3 + 1, f"/key-{number}", f"value-{number}").startswith("was ")
+        assert cluster.put(number % 3 + 1, f"key-{number}", f"value-{number}").startswith("was ")
     for node in (1, 2, 3):
         for number in range(9):
             cluster.eventually(node, f"/key-{number}", f"value-{number}")
-    assert cluster.request(1, "/key-0", "newer") == "was value-0"
+    assert cluster.put(1, "key-0", "newer") == "was value-0"
 
     killed = cluster.leader()
     cluster.kill(killed)
     alive = [node for node in (1, 2, 3) if node != killed]
     for number in range(9, 18):
-        cluster.request(alive[number % 2], f"/key-{number}", f"value-{number}")
+        cluster.put(alive[number % 2], f"key-{number}", f"value-{number}")
     assert cluster.leader() in alive
 
     cluster.start(killed)
@@ -127,7 +129,7 @@ def test_nothing_is_lost_when_the_leader_is_killed_and_comes_back(cluster):
         cluster.eventually(node, "/key-0", "newer")
         for number in range(1, 18):
             cluster.eventually(node, f"/key-{number}", f"value-{number}")
-    assert cluster.request(killed, "/key-17", "newest").startswith("was ")
+    assert cluster.put(killed, "key-17", "newest").startswith("was ")
     cluster.eventually(alive[0], "/key-17", "newest")
 
 
