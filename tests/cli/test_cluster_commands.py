@@ -3,6 +3,8 @@
 import itertools
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -191,3 +193,11 @@ def test_the_room_made_ahead_is_no_damage_but_zeros_in_the_middle_are(quorate: Q
 
 def test_a_file_that_is_no_segment_is_refused(quorate: Quorate, one_node: LocalCluster) -> None:
     assert quorate("log", "dump", one_node.nodes[0].config_file).exit_code == ExitCode.USAGE
+
+
+def test_a_dump_into_a_reader_that_has_seen_enough_ends_quietly(copied: Path) -> None:
+    copied.write_bytes(copied.read_bytes() * 500)
+    command = f"{sys.executable} -m quorate.cli.main log dump {copied} | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("baseOffset: 0 ")
+    assert done.stderr == ""

@@ -61,6 +61,29 @@ def test_a_node_that_dies_ends_the_cluster_with_its_last_words(processes: Any, t
     assert "node 1 exited" in ended.errors
 
 
+def test_a_cluster_goes_on_without_a_node_and_says_how_to_bring_it_back(
+    processes: Any, quorate: Quorate, tmp_path: Path
+) -> None:
+    cluster = processes.start("cluster", "start", "--port", 0, "--data", tmp_path / "c", "--json")
+    said = ready(cluster)
+    config = tmp_path / "c" / "2" / "server.properties"
+    os.kill(said["nodes"][1]["pid"], signal.SIGKILL)
+    assert cluster.stderr is not None
+    told = ""
+    while "To bring it back" not in told:
+        line = cluster.stderr.readline()
+        assert line, "the cluster ended"
+        told += line
+    assert "node 2 exited" in told
+    assert f"quorate server start {config}" in told
+    living = ",".join(said["nodes"][at]["client"] for at in (0, 2))
+    assert quorate("topics", "create", "-t", "on", "--replication-factor", 2, "-b", living).exit_code == 0
+    back = processes.start("server", "start", config)
+    assert back.stdout.readline().startswith("node 2 of cluster ")
+    assert processes.end(back, signal.SIGTERM).code == 0
+    assert processes.end(cluster, signal.SIGINT).code == 0
+
+
 def test_a_folder_of_something_else_is_left_alone(quorate: Quorate, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     result = quorate("cluster", "start", "--data", tmp_path)

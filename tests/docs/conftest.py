@@ -76,7 +76,10 @@ def live(cluster: LocalCluster) -> Callable[[str], str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`sh_block`, `python_block`: every block of that language."""
+    """`sh_block`, `python_block`: every block of that language; `program`: Python that is whole."""
+    if "program" in metafunc.fixturenames:
+        whole = [block for block in blocks("python") if block.mark.startswith("run")]
+        metafunc.parametrize("program", whole, ids=[block.name for block in whole])
     for language in ("sh", "python"):
         if f"{language}_block" in metafunc.fixturenames:
             found = blocks(language)

@@ -50,14 +50,10 @@ def test_every_python_block_compiles(python_block: Any) -> None:
 
 @pytest.mark.system
 def test_python_blocks_that_are_whole_programs_run(
-    python_block: Any, request: pytest.FixtureRequest, tmp_path: Path
+    program: Any, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    if not python_block.mark.startswith("run"):
-        pytest.skip("a fragment; it is compiled only")
-    if python_block.mark == "run, spark":
-        pytest.importorskip("pyspark")
     script = tmp_path / "block.py"
-    script.write_text(request.getfixturevalue("live")(python_block.body))
+    script.write_text(request.getfixturevalue("live")(program.body))
     done = subprocess.run(
         [sys.executable, str(script)],
         cwd=tmp_path,
@@ -69,7 +65,7 @@ def test_python_blocks_that_are_whole_programs_run(
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
-def test_blocks_that_are_left_out_are_few(request: pytest.FixtureRequest) -> None:
+def test_blocks_that_are_left_out_are_few() -> None:
     texts = [path.read_text() for path in (ROOT / "docs").rglob("*.md")]
     left_out = sum(text.count("<!-- test: skip") for text in texts)
     shown = sum(len(re.findall(r"^ *```sh$", text, re.M)) for text in texts)
