@@ -1,5 +1,6 @@
 """`quorate demo`: the main job, from an empty folder to a Spark table, with a kill -9 in the middle."""
 
+import datetime
 import signal
 import sys
 import tempfile
@@ -27,8 +28,9 @@ NODES = 3
 _ISR_SECONDS = 30.0
 _RECORD_BYTES = 256 * 1024
 """A longer line goes in pieces: brokers take 1 MiB at once by default."""
+_PREFIX = "raft_manager_"
 _SHOWN_METRICS = ("current_state", "current_leader", "current_epoch", "high_watermark", "log_end_offset",
-                  "commit_latency_avg", "append_records_rate")  # fmt: skip
+                  "commit_latency_avg_seconds", "append_records_total")  # fmt: skip
 
 
 class DemoError(CommandError):
@@ -180,7 +182,8 @@ def _run(
             leaders = [leader_of(row) for row in rows if leader_of(row) >= 0]
             if leaders[:1] != [leader] or successor not in leaders:
                 raise DemoError(f"the leadership history is {leaders}, expected {leader}, then {successor}")
-            result.append(" → ".join(f"node {each}" for each in leaders))
+            distinct = [each for at, each in enumerate(leaders) if at == 0 or leaders[at - 1] != each]
+            result.append(" → ".join(f"node {each}" for each in distinct))
         _show_history(console, rows)
     with report.step("stop in order") as result:
         codes = cluster.stop()
@@ -228,23 +231,25 @@ def _show_quorum(console: "Console", cluster: "LocalCluster") -> None:
 def _show_metrics(console: "Console", cluster: "LocalCluster") -> None:
     from rich.table import Table
 
-    table = Table(title="raft-manager metrics, from /metrics", title_justify="left")
+    table = Table(title=f"raft-manager metrics from /metrics, less {_PREFIX}", title_justify="left")
     table.add_column("metric")
     pages = {}
     for node in cluster.running():
         table.add_column(f"node {node}", justify="right")
         pages[node] = cluster.metrics(node)
     for name in _SHOWN_METRICS:
-        table.add_row(name, *(_value(page, f"kafka_server_raftmetrics_{name}") for page in pages.values()))
+        table.add_row(name, *(shown_value(page, _PREFIX + name) for page in pages.values()))
     console.print(table)
 
 
-def _value(page: str, metric: str) -> str:
+def shown_value(page: str, metric: str) -> str:
+    """A metric's value on a /metrics page; of one that has a series per state, the state that holds."""
     for line in page.splitlines():
-        if line.startswith((f"{metric} ", f"{metric}{{")):
-            if metric.endswith("current_state"):
-                return line.partition('current_state="')[2].partition('"')[0]
-            return f"{float(line.rpartition(' ')[2]):g}"
+        name, _, value = line.rpartition(" ")
+        if name == metric:
+            return f"{float(value):g}"
+        if name.startswith(f"{metric}{{") and float(value) == 1:
+            return name.partition('="')[2].partition('"')[0]
     return "?"
 
 
@@ -254,7 +259,13 @@ def _show_history(console: "Console", rows: list[dict[str, object]]) -> None:
     table = Table(title=f"who led {TOPIC}-0, as Spark sees the metadata log", title_justify="left")
     columns = ("offset", "leader", "leader_epoch", "partition_epoch", "isr", "valid_from", "valid_to")
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, no_wrap=True)
     for row in rows:
-        table.add_row(*(str(row.get(column, "")) for column in columns))
+        table.add_row(*(_cell(row.get(column)) for column in columns))
     console.print(table)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, datetime.datetime):
+        return value.strftime("%H:%M:%S")
+    return "" if value is None else str(value)

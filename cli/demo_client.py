@@ -9,6 +9,8 @@ from confluent_kafka.cimpl import NewTopic
 from quorate.cli.errors import CommandError
 
 _SECONDS = 60
+_QUIET = {"log_level": 2}
+"""That a killed broker refuses connections is what the demo is about, and no news."""
 
 
 class DemoClientError(CommandError):
@@ -27,7 +29,7 @@ def create_topic(bootstrap: str, topic: str, *, replicas: int) -> None:
 def produce(bootstrap: str, topic: str, values: Sequence[bytes]) -> list[int]:
     """Send with acks=all and idempotence; the acknowledged offsets in order of sending."""
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 5}
+        {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 5, **_QUIET}
     )
     offsets: list[int] = []
     errors: list[str] = []
@@ -59,7 +61,7 @@ def consume_all(bootstrap: str, topic: str, *, group: str, count: int) -> list[b
     """Read `count` records from the start, as a member of a consumer group, and commit."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest",
-         "enable.auto.commit": False}
+         "enable.auto.commit": False, **_QUIET}
     )  # fmt: skip
     try:
         consumer.subscribe([topic])

@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
 from typer.testing import Result
 
-from quorate.cli.demo import split_records
+from quorate.cli.demo import shown_value, split_records
 from quorate.cli.errors import ExitCode
+from quorate.metrics import RaftMetrics
+from quorate.raft.core.types import Offset
 
 pytestmark = pytest.mark.system
 
@@ -134,3 +137,12 @@ def test_the_demos_records_are_the_file_and_leave_something_for_after_the_kill(d
 
 def test_a_long_line_goes_in_pieces() -> None:
     assert max(map(len, split_records(bytes(1_000_000) + b"\nx"))) <= 256 * 1024
+
+
+def test_the_demo_shows_a_metrics_value_and_the_state_that_holds() -> None:
+    registry = CollectorRegistry()
+    RaftMetrics(registry, monotonic=lambda: 0.0).high_watermark(Offset(7))
+    page = generate_latest(registry).decode()
+    assert shown_value(page, "raft_manager_high_watermark") == "7"
+    assert shown_value(page, "raft_manager_current_state") == "unattached"
+    assert shown_value(page, "raft_manager_nonsense") == "?"
