@@ -29,8 +29,9 @@ _INT64 = 2**63
 Value = TypeVar("Value")
 
 
-def encode(message: Message) -> list[Buffer]:
-    """The buffers to send. A FetchResponse's records are passed by identity."""
+def encode(message: Message, records: Buffer = b"") -> list[Buffer]:
+    """The buffers to send. A FetchResponse's records, its own or those given beside it, are passed by
+    identity."""
     match message:
         case FetchRequest():
             return encode_frame(
@@ -49,6 +50,7 @@ def encode(message: Message) -> list[Buffer]:
             )
         case FetchResponse():
             diverging = message.diverging
+            payload = records or message.records
             return encode_frame(
                 Kind.FETCH + RESPONSE,
                 message.correlation,
@@ -58,7 +60,7 @@ def encode(message: Message) -> list[Buffer]:
                     message.log_start_offset,
                     None if diverging is None else [diverging.epoch, diverging.end_offset],
                 ],
-                [message.records] if len(message.records) else (),
+                [payload] if len(payload) else (),
             )
         case VoteRequest():
             return encode_frame(

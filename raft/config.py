@@ -18,7 +18,9 @@ class QuorumConfig:
     voters: VoterSet
     listen: Address | None = None
     """Where to accept other nodes; by default a voter's own endpoint. An observer needs none."""
-    core: CoreConfig = field(default_factory=CoreConfig)
+    core: CoreConfig = field(default_factory=lambda: CoreConfig(high_watermark_wait_ms=2))
+    """With a wait by which a stream of commits takes half the messages: followers learn of a commit with the
+    next records, or 2 ms later, which is what an append by way of a follower may cost more."""
     max_batch_bytes: int = 8 * 1024 * 1024
     """Largest append, and largest batch that concurrent appends are joined into; each record counts for 20
     bytes more than it has."""

@@ -8,7 +8,7 @@ barrier is under way, events queue up.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import assert_never
 
 import structlog
@@ -33,9 +33,12 @@ from quorate.raft.storage import Storage
 from quorate.raft.telemetry import Telemetry
 from quorate.raft.timers import Timers
 from quorate.runtime import Runtime
+from quorate.runtime.disk import Buffer
 
 log = structlog.get_logger(__name__)
 
+_POLLED_SECONDS = 0.1
+_BARRIERS = (fx.Persist, fx.Truncate)
 _ASKING_ROLES = (Role.CANDIDATE, Role.PROSPECTIVE)
 
 
@@ -44,7 +47,7 @@ class Routes:
     """How messages leave. `flush` sends what the others queued."""
 
     send_request: Callable[[Message], None]
-    send_response: Callable[[Message], None]
+    send_response: Callable[[Message, Buffer], None]
     flush: Callable[[], None]
 
 
@@ -93,7 +96,8 @@ class Driver:
         self._asking_since: float | None = None
         self._measured_offset = Offset(0)
         """Commits below have been told to the telemetry."""
-        self._idle_since = trio.current_time()
+        self._told_at = trio.current_time()
+        self._busy_seconds = 0.0
 
     async def run(self, routes: Routes) -> None:
         """Start and drive the core until cancelled. Raises what stops the node."""
@@ -149,9 +153,17 @@ class Driver:
             self.fail(error)
         finally:
             self._stepping = False
+        self._polled(started)
+
+    def _polled(self, started: float) -> None:
+        """Tell the telemetry now and then, because a step takes less than telling it."""
         ended = trio.current_time()
-        self._telemetry.polled(idle_seconds=started - self._idle_since, busy_seconds=ended - started)
-        self._idle_since = ended
+        self._busy_seconds += ended - started
+        since = ended - self._told_at
+        if since >= _POLLED_SECONDS:
+            self._telemetry.polled(idle_seconds=since - self._busy_seconds, busy_seconds=self._busy_seconds)
+            self._told_at = ended
+            self._busy_seconds = 0.0
 
     def _step_all(self) -> None:
         core, events = self.core, self._events
@@ -171,7 +183,7 @@ class Driver:
         effects = self._effects
         while effects:
             effect = effects[0]
-            if isinstance(effect, fx.Persist | fx.Truncate):
+            if isinstance(effect, _BARRIERS):
                 self._blocked = True
                 self._barrier_wake.set()
                 return False
@@ -232,7 +244,7 @@ class Driver:
         if isinstance(message, Request):
             self._routes.send_request(message)
         else:
-            self._routes.send_response(message)
+            self._routes.send_response(message, b"")
 
     def _append_proposal(self, effect: fx.AppendProposal) -> None:
         group = self.proposals.take(effect.proposal)
@@ -280,6 +292,7 @@ class Driver:
         self._measured_offset = high_watermark
 
     def _send_records(self, effect: fx.SendRecords) -> None:
+        assert self._routes is not None
         # A peer may ask for more than we want in memory.
         max_bytes = min(effect.max_bytes, self._fetch_max_bytes)
         records = self.log.read_tail(effect.start_offset, max_bytes)
@@ -287,7 +300,7 @@ class Driver:
             self._reads.append(effect)
             self._reads_wake.set()
         else:
-            self._send(_with_records(effect, records))
+            self._routes.send_response(effect.response, records)
 
     def _applied(self, base_offset: Offset, results: Sequence[object], applied_offset: Offset) -> None:
         self._forwarder.applied(base_offset, results, applied_offset)
@@ -371,7 +384,7 @@ class Driver:
         leads = self.core.role is Role.LEADER and self.core.epoch == effect.response.epoch
         if leads and self.core.generation == generation:
             # Otherwise what was read may since have been cut from the log; the follower asks again.
-            self._send(_with_records(effect, records))
+            self._routes.send_response(effect.response, records)
             self._routes.flush()
 
     # Failure
@@ -393,7 +406,3 @@ class Driver:
         self.proposals.fail_all(error)
         self._forwarder.stop(error)
         self._announcer.stop(error)
-
-
-def _with_records(effect: fx.SendRecords, records: bytes) -> Message:
-    return replace(effect.response, records=records)

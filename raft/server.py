@@ -20,6 +20,7 @@ from quorate.raft.errors import (
 from quorate.raft.frames import RESPONSE, Frame, FrameReader, Kind, encode_frame
 from quorate.raft.outbox import Outbox
 from quorate.raft.proposals import PendingAppend
+from quorate.runtime.disk import Buffer
 from quorate.runtime.network import Listener, NetworkError, Stream
 
 log = structlog.get_logger(__name__)
@@ -63,11 +64,11 @@ class Server:
         self._full = False
         self.handler: ApplicationHandler | None = None
 
-    def send_response(self, message: Message) -> None:
-        """Queue a response of the core; `flush` sends it."""
+    def send_response(self, message: Message, records: Buffer = b"") -> None:
+        """Queue a response of the core, with `records` if it is a Fetch's; `flush` sends it."""
         outbox = self._reply_to.pop((message.destination, message.correlation), None)
         if outbox is not None:
-            outbox.push(encode(message))
+            outbox.push(encode(message, records))
             self._dirty[outbox] = None
 
     def flush(self) -> None:
