@@ -258,10 +258,13 @@ def _show_history(console: "Console", rows: list[dict[str, object]]) -> None:
 
     table = Table(title=f"who led {TOPIC}-0, as Spark sees the metadata log", title_justify="left")
     columns = ("offset", "leader", "leader_epoch", "partition_epoch", "isr", "valid_from", "valid_to")
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    for row in rows:
-        table.add_row(*(_cell(row.get(column)) for column in columns))
+    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+    for index, column in enumerate(columns):
+        # Headings wrap, what is in the rows does not.
+        width = max((len(row[index]) for row in cells), default=0)
+        table.add_column(column.replace("_", " "), min_width=width)
+    for row in cells:
+        table.add_row(*row)
     console.print(table)
 
 

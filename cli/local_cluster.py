@@ -311,21 +311,25 @@ class LocalCluster:
         self._processes[node].send_signal(number)
 
     def stop(self, *numbers: int, seconds: float = 30.0) -> dict[int, int]:
-        """SIGTERM to nodes (all by default), one after the other so that leadership is handed over; their
-        exit codes. A node that takes longer than `seconds` is killed."""
-        codes: dict[int, int] = {}
-        for number in numbers or tuple(self.running()):
-            process = self._processes[number]
+        """SIGTERM to nodes (all by default), which then hand over what they lead; their exit codes.
+
+        All are told at once: one after the other, the last would wait for a quorum that is gone. A node that
+        takes longer than `seconds` is killed.
+        """
+        stopping = numbers or tuple(self.running())
+        for number in stopping:
             self._wanted.discard(number)
+            process = self._processes[number]
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
                 process.terminate()
-                try:
-                    process.wait(seconds)
-                except subprocess.TimeoutExpired:
-                    self.kill(number)
-            codes[number] = process.returncode
-        return codes
+        deadline = time.monotonic() + seconds
+        for number in stopping:
+            try:
+                self._processes[number].wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                self.kill(number)
+        return {number: int(self._processes[number].returncode) for number in stopping}
 
     def kill_all(self) -> None:
         """Leave nothing running."""
