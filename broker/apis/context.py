@@ -49,9 +49,18 @@ class Broker:
         return None if broker is None or broker.fenced else endpoint_of(broker, listener)
 
     def controller_id(self) -> int:
-        """The broker that clients should send their changes to. Every broker passes them on, so it is the
-        controller where that is a live broker, and this one otherwise: clients do not take -1 or a stranger
-        well (reference: wire.md)."""
+        """The broker that clients should send their changes to. Every broker passes them on, so it is this
+        one, which is alive: the controller may hang, and clients would hang with it until it is fenced
+        (Kafka's brokers name a random live one). Clients do not take -1 or a stranger well (reference:
+        wire.md)."""
+        own = self.image.broker(self.config.node_id)
+        if own is not None and not own.fenced:
+            return self.config.node_id
+        return next((each.broker_id for each in self.image.brokers.values() if not each.fenced), -1)
+
+    def metadata_leader(self) -> int:
+        """Who leads the metadata log as a topic: the quorum's leader where that is a live broker, and this
+        one otherwise, which serves it too."""
         leader = self.quorum.leader
         if leader is not None and (broker := self.image.broker(leader)) is not None and not broker.fenced:
             return leader

@@ -160,10 +160,10 @@ def _cluster_metadata(broker: Broker) -> _Fields:
             {
                 "error_code": ErrorCode.none,
                 "partition_index": 0,
-                "leader_id": broker.controller_id(),
+                "leader_id": broker.metadata_leader(),
                 "leader_epoch": broker.quorum.epoch,
-                "replica_nodes": [broker.controller_id()],
-                "isr_nodes": [broker.controller_id()],
+                "replica_nodes": [broker.metadata_leader()],
+                "isr_nodes": [broker.metadata_leader()],
                 "offline_replicas": (),
             }
         ],
