@@ -130,7 +130,8 @@ class Driver:
         self.proposals.add(append)
 
     def commit_waiting(self) -> None:
-        self._advance()
+        if self.proposals.has_waiting:
+            self._advance()
 
     def commit_soon(self) -> None:
         """Propose when the tasks that are ready now have run, so that their appends share a batch."""

@@ -105,6 +105,8 @@ class Node:
             for voter in config.voters
             if voter.key.id != config.node_id
         }
+        self._asked: list[Peer] = []
+        """Those with a request that waits for the next flush."""
         self.failure: BaseException | None = None
         telemetry.booted(runtime.wall_clock.now_ms())
         telemetry.unknown_voter_connections(0)
@@ -151,10 +153,13 @@ class Node:
         peer = self._peers.get(message.destination)
         if peer is not None:
             peer.send(message)
+            self._asked.append(peer)
 
     def _flush(self) -> None:
-        for peer in self._peers.values():
-            peer.flush()
+        if self._asked:
+            for peer in self._asked:
+                peer.flush()
+            self._asked.clear()
         self.server.flush()
 
     # What the server hands over

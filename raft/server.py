@@ -123,6 +123,7 @@ class Server:
                     else:
                         self._received(frame, outbox)
                 self._inbound.commit_waiting()
+                self.flush()
                 # Whoever asks for more than is done, or doesn't take the answers, is not listened to.
                 await self._inbound.wait_room()
                 await outbox.wait_room()
