@@ -12,28 +12,37 @@ pytestmark = pytest.mark.clients
 
 def test_nothing_is_lost_or_doubled_through_a_leaders_death(
     killable,
-    values: list[bytes],
+    values: Callable[..., object],
     check: Callable[..., None],
+    ack_timeout_ms: int,
 ) -> None:
     topic = "aiokafka"
 
-    async def run() -> tuple[list[int], list[bytes]]:
+    async def create() -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=killable.bootstrap)
         await admin.start()
         await admin.create_topics([NewTopic(topic, 1, 3)])
         await admin.close()
+
+    async def produce(trouble) -> list[bytes]:
         producer = AIOKafkaProducer(
-            bootstrap_servers=killable.bootstrap, acks="all", enable_idempotence=True, max_batch_size=400,
-            request_timeout_ms=5000, retry_backoff_ms=50,
+            bootstrap_servers=killable.bootstrap, acks="all", enable_idempotence=True,
+            request_timeout_ms=ack_timeout_ms, retry_backoff_ms=50,
         )  # fmt: skip
         await producer.start()
-        futures = []
-        for number, value in enumerate(values):
-            if number == len(values) // 2:
-                await asyncio.to_thread(killable.kill_leader, topic)
-            futures.append(await producer.send(topic, value))
+        sent, futures = [], []
+        for value in values(trouble):
+            if value:
+                futures.append(await producer.send(topic, value))
+                sent.append(value)
+            else:
+                await asyncio.sleep(0.002)
         offsets = [(await asyncio.wait_for(future, 60)).offset for future in futures]
         await producer.stop()
+        assert offsets == list(range(len(sent)))
+        return sent
+
+    async def consume(count: int) -> list[bytes]:
         consumer = AIOKafkaConsumer(
             topic, bootstrap_servers=killable.bootstrap, group_id="aiokafka-group",
             auto_offset_reset="earliest", retry_backoff_ms=100,
@@ -41,13 +50,14 @@ def test_nothing_is_lost_or_doubled_through_a_leaders_death(
         await consumer.start()
         received: list[bytes] = []
         try:
-            while len(received) < len(values):
+            while len(received) < count:
                 record = await asyncio.wait_for(consumer.getone(), 30)
                 received.append(record.value or b"")
         finally:
             await consumer.stop()
-        return offsets, received
+        return received
 
-    offsets, received = asyncio.run(run())
-    assert offsets == list(range(len(values)))
-    check(received, values, once=True)
+    asyncio.run(create())
+    with killable.trouble(topic) as trouble:
+        sent = asyncio.run(produce(trouble))
+    check(asyncio.run(consume(len(sent))), sent, trouble)

@@ -1,29 +1,37 @@
-"""confluent-kafka (librdkafka) through the death of a leader."""
+"""confluent-kafka (librdkafka) through the death of a leader, and of a group's coordinator."""
 
-import json
+import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 pytestmark = pytest.mark.clients
 
 
-def consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
+def create(bootstrap: str, topic: str, *, partitions: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(timeout=30)
+
+
+def consume(bootstrap: str, topic: str, *, until: set[bytes]) -> list[bytes]:
+    """Everything up to the partition's end, which comes after all of `until`."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": f"{topic}-group", "auto.offset.reset": "earliest"}
     )
     received: list[bytes] = []
     try:
         consumer.subscribe([topic])
-        while len(received) < count:
-            messages = consumer.consume(1000, timeout=30)
-            assert messages, f"{len(received)} of {count} records, then nothing for 30 s"
-            for message in messages:
+        deadline = time.monotonic() + 60
+        while not until <= set(received):
+            assert time.monotonic() < deadline, (
+                f"{len(until - set(received))} of {len(until)} records are gone"
+            )
+            for message in consumer.consume(1000, timeout=0.5):
                 assert message.error() is None, message.error()
                 received.append(message.value() or b"")
-        assert consumer.consume(10, timeout=0.5) == [], "there is more than was sent"
+        received += [message.value() or b"" for message in consumer.consume(1000, timeout=0.5)]
     finally:
         consumer.close()
     return received
@@ -32,19 +40,13 @@ def consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_nothing_is_lost_through_a_leaders_death(
     killable,
-    values: list[bytes],
+    values: Callable[..., object],
     check: Callable[..., None],
+    ack_timeout_ms: int,
     idempotent: bool,
 ) -> None:
     topic = f"confluent-{idempotent}".lower()
-    admin = AdminClient({"bootstrap.servers": killable.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(timeout=30)
-    retries = 0
-
-    def statistics(text: str) -> None:
-        nonlocal retries
-        retries = sum(broker["txretries"] for broker in json.loads(text)["brokers"].values())
-
+    create(killable.bootstrap, topic)
     producer = Producer(
         {
             "bootstrap.servers": killable.bootstrap,
@@ -53,44 +55,125 @@ def test_nothing_is_lost_through_a_leaders_death(
             "retries": 1_000_000,
             "linger.ms": 1,
             "batch.num.messages": 20,
-            "statistics.interval.ms": 100,
-            "stats_cb": statistics,
+            "request.timeout.ms": ack_timeout_ms,
         }
     )
+    sent: list[bytes] = []
     errors: list[str] = []
 
     def delivered(error: object, message: Message) -> None:
         if error is not None:
             errors.append(str(error))
 
-    for number, value in enumerate(values):
-        if number == len(values) // 2:
-            producer.poll(0.05)
-            killable.kill_leader(topic)
-        producer.produce(topic, value, on_delivery=delivered)
-        producer.poll(0.0005)
-    assert producer.flush(60) == 0
-    producer.poll(0.3)
+    with killable.trouble(topic) as trouble:
+        for value in values(trouble):
+            if value:
+                producer.produce(topic, value, on_delivery=delivered)
+                sent.append(value)
+            producer.poll(0 if value else 0.002)
+        assert producer.flush(60) == 0
     assert not errors, errors[:3]
-    assert retries > 0, "the kill came at a moment when nothing had to be retried"
-    if idempotent:
-        check(consume(killable.bootstrap, topic, len(values)), values, once=True)
-    else:
-        received = consume_at_least(killable.bootstrap, topic, values)
-        check(received, values, once=False)
+    received = consume(killable.bootstrap, topic, until=set(sent))
+    check(received, sent, trouble, idempotent=idempotent)
 
 
-def consume_at_least(bootstrap: str, topic: str, values: list[bytes]) -> list[bytes]:
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": f"{topic}-group", "auto.offset.reset": "earliest"}
-    )
-    received: list[bytes] = []
+class Member:
+    """Of a group, with what it was told and what it read."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        self.revoked = 0
+        self.assigned: list[list[int]] = []
+        self.received: list[bytes] = []
+        self.consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+             "enable.auto.commit": False, "session.timeout.ms": 10_000, "heartbeat.interval.ms": 300}
+        )  # fmt: skip
+        self.consumer.subscribe([topic], on_assign=self._assign, on_revoke=self._revoke)
+
+    def _assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.assigned.append(sorted(each.partition for each in partitions))
+        # Nothing is committed before the group is complete: reading begins anew.
+        self.received.clear()
+
+    def _revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.revoked += 1
+
+    def poll(self) -> None:
+        for message in self.consumer.consume(100, timeout=0.1):
+            # The partition's leader may be the coordinator, which is dead: the client goes on by itself.
+            if message.error() is None:
+                self.received.append(message.value() or b"")
+
+
+def coordinator_partition(group: str, partitions: int) -> int:
+    """Kafka's: Java's hash of the group's name, made positive, by the number of partitions."""
+    value = 0
+    for character in group:
+        value = (value * 31 + ord(character)) & 0xFFFFFFFF
+    return (value & 0x7FFFFFFF) % partitions
+
+
+def test_a_group_survives_the_death_of_its_coordinator(killable) -> None:
+    topic, group = "confluent-group-topic", "confluent-survivors"
+    bootstrap = killable.bootstrap
+    create(bootstrap, topic, partitions=4)
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True})
+
+    def send(values: list[bytes]) -> None:
+        for number, value in enumerate(values):
+            producer.produce(topic, value, partition=number % 4)
+        assert producer.flush(30) == 0
+
+    before, after = [b"before-%d" % n for n in range(40)], [b"after-%d" % n for n in range(40)]
+    send(before)
+    members = [Member(bootstrap, group, topic) for _ in range(2)]
+
+    def poll_until(reached: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + 60
+        while not reached():
+            assert time.monotonic() < deadline, (what, [(m.assigned, len(m.received)) for m in members])
+            for member in members:
+                member.poll()
+
+    def received() -> list[bytes]:
+        return [value for member in members for value in member.received]
+
     try:
-        consumer.subscribe([topic])
-        while set(received) != set(values):
-            messages = consumer.consume(1000, timeout=30)
-            assert messages, f"{len(set(received))} of {len(values)} records, then nothing for 30 s"
-            received += [message.value() or b"" for message in messages if message.error() is None]
+        poll_until(
+            lambda: [len(m.assigned[-1]) if m.assigned else 0 for m in members] == [2, 2],
+            "no fair assignment",
+        )
+        poll_until(lambda: sorted(received()) == sorted(before), "the first records did not come")
+        for member in members:
+            member.consumer.commit(asynchronous=False)
+            member.received.clear()
+        assignments = [list(member.assigned) for member in members]
+        revoked = [member.revoked for member in members]
+        ids = [member.consumer.memberid() for member in members]
+
+        described = killable.cluster.describe_topic("__consumer_offsets")
+        count = len(described["partitions"])
+        partition = coordinator_partition(group, count)
+        killable.wait_in_sync("__consumer_offsets")
+        coordinator, _ = killable.roles("__consumer_offsets", partition)
+        killable.cluster.kill(coordinator)
+
+        send(after)
+        poll_until(lambda: set(received()) >= set(after), "nothing more came after the coordinator's death")
+        # Heartbeats reached a coordinator again, and it takes commits for the same members and generation.
+        for member in members:
+            member.consumer.commit(asynchronous=False)
+        successor, _ = killable.roles("__consumer_offsets", partition)
+        assert successor != coordinator, "the group has a new coordinator"
+        assert sorted(received()) == sorted(after), (
+            "the group went on where it had committed, without gap or repeat"
+        )
+        assert [member.assigned for member in members] == assignments, "no member was assigned anything anew"
+        assert [member.revoked for member in members] == revoked, "no member lost its assignment"
+        assert [member.consumer.memberid() for member in members] == ids, "members are who they were"
+        places = [TopicPartition(topic, number) for number in range(4)]
+        committed = members[0].consumer.committed(places, timeout=30)
+        assert [place.offset for place in committed] == [20, 20, 20, 20]
     finally:
-        consumer.close()
-    return received
+        for member in members:
+            member.consumer.close()
