@@ -4,26 +4,36 @@ from collections.abc import Hashable
 from typing import ClassVar, Self
 
 from quorate.raft.core import requests
-from quorate.raft.core.effects import Role
+from quorate.raft.core.effects import ArmTimer, Role
 from quorate.raft.core.events import Timer, TimerKind
 from quorate.raft.core.messages import FetchResponse, Response, VoteRequest
-from quorate.raft.core.node import Node
+from quorate.raft.core.node import ELECTION, Node
 from quorate.raft.core.role import RoleState
 from quorate.raft.core.transitions import ToProspective, Transition
 from quorate.raft.core.types import NodeId
 
+HURRIED_WAITS = 4
+"""Times `broken_connection_wait_ms`: the draw that keeps voters that start together from standing at once."""
+
 
 class Unattached(RoleState):
     """Looks for the leader by asking the voters in turn (KAFKA-17030), and stands for election when its timer
-    ends, if it is a voter. An observer only ever looks."""
+    ends, if it is a voter. An observer only ever looks.
 
-    __slots__ = ("_next",)
+    A voter that has heard from a majority that nobody is known to lead does not wait the timer out: there is
+    no leader whom its pre-vote could disturb. So a cluster that starts has a leader at once.
+    """
+
+    __slots__ = ("_hurried", "_leaderless", "_next")
 
     role: ClassVar[Role] = Role.UNATTACHED
 
     def __init__(self) -> None:
         self._next = 0
         """Index of the peer to ask next."""
+        self._leaderless: tuple[NodeId, ...] = ()
+        """Peers that know of no leader in this epoch, in order."""
+        self._hurried = False
 
     def timers(self, node: Node) -> tuple[TimerKind, ...]:
         return (TimerKind.ELECTION,) if node.is_voter else ()
@@ -49,6 +59,22 @@ class Unattached(RoleState):
         self._look(node)
         return None
 
+    def on_not_leader(self, node: Node, peer: NodeId) -> Transition | None:
+        if peer not in self._leaderless:
+            self._leaderless = tuple(sorted((*self._leaderless, peer)))
+        # Who has voted in this epoch knows of an election under way, and lets it end.
+        if (
+            not self._hurried
+            and node.is_voter
+            and node.election.voted is None
+            and len(self._leaderless) + 1 >= node.voters.majority
+        ):
+            self._hurried = True
+            config = node.config
+            wait_ms = min(config.election_timeout_ms, HURRIED_WAITS * config.broken_connection_wait_ms)
+            node.out.append(ArmTimer(ELECTION, 0, wait_ms))
+        return self.on_unanswered(node, peer)
+
     def on_durable(self, node: Node) -> None:
         self._look(node)
 
@@ -71,10 +97,12 @@ class Unattached(RoleState):
     def clone(self) -> Self:
         twin = type(self)()
         twin._next = self._next
+        twin._leaderless = self._leaderless
+        twin._hurried = self._hurried
         return twin
 
     def key(self) -> Hashable:
-        return self.role, self._next
+        return self.role, self._next, self._leaderless, self._hurried
 
     def _look(self, node: Node) -> None:
         if node.in_flight or not node.log.is_durable:

@@ -227,6 +227,32 @@ def test_an_observer_never_stands(make_core: Any) -> None:
     assert core.epoch == 2
 
 
+def nobody_leads(core: Core, source: NodeId) -> FetchResponse:
+    correlation = core._node.in_flight[source]
+    return fetch_response(
+        source=source,
+        correlation=correlation,
+        error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        epoch=core.epoch,
+        leader=None,
+    )
+
+
+def test_a_voter_that_hears_from_a_majority_that_nobody_leads_stands_soon_and_once(make_core: Any) -> None:
+    core = make_core()
+    core.start()
+    hurried = ArmTimer(ELECTION, 0, 200)
+    assert hurried in core.step(Received(nobody_leads(core, TWO)))
+    assert hurried not in core.step(Received(nobody_leads(core, THREE)))
+
+
+def test_a_voter_that_has_voted_lets_the_election_under_way_end(make_core: Any) -> None:
+    core = make_core(epoch=3, voted=2)
+    core.start()
+    effects = core.step(Received(nobody_leads(core, TWO)))
+    assert not any(isinstance(effect, ArmTimer) and effect.timer == ELECTION for effect in effects)
+
+
 # --- votes ---
 
 
