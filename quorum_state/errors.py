@@ -4,9 +4,9 @@ None of these is ever answered with a reset: a node that forgets its vote may vo
 """
 
 REPLACE = (
-    "Restore the file from this node's disk if you can. Otherwise bring the node back as a new replica: "
-    "remove it from the quorum, empty the directory, format it (`quorate storage format`, which draws a new "
-    "directory id), and add it again."
+    "Restore the file from this node's disk if you can. Otherwise the node's vote is lost: while a majority of "
+    "the other voters has what it had, empty the directory and format it anew (`quorate storage format`); "
+    "docs/how-to/replace-a-disk.md says when that is safe."
 )
 
 

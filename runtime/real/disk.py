@@ -1,6 +1,6 @@
 """Files of the operating system.
 
-Where a sync runs is a choice of the disk's owner (`SyncStrategy`), measured in docs/explanation/disk.md:
+Where a sync runs is a choice of the disk's owner (`SyncStrategy`), measured in docs/explanation/performance.md:
 inline is the fastest and holds the loop up; the thread keeps a loop that serves clients free of stalls.
 """
 
@@ -49,7 +49,7 @@ _Result = TypeVar("_Result")
 class _Worker:
     """One thread that runs blocking calls first in, first out, and wakes the task that waits for each.
 
-    Half the cost of `trio.to_thread` (reference figures in docs/explanation/disk.md): no limiter, no
+    Half the cost of `trio.to_thread` (reference figures in docs/explanation/performance.md): no limiter, no
     context copy, no thread hand-over.
     """
 
