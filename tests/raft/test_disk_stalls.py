@@ -1,0 +1,98 @@
+"""A slow disk slows commits, and nothing else on the node."""
+
+import dataclasses
+import threading
+import time
+
+import pytest
+import trio
+
+from quorate.raft.config import QuorumConfig, parse_voters
+from quorate.raft.core.types import CoreConfig, NodeId
+from quorate.raft.quorum import Quorum
+from quorate.raft.storage import format_folder
+from quorate.runtime.real import RealDisk, SyncStrategy, real_runtime
+from quorate.runtime.real import disk as real_disk
+
+CORE = CoreConfig(election_timeout_ms=400, fetch_timeout_ms=900, fetch_max_wait_ms=200)
+
+
+class Counter:
+    def __init__(self):
+        self.count = 0
+
+    def apply(self, batch):
+        self.count += len(batch.records)
+        return [None] * len(batch.records)
+
+
+@pytest.fixture
+def slow_syncs(monkeypatch):
+    """Every fdatasync takes 20 ms, and one asked-for stall 300 ms, wherever the strategy runs it."""
+    stall = threading.Event()
+    real = real_disk.os.fdatasync
+
+    def fdatasync(fd):
+        time.sleep(0.3 if stall.is_set() and not stall.clear() else 0.02)
+        real(fd)
+
+    fake = type("os", (), {**vars(real_disk.os), "fdatasync": staticmethod(fdatasync)})
+    monkeypatch.setattr(real_disk, "os", fake)
+    return stall
+
+
+async def free_ports(count):
+    listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in range(count)]
+    ports = [listener.socket.getsockname()[1] for listener in listeners]
+    for listener in listeners:
+        await listener.aclose()
+    return ports
+
+
+async def test_slow_syncs_on_a_thread_cause_no_election_and_hold_up_nobody(tmp_path, slow_syncs):
+    voters = parse_voters(",".join(f"{n}@127.0.0.1:{p}" for n, p in enumerate(await free_ports(3), 1)))
+    quorums = {}
+    lags = []
+
+    async def node(number, task_status):
+        # A disk, and so a thread, each: three nodes stall independently.
+        runtime = dataclasses.replace(
+            real_runtime(sync=SyncStrategy.INLINE), disk=RealDisk(sync=SyncStrategy.THREAD)
+        )
+        folder = str(tmp_path / str(number))
+        await format_folder(runtime, folder, cluster_id="c", node_id=NodeId(number))
+        config = QuorumConfig(node_id=NodeId(number), cluster_id="c", folder=folder, voters=voters, core=CORE)
+        async with Quorum.open(config, Counter(), runtime=runtime) as quorum:
+            quorums[number] = quorum
+            task_status.started()
+            await trio.sleep_forever()
+
+    async def other_work():
+        while True:
+            asked = trio.current_time()
+            await trio.sleep(0.005)
+            lags.append(trio.current_time() - asked - 0.005)
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            for number in (1, 2, 3):
+                await nursery.start(node, number)
+            known = await quorums[1].wait_leader()
+            leader = quorums[known]
+            while not leader.is_leader:
+                await leader._node.leadership.wait_change()
+            epoch = leader.epoch
+            nursery.start_soon(other_work)
+            latencies = []
+            for number in range(40):
+                if number == 20:
+                    slow_syncs.set()
+                started = trio.current_time()
+                await leader.append([b"x" * 100])
+                latencies.append(trio.current_time() - started)
+            assert {quorum.epoch for quorum in quorums.values()} == {epoch}
+            nursery.cancel_scope.cancel()
+    assert min(latencies) >= 0.02
+    # The loop is not what waits. A busy machine may stop it now and then, for longer than any of these syncs.
+    assert len(lags) > 100
+    assert sorted(lags)[len(lags) * 9 // 10] < 0.018

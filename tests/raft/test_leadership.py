@@ -1,0 +1,202 @@
+"""Who leads, as the application may know it, and what the leader knows of its replicas."""
+
+import pytest
+import trio
+
+from quorate.raft.core.effects import Role, RoleChanged
+from quorate.raft.errors import OutcomeUnknownError, QuorumError, QuorumStoppedError
+from quorate.raft.leadership import Announcer, Leadership, LeadershipView
+
+
+def announcer():
+    view = LeadershipView()
+    return Announcer(1, view), view
+
+
+def test_a_leader_is_announced_only_when_it_has_applied_past_its_epochs_start():
+    announce, view = announcer()
+    announce.applied(5)
+    announce.role_changed(RoleChanged(Role.LEADER, 4, 1, 1, epoch_start_offset=7))
+    assert (view.role, view.current) == (Role.LEADER, Leadership(4, None))
+    announce.applied(7)
+    assert view.current.leader is None
+    announce.applied(8)
+    assert view.current == Leadership(4, 1)
+
+
+def test_another_leader_is_known_at_once_and_a_resigned_one_is_none():
+    announce, view = announcer()
+    announce.role_changed(RoleChanged(Role.FOLLOWER, 4, 2, None))
+    assert view.current == Leadership(4, 2)
+    announce.role_changed(RoleChanged(Role.RESIGNED, 4, 2, None))
+    assert view.current == Leadership(4, None)
+
+
+async def test_a_slow_reader_sees_the_latest_and_hears_of_the_end():
+    view = LeadershipView()
+    seen = []
+    for epoch in (1, 2):
+        view.set(Role.FOLLOWER, Leadership(epoch, 2))
+    with pytest.raises(QuorumStoppedError, match="over"):
+        async for leadership in view.changes():
+            seen.append(leadership)
+            if len(seen) == 1:
+                view.set(Role.FOLLOWER, Leadership(3, 2))
+                view.set(Role.FOLLOWER, Leadership(4, 3))
+            else:
+                view.stop(QuorumStoppedError("over"))
+    assert seen == [Leadership(2, 2), Leadership(4, 3), Leadership(4, None)]
+
+
+async def test_a_leader_that_says_so_has_applied_what_earlier_epochs_committed(autojump_clock, world):
+    await world.start(1, 2, 3)
+    for round_ in range(5):
+        leader = await world.leader()
+        appended = await leader.append([b"%d" % round_])
+        leader.resign()
+        with trio.fail_after(30):
+            while True:
+                serving = [q for q in world.quorums.values() if q.is_leader and q.epoch > appended.epoch]
+                if serving:
+                    break
+                await trio.sleep(0.001)
+        assert b"%d" % round_ in world.journals[serving[0].node_id].records
+
+
+async def test_describe_tells_when_each_voter_fetched_and_was_caught_up(autojump_clock, world):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    followers = await world.followers()
+    await leader.append([b"x"])
+    await trio.sleep(1)
+    now = world.hosts[leader.node_id].wall_clock.now_ms()
+    description = leader.describe()
+    assert (description.leader, description.epoch) == (leader.node_id, leader.epoch)
+    assert description.high_watermark == leader.log.end_offset
+    assert [status.key.id for status in description.voters] == [1, 2, 3]
+    for status in description.voters:
+        assert status.log_end_offset == leader.log.end_offset
+        assert now - 200 <= status.last_fetch_ms <= now
+        assert now - 200 <= status.last_caught_up_ms <= now
+    lagging = followers[0].node_id
+    await world.stop(lagging)
+    await leader.append([b"y"])
+    await trio.sleep(2)
+    status = next(each for each in leader.describe().voters if each.key.id == lagging)
+    later = world.hosts[leader.node_id].wall_clock.now_ms()
+    assert status.last_fetch_ms <= later - 2000
+    assert status.log_end_offset < leader.log.end_offset
+
+
+async def test_an_observer_is_described_until_it_has_been_silent_for_five_minutes(autojump_clock, world):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    await world.start(4)
+    observer = world.quorums[4]
+    await observer.wait_leader()
+    appended = await observer.append([b"by an observer"])
+    assert appended.results == (14,)
+    (status,) = leader.describe().observers
+    assert status.key.id == 4
+    assert status.last_caught_up_ms is not None
+    await world.stop(4)
+    await trio.sleep(290)
+    assert len(leader.describe().observers) == 1
+    await trio.sleep(20)
+    assert leader.describe().observers == ()
+
+
+async def test_a_broken_connection_makes_a_forwarded_append_unknown_and_the_next_one_works(
+    autojump_clock, world, nursery
+):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    follower = (await world.followers())[0]
+    await follower.append([b"opens the connection"])
+    outcomes = []
+
+    async def append():
+        try:
+            outcomes.append(await follower.append([b"x"]))
+        except QuorumError as error:
+            outcomes.append(error)
+
+    for other in await world.followers():
+        world.network.block(f"node-{leader.node_id}", f"node-{other.node_id}")
+    nursery.start_soon(append)
+    await trio.sleep(0.1)
+    for other in await world.followers():
+        world.network.cut(f"node-{leader.node_id}", f"node-{other.node_id}")
+    world.network.heal()
+    await trio.sleep(1)
+    assert isinstance(outcomes[0], OutcomeUnknownError)
+    with trio.fail_after(10):
+        await follower.append([b"y"])
+
+
+async def test_appends_by_way_of_a_follower_survive_changes_of_leader_without_being_told_not_leader(
+    autojump_clock, world
+):
+    await world.start(1, 2, 3)
+    done = []
+    for number in range(30):
+        if number % 10 == 5:
+            (await world.leader()).resign()
+        try:
+            done.append((await world.quorums[number % 3 + 1].append([b"%d" % number])).base_offset)
+        except OutcomeUnknownError:
+            done.append(None)
+    offsets = [offset for offset in done if offset is not None]
+    assert offsets == sorted(offsets)
+    assert len(offsets) >= 24
+
+
+async def test_results_of_forwarded_appends_are_not_kept_longer_than_asked_for(autojump_clock, world):
+    await world.start(1, 2, 3)
+    follower = (await world.followers())[0]
+    forwarder = follower._node.forwarder
+    largest = 0
+
+    async def client():
+        nonlocal largest
+        for _ in range(100):
+            await follower.append([b"x"])
+            largest = max(largest, len(forwarder._results))
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as clients:
+            for _ in range(4):
+                clients.start_soon(client)
+    assert largest <= 30
+    assert forwarder._results == {}
+
+
+async def test_election_and_commit_figures_reach_the_telemetry_once(autojump_clock, world):
+    class Telemetry:
+        def __init__(self):
+            self.elections, self.commits, self.appended = [], 0, 0
+
+        def __getattr__(self, name):
+            return lambda *arguments, **named: None
+
+        def election_finished(self, seconds):
+            self.elections.append(seconds)
+
+        def committed(self, seconds, records):
+            assert 0 < seconds < 1
+            self.commits += records
+
+        def records_appended(self, count):
+            self.appended += count
+
+    for node in (1, 2, 3):
+        world.telemetries[node] = Telemetry()
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    for number in range(20):
+        await leader.append([b"%d" % number, b"more"])
+    telemetry = world.telemetries[leader.node_id]
+    assert telemetry.commits == 40
+    assert telemetry.appended == 41
+    assert len(telemetry.elections) == 1
+    assert 0 < telemetry.elections[0] < 2

@@ -1,0 +1,196 @@
+"""Appends joined into batches, and applied in order, once."""
+
+import pytest
+import trio
+
+from quorate.log import Log, LogConfig
+from quorate.log.records import build_batch
+from quorate.raft.applier import Applier
+from quorate.raft.errors import OutcomeUnknownError, StateMachineError
+from quorate.raft.proposals import PendingAppend, Proposals
+from quorate.simulation.disk import SimulatedDisk
+
+
+class Waiter:
+    def __init__(self):
+        self.ended = []
+
+    def applied(self, base_offset, epoch, results):
+        self.ended.append((base_offset, epoch, tuple(results)))
+
+    def failed(self, error):
+        self.ended.append(error)
+
+
+def pending(*records):
+    return PendingAppend(records, sum(map(len, records)), Waiter())
+
+
+def proposals(max_batch_bytes=100, max_pending_bytes=1000):
+    return Proposals(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
+
+
+def test_what_waits_is_joined_in_order_up_to_a_batch():
+    queue = proposals()
+    for size in (40, 40, 40, 200, 10):
+        queue.add(pending(bytes(size)))
+    sizes = []
+    while queue.has_waiting:
+        number, group = queue.next_group()
+        assert queue.take(number) is group
+        sizes.append([append.size for append in group.appends])
+    assert sizes == [[40, 40], [40], [200], [10]]
+
+
+def test_each_append_of_a_group_gets_its_own_results():
+    queue = proposals()
+    one, two = pending(b"a", b"b"), pending(b"c")
+    queue.add(one)
+    queue.add(two)
+    number, group = queue.next_group()
+    group.base_offset, group.epoch = 7, 3
+    queue.in_log.append(queue.take(number))
+    queue.resolve_first([10, 20, 30])
+    assert one.waiter.ended == [(7, 3, (10, 20))]
+    assert two.waiter.ended == [(9, 3, (30,))]
+    assert queue._pending_bytes == 0
+
+
+def test_whatever_stage_an_append_is_in_it_fails_once():
+    queue = proposals(max_batch_bytes=1)
+    appends = [pending(b"x") for _ in range(3)]
+    for append in appends:
+        queue.add(append)
+    queue.in_log.append(queue.take(queue.next_group()[0]))
+    queue.next_group()
+    error = OutcomeUnknownError("over")
+    queue.fail_all(error)
+    queue.fail_all(error)
+    assert [append.waiter.ended for append in appends] == [[error]] * 3
+    assert queue._pending_bytes == 0
+
+
+class Machine:
+    def __init__(self):
+        self.applied = []
+
+    def apply(self, batch):
+        if b"bad" in batch.records:
+            raise ValueError("bad record")
+        self.applied.append((batch.base_offset, list(batch.records)))
+        return [None] * len(batch.records)
+
+
+class Rig:
+    """A log, an applier, and a leader's queue."""
+
+    def __init__(self, log):
+        self.log = log
+        self.machine = Machine()
+        self.proposals = proposals(max_batch_bytes=1 << 20, max_pending_bytes=1 << 20)
+        self.told = []
+        self.applier = Applier(
+            self.machine,
+            log,
+            self.proposals,
+            on_applied=lambda base, results, end: self.told.append((base, len(results), end)),
+        )
+
+    def append(self, *records, own=None):
+        base = self.log.end_offset
+        batch = build_batch(base_offset=base, epoch=1, timestamp_ms=5, values=list(records))
+        self.log.append_own(batch, base_offset=base, end_offset=base + len(records), epoch=1)
+        if own is not None:
+            self.proposals.add(own)
+            number, group = self.proposals.next_group()
+            group.base_offset, group.end_offset, group.epoch = base, self.log.end_offset, 1
+            self.proposals.in_log.append(self.proposals.take(number))
+
+
+@pytest.fixture
+async def rig():
+    log = await Log.open(SimulatedDisk(), "log-0", LogConfig(), now_ms=lambda: 0)
+    return Rig(log)
+
+
+async def test_what_is_in_memory_is_applied_in_the_same_breath(rig):
+    own = pending(b"a", b"b")
+    rig.append(b"a", b"b", own=own)
+    rig.applier.advance(2)
+    assert rig.machine.applied == [(0, [b"a", b"b"])]
+    assert own.waiter.ended == [(0, 1, (None, None))]
+    assert rig.told == [(0, 2, 2)]
+
+
+async def test_nothing_above_the_high_watermark_is_applied(rig, nursery):
+    nursery.start_soon(rig.applier.run)
+    rig.append(b"a")
+    rig.append(b"b")
+    rig.append(b"c", own=pending(b"c"))
+    rig.applier.advance(2)
+    await trio.testing.wait_all_tasks_blocked()
+    assert rig.machine.applied == [(0, [b"a"]), (1, [b"b"])]
+
+
+async def test_memory_waits_for_what_has_to_be_read_first(rig, nursery):
+    own = pending(b"b")
+    rig.append(b"a")
+    rig.append(b"b", own=own)
+    rig.applier.advance(2)
+    assert rig.machine.applied == []
+    nursery.start_soon(rig.applier.run)
+    await trio.testing.wait_all_tasks_blocked()
+    assert rig.machine.applied == [(0, [b"a"]), (1, [b"b"])]
+    assert own.waiter.ended == [(1, 1, (None,))]
+
+
+async def test_a_high_watermark_within_a_batch_waits_for_the_whole_and_does_not_spin(rig, nursery):
+    nursery.start_soon(rig.applier.run)
+    rig.append(b"a", b"b")
+    rig.applier.advance(1)
+    await trio.testing.wait_all_tasks_blocked()
+    assert rig.machine.applied == []
+    rig.applier.advance(2)
+    await trio.testing.wait_all_tasks_blocked()
+    assert rig.machine.applied == [(0, [b"a", b"b"])]
+
+
+async def test_a_long_catch_up_lets_others_run(rig):
+    clock = 0.0
+
+    class Slow(Machine):
+        def apply(self, batch):
+            # A millisecond of work each.
+            end = trio.current_time() + 0.001
+            while trio.current_time() < end:
+                pass
+            return super().apply(batch)
+
+    rig.applier._state_machine = rig.machine = Slow()
+    for _ in range(100):
+        rig.append(b"x")
+    gaps = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(rig.applier.run)
+        rig.applier.advance(100)
+        clock = len(rig.machine.applied)
+        while len(rig.machine.applied) < 100:
+            await trio.lowlevel.checkpoint()
+            gaps.append(len(rig.machine.applied) - clock)
+            clock = len(rig.machine.applied)
+        nursery.cancel_scope.cancel()
+    assert max(gaps) <= 10
+    assert [base for base, _ in rig.machine.applied] == list(range(100))
+
+
+async def test_what_raises_is_named_with_its_offset_and_who_waits_still_waits(rig):
+    own = pending(b"bad")
+    rig.append(b"fine", own=pending(b"fine"))
+    rig.append(b"bad", own=own)
+    with pytest.raises(StateMachineError, match="ValueError") as raised:
+        rig.applier.advance(2)
+    assert raised.value.offset == 1
+    assert rig.applier.applied_offset == 1
+    assert own.waiter.ended == []
+    rig.proposals.fail_all(OutcomeUnknownError("stops"))
+    assert len(own.waiter.ended) == 1
