@@ -54,8 +54,8 @@ class DamagedLogError(LogError):
     def __init__(self, path: str, position: int, problem: str) -> None:
         super().__init__(
             f"{path}, byte {position}: {problem}. This was durable once, so it can't be cut off. Restore the "
-            "folder from this node's disk, or move it away and let the node come back empty as a new replica: "
-            "docs/how-to/replace-a-disk.md says when that is safe"
+            "folder from this node's disk, or move it away and let the node come back empty as a new "
+            "replica: docs/how-to/replace-a-disk.md says when that is safe"
         )
         self.path = path
         self.position = position

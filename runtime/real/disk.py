@@ -1,7 +1,8 @@
 """Files of the operating system.
 
-Where a sync runs is a choice of the disk's owner (`SyncStrategy`), measured in docs/explanation/performance.md:
-inline is the fastest and holds the loop up; the thread keeps a loop that serves clients free of stalls.
+Where a sync runs is a choice of the disk's owner (`SyncStrategy`), measured in
+docs/explanation/performance.md: inline is the fastest and holds the loop up; the thread keeps a loop that
+serves clients free of stalls.
 """
 
 import contextlib

@@ -97,7 +97,7 @@ def test_a_truncated_quorum_state_is_named_and_never_reset(
     file.write_bytes(content)
     said = refused(quorate("storage", "info", "-c", node.config))
     assert str(file) in said
-    assert "bring the node back as a new replica" in said
+    assert "docs/how-to/replace-a-disk.md" in said
     assert file.read_bytes() == content
 
 

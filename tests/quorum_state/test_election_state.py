@@ -41,7 +41,7 @@ async def test_a_state_reads_back_as_it_was_stored(state: ElectionState) -> None
 
 
 async def test_a_missing_file_is_a_lost_vote_and_the_error_says_how_to_come_back() -> None:
-    with pytest.raises(MissingStateError, match=r"m/quorum-state: .*the vote.*new replica.*add it again"):
+    with pytest.raises(MissingStateError, match=r"m/quorum-state: .*the vote.*replace-a-disk.md"):
         state_file(SimulatedDisk()).load()
 
 
@@ -118,7 +118,7 @@ async def test_a_file_truncated_anywhere_is_refused() -> None:
     whole = read_file(disk, store.path)
     for size in range(len(whole)):
         await write_file_atomically(disk, store.path, whole[:size])
-        with pytest.raises(UnreadableStateError, match="add it again"):
+        with pytest.raises(UnreadableStateError, match="replace-a-disk.md"):
             store.load()
 
 
