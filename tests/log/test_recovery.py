@@ -73,7 +73,7 @@ async def test_any_bit_flip_below_the_recovery_point_of_the_metadata_log_is_an_e
             await log.flush()
             disk.crash_process()
             disk.flip(FIRST, position, bit=position % 8)
-            with pytest.raises(DamagedLogError, match="replace-a-disk.md") as caught:
+            with pytest.raises(DamagedLogError, match=r"replace-a-disk\.md") as caught:
                 await open_log(disk, config=config, clean_shutdown=clean)
             assert caught.value.path == FIRST
             assert caught.value.position == position // size * size

@@ -118,7 +118,7 @@ async def test_a_file_truncated_anywhere_is_refused() -> None:
     whole = read_file(disk, store.path)
     for size in range(len(whole)):
         await write_file_atomically(disk, store.path, whole[:size])
-        with pytest.raises(UnreadableStateError, match="replace-a-disk.md"):
+        with pytest.raises(UnreadableStateError, match=r"replace-a-disk\.md"):
             store.load()
 
 
