@@ -1,13 +1,20 @@
 """Load on a cluster of real processes, and the comparison afterwards."""
 
+import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from quorate.broker.wire.errors import KafkaError
+from quorate.cli.local_cluster import LocalCluster
 
 
 def make_topic(bootstrap: str, topic: str, *, partitions: int = 1, replicas: int = 3) -> None:
@@ -54,6 +61,9 @@ class Load:
                 "enable.idempotence": True,
                 "linger.ms": 2,
                 "message.timeout.ms": 120_000,
+                # Requests stuck in a node that hangs are given up long before the client's 30 to 60 s.
+                "request.timeout.ms": 2000,
+                "socket.timeout.ms": 3000,
                 "retry.backoff.ms": 50,
                 "reconnect.backoff.max.ms": 500,
                 "topic.metadata.refresh.interval.ms": 1000,
@@ -67,8 +77,8 @@ class Load:
             else:
                 offset = message.offset()
                 assert offset is not None
-                self.acknowledged[partition].append((number, offset))
                 self.acknowledged_at[partition, number] = time.monotonic()
+                self.acknowledged[partition].append((number, offset))
 
         number, started = 0, time.monotonic()
         while not self._stop.is_set():
@@ -95,6 +105,24 @@ class Load:
                 f"only {self.count()} of {wanted} acknowledgements within {seconds} s; {self.errors[:3]}"
             )
             time.sleep(0.01)
+
+    def gap_after(self, moment: float, *, seconds: float = 60.0) -> float:
+        """Seconds until every partition has acknowledged a record that was sent after `moment`."""
+        deadline = time.monotonic() + seconds
+        first: dict[int, float] = {}
+        while len(first) < self.partitions:
+            assert time.monotonic() < deadline, (
+                f"partitions {sorted(set(range(self.partitions)) - set(first))} acknowledged nothing "
+                f"within {seconds} s; {self.errors[:3]}"
+            )
+            for partition in range(self.partitions):
+                if partition not in first:
+                    for number, _ in self.acknowledged[partition][-500:]:
+                        if self.sent_at[partition, number] > moment:
+                            first[partition] = self.acknowledged_at[partition, number]
+                            break
+            time.sleep(0.01)
+        return max(first.values()) - moment
 
     def stop(self) -> None:
         self._stop.set()
@@ -142,6 +170,32 @@ def read_partition(bootstrap: str, topic: str, partition: int) -> list[tuple[int
         consumer.close()
 
 
+def wait_in_sync(cluster: LocalCluster, topic: str, *, seconds: float = 60.0) -> None:
+    """All replicas are in sync (again), so that what comes next finds a whole cluster."""
+    deadline = time.monotonic() + seconds
+    while True:
+        partitions: Any = []
+        with suppress(KafkaError):  # the one that is asked may not have heard of it yet
+            partitions = cluster.describe_topic(topic)["partitions"]
+        if partitions and all(sorted(each["isr"]) == sorted(each["replicas"]) for each in partitions):
+            return
+        assert time.monotonic() < deadline, f"not in sync within {seconds} s: {partitions}"
+        time.sleep(0.1)
+
+
+def wait_stopped(pid: int) -> None:
+    """Return when SIGSTOP has taken effect on all of the process's threads."""
+    states: list[str] = []
+    for _ in range(1000):
+        states = [
+            (task / "stat").read_text().rpartition(") ")[2][0] for task in Path(f"/proc/{pid}/task").iterdir()
+        ]
+        if set(states) == {"T"}:
+            return
+        time.sleep(0.001)
+    raise AssertionError(f"process {pid} does not stop: {states}")
+
+
 @pytest.fixture
 def load() -> Callable[..., Load]:
     return Load
@@ -150,3 +204,25 @@ def load() -> Callable[..., Load]:
 @pytest.fixture
 def topic_maker() -> Callable[..., None]:
     return make_topic
+
+
+@pytest.fixture
+def in_sync() -> Callable[..., None]:
+    return wait_in_sync
+
+
+@pytest.fixture
+def freeze() -> Callable[[LocalCluster, int], float]:
+    """SIGSTOP a node; the moment from which on it surely stood still."""
+
+    def stop(cluster: LocalCluster, node: int) -> float:
+        cluster.signal(node, signal.SIGSTOP)
+        wait_stopped(cluster.pid(node))
+        return time.monotonic()
+
+    return stop
+
+
+@pytest.fixture
+def read() -> Callable[..., list[tuple[int, bytes]]]:
+    return read_partition
