@@ -15,6 +15,7 @@ from quorate.broker.controller.records import Listener
 from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.controller_node import ControllerNode
 from quorate.broker.metadata import MetadataCache
+from quorate.broker.telemetry import BothTelemetry, ServerTelemetry
 from quorate.metrics import RaftMetrics, serve_metrics
 from quorate.quorum_state.meta_properties import load_meta_properties
 from quorate.raft.config import QuorumConfig
@@ -59,6 +60,7 @@ class BrokerServer:
         *,
         runtime: Runtime | None = None,
         registry: CollectorRegistry | None = None,
+        telemetry: ServerTelemetry | None = None,
     ) -> AsyncIterator["BrokerServer"]:
         """Start the node, and stop it in order at the end of the block: partitions handed over, logs flushed,
         leadership of the quorum given up.
@@ -66,7 +68,7 @@ class BrokerServer:
         The block begins when the node listens; `wait_ready` says when a broker serves. A node that can't go
         on cancels the block and raises what stopped it. Raises `QuorumStateError` or `LogError` for folders
         that can't be used, `AddressInUseError`, `DiskLockedError`,
-        `BrokerRegistrationError`.
+        `BrokerRegistrationError`. `telemetry` watches the quorum next to the metrics.
         """
         runtime = runtime or real_runtime(sync=SyncStrategy.THREAD)
         registry = registry or CollectorRegistry()
@@ -74,7 +76,7 @@ class BrokerServer:
         meta = load_meta_properties(runtime.disk, folder)
         meta.check(folder, node_id=config.node_id)
         metadata = MetadataCache()
-        telemetry = RaftMetrics(registry, monotonic=trio.current_time)
+        raft_metrics = RaftMetrics(registry, monotonic=trio.current_time)
         async with AsyncExitStack() as stack:
             clients = [await _listen(stack, runtime, each.address) for each in config.client_listeners]
             metrics = await _listen_metrics(stack, config, runtime)
@@ -91,9 +93,11 @@ class BrokerServer:
                     ),
                     metadata,
                     runtime=runtime,
-                    telemetry=telemetry,
+                    telemetry=raft_metrics if telemetry is None else BothTelemetry(raft_metrics, telemetry),
                 )
             )
+            if telemetry is not None:
+                telemetry.opened(quorum)
             controller = None
             if config.is_controller:
                 controller = ControllerNode(

@@ -9,9 +9,12 @@ import trio
 from quorate.broker.config import ServerConfig
 from quorate.broker.controller.image import MetadataImage, PartitionState
 from quorate.broker.server import BrokerServer
+from quorate.log import Log
+from quorate.raft.quorum import Quorum
 from quorate.raft.storage import format_folder
 from quorate.runtime.network import Address
 from quorate.simulation.hosts import FOLDER, SimulatedCluster, SimulatedNode
+from quorate.simulation.invariants import Checker, WatchedTelemetry
 from quorate.simulation.network import NetworkSettings
 from quorate.simulation.runtime import DiskSpeed, SimulatedRuntime
 from quorate.simulation.scheduler import Scheduler
@@ -36,12 +39,13 @@ class BrokerClusterSettings:
 
 
 class BrokerHost(SimulatedNode):
-    """`server` is that of its running process."""
+    """`server` and `quorum` are those of its running process."""
 
     def __init__(self, number: int, host: SimulatedRuntime, config: ServerConfig) -> None:
         super().__init__(number, host)
         self.config = config
         self.server: BrokerServer | None = None
+        self.quorum: Quorum[None] | None = None
 
     @property
     def open(self) -> bool:
@@ -59,11 +63,31 @@ class BrokerHost(SimulatedNode):
         return self.server
 
     @property
+    def log(self) -> Log:
+        """Of the quorum."""
+        if self.quorum is None:
+            raise ValueError(f"{self.name} is down")
+        return self.quorum.log
+
+    @property
     def image(self) -> MetadataImage:
         return self.serving.metadata.image
 
 
+class _WatchedQuorum(WatchedTelemetry):
+    __slots__ = ("_host",)
+
+    def __init__(self, host: BrokerHost, checker: Checker) -> None:
+        super().__init__(host, checker)
+        self._host = host
+
+    def opened(self, quorum: Quorum[None]) -> None:
+        self._host.quorum = quorum
+
+
 class BrokerCluster(SimulatedCluster[BrokerHost]):
+    """`checker` watches every step of every node's quorum."""
+
     def __init__(
         self,
         settings: BrokerClusterSettings,
@@ -74,6 +98,7 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
     ) -> None:
         self.settings = settings
         super().__init__(settings.brokers, settings.network, settings.disk, source, scheduler, nursery, trace)
+        self.checker = Checker(self.nodes, trace, self.found)
 
     @property
     def voters(self) -> Sequence[BrokerHost]:
@@ -106,12 +131,13 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
             self.start(node)
 
     async def _process(self, node: BrokerHost) -> None:
-        async with BrokerServer.open(node.config, runtime=node.host.runtime()) as server:
+        watched = _WatchedQuorum(node, self.checker)
+        async with BrokerServer.open(node.config, runtime=node.host.runtime(), telemetry=watched) as server:
             node.server = server
             await node.stop.wait()
 
     def _process_ended(self, node: BrokerHost) -> None:
-        node.server = None
+        node.server = node.quorum = None
 
     def leader(self) -> BrokerHost | None:
         known = [node for node in self.running if node.serving.quorum.is_leader]

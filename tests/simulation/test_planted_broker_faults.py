@@ -12,6 +12,8 @@ from quorate.broker.replication.isr import IsrProposal, IsrState
 from quorate.broker.replication.leader_state import LeaderState
 from quorate.broker.replication.partition import Partition, Readable
 from quorate.broker.replication.producer_state import ProducerState
+from quorate.quorum_state.election_state import QuorumStateFile
+from quorate.raft.core.types import ElectionState
 from quorate.simulation.broker_clients import BrokerClientSettings
 from quorate.simulation.broker_run import BrokerRun
 from quorate.simulation.faults import Fault, FaultSettings
@@ -60,6 +62,17 @@ def an_append_is_acknowledged_by_the_leader_alone(patch: pytest.MonkeyPatch) -> 
     )
 
 
+def a_vote_of_the_quorum_is_not_stored(patch: pytest.MonkeyPatch) -> None:
+    """The checks of the quorum's steps watch the quorum under the brokers too."""
+    honest = QuorumStateFile.store
+
+    async def store(self: QuorumStateFile, state: ElectionState) -> None:
+        if state.voted is None:
+            await honest(self, state)
+
+    patch.setattr(QuorumStateFile, "store", store)
+
+
 MOVES = (Fault.CRASH, Fault.PAUSE, Fault.PARTITION, Fault.POWER_LOSS)
 
 PLANTS: Sequence[tuple[Plant, tuple[Fault, ...], str]] = (
@@ -72,6 +85,7 @@ PLANTS: Sequence[tuple[Plant, tuple[Fault, ...], str]] = (
     (a_consumer_reads_up_to_the_log_end, MOVES, "WhatWasReadStays|NothingAboveTheHighWatermark"),
     (a_repeated_batch_is_appended_again, MOVES, "appended twice"),
     (an_append_is_acknowledged_by_the_leader_alone, MOVES, "lost|WhatWasRead|Sequences|elsewhere"),
+    (a_vote_of_the_quorum_is_not_stored, MOVES, "VotesAreDurable"),
 )
 
 
