@@ -98,9 +98,7 @@ class FrameReader:
         return f"a frame of {size} bytes, above the {self._max_frame_bytes} of socket.request.max.bytes"
 
     def _start_large(self, head: memoryview, size: int) -> None:
-        buffer = bytearray(size if size <= _TRUST_BYTES else _PROOF_BYTES)
-        buffer[: len(head)] = head
-        self._large = buffer
+        self._large = bytearray(head)
         self._large_filled = len(head)
         self._large_size = size
 
@@ -112,6 +110,10 @@ class FrameReader:
             await self._budget.draw(size)
             self._drawn = size
             self.frame_started_at = trio.current_time()
+        reserved = size if size <= _TRUST_BYTES else _PROOF_BYTES
+        if len(buffer) < reserved:
+            # Not before the budget allows it: many may claim much, and send nothing.
+            self._large = buffer = self._grown(buffer, reserved)
         while True:
             view = memoryview(buffer)
             while self._large_filled < len(buffer):
@@ -125,9 +127,13 @@ class FrameReader:
                 self._large = None
                 self.frame_started_at = None
                 return view.toreadonly()
-            whole = bytearray(size)
-            whole[: len(buffer)] = buffer
-            self._large = buffer = whole
+            self._large = buffer = self._grown(buffer, size)
+
+    @staticmethod
+    def _grown(buffer: bytearray, size: int) -> bytearray:
+        larger = bytearray(size)
+        larger[: len(buffer)] = buffer
+        return larger
 
     @property
     def frame_bytes(self) -> int:
