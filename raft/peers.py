@@ -13,7 +13,7 @@ import trio
 from quorate.log.errors import InvalidBatchError
 from quorate.raft.codec import decode, encode, kind_of
 from quorate.raft.core.events import Event, Received, RequestFailed, Unreachable
-from quorate.raft.core.messages import Message
+from quorate.raft.core.messages import ErrorCode, Message, Response
 from quorate.raft.core.types import BatchSpan, Endpoint, NodeId
 from quorate.raft.errors import PeerProtocolError
 from quorate.raft.frames import PREFACE, RESPONSE, Frame, FrameReader, Kind
@@ -66,6 +66,8 @@ class Peer:
         self._down = False
         self._refused = False
         """The last connection ended with a breach of the protocol, of which the log tells."""
+        self._foreign = False
+        """The last answer was that we are of another cluster, of which the log tells."""
 
     def send(self, message: Message) -> None:
         """Queue a request; `flush` sends it. Its response, or its failure, is delivered."""
@@ -169,8 +171,21 @@ class Peer:
                 f"an answer is from node {message.source} to node {message.destination}, but node "
                 f"{self._own} asked node {self._node}; compare the voters of both"
             )
+        self._note_cluster(message)
         del self._in_flight[frame.correlation]
         self._deliver(Received(message))
+
+    def _note_cluster(self, answer: Message) -> None:
+        foreign = isinstance(answer, Response) and answer.error is ErrorCode.INCONSISTENT_CLUSTER_ID
+        if foreign and not self._foreign:
+            log.error(
+                "a voter is of another cluster",
+                node=self._node,
+                address=str(self._address),
+                reason="compare cluster.id in both nodes' meta.properties, and controller.quorum.voters; "
+                "format the one that is wrong again, with the other's cluster id",
+            )
+        self._foreign = foreign
 
     def _check_age(self, _: None) -> None:
         """When the oldest request has waited too long, the connection is of no use any more: what was sent on
