@@ -99,6 +99,12 @@ class Log(Appends, Reads, Changes):
         """A partition's leader begins `epoch` at the log's end, before any append (KAFKA-7415)."""
         self._epochs.assign(epoch, self.end_offset)
 
+    def configure(self, config: LogConfig) -> None:
+        """Kept otherwise from the next append on: segment sizes and ages, index intervals."""
+        self._config = config
+        for segment in self._segments:
+            segment.configure(config)
+
     async def flush_and_close(self) -> None:
         """A clean shutdown. Raises `DiskError`; the files are closed in any case."""
         try:

@@ -63,6 +63,9 @@ class Segment:
     def size(self) -> int:
         return self.file.size
 
+    def configure(self, config: LogConfig) -> None:
+        self._config = config
+
     def has_room_for(self, size: int, *, end_offset: int, timestamp: int) -> bool:
         """Whether an append may go here, or the log must roll."""
         held = self.file.size

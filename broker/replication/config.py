@@ -23,6 +23,8 @@ class ReplicationConfig:
     """How often partitions are synced, their producers saved and recovery points written."""
     log_retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
+    log_close_timeout_ms: int = 60_000
+    """Ours: a disk that takes longer to sync everything at shutdown is given up."""
     alter_partition_retry_ms: int = 50
     """Ours: between tries to reach the controller."""
     fetch_max_bytes: int = 57_671_680

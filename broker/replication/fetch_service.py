@@ -57,8 +57,16 @@ class FetchService:
     """Parking and reading. State of followers is taken in once, when a fetch arrives: what is read later, or
     at the deadline, changes nothing (KAFKA-15100)."""
 
-    def __init__(self, lookup: Lookup, purgatory: Purgatory, *, max_bytes: int) -> None:
+    def __init__(
+        self,
+        lookup: Lookup,
+        purgatory: Purgatory,
+        *,
+        max_bytes: int,
+        disk_failed: Callable[[Partition, Exception], None],
+    ) -> None:
         self._lookup = lookup
+        self._disk_failed = disk_failed
         self._purgatory = purgatory
         self._max_bytes = max_bytes
 
@@ -139,7 +147,7 @@ class FetchService:
     async def _read_one(
         self, item: FetchItem, options: FetchOptions, *, left: int, first: bool
     ) -> tuple[FetchResult, tuple[Partition, tuple[object, int]] | None]:
-        partition = None
+        partition = role = None
         try:
             partition = self._lookup(item.topic, item.partition_id)
             readable = partition.readable(item, replica_id=options.replica_id)
@@ -163,7 +171,9 @@ class FetchService:
             return _refused(item, ErrorCode.OFFSET_OUT_OF_RANGE, partition), None
         except (DiskError, DamagedLogError, LogError) as error:
             assert partition is not None
-            partition.fail(str(error))
+            if partition.role is not role:
+                return _refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition), None
+            self._disk_failed(partition, error)
             return _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, partition), None
         answer = FetchResult(
             topic=item.topic,

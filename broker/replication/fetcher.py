@@ -15,7 +15,7 @@ import trio
 from quorate.broker.replication.config import ReplicationConfig
 from quorate.broker.replication.errors import ErrorCode, ReplicaFailedError
 from quorate.broker.replication.follower_state import FollowerState
-from quorate.broker.replication.partition import LowerRecoveryPoint, Partition
+from quorate.broker.replication.partition import Cutting, Partition
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.client import WireClient, open_client
@@ -65,7 +65,7 @@ class FetcherContext:
     network: Network
     config: ReplicationConfig
     stats: ReplicationStats
-    lower_recovery_point: LowerRecoveryPoint
+    cutting: Cutting
     disk_failed: Callable[[Partition, Exception], None]
 
 
@@ -250,7 +250,7 @@ class LeaderFetcher:
         partition, role = followed.partition, followed.role
         code = int(part.error)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset >= 0:
-            await partition.restart_at(role, part.log_start_offset, self._context.lower_recovery_point)
+            await partition.restart_at(role, part.log_start_offset, self._context.cutting)
         elif code:
             if code not in _EXPECTED:
                 log.warning(
@@ -264,7 +264,7 @@ class LeaderFetcher:
         elif part.diverging_epoch is not None:
             # No high watermark from an answer to a log that isn't the leader's.
             cut = partition.truncation_offset(role, *part.diverging_epoch)
-            await partition.truncate(role, cut, self._context.lower_recovery_point)
+            await partition.truncate(role, cut, self._context.cutting)
         else:
             records = part.records[0] if part.records else b""
             partition.append_replicated(role, records, high_watermark=part.high_watermark)
@@ -278,7 +278,8 @@ class LeaderFetcher:
 
 
 class Fetchers:
-    """The fetchers of a broker, one per leader. They live until the broker stops: an idle one costs a task."""
+    """The fetchers of a broker, one per leader. They live until the broker stops: an idle one costs a
+    task."""
 
     def __init__(self, context: FetcherContext, nursery: trio.Nursery) -> None:
         self._context = context

@@ -1,7 +1,7 @@
 """Which replicas are here: opens and removes their logs, and gives each its role as metadata says.
 
-Metadata arrives without waiting, opening a log takes time: so each partition has the state that it should be in,
-and at most one task that brings it there. A partition that is open takes its new role at once.
+Metadata arrives without waiting, opening a log takes time: so each partition has the state that it should be
+in, and at most one task that brings it there. A partition that is open takes its new role at once.
 """
 
 import uuid
@@ -28,6 +28,8 @@ from quorate.runtime.disk import Disk, DiskError
 log = structlog.get_logger(__name__)
 
 _LARGEST_BATCH = 2**31 - 1
+_OPENED_AT_ONCE = 8
+"""Recovery holds a piece of each log in memory."""
 
 
 @dataclass(slots=True)
@@ -39,6 +41,10 @@ class _Hosted:
     target: PartitionState | None
     """None: it is to be removed."""
     partition: Partition | None = None
+    stale: bool = False
+    """What is in the folder is not for `target`, and goes first."""
+    leaving: Partition | None = None
+    """Open, though nobody is served from it any more."""
     busy: bool = False
     """A task is at work, and looks at `target` again when it is done."""
 
@@ -57,6 +63,8 @@ class Hosting:
         eligible: Eligible,
         propose: Callable[[Partition, IsrProposal], None],
         stats: ReplicationStats,
+        now_ms: Callable[[], int],
+        disk_failed: Callable[[Partition, Exception], None],
         failed: Callable[[str, int, Exception], None],
     ) -> None:
         self._broker_id = broker_id
@@ -67,7 +75,10 @@ class Hosting:
         self._eligible = eligible
         self._propose = propose
         self._stats = stats
+        self._now_ms = now_ms
+        self._disk_failed = disk_failed
         self._failed = failed
+        self._opening = trio.CapacityLimiter(_OPENED_AT_ONCE)
         self._hosted: dict[tuple[str, int], _Hosted] = {}
         self._by_id: dict[tuple[uuid.UUID, int], Partition] = {}
         self._fetchers: Fetchers | None = None
@@ -81,8 +92,23 @@ class Hosting:
 
     @property
     def settled(self) -> bool:
-        """Everything is open that should be."""
-        return not any(each.busy for each in self._hosted.values())
+        """Everything is open that should be, and nothing else is here."""
+        return self._nursery is not None and all(
+            each.partition is not None and not each.busy for each in self._hosted.values()
+        )
+
+    @property
+    def offline(self) -> int:
+        """Replicas that a failed disk has taken away, or that could not be opened."""
+        return sum(
+            each.target is not None
+            and (not each.busy if each.partition is None else each.partition.failure is not None)
+            for each in self._hosted.values()
+        )
+
+    def has(self, partition: Partition) -> bool:
+        """Whether it is still served, or would be if its disk worked."""
+        return self._by_id.get((partition.topic_id, partition.partition_id)) is partition
 
     def partitions(self) -> list[Partition]:
         return [each.partition for each in self._hosted.values() if each.partition is not None]
@@ -118,14 +144,28 @@ class Hosting:
             hosted = self._hosted[key] = _Hosted(topic_id, None)
         elif hosted.topic_id != topic_id:
             return  # of an earlier topic of this name, which is gone already
-        hosted.target = None
         self._forget(hosted)
+        hosted.target = None
         self._bring(key, hosted)
 
+    def configure(self, topic: str, config: TopicConfig) -> None:
+        """The topic's settings are others now."""
+        for partition in self.partitions():
+            if partition.topic == topic:
+                self._configure(partition, config)
+
+    def _configure(self, partition: Partition, config: TopicConfig) -> None:
+        partition.min_isr = config.min_insync_replicas
+        partition.max_message_bytes = config.max_message_bytes
+        partition.log.configure(_log_config(config))
+        partition.advance_high_watermark()
+
     def _forget(self, hosted: _Hosted) -> None:
-        """Serve it to nobody; its log is closed with its removal."""
+        """Serve it to nobody. What is there goes, even if the same replica is to be here again at once."""
         partition, hosted.partition = hosted.partition, None
+        hosted.stale = True
         if partition is not None:
+            hosted.leaving = partition
             partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             self._by_id.pop((partition.topic_id, partition.partition_id), None)
             if self._fetchers is not None:
@@ -150,45 +190,46 @@ class Hosting:
 
     async def _step(self, key: tuple[str, int], hosted: _Hosted) -> bool:
         """One step towards the target; True when it is reached and nothing has changed meanwhile."""
-        target, topic_id = hosted.target, hosted.topic_id
-        if target is None:
-            await self._logs.remove(*key)
-            if hosted.target is None:
-                self._hosted.pop(key, None)
-                return True
+        if hosted.stale:
+            hosted.stale = False
+            await self._remove(key, hosted)
             return False
+        topic_id = hosted.topic_id
+        if hosted.target is None:
+            self._hosted.pop(key, None)
+            return True
         if hosted.partition is None:
-            partition = await self._open(key, topic_id)
-            if hosted.topic_id != topic_id or hosted.target is None:
+            async with self._opening:
+                partition = await self._open(key, topic_id)
+            if hosted.stale:
                 partition.log.close()
                 return False
+            # What changed while it was opened.
+            self._configure(partition, self._topic_config(partition.topic))
             hosted.partition = partition
             self._by_id[topic_id, key[1]] = partition
-            target = hosted.target
         partition = hosted.partition
         # A truncation finishes first. Nothing runs between the release and what follows.
         async with partition.lock:
             pass
         if hosted.partition is not partition or hosted.target is None:
-            return False
+            return False  # stale meanwhile
         self._take_in(partition, hosted.target)
         return True
+
+    async def _remove(self, key: tuple[str, int], hosted: _Hosted) -> None:
+        leaving, hosted.leaving = hosted.leaving, None
+        if leaving is None:
+            await self._logs.remove(*key)
+            return
+        # Who is at work in its folder must be done.
+        async with leaving.upkeep, leaving.lock:
+            await self._logs.remove(*key)
 
     async def _open(self, key: tuple[str, int], topic_id: uuid.UUID) -> Partition:
         topic, partition_id = key
         config = self._topic_config(topic)
-        opened = await self._logs.open_log(
-            topic,
-            partition_id,
-            topic_id,
-            LogConfig(
-                segment_bytes=config.segment_bytes,
-                segment_ms=config.segment_ms,
-                index_interval_bytes=config.index_interval_bytes,
-                segment_index_bytes=config.segment_index_bytes,
-                max_batch_bytes=_LARGEST_BATCH,
-            ),
-        )
+        opened = await self._logs.open_log(topic, partition_id, topic_id, _log_config(config))
         partition = Partition(
             broker_id=self._broker_id,
             topic=topic,
@@ -202,6 +243,8 @@ class Hosting:
             eligible=self._eligible,
             propose=self._propose,
             stats=self._stats,
+            now_ms=self._now_ms,
+            disk_failed=self._disk_failed,
         )
         await partition.load_producers()
         return partition
@@ -227,3 +270,14 @@ class Hosting:
                 isr=list(state.isr),
                 log_end_offset=int(partition.log.end_offset),
             )
+
+
+def _log_config(config: TopicConfig) -> LogConfig:
+    return LogConfig(
+        segment_bytes=config.segment_bytes,
+        segment_ms=config.segment_ms,
+        index_interval_bytes=config.index_interval_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        # Producers are held to max.message.bytes, which may shrink below what is there.
+        max_batch_bytes=_LARGEST_BATCH,
+    )

@@ -1,4 +1,5 @@
-"""Asks the controller for ISR changes: one request at a time per broker, all partitions that have one in it."""
+"""Asks the controller for ISR changes: one request at a time per broker, all partitions that have one in
+it."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias

@@ -1,5 +1,5 @@
-"""What stands in a folder of `log.dirs` beside the segments: which partition a folder holds, and how the broker
-left."""
+"""What stands in a folder of `log.dirs` beside the segments: which partition a folder holds, and how the
+broker left."""
 
 import json
 import uuid
@@ -66,8 +66,8 @@ async def store_clean_shutdown(disk: Disk, log_dir: str, broker_epoch: int) -> N
 
 
 async def take_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
-    """The broker epoch of the shutdown that left this folder clean, None if none did. The mark is gone, durably,
-    when this returns: from now on the folder is dirty."""
+    """The broker epoch of the shutdown that left this folder clean, None if none did. The mark is gone,
+    durably, when this returns: from now on the folder is dirty."""
     path = f"{log_dir}/{CLEAN_SHUTDOWN}"
     try:
         content = read_file(disk, path)

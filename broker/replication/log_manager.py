@@ -5,13 +5,14 @@ here, so that what is stray is never read.
 """
 
 import uuid
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import structlog
 import trio
 
 from quorate.broker.replication.config import ReplicationConfig
+from quorate.broker.replication.log_dir import LogDir
 from quorate.broker.replication.log_folder import (
     DELETED_MARK,
     PARTITION_METADATA,
@@ -24,35 +25,13 @@ from quorate.broker.replication.log_folder import (
     take_clean_shutdown,
 )
 from quorate.log import Log, LogConfig
-from quorate.log.checkpoints import (
-    HIGH_WATERMARKS,
-    RECOVERY_POINTS,
-    TopicPartition,
-    load_offsets,
-    store_offsets,
-)
+from quorate.log.checkpoints import TopicPartition
 from quorate.raft.core.types import Offset
 from quorate.runtime.disk import Disk, DiskError
 
 log = structlog.get_logger(__name__)
 
 _METADATA_TOPIC = "__cluster_metadata"
-
-
-@dataclass(slots=True, eq=False)
-class LogDir:
-    """One folder of `log.dirs`."""
-
-    path: str
-    clean_epoch: int | None
-    """Broker epoch of the orderly shutdown before this start; None if there was none."""
-    recovery_points: dict[TopicPartition, Offset]
-    high_watermarks: dict[TopicPartition, Offset]
-    topic_ids: dict[TopicPartition, uuid.UUID] = field(default_factory=dict)
-    """Of the partition folders that are there."""
-    logs: dict[TopicPartition, Log] = field(default_factory=dict)
-    write_lock: trio.Lock = field(default_factory=trio.Lock)
-    failure: str | None = None
 
 
 class LogManager:
@@ -65,19 +44,14 @@ class LogManager:
 
     @classmethod
     async def open(cls, disk: Disk, config: ReplicationConfig, *, now_ms: Callable[[], int]) -> "LogManager":
-        """Scan the folders, and finish what a crash interrupted. Raises `DiskError`, `UnreadableCheckpointError`,
-        `UnreadablePartitionMetadataError`."""
+        """Scan the folders, and finish what a crash interrupted. Raises `DiskError`,
+        `UnreadableCheckpointError`, `UnreadablePartitionMetadataError`."""
         dirs = []
         for path in config.log_dirs:
             if not disk.exists(path):
                 disk.make_folder(path)
             clean_epoch = await take_clean_shutdown(disk, path)
-            each = LogDir(
-                path,
-                clean_epoch,
-                load_offsets(disk, f"{path}/{RECOVERY_POINTS}"),
-                load_offsets(disk, f"{path}/{HIGH_WATERMARKS}"),
-            )
+            each = LogDir(disk, path, clean_epoch=clean_epoch)
             await _scan(disk, each)
             dirs.append(each)
         return cls(disk, dirs, now_ms)
@@ -120,8 +94,10 @@ class LogManager:
             usable = [each for each in self._dirs if each.failure is None]
             if not usable:
                 raise DiskError("every folder of log.dirs has failed", path=self._dirs[0].path)
-            where = min(usable, key=lambda each: len(each.topic_ids))
+            where = min(usable, key=lambda each: len(each.topic_ids) + each.expected)
             await self._create(where, key, topic_id)
+        if where.failure is not None:
+            raise DiskError(where.failure, path=where.path)
         opened = await Log.open(
             self._disk,
             f"{where.path}/{folder_name(*key)}",
@@ -136,13 +112,16 @@ class LogManager:
         return opened
 
     async def _create(self, where: LogDir, key: TopicPartition, topic_id: uuid.UUID) -> None:
-        folder = f"{where.path}/{folder_name(*key)}"
-        self._disk.make_folder(folder)
-        await store_partition_metadata(self._disk, folder, topic_id)
-        await self._disk.sync_folder(where.path)
-        where.topic_ids[key] = topic_id
-        where.recovery_points.pop(key, None)
-        where.high_watermarks.pop(key, None)
+        where.expected += 1
+        try:
+            await where.forget_durably(key)
+            folder = f"{where.path}/{folder_name(*key)}"
+            self._disk.make_folder(folder)
+            await store_partition_metadata(self._disk, folder, topic_id)
+            await self._disk.sync_folder(where.path)
+            where.topic_ids[key] = topic_id
+        finally:
+            where.expected -= 1
 
     async def remove(self, topic: str, partition_id: int) -> None:
         """Close the log and remove its folder, a file at a time. A crash on the way is finished at the next
@@ -151,14 +130,12 @@ class LogManager:
         where = self.dir_of(*key)
         if where is None:
             return
-        opened = where.logs.pop(key, None)
+        opened = where.logs.get(key)
         if opened is not None:
             opened.close()
-        del where.topic_ids[key]
-        # An entry that outlived its folder would be believed of the next partition of that name.
-        where.recovery_points.pop(key, None)
-        where.high_watermarks.pop(key, None)
-        await _remove_folder(self._disk, f"{where.path}/{folder_name(*key)}")
+        where.forget(key)
+        if where.failure is None:
+            await _remove_folder(self._disk, f"{where.path}/{folder_name(*key)}")
 
     def fail(self, failed: Log, reason: str) -> list[TopicPartition]:
         """A disk error: its whole folder of `log.dirs` is out. The partitions that were in it."""
@@ -190,54 +167,53 @@ class LogManager:
 
     # Checkpoints
 
-    def _sound(self) -> Iterable[LogDir]:
-        return [each for each in self._dirs if each.failure is None]
-
     async def store_high_watermarks(self) -> None:
-        """Raises `DiskError`."""
-        for each in self._sound():
-            current = dict(each.high_watermarks)
-            current.update({key: opened.high_watermark for key, opened in each.logs.items()})
-            current = {key: offset for key, offset in current.items() if key in each.topic_ids}
-            if current == each.high_watermarks and not each.logs:
-                continue
-            async with each.write_lock:
-                await store_offsets(self._disk, f"{each.path}/{HIGH_WATERMARKS}", current)
-            each.high_watermarks = current
+        """Raises `DiskError`, after the other folders."""
+        await self._on_each(LogDir.store_high_watermarks)
 
     async def store_recovery_points(self) -> None:
-        """What the logs' last flushes made durable. Raises `DiskError`."""
+        """What the logs' last flushes made durable. Raises `DiskError`, after the other folders."""
+        await self._on_each(LogDir.store_recovery_points)
+
+    async def _on_each(self, store: Callable[[LogDir], Awaitable[None]]) -> None:
+        failure: DiskError | None = None
         for each in self._sound():
-            await self._store_recovery_points(each)
+            try:
+                await store(each)
+            except DiskError as error:
+                failure = error
+        if failure is not None:
+            raise failure
 
-    async def _store_recovery_points(self, where: LogDir) -> None:
-        async with where.write_lock:
-            where.recovery_points.update({key: opened.recovery_point for key, opened in where.logs.items()})
-            current = {key: offset for key, offset in where.recovery_points.items() if key in where.topic_ids}
-            where.recovery_points = current
-            await store_offsets(self._disk, f"{where.path}/{RECOVERY_POINTS}", current)
+    def _sound(self) -> list[LogDir]:
+        return [each for each in self._dirs if each.failure is None]
 
-    async def lower_recovery_point(self, topic: str, partition_id: int, offset: int) -> None:
-        """Before a log is cut to `offset`: a crash halfway must not look like damage. Raises `DiskError`."""
-        key = (topic, partition_id)
-        where = self.dir_of(*key)
-        if where is None or where.recovery_points.get(key, 0) <= offset:
-            return
-        async with where.write_lock:
-            where.recovery_points[key] = Offset(offset)
-            await store_offsets(self._disk, f"{where.path}/{RECOVERY_POINTS}", where.recovery_points)
+    @asynccontextmanager
+    async def cutting(self, topic: str, partition_id: int, end_offset: int) -> AsyncIterator[None]:
+        """Around a cut of the partition's log to `end_offset`: see `LogDir.cutting`. Raises `DiskError`."""
+        where = self.dir_of(topic, partition_id)
+        if where is None:
+            raise DiskError("the log is not here any more", path=folder_name(topic, partition_id))
+        async with where.cutting((topic, partition_id), end_offset):
+            yield
 
     async def close(self, *, clean_epoch: int | None) -> None:
-        """Sync and close what is open, write the checkpoints, and last the mark of an orderly shutdown, unless
-        `clean_epoch` is None. Raises `DiskError`; nothing is marked then."""
+        """Sync and close what is open, write the checkpoints, and last the mark of an orderly shutdown,
+        unless `clean_epoch` is None. Raises `DiskError`; nothing is marked then."""
         for each in self._sound():
             for opened in each.logs.values():
                 await opened.flush_and_close()
         await self.store_high_watermarks()
         await self.store_recovery_points()
-        if clean_epoch is not None:
+        if clean_epoch is not None and all(each.complete for each in self._dirs):
             for each in self._sound():
                 await store_clean_shutdown(self._disk, each.path, clean_epoch)
+
+    def abandon(self) -> None:
+        """Close all files as they are."""
+        for each in self._dirs:
+            for opened in each.logs.values():
+                opened.close()
 
 
 async def _scan(disk: Disk, where: LogDir) -> None:
@@ -258,6 +234,10 @@ async def _scan(disk: Disk, where: LogDir) -> None:
         else:
             # Its creation was interrupted before anything could be written to it.
             disk.remove_folder(folder)
+    # The files go on naming what is gone, until something of the same name is made.
+    for known in (where.recovery_points, where.high_watermarks):
+        for key in [key for key in known if key not in where.topic_ids]:
+            del known[key]
 
 
 async def _remove_folder(disk: Disk, folder: str) -> None:

@@ -1,12 +1,14 @@
 """One replica of one partition: its log, its role, and the high watermark.
 
 Everything that changes state is a plain call and so happens at once; whoever waits is told after the change.
-What needs the disk to finish (truncation) holds `lock`, and role changes wait for it.
+What needs the disk to finish a cut holds `lock`, and role changes wait for it; a flush holds `upkeep`, for
+which nobody waits but a cut.
 """
 
 import enum
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -32,8 +34,8 @@ from quorate.runtime.disk import Buffer, Disk, DiskError
 
 log = structlog.get_logger(__name__)
 
-LowerRecoveryPoint: TypeAlias = Callable[["Partition", int], Awaitable[None]]
-"""Durably say that no more than this offset is sure to be in the log: before a cut below the recovery point."""
+Cutting: TypeAlias = Callable[["Partition", int], AbstractAsyncContextManager[None]]
+"""Around a cut of the log to this offset: no file says meanwhile that more than that is sure to be there."""
 
 
 class RoleChange(enum.Enum):
@@ -80,6 +82,8 @@ class Partition:
         eligible: Eligible,
         propose: Callable[["Partition", IsrProposal], None],
         stats: ReplicationStats,
+        now_ms: Callable[[], int],
+        disk_failed: Callable[["Partition", Exception], None],
     ) -> None:
         self.broker_id = broker_id
         self.topic = topic
@@ -90,18 +94,23 @@ class Partition:
         self.max_message_bytes = max_message_bytes
         self.watchers = Watchers()
         self.lock = trio.Lock()
-        """Held while the log is truncated or closed."""
+        """Held while the log is cut or closed."""
+        self.upkeep = trio.Lock()
+        """Held by who writes beside the batches (flushes, producer snapshots, retention), and by who takes
+        away what they write. Before `lock`."""
         self.role: LeaderState | FollowerState | None = None
         self.state: PartitionState | None = None
         """The last committed state that was taken in."""
         self.failure: str | None = None
         """Why the log can't be used any more."""
-        self.producers = ProducerState()
+        self.producers = ProducerState(now_ms=now_ms)
         self._disk = disk
         self._lag_s = lag_s
         self._eligible = eligible
         self._propose = propose
         self._stats = stats
+        self._now_ms = now_ms
+        self._disk_failed = disk_failed
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition_id}"
@@ -124,7 +133,7 @@ class Partition:
 
     async def load_producers(self) -> None:
         """From the snapshot and the log. Nothing may be appended meanwhile. Raises `DiskError`."""
-        state = ProducerState(on_duplicate=self._count_duplicate)
+        state = ProducerState(now_ms=self._now_ms, on_duplicate=self._count_duplicate)
         await load(self._disk, self.log.folder, self.log, state)
         self.producers = state
 
@@ -167,9 +176,10 @@ class Partition:
             change = RoleChange.FOLLOWER
         else:
             self.role = None
-        if was_leading:
+        if was_leading and change is not RoleChange.LEADER:
             self.watchers.leadership_lost(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
+            # Who goes on leading has cut nothing: what waits for its offsets may go on waiting.
             self.watchers.changed()
         if change is RoleChange.LEADER:
             self.advance_high_watermark()
@@ -210,8 +220,8 @@ class Partition:
         return self.role
 
     def append(self, records: Buffer, *, acks: int, internal: bool = False) -> Appended:
-        """Append a producer's batches as leader. `internal`: from this broker itself, control batches allowed.
-        Raises `PartitionError`; then nothing was appended."""
+        """Append a producer's batches as leader. `internal`: from this broker itself, control batches
+        allowed. Raises `PartitionError`; then nothing was appended."""
         leader = self.check_leading()
         if acks == -1 and leader.under_min_isr(self.min_isr):
             raise PartitionError(
@@ -226,7 +236,7 @@ class Partition:
         try:
             info = self.log.append_as_leader(records, leader.leader_epoch, headers=headers)
         except (DiskError, LogFailedError) as error:
-            self.fail(str(error))
+            self._disk_failed(self, error)
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         offset = int(info.base_offset)
         for header in headers:
@@ -300,8 +310,8 @@ class Partition:
         return Readable(self.log.end_offset if replica_id >= 0 else self.log.high_watermark)
 
     def follower_fetched(self, item: FetchItem, *, replica_id: int, replica_epoch: int) -> None:
-        """Take in what a follower's fetch says of its log: before its records are read, so that the answer has
-        the newest high watermark. Raises `PartitionError`; a position in a diverging log means nothing
+        """Take in what a follower's fetch says of its log: before its records are read, so that the answer
+        has the newest high watermark. Raises `PartitionError`; a position in a diverging log means nothing
         (KAFKA-13141)."""
         if self.readable(item, replica_id=replica_id).diverging is not None:
             return
@@ -405,9 +415,9 @@ class Partition:
     # Following
 
     def append_replicated(self, role: FollowerState, records: Buffer, *, high_watermark: int) -> int:
-        """Append what the leader of `role` sent and take over its high watermark, as far as the log reaches; how
-        many bytes. 0 if the role has ended meanwhile. Raises `InvalidBatchError`, `DiskError`."""
-        if self.role is not role or self.lock.locked():
+        """Append what the leader of `role` sent and take over its high watermark, as far as the log reaches;
+        how many bytes. 0 if the role has ended meanwhile. Raises `InvalidBatchError`, `DiskError`."""
+        if self.role is not role:
             return 0
         size = len(records)
         if size:
@@ -421,23 +431,23 @@ class Partition:
         return size
 
     def truncation_offset(self, role: FollowerState, epoch: int, end_offset: int) -> int:
-        """Where to cut when the leader says that its `epoch`, the largest not above ours, ends at `end_offset`.
-        Raises `ReplicaFailedError` if that would cut committed records of an ISR member: the leader, or our
-        picture of it, is wrong (KAFKA-12460)."""
+        """Where to cut when the leader says that its `epoch`, the largest not above ours, ends at
+        `end_offset`. Raises `ReplicaFailedError` if that would cut committed records of an ISR member: the
+        leader, or our picture of it, is wrong (KAFKA-12460)."""
         own = self.log.end_offset_for_epoch(epoch)
         cut = max(min(end_offset, own.end_offset if own else 0), int(self.log.log_start_offset))
         if cut < self.log.high_watermark and role.in_isr:
             raise ReplicaFailedError(
-                f"{self}: leader {role.leader} (epoch {role.leader_epoch}) asks to truncate to {cut}, below the "
-                f"high watermark {self.log.high_watermark}, though this replica is in sync; its log is kept as it "
-                "is and not replicated until there is another leader epoch"
+                f"{self}: leader {role.leader} (epoch {role.leader_epoch}) asks to truncate to {cut}, below "
+                f"the high watermark {self.log.high_watermark}, though this replica is in sync; its log is "
+                "kept as it is and not replicated until there is another leader epoch"
             )
         return cut
 
-    async def truncate(self, role: FollowerState, cut: int, lower: LowerRecoveryPoint) -> None:
-        """Cut the log to `cut`, as the leader of `role` asked. Raises `DiskError`, `LogError`: the log is then of
-        no use until it is opened again (nats 3870: no append may follow)."""
-        async with self.lock:
+    async def truncate(self, role: FollowerState, cut: int, cutting: Cutting) -> None:
+        """Cut the log to `cut`, as the leader of `role` asked. Raises `DiskError`, `LogError`: the log is
+        then of no use until it is opened again (nats 3870: no append may follow)."""
+        async with self.upkeep, self.lock:
             if self.role is not role:
                 return
             self._stats.truncations += 1
@@ -445,7 +455,7 @@ class Partition:
             if cut < before:
                 self._stats.truncations_below_high_watermark += 1
                 log.warning(
-                    "records that were committed once are truncated, after an unclean election or a loss of disk",
+                    "records once committed are truncated, after an unclean election or a loss of disk",
                     partition=str(self),
                     high_watermark=before,
                     to=cut,
@@ -454,24 +464,36 @@ class Partition:
             log.info(
                 "truncating to the leader's log", partition=str(self), end_offset=self.log.end_offset, to=cut
             )
-            await lower(self, cut)
-            await self.log.truncate(Offset(cut))
-            await self.load_producers()
+            async with cutting(self, cut):
+                if cut <= self.log.log_start_offset:
+                    # The log may start in the middle of a batch, which must go as a whole.
+                    await self.log.truncate_fully_and_start_at(self.log.log_start_offset)
+                else:
+                    await self.log.truncate(Offset(cut))
+                await self.load_producers()
 
-    async def restart_at(self, role: FollowerState, offset: int, lower: LowerRecoveryPoint) -> None:
-        """Drop everything and begin at the leader's log start, high watermark included (KAFKA-9491)."""
-        async with self.lock:
+    async def restart_at(self, role: FollowerState, offset: int, cutting: Cutting) -> None:
+        """Drop everything and begin at the leader's log start, high watermark included (KAFKA-9491). Raises
+        `ReplicaFailedError` if the leader's log ends below what an ISR member knows to be committed."""
+        async with self.upkeep, self.lock:
             if self.role is not role:
                 return
+            if offset < self.log.high_watermark and role.in_isr:
+                raise ReplicaFailedError(
+                    f"{self}: offset {self.log.end_offset} is beyond the log of leader {role.leader} (epoch "
+                    f"{role.leader_epoch}), which starts at {offset}, though this replica is in sync and "
+                    f"committed up to {self.log.high_watermark}; its log is kept as it is and not replicated "
+                    "until there is another leader epoch"
+                )
             log.warning(
                 "the log is out of the leader's range and begins anew at the leader's start",
                 partition=str(self),
                 end_offset=self.log.end_offset,
                 to=offset,
             )
-            await lower(self, 0)
-            await self.log.truncate_fully_and_start_at(Offset(offset))
-            await self.load_producers()
+            async with cutting(self, 0):
+                await self.log.truncate_fully_and_start_at(Offset(offset))
+                await self.load_producers()
 
     async def advance_log_start(self, role: FollowerState, offset: int) -> None:
         """The leader has let go of its oldest records."""

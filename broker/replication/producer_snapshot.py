@@ -3,12 +3,13 @@
 The file holds the state after everything below its offset; what is above is read back from the batches'
 headers. A snapshot is a shortcut: one that is missing or unreadable costs a longer scan.
 Layout, big-endian: magic 'QPS', version int8, crc32c uint32 of the rest, then count int32 of
-{id int64, epoch int16, batches int8 of {first sequence int32, last sequence int32, base offset int64,
-last offset int64, timestamp int64}}.
+{id int64, epoch int16, last seen int64 (ms since the Unix epoch), batches int8 of {first sequence int32,
+last sequence int32, base offset int64, last offset int64}}.
 """
 
 import struct
 from collections import deque
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -26,8 +27,8 @@ SUFFIX: Final = ".snapshot"
 KEPT_SNAPSHOTS: Final = 2
 _HEAD = struct.Struct(">3sbI")
 _COUNT = struct.Struct(">i")
-_PRODUCER = struct.Struct(">qhb")
-_BATCH = struct.Struct(">iiqqq")
+_PRODUCER = struct.Struct(">qhqb")
+_BATCH = struct.Struct(">iiqq")
 _MAGIC: Final = b"QPS"
 _VERSION: Final = 1
 _SCAN_BYTES: Final = 1024 * 1024
@@ -36,7 +37,7 @@ _SCAN_BYTES: Final = 1024 * 1024
 def encode(state: ProducerState) -> bytes:
     pieces = [_COUNT.pack(len(state.producers))]
     for producer_id, producer in state:
-        pieces.append(_PRODUCER.pack(producer_id, producer.epoch, len(producer.batches)))
+        pieces.append(_PRODUCER.pack(producer_id, producer.epoch, producer.seen_ms, len(producer.batches)))
         for kept in producer.batches:
             pieces.append(
                 _BATCH.pack(
@@ -44,7 +45,6 @@ def encode(state: ProducerState) -> bytes:
                     kept.last_sequence,
                     kept.base_offset,
                     kept.last_offset,
-                    kept.timestamp,
                 )
             )
     body = b"".join(pieces)
@@ -63,7 +63,7 @@ def decode_into(state: ProducerState, data: bytes) -> None:
         (count,) = _COUNT.unpack_from(data, _HEAD.size)
         position = _HEAD.size + _COUNT.size
         for _ in range(count):
-            producer_id, epoch, batches = _PRODUCER.unpack_from(data, position)
+            producer_id, epoch, seen_ms, batches = _PRODUCER.unpack_from(data, position)
             position += _PRODUCER.size
             if not 0 < batches <= KEPT_BATCHES:
                 raise ValueError(f"{batches} batches of producer {producer_id}")
@@ -71,7 +71,7 @@ def decode_into(state: ProducerState, data: bytes) -> None:
             for _ in range(batches):
                 kept.append(KeptBatch(*_BATCH.unpack_from(data, position)))
                 position += _BATCH.size
-            producers[producer_id] = Producer(epoch, kept)
+            producers[producer_id] = Producer(epoch, kept, seen_ms)
     except struct.error as error:
         raise ValueError("truncated") from error
     state.producers.update(producers)
@@ -87,22 +87,36 @@ def _path(folder: str, offset: int) -> str:
     return f"{folder}/{offset:020}{SUFFIX}"
 
 
-async def store(disk: Disk, folder: str, state: ProducerState) -> None:
+@dataclass(frozen=True, slots=True)
+class ProducerSnapshot:
+    """A state at one moment, encoded."""
+
+    end_offset: int
+    content: bytes
+
+
+def take(disk: Disk, folder: str, state: ProducerState) -> ProducerSnapshot | None:
+    """As the state is now; None if the folder has it already. Raises `DiskError`."""
+    if state.end_offset in snapshot_offsets(disk, folder):
+        return None
+    return ProducerSnapshot(state.end_offset, encode(state))
+
+
+async def store(disk: Disk, folder: str, snapshot: ProducerSnapshot) -> None:
     """Durable when it returns. What it covers must be durable already. Older snapshots but the last go."""
-    end = state.end_offset
-    held = snapshot_offsets(disk, folder)
-    if end in held:
-        return
-    await write_file_atomically(disk, _path(folder, end), encode(state))
-    for offset in [*held, end][:-KEPT_SNAPSHOTS]:
+    await write_file_atomically(disk, _path(folder, snapshot.end_offset), snapshot.content)
+    for offset in snapshot_offsets(disk, folder)[:-KEPT_SNAPSHOTS]:
         disk.remove(_path(folder, offset))
 
 
-def forget_above(disk: Disk, folder: str, end_offset: int) -> None:
-    """The log was cut to `end_offset`: snapshots of what is gone must never be read."""
-    for offset in snapshot_offsets(disk, folder):
-        if offset > end_offset:
-            disk.remove(_path(folder, offset))
+async def forget_above(disk: Disk, folder: str, end_offset: int) -> None:
+    """The log was cut to `end_offset`: snapshots of what is gone must never be read, even if the power is
+    lost once the log has grown to their offsets again."""
+    gone = [offset for offset in snapshot_offsets(disk, folder) if offset > end_offset]
+    for offset in gone:
+        disk.remove(_path(folder, offset))
+    if gone:
+        await disk.sync_folder(folder)
 
 
 async def load(disk: Disk, folder: str, partition_log: Log, state: ProducerState) -> None:
@@ -110,7 +124,7 @@ async def load(disk: Disk, folder: str, partition_log: Log, state: ProducerState
 
     Nothing may be appended meanwhile. Raises `DiskError`.
     """
-    forget_above(disk, folder, partition_log.end_offset)
+    await forget_above(disk, folder, partition_log.end_offset)
     state.end_offset = partition_log.log_start_offset
     for offset in reversed(snapshot_offsets(disk, folder)):
         if offset < partition_log.log_start_offset:

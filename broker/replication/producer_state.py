@@ -25,13 +25,12 @@ def sequence_after(sequence: int, count: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class KeptBatch:
-    """A batch that was appended. Sequences and `last_offset` are inclusive; times are ms since the Unix epoch."""
+    """A batch that was appended. Sequences and `last_offset` are inclusive."""
 
     first_sequence: int
     last_sequence: int
     base_offset: int
     last_offset: int
-    timestamp: int
 
 
 @dataclass(slots=True)
@@ -40,6 +39,9 @@ class Producer:
 
     epoch: int
     batches: deque[KeptBatch]
+    seen_ms: int
+    """When this broker last saw a batch of it. Not what the records say: an import has old timestamps, and
+    its producer is alive all the same (Kafka forgets it)."""
 
     @property
     def last(self) -> KeptBatch:
@@ -49,13 +51,20 @@ class Producer:
 class ProducerState:
     """The producers of one partition. `end_offset`: the log up to there (exclusive) is in it."""
 
-    __slots__ = ("_on_duplicate", "duplicates", "end_offset", "producers")
+    __slots__ = ("_now_ms", "_on_duplicate", "duplicates", "end_offset", "producers")
 
-    def __init__(self, end_offset: int = 0, *, on_duplicate: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        end_offset: int = 0,
+        *,
+        now_ms: Callable[[], int],
+        on_duplicate: Callable[[], None] | None = None,
+    ) -> None:
         self.end_offset = end_offset
         self.producers: dict[int, Producer] = {}
         self.duplicates = 0
         """Batches recognised as sent before, since this was made."""
+        self._now_ms = now_ms
         self._on_duplicate = on_duplicate
 
     def check(self, header: BatchHeader) -> KeptBatch | None:
@@ -68,15 +77,14 @@ class ProducerState:
         if header.producer_epoch < producer.epoch:
             raise PartitionError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header.producer_id} has epoch {producer.epoch}, not {header.producer_epoch} any more",
+                f"producer {header.producer_id} has epoch {producer.epoch}, and not {header.producer_epoch}",
             )
         first = header.base_sequence
         if header.producer_epoch > producer.epoch:
             if first != 0:
                 raise PartitionError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"producer {header.producer_id} begins epoch {header.producer_epoch} with sequence {first}, "
-                    "not 0",
+                    f"producer {header.producer_id} begins epoch {header.producer_epoch} at {first}, not 0",
                 )
             return None
         last = sequence_after(first, header.last_offset_delta)
@@ -105,22 +113,24 @@ class ProducerState:
             sequence_after(header.base_sequence, header.last_offset_delta),
             base_offset,
             last_offset,
-            header.max_timestamp,
         )
         producer = self.producers.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
-            self.producers[header.producer_id] = Producer(header.producer_epoch, deque((kept,), KEPT_BATCHES))
+            batches = deque((kept,), KEPT_BATCHES)
+            self.producers[header.producer_id] = Producer(header.producer_epoch, batches, self._now_ms())
         else:
             producer.batches.append(kept)
+            producer.seen_ms = self._now_ms()
 
     def replay(self, headers: Iterable[BatchHeader]) -> None:
         """Headers read back from the log, in order, from `end_offset` on."""
         for header in headers:
             self.record(header, header.base_offset)
 
-    def expire(self, *, before_ms: int) -> int:
-        """Forget producers whose last batch is older; how many."""
-        expired = [key for key, producer in self.producers.items() if producer.last.timestamp < before_ms]
+    def expire(self, *, after_ms: int) -> int:
+        """Forget producers that were silent for longer; how many."""
+        now_ms = self._now_ms()
+        expired = [key for key, producer in self.producers.items() if now_ms - producer.seen_ms > after_ms]
         for key in expired:
             del self.producers[key]
         return len(expired)

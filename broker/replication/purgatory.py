@@ -1,7 +1,8 @@
 """Requests that wait: produces for the high watermark, fetches for records.
 
-Each waits on the partitions that can complete it, and one heap holds all deadlines. Completing sets a flag and
-wakes whoever waits; it happens after a partition's state has changed, never within the change (KAFKA-13254).
+Each waits on the partitions that can complete it, and one heap holds all deadlines. Completing sets a flag
+and wakes whoever waits; it happens after a partition's state has changed, never within the change
+(KAFKA-13254).
 """
 
 import heapq
@@ -69,8 +70,9 @@ class Purgatory:
         self._wake = trio.Event()
         self.expired = 0
 
-    def __len__(self) -> int:
-        return sum(not entry[2].done for entry in self._heap)
+    def count(self, kind: type[Waiter]) -> int:
+        """How many of this kind wait."""
+        return sum(isinstance(waiter, kind) and not waiter.done for _, _, waiter in self._heap)
 
     def hold(self, waiter: Waiter, deadline: float) -> None:
         """`waiter.expire()` is called at `deadline`, unless it is done by then."""

@@ -6,8 +6,8 @@ UNKNOWN_OFFSET = -1
 
 
 class RemoteReplica:
-    """Times are `trio.current_time()`, in seconds. Offsets are `UNKNOWN_OFFSET` until the follower has fetched
-    in this leader epoch."""
+    """Times are `trio.current_time()`, in seconds. Offsets are `UNKNOWN_OFFSET` until the follower has
+    fetched in this leader epoch."""
 
     __slots__ = (
         "_last_fetch_at",

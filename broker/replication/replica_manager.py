@@ -63,7 +63,9 @@ class ReplicaManager:
         self._broker_epoch = -1
         self._image = MetadataImage()
         self._purgatory = Purgatory()
-        self._fetches = FetchService(self.partition, self._purgatory, max_bytes=config.fetch_max_bytes)
+        self._fetches = FetchService(
+            self.partition, self._purgatory, max_bytes=config.fetch_max_bytes, disk_failed=self._disk_failed
+        )
         self._isr_updater = IsrUpdater(
             broker_id,
             broker_epoch=lambda: self._broker_epoch,
@@ -77,9 +79,7 @@ class ReplicaManager:
             network=runtime.network,
             config=config,
             stats=self.stats,
-            lower_recovery_point=lambda partition, offset: logs.lower_recovery_point(
-                partition.topic, partition.partition_id, offset
-            ),
+            cutting=lambda partition, offset: logs.cutting(partition.topic, partition.partition_id, offset),
             disk_failed=self._disk_failed,
         )
         self._hosting = Hosting(
@@ -91,6 +91,8 @@ class ReplicaManager:
             eligible=self._eligible,
             propose=self._isr_updater.submit,
             stats=self.stats,
+            now_ms=runtime.wall_clock.now_ms,
+            disk_failed=self._disk_failed,
             failed=self._disk_failed_for,
         )
         self._upkeep = Upkeep(
@@ -115,8 +117,9 @@ class ReplicaManager:
         alter_partition: AlterPartition,
         connect: Callable[[int], Address | None],
     ) -> "ReplicaManager":
-        """Scan the folders of `log.dirs`. `static`: the node's server.properties; `connect`: where another broker
-        listens for brokers. Raises `DiskError`, `UnreadableCheckpointError`, `UnreadablePartitionMetadataError`."""
+        """Scan the folders of `log.dirs`. `static`: the node's server.properties; `connect`: where another
+        broker listens for brokers. Raises `DiskError`, `UnreadableCheckpointError`,
+        `UnreadablePartitionMetadataError`."""
         logs = await LogManager.open(runtime.disk, config, now_ms=runtime.wall_clock.now_ms)
         return cls(
             broker_id,
@@ -146,29 +149,38 @@ class ReplicaManager:
             nursery.start_soon(self._upkeep.run)
             await self._out_of_folders.wait()
             raise AllFoldersFailedError(
-                f"no folder of log.dirs can be used any more: {', '.join(self._logs.failed_dirs)}; see the errors "
-                "logged before, mend the disk, and start again"
+                f"no folder of log.dirs can be used any more: {', '.join(self._logs.failed_dirs)}; see the "
+                "errors logged before, mend the disk, and start again"
             )
 
     async def close(self, *, clean: bool) -> None:
-        """Serve nobody any more, and close the logs. `clean`: the controller has let this broker go; the mark of
-        an orderly shutdown is left if everything that is here was loaded (KAFKA-15375)."""
-        complete = self._hosting.settled
+        """Serve nobody any more, and close the logs. `clean`: the controller has let this broker go; the mark
+        of an orderly shutdown is left if everything that is here was loaded (KAFKA-15375)."""
+        complete = self._began and self._hosting.settled
         for partition in self._hosting.partitions():
             partition.stop()
-        clean = clean and complete and self._began and not self._logs.failed_dirs
         try:
-            await self._upkeep.store_producers()
-            await self._logs.close(clean_epoch=self._broker_epoch if clean else None)
+            with trio.move_on_after(self._config.log_close_timeout_ms / 1000) as closing:
+                await self._upkeep.flush_all()
+                clean = clean and complete and not self._logs.failed_dirs
+                await self._logs.close(clean_epoch=self._broker_epoch if clean else None)
+            if closing.cancelled_caught:
+                log.error(
+                    "the disk did not sync the logs in time; the next start recovers them",
+                    timeout_ms=self._config.log_close_timeout_ms,
+                )
         except DiskError as error:
             log.error(
                 "the logs could not be closed in order; the next start recovers them", reason=str(error)
             )
+        finally:
+            self._logs.abandon()
 
     # Metadata
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take in what committed records changed. Never waits: opening and removing logs goes on by itself."""
+        """Take in what committed records changed. Never waits: opening and removing logs goes on by
+        itself."""
         self._image = image
         if not self._began:
             self._began = True
@@ -181,12 +193,13 @@ class ReplicaManager:
             self._hosting.drop(each.topic, each.topic_id, each.partition_id)
         topics = {each.name for each in delta.configs if each.type is ConfigType.TOPIC}
         everywhere = any(each.type is ConfigType.BROKER for each in delta.configs)
-        if topics or everywhere or delta.brokers:
+        if everywhere:
+            topics = {each.topic for each in self._hosting.partitions()}
+        for topic in sorted(topics):
+            self._hosting.configure(topic, effective(image, topic, static=self._static))
+        if delta.brokers:
+            # Who may join an ISR no longer holds the high watermark back, or does so from now on.
             for partition in self._hosting.partitions():
-                if everywhere or partition.topic in topics:
-                    held = effective(image, partition.topic, static=self._static)
-                    partition.min_isr = held.min_insync_replicas
-                    partition.max_message_bytes = held.max_message_bytes
                 partition.advance_high_watermark()
 
     def _remove_strays(self, image: MetadataImage) -> None:
@@ -248,7 +261,6 @@ class ReplicaManager:
                         error_message=error.message,
                     )
                 )
-                self._note_failure(item, error)
                 continue
             if acks == -1:
                 waiting.append((len(results), partition, appended.end_offset))
@@ -272,12 +284,6 @@ class ReplicaManager:
     def _count_expired(self) -> None:
         self.stats.expired_produces += 1
 
-    def _note_failure(self, item: AppendItem, error: PartitionError) -> None:
-        if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-            partition = self._hosting.find(item.topic, item.partition_id)
-            if partition is not None:
-                self._disk_failed(partition, error)
-
     async def begin_fetch(self, options: FetchOptions) -> list[FetchResult] | ParkedFetch:
         """The answer, if it needn't wait."""
         return await self._fetches.begin(options)
@@ -289,12 +295,12 @@ class ReplicaManager:
     async def list_offset(
         self, topic: TopicRef, partition_id: int, *, timestamp: int, current_leader_epoch: int = -1
     ) -> OffsetResult:
-        """ListOffsets: -1 the high watermark, -2 the log start, -3 the newest timestamp, else the first record at
-        or after `timestamp` (ms)."""
+        """ListOffsets: -1 the high watermark, -2 the log start, -3 the newest timestamp, else the first
+        record at or after `timestamp` (ms)."""
         try:
             partition = self.partition(topic, partition_id)
             partition.check_leading(current_leader_epoch)
-            return await find_offset(partition, timestamp)
+            return await find_offset(partition, timestamp, self._disk_failed)
         except PartitionError as error:
             return OffsetResult(error=error.code)
 
@@ -315,6 +321,8 @@ class ReplicaManager:
     # Disks
 
     def _disk_failed(self, partition: Partition, error: Exception) -> None:
+        if not self._hosting.has(partition):
+            return  # its files are being removed
         partition.fail(str(error))
         self._fail_all(self._logs.fail(partition.log, str(error)), str(error))
 
@@ -344,7 +352,7 @@ class ReplicaManager:
             at_min_isr_partition_count=sum(
                 len(each.isr.committed) == each.effective_min_isr(min_isr[each]) for each in leaders
             ),
-            offline_replica_count=sum(each.failure is not None for each in partitions),
-            delayed_produces=0,
-            delayed_fetches=len(self._purgatory),
+            offline_replica_count=self._hosting.offline,
+            delayed_produces=self._purgatory.count(PendingAppends),
+            delayed_fetches=self._purgatory.count(ParkedFetch),
         )

@@ -1,4 +1,5 @@
-"""What the API handlers ask of the replica manager, and what they get. Plain values; wire types stay outside."""
+"""What the API handlers ask of the replica manager, and what they get. Plain values; wire types stay
+outside."""
 
 import uuid
 from collections.abc import Sequence
@@ -109,7 +110,7 @@ class OffsetResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEndResult:
-    """Answer to OffsetForLeaderEpoch: the largest epoch not above the one asked for, and its end (exclusive)."""
+    """Answer to OffsetForLeaderEpoch: the largest epoch not above the one asked for, its end exclusive."""
 
     error: ErrorCode = ErrorCode.NONE
     leader_epoch: int = -1

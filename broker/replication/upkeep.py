@@ -10,7 +10,7 @@ from quorate.broker.replication.config import ReplicationConfig
 from quorate.broker.replication.hosting import Hosting
 from quorate.broker.replication.log_manager import LogManager
 from quorate.broker.replication.partition import Partition
-from quorate.broker.replication.producer_snapshot import store
+from quorate.broker.replication.producer_snapshot import store, take
 from quorate.log import LogError
 from quorate.raft.core.types import Offset
 from quorate.runtime.disk import Disk, DiskError
@@ -67,13 +67,23 @@ class Upkeep:
             partition.scan_isr()
 
     async def _flush(self) -> None:
-        for partition in self._hosting.partitions():
-            await self._on(partition, self._flush_one)
+        await self.flush_all()
         await self._logs.store_recovery_points()
 
+    async def flush_all(self) -> None:
+        """Sync every log and save its producers, so that the next start needn't read the log for them. Logs
+        that fail go offline."""
+        for partition in self._hosting.partitions():
+            await self._on(partition, self._flush_one)
+
     async def _flush_one(self, partition: Partition) -> None:
+        folder = partition.log.folder
+        partition.producers.expire(after_ms=self._config.producer_id_expiration_ms)
+        # Before the sync, as it must not cover what is appended meanwhile.
+        snapshot = take(self._disk, folder, partition.producers)
         await partition.log.flush()
-        await store(self._disk, partition.log.folder, partition.producers)
+        if snapshot is not None:
+            await store(self._disk, folder, snapshot)
 
     async def _retain(self) -> None:
         for partition in self._hosting.partitions():
@@ -97,17 +107,11 @@ class Upkeep:
             partition.watchers.changed()
 
     async def _on(self, partition: Partition, chore: Callable[[Partition], Awaitable[None]]) -> None:
-        if partition.failure is not None:
-            return
-        try:
-            async with partition.lock:
+        async with partition.upkeep:
+            # It may have failed or gone while this waited.
+            if partition.failure is not None or not self._hosting.has(partition):
+                return
+            try:
                 await chore(partition)
-        except (DiskError, LogError) as error:
-            if partition in self._hosting.partitions():
+            except (DiskError, LogError) as error:
                 self._disk_failed(partition, error)
-
-    async def store_producers(self) -> None:
-        """At shutdown: so that the next start needn't read the logs for them. Raises `DiskError`."""
-        for partition in self._hosting.partitions():
-            if partition.failure is None:
-                await store(self._disk, partition.log.folder, partition.producers)

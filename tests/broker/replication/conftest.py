@@ -1,0 +1,428 @@
+"""Brokers' replicas in one process: real replica managers and fetchers over simulated disks and a simulated
+network, under a controller that is the shipped pure functions over one image."""
+
+import random
+import uuid
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+
+import pytest
+import trio
+import trio.testing
+
+from quorate.broker.apis import fetch as fetch_api
+from quorate.broker.controller.alter_partition import alter_partition
+from quorate.broker.controller.brokers import fence_broker, register_broker, unfence_broker
+from quorate.broker.controller.delta import apply_records
+from quorate.broker.controller.image import MetadataImage
+from quorate.broker.controller.records import (
+    Config,
+    ConfigType,
+    Listener,
+    PartitionChange,
+    RemoveTopic,
+    Topic,
+)
+from quorate.broker.controller.records import Partition as PartitionRecord
+from quorate.broker.controller.rpc import AlterPartitionRequest, AlterPartitionResponse, RegisterBrokerRequest
+from quorate.broker.metadata import whole_image
+from quorate.broker.replication.config import ReplicationConfig
+from quorate.broker.replication.errors import PartitionError
+from quorate.broker.replication.replica_manager import ReplicaManager
+from quorate.broker.replication.requests import AppendItem, FetchItem, FetchOptions
+from quorate.broker.wire.server import serve
+from quorate.log.batch import read_batches
+from quorate.log.records import build_batch, records_of
+from quorate.runtime.network import Address, NetworkError
+from quorate.simulation.network import SimulatedNetwork
+from quorate.simulation.runtime import SimulatedRuntime
+
+CLUSTER_ID = "replicas"
+DATA = "data"
+
+
+def batch(*values, producer=(-1, -1, -1), timestamp_ms=1000, control=False):
+    """One produced batch; `producer`: (id, epoch, first sequence)."""
+    return build_batch(
+        base_offset=0,
+        epoch=-1,
+        timestamp_ms=timestamp_ms,
+        values=[value.encode() for value in values],
+        control=control,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=producer[2],
+    )
+
+
+class Controller:
+    """Commits at once; every broker hears of it at once, unless its metadata is held."""
+
+    def __init__(self, static):
+        self.static = static
+        self.image = MetadataImage()
+        self.end_offset = 0
+        self.brokers: list[Broker] = []
+        self.requests: list[AlterPartitionRequest] = []
+        """Every AlterPartition that arrived."""
+        self.unreachable = False
+        self.lost_answers = 0
+        """So many AlterPartitions are carried out, and their senders never learn of it."""
+        self.answer: Callable[[AlterPartitionRequest], AlterPartitionResponse | None] = lambda request: None
+        """Answers in place of the controller, if it returns something."""
+        self.rtt_s = 0.01
+
+    def commit(self, *records):
+        apply_records(self.image, records, base_offset=self.end_offset, epoch=1)
+        base, self.end_offset = self.end_offset, self.end_offset + len(records)
+        for broker in self.brokers:
+            broker.hear(base, records)
+
+    def commit_groups(self, groups: Iterable[tuple]):
+        for group in groups:
+            self.commit(*group)
+
+    async def alter_partition(self, request):
+        await trio.sleep(self.rtt_s)
+        if self.unreachable:
+            raise NetworkError("no controller")
+        self.requests.append(request)
+        answer = self.answer(request)
+        if answer is not None:
+            return answer
+        outcome = alter_partition(self.image, request, static=self.static)
+        self.commit_groups(outcome.groups)
+        if self.lost_answers:
+            self.lost_answers -= 1
+            raise NetworkError("the answer was lost")
+        await trio.sleep(self.rtt_s)
+        return outcome.response
+
+    def register(self, broker_id, incarnation):
+        outcome = register_broker(
+            self.image,
+            RegisterBrokerRequest(
+                broker_id=broker_id,
+                cluster_id=CLUSTER_ID,
+                incarnation_id=incarnation,
+                listeners=(Listener(name="PLAINTEXT", host=f"b{broker_id}", port=9092),),
+            ),
+            cluster_id=CLUSTER_ID,
+            live_session=False,
+            next_offset=self.end_offset,
+            static=self.static,
+        )
+        self.commit_groups(outcome.groups)
+        return outcome.response.broker_epoch
+
+    def unfence(self, broker_id):
+        self.commit_groups(unfence_broker(self.image, self.image.broker(broker_id), static=self.static))
+
+    def fence(self, broker_id):
+        self.commit_groups(fence_broker(self.image, broker_id, static=self.static))
+
+    def topic_id(self, name="t"):
+        return self.image.topic(name).topic_id
+
+    def state(self, name="t", partition_id=0):
+        return self.image.partition(self.topic_id(name), partition_id)
+
+    def change(self, name="t", partition_id=0, **changes):
+        self.commit(PartitionChange(topic_id=self.topic_id(name), partition_id=partition_id, **changes))
+
+    def elect(self, leader, *, isr=None, name="t", **changes):
+        self.change(name, leader=leader, isr=isr, **changes)
+
+    def create(self, name="t", replicas=(1, 2, 3), partitions=1, isr=None, number=1):
+        topic_id = uuid.UUID(int=(7 << 100) + number)
+        isr = replicas if isr is None else isr
+        self.commit(
+            Topic(name=name, topic_id=topic_id),
+            *(
+                PartitionRecord(
+                    topic_id=topic_id, partition_id=each, replicas=replicas, isr=isr, leader=isr[0]
+                )
+                for each in range(partitions)
+            ),
+        )
+
+    def delete(self, name="t"):
+        self.commit(RemoveTopic(topic_id=self.topic_id(name)))
+
+    def configure(self, name="t", **values):
+        self.commit(
+            *(
+                Config(
+                    resource_type=ConfigType.TOPIC,
+                    resource_name=name,
+                    name=key.replace("_", "."),
+                    value=str(value),
+                )
+                for key, value in values.items()
+            )
+        )
+
+
+class Broker:
+    """One broker; `manager` is that of its running process."""
+
+    def __init__(self, cluster, broker_id):
+        self.cluster = cluster
+        self.id = broker_id
+        self.name = f"b{broker_id}"
+        self.host = SimulatedRuntime(self.name, cluster.network, cluster.random)
+        self.manager: ReplicaManager | None = None
+        self.errors: list[BaseException] = []
+        """What its processes ended with."""
+        self.starts = 0
+        self._held: list[tuple[int, tuple]] | None = None
+        self._scope = trio.CancelScope()
+        self._image = MetadataImage()
+        self._listening = False
+        self._ended = trio.Event()
+
+    @property
+    def running(self):
+        return self.manager is not None and not self.errors
+
+    @property
+    def disk(self):
+        return self.host.disk
+
+    async def start(self, *, unfence=True, log_dirs=(DATA,)):
+        controller = self.cluster.controller
+        self.starts += 1
+        self.errors.clear()
+        runtime = self.host.runtime()
+        config = ReplicationConfig(log_dirs=log_dirs, **self.cluster.config)
+        manager = await ReplicaManager.open(
+            self.id,
+            config,
+            runtime=runtime,
+            static=controller.static,
+            alter_partition=controller.alter_partition,
+            connect=self._address_of,
+        )
+        incarnation = uuid.UUID(int=(9 << 100) + self.id * 1000 + self.starts)
+        epoch = controller.register(self.id, incarnation)
+        manager.registered(epoch)
+        self.manager = manager
+        self._scope = trio.CancelScope()
+        self._ended = trio.Event()
+        started = trio.Event()
+        self.cluster.nursery.start_soon(self._run, manager, runtime, started, self._scope, self._ended)
+        await started.wait()
+        self._image = controller.image.copy()
+        self._held = None
+        self._listening = True
+        manager.apply(whole_image(self._image), self._image)
+        if unfence:
+            controller.unfence(self.id)
+
+    def _address_of(self, other):
+        held = self._image.broker(other)
+        listener = None if held is None else held.endpoint("PLAINTEXT")
+        return None if listener is None else Address(listener.host, listener.port)
+
+    async def _run(self, manager, runtime, started, scope, ended):
+        api = SimpleNamespace(replicas=manager, endpoint=lambda *_: None)
+
+        async def handle(context, request):
+            return await fetch_api.handle(api, context, request)
+
+        try:
+            with scope:
+                async with trio.open_nursery() as nursery:
+                    listener = await runtime.network.listen(Address(self.name, 9092))
+                    nursery.start_soon(manager.run)
+                    nursery.start_soon(serve, listener, SimpleNamespace(handle=handle))
+                    await trio.testing.wait_all_tasks_blocked()
+                    started.set()
+        except Exception as error:
+            if self._listening:
+                self.errors.append(error)
+        finally:
+            started.set()
+            ended.set()
+
+    # Metadata
+
+    def hear(self, base, records):
+        if not self._listening:
+            return
+        if self._held is not None:
+            self._held.append((base, records))
+            return
+        delta = apply_records(self._image, records, base_offset=base, epoch=1)
+        self.manager.apply(delta, self._image)
+
+    def hold_metadata(self):
+        self._held = self._held or []
+
+    def release_metadata(self, count=None):
+        held, self._held = self._held or [], None
+        rest = [] if count is None else held[count:]
+        for base, records in held if count is None else held[:count]:
+            self.hear(base, records)
+        if rest:
+            self._held = rest
+
+    # Ends
+
+    async def stop(self, *, clean=True):
+        """In order: the controller moves what it leads, and its logs are closed."""
+        self.cluster.controller.fence(self.id)
+        await self._end()
+        await self.manager.close(clean=clean)
+        self.manager = None
+        self.disk.crash_process()
+
+    async def crash(self, *, power=False):
+        """Nobody tidies up. The controller has not noticed."""
+        self._listening = False
+        self.disk.cut()
+        self.cluster.network.crash_node(self.name, silent=False)
+        await self._end()
+        self.manager = None
+        if power:
+            self.disk.lose_power(self.cluster.random)
+        else:
+            self.disk.crash_process()
+        self.cluster.network.restart_node(self.name)
+
+    async def _end(self):
+        self._listening = False
+        self._scope.cancel()
+        await self._ended.wait()
+
+    # Use
+
+    def partition(self, name="t", partition_id=0):
+        return self.manager.partition(name, partition_id)
+
+    def produce(self, *values, acks=-1, name="t", partition_id=0, timeout_ms=5000, **fields):
+        return self.send(
+            batch(*values, **fields), acks=acks, name=name, partition_id=partition_id, timeout_ms=timeout_ms
+        )
+
+    def send(self, records, *, acks=-1, name="t", partition_id=0, timeout_ms=5000):
+        items = [AppendItem(name, partition_id, records)]
+        return self.manager.append(items, acks=acks, timeout_ms=timeout_ms)
+
+    async def produced(self, *values, **options):
+        """Produce and wait for the answer."""
+        pending = self.produce(*values, **options)
+        await pending.wait()
+        return pending.results()[0]
+
+    async def fetch(self, offset, *, name="t", partition_id=0, max_wait_ms=0, min_bytes=1, **fields):
+        options = {key: fields.pop(key) for key in ("replica_id", "replica_epoch") if key in fields}
+        item = FetchItem(name, partition_id, offset, 1 << 20, **fields)
+        request = FetchOptions(items=[item], max_wait_ms=max_wait_ms, min_bytes=min_bytes, **options)
+        return (await self.manager.fetch(request))[0]
+
+    async def consumed(self, offset=0, **options):
+        """Values from `offset` on, as a consumer reads them, up to the high watermark."""
+        values = []
+        while True:
+            result = await self.fetch(offset, **options)
+            assert not result.error, result
+            if not result.records:
+                return values
+            for piece in result.records:
+                for each in read_batches(piece):
+                    values += [record.value.decode() for record in records_of(each)]
+                    offset = each.header.end_offset
+
+    async def log_bytes(self, name="t", partition_id=0):
+        """Everything in the log, as it is."""
+        held = self.partition(name, partition_id).log
+        pieces, offset = [], int(held.log_start_offset)
+        while offset < held.end_offset:
+            piece = await held.read(offset, 1 << 20)
+            pieces.append(piece)
+            offset = list(read_batches(piece))[-1].header.end_offset
+        return b"".join(pieces)
+
+
+class Cluster:
+    """Brokers 1 to `brokers`, started with `start`."""
+
+    def __init__(self, nursery, *, brokers=3, seed=0, min_isr=2, **config):
+        self.nursery = nursery
+        self.random = random.Random(seed)
+        self.network = SimulatedNetwork(self.random)
+        self.config = config
+        self.controller = Controller({"min.insync.replicas": str(min_isr)})
+        self.brokers = {each: Broker(self, each) for each in range(1, brokers + 1)}
+        self.controller.brokers = list(self.brokers.values())
+
+    def __getitem__(self, broker_id):
+        return self.brokers[broker_id]
+
+    async def start(self, *broker_ids):
+        for broker_id in broker_ids or self.brokers:
+            await self[broker_id].start()
+
+    async def with_topic(self, **fields):
+        """All brokers up, one topic `t`, and everybody in its role."""
+        await self.start()
+        self.controller.create(**fields)
+        await self.opened()
+
+    async def opened(self, name="t", partition_id=0):
+        """Everybody who is up and has a replica is in its role."""
+
+        def all_open():
+            for broker in self.brokers.values():
+                state = self.controller.state(name, partition_id)
+                if not broker.running or broker.id not in state.replicas:
+                    continue
+                try:
+                    if broker.partition(name, partition_id).leader_epoch != state.leader_epoch:
+                        return False
+                except PartitionError:
+                    return False
+            return True
+
+        await self.until(all_open)
+
+    async def until(self, condition, *, within_s=60.0):
+        with trio.fail_after(within_s):
+            while not condition():  # noqa: ASYNC110
+                await trio.sleep(0.01)
+
+    async def in_sync(self, *broker_ids, name="t"):
+        await self.until(lambda: sorted(self.controller.state(name).isr) == sorted(broker_ids))
+
+    async def caught_up(self, *broker_ids, name="t"):
+        """Logs end where the leader's does, and all know its high watermark."""
+
+        def equal():
+            leader = self[self.controller.state(name).leader].partition(name)
+            return all(
+                self[each].partition(name).log.end_offset == leader.log.end_offset
+                and self[each].partition(name).high_watermark == leader.high_watermark
+                for each in broker_ids or self.brokers
+            )
+
+        await self.until(equal)
+
+    def cut_off(self, broker_id):
+        """No traffic between it and the other brokers; the controller still reaches it."""
+        others = [each.name for each in self.brokers.values() if each.id != broker_id]
+        self.network.partition([self[broker_id].name], others)
+
+    def heal(self):
+        self.network.heal()
+
+
+@pytest.fixture
+def make_brokers(nursery):
+    """A `Cluster`. Tests ask for `autojump_clock` too, by name, as pytest-trio wants it."""
+    return lambda **options: Cluster(nursery, **options)
+
+
+@pytest.fixture
+def produced_batch():
+    return batch

@@ -1,0 +1,198 @@
+import trio
+import trio.testing
+
+from quorate.broker.replication.errors import ErrorCode
+from quorate.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, load_offsets
+from quorate.simulation.disk import Operation
+
+MARK = "data/.kafka_cleanshutdown"
+
+
+async def closed(broker, *, clean=True):
+    await broker.stop(clean=clean)
+    return broker.disk.exists(MARK)
+
+
+async def test_an_orderly_shutdown_leaves_its_mark_and_nothing_is_recovered(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    await cluster[1].produced("a")
+    assert await closed(cluster[1])
+    await cluster[1].start()
+    assert not cluster[1].disk.exists(MARK)
+    assert cluster[1].manager.clean_shutdown_epoch >= 0
+    await cluster.opened()
+    assert await cluster[1].consumed() == ["a"]
+
+
+async def test_f9_no_mark_is_left_by_a_broker_whose_logs_were_still_being_opened(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    await cluster[1].produced("a")
+    await cluster[1].crash()
+    cluster[1].disk.stall()
+    starting = trio.CancelScope()
+
+    async def release_later():
+        await trio.sleep(5)
+        cluster[1].disk.release()
+
+    cluster[1].disk.release()
+    await cluster[1].start(unfence=False)
+    cluster[1].disk.stall()
+    assert not cluster[1].manager._hosting.settled
+    cluster.nursery.start_soon(release_later)
+    assert not await closed(cluster[1])
+    starting.cancel()
+
+
+async def test_f9_no_mark_is_left_by_a_broker_that_could_not_open_a_log(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    await cluster[1].crash()
+    cluster[1].disk.fail(Operation.OPEN, path_part="t-0/0000", times=100)
+    await cluster[1].start(unfence=False)
+    await trio.sleep(1)
+    cluster[1].disk.clear_faults()
+    assert not await closed(cluster[1])
+
+
+async def test_shutdown_ends_though_the_disk_hangs_and_leaves_no_mark(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    cluster[1].disk.stall()
+    await cluster[1].produced("a")
+    with trio.fail_after(600):
+        assert not await closed(cluster[1])
+
+
+async def test_a_replica_that_is_taken_away_and_given_back_at_once_begins_anew(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    await cluster[1].produced("a")
+    await cluster.caught_up()
+    before = cluster[2].partition().log
+    cluster.controller.change(replicas=(1,), isr=(1,))
+    cluster.controller.change(replicas=(1, 2))
+    await cluster.opened()
+    await cluster.in_sync(1, 2)
+    assert cluster[2].partition().log is not before
+    await cluster[1].produced("b")
+    await cluster.caught_up()
+    assert await cluster[2].log_bytes() == await cluster[1].log_bytes()
+
+
+async def test_a_topic_created_again_while_its_predecessor_is_opened_has_nothing_of_it(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    await cluster[1].produced("old")
+    await cluster[1].crash()
+    await cluster[1].start()
+    # Opening has begun, and waits for the disk.
+    cluster.controller.delete()
+    cluster.controller.create(replicas=(1,), number=2)
+    await cluster.opened()
+    assert cluster[1].partition().topic_id == cluster.controller.topic_id()
+    assert await cluster[1].consumed() == []
+
+
+async def test_a_topic_deleted_while_it_is_opened_leaves_nothing(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.start()
+    cluster.controller.create(replicas=(1,))
+    await trio.lowlevel.checkpoint()
+    cluster.controller.delete()
+    await cluster.until(lambda: not cluster[1].manager._hosting._hosted)
+    assert not cluster[1].disk.exists("data/t-0")
+
+
+async def test_checkpoints_of_a_deleted_topic_are_not_believed_of_its_successor(make_brokers, autojump_clock):
+    cluster = make_brokers(
+        brokers=1,
+        min_isr=1,
+        log_flush_offset_checkpoint_interval_ms=1000,
+        replica_high_watermark_checkpoint_interval_ms=1000,
+    )
+    await cluster.with_topic(replicas=(1,))
+    for _ in range(20):
+        await cluster[1].produced("old")
+    disk = cluster[1].disk
+    await cluster.until(lambda: load_offsets(disk, f"data/{RECOVERY_POINTS}") == {("t", 0): 20})
+    await cluster.until(lambda: load_offsets(disk, f"data/{HIGH_WATERMARKS}") == {("t", 0): 20})
+    cluster.controller.delete()
+    cluster.controller.create(replicas=(1,), number=2)
+    await cluster.opened()
+    await cluster[1].produced("new")
+    await cluster[1].crash()
+    await cluster[1].start()
+    await cluster.opened()
+    assert await cluster[1].consumed() == ["new"]
+
+
+async def test_a_replica_is_removed_only_after_its_flush(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1, log_flush_offset_checkpoint_interval_ms=1000)
+    await cluster.with_topic(replicas=(1,))
+    disk = cluster[1].disk
+    await trio.sleep(0.5)
+    await cluster[1].produced("a")
+    disk.stall()
+    await trio.sleep(1)
+    cluster.controller.delete()
+    await trio.sleep(0.1)
+    disk.release()
+    await cluster.until(lambda: not cluster[1].manager._hosting._hosted)
+    await trio.sleep(5)
+    assert not cluster[1].errors
+    assert cluster[1].manager.counts().offline_replica_count == 0
+    assert not disk.exists("data/t-0")
+    cluster.controller.create(replicas=(1,), number=2)
+    await cluster.opened()
+    assert not (await cluster[1].produced("b")).error
+
+
+async def test_settings_of_a_topic_hold_for_replicas_that_are_open(make_brokers, autojump_clock):
+    cluster = make_brokers()
+    await cluster.with_topic()
+    await cluster[1].produced("a")
+    cluster.controller.configure(max_message_bytes=100)
+    assert (await cluster[1].produced("x" * 200)).error is ErrorCode.MESSAGE_TOO_LARGE
+    cluster.controller.configure(max_message_bytes=10_000, segment_bytes=300)
+    for _ in range(3):
+        await cluster[1].produced("x" * 200)
+    await cluster.caught_up()
+    for broker in (1, 2, 3):
+        assert cluster[broker].partition().log.segment_count == 4
+
+
+async def test_settings_that_change_while_a_log_is_opened_are_not_missed(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.start()
+    cluster.controller.create(replicas=(1,))
+    await trio.testing.wait_all_tasks_blocked()
+    cluster.controller.configure(max_message_bytes=100)
+    await cluster.opened()
+    assert (await cluster[1].produced("x" * 200)).error is ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_a_lower_min_isr_lets_what_waits_go(make_brokers, autojump_clock):
+    cluster = make_brokers(min_isr=2)
+    await cluster.with_topic(replicas=(1, 2), isr=(1,))
+    cluster.cut_off(1)
+    pending = cluster[1].produce("a", acks=1)
+    assert pending.done
+    assert await cluster[1].consumed() == []
+    cluster.controller.configure(min_insync_replicas=1)
+    assert await cluster[1].consumed() == ["a"]
+
+
+async def test_strays_of_a_broker_that_was_away_are_removed(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    await cluster[2].crash()
+    cluster.controller.delete()
+    await cluster[2].start()
+    await cluster.until(lambda: not cluster[2].disk.exists("data/t-0"))

@@ -1,0 +1,178 @@
+import random
+
+import trio
+
+from quorate.broker.replication.errors import AllFoldersFailedError, ErrorCode
+from quorate.log.checkpoints import RECOVERY_POINTS, load_offsets
+from quorate.simulation.disk import Operation
+
+
+async def test_a_follower_replicates_while_its_disk_syncs(make_brokers, autojump_clock):
+    cluster = make_brokers(min_isr=3, log_flush_offset_checkpoint_interval_ms=1000)
+    await cluster.with_topic()
+    await cluster[1].produced("a")
+    cluster[2].disk.stall()
+    await trio.sleep(2)
+    before = cluster[2].manager.stats.replicated_bytes
+    assert not (await cluster[1].produced("b", timeout_ms=1000)).error
+    once = cluster[2].manager.stats.replicated_bytes - before
+    assert once == cluster[1].manager.stats.appended_bytes - before
+    cluster[2].disk.release()
+    await cluster.caught_up()
+
+
+async def test_a_role_changes_while_the_disk_syncs(make_brokers, autojump_clock):
+    cluster = make_brokers(log_flush_offset_checkpoint_interval_ms=1000)
+    await cluster.with_topic()
+    await cluster[1].produced("a")
+    cluster[2].disk.stall()
+    await trio.sleep(2)
+    cluster.controller.elect(2)
+    with trio.fail_after(1):
+        await cluster.opened()
+    cluster[2].disk.release()
+
+
+async def test_a_producer_snapshot_never_passes_what_is_durable(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1, log_flush_offset_checkpoint_interval_ms=1000)
+    await cluster.with_topic(replicas=(1,))
+    await cluster[1].produced("a", producer=(7, 0, 0))
+    cluster[1].disk.stall()
+    await trio.sleep(2)
+    await cluster[1].produced("b", producer=(7, 0, 1))
+    cluster[1].disk.release()
+    await trio.sleep(0.5)
+    snapshots = [name for name in cluster[1].disk.list("data/t-0") if name.endswith(".snapshot")]
+    assert snapshots == [f"{1:020}.snapshot"]
+
+
+async def test_a_recovery_point_is_never_written_above_a_cut_under_way(make_brokers, autojump_clock):
+    """A flush has raised it in memory, a cut below begins, and the checkpoint is written in between."""
+    cluster = make_brokers(brokers=3, min_isr=1, log_flush_offset_checkpoint_interval_ms=100_000_000)
+    await cluster.with_topic(replicas=(1, 2))
+    for value in "abc":
+        await cluster[1].produced(value)
+    await cluster.caught_up(1, 2)
+    cluster.cut_off(1)
+    for value in "def":
+        cluster[1].produce(value, acks=1)
+    cut, logs, disk = cluster[1].partition(), cluster[1].manager._logs, cluster[1].disk
+    await cut.log.flush()
+    cluster.controller.elect(2, isr=(2,))
+    await cluster.opened()
+    disk.stall()
+    cluster.heal()
+    await cluster.until(lambda: cut.lock.locked())
+    cluster.nursery.start_soon(logs.store_recovery_points)
+    await trio.sleep(0.1)
+    disk.release()
+    await cluster.until(lambda: cut.log.end_offset == 3)
+    await trio.sleep(1)
+    assert load_offsets(disk, f"data/{RECOVERY_POINTS}")["t", 0] <= 3
+    await cluster[1].crash()
+    await cluster[1].start()
+    await cluster.opened()
+    assert not cluster[1].errors
+
+
+async def test_producers_that_fell_silent_are_forgotten(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1, producer_id_expiration_ms=600_000)
+    await cluster.with_topic(replicas=(1,))
+    await cluster[1].produced("a", producer=(7, 0, 0))
+    await trio.sleep(300)
+    assert len(cluster[1].partition().producers.producers) == 1
+    await trio.sleep(600)
+    assert not cluster[1].partition().producers.producers
+
+
+async def test_f8_after_a_failed_write_nothing_is_appended_and_the_broker_stops(make_brokers, autojump_clock):
+    cluster = make_brokers()
+    await cluster.with_topic()
+    await cluster[1].produced("a")
+    held = cluster[1].partition()
+    cluster[1].disk.fail(Operation.APPEND, path_part="t-0/")
+    first, second = cluster[1].produce("b"), cluster[1].produce("c")
+    assert [each.results()[0].error for each in (first, second)] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert held.log.end_offset == 1
+    await trio.sleep(1)
+    (error,) = cluster[1].errors
+    assert error.split(AllFoldersFailedError)[0] is not None
+    cluster.controller.fence(1)
+    await cluster.opened()
+    assert not (await cluster[2].produced("b")).error
+
+
+async def test_a_failed_folder_takes_only_its_own_partitions_offline(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster[1].start(log_dirs=("one", "two"))
+    cluster.controller.create(replicas=(1,), partitions=4)
+    for each in range(4):
+        await cluster.opened(partition_id=each)
+    cluster[1].disk.fail(Operation.APPEND, path_part="one/")
+    errors = [cluster[1].produce("a", partition_id=each).results()[0].error for each in range(4)]
+    errors = [cluster[1].produce("a", partition_id=each).results()[0].error for each in range(4)]
+    assert sorted(errors) == [ErrorCode.NONE] * 2 + [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert cluster[1].manager.counts().offline_replica_count == 2
+    await trio.sleep(1)
+    assert not cluster[1].errors
+
+
+async def test_a_failed_flush_takes_the_folder_offline(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1, log_flush_offset_checkpoint_interval_ms=1000)
+    await cluster.with_topic(replicas=(1,))
+    await cluster[1].produced("a")
+    cluster[1].disk.fail(Operation.SYNC, path_part=".log")
+    await trio.sleep(2)
+    assert cluster[1].errors
+
+
+async def test_a_failed_read_takes_the_folder_offline(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    cluster.controller.configure(max_message_bytes=3_000_000)
+    await cluster[1].produced("x" * 2_000_000)
+    cluster[1].disk.fail(Operation.READ, path_part=".log", times=9)
+    assert (await cluster[1].fetch(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
+    await trio.sleep(1)
+    assert cluster[1].errors
+
+
+async def test_a_followers_failed_append_takes_its_folder_offline(make_brokers, autojump_clock):
+    cluster = make_brokers()
+    await cluster.with_topic()
+    cluster[2].disk.fail(Operation.APPEND, path_part="t-0/")
+    assert not (await cluster[1].produced("a", acks=1)).error
+    await trio.sleep(1)
+    assert cluster[2].errors
+    cluster.controller.fence(2)
+    assert not (await cluster[1].produced("b")).error
+
+
+async def test_retention_removes_what_is_old_and_a_followers_log_start_follows(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1, log_retention_check_interval_ms=60_000)
+    await cluster.with_topic(replicas=(1, 2))
+    cluster.controller.configure(segment_bytes=300, retention_bytes=600)
+    for _ in range(10):
+        await cluster[1].produced("x" * 200)
+    await cluster.caught_up()
+    await trio.sleep(61)
+    start = cluster[1].partition().log.log_start_offset
+    assert start > 5
+    await cluster.until(lambda: cluster[2].partition().log.log_start_offset == start)
+    assert (await cluster[1].fetch(0)).error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_power_loss_after_a_flush_loses_nothing_of_what_was_flushed(make_brokers, autojump_clock):
+    for seed in range(10):
+        cluster = make_brokers(brokers=1, min_isr=1, seed=seed, log_flush_offset_checkpoint_interval_ms=1000)
+        cluster.random = random.Random(seed)
+        await cluster.with_topic(replicas=(1,))
+        await cluster[1].produced("a", producer=(7, 0, 0))
+        await trio.sleep(2)
+        await cluster[1].produced("b", producer=(7, 0, 1))
+        await cluster[1].crash(power=True)
+        await cluster[1].start()
+        await cluster.opened()
+        assert (await cluster[1].consumed())[0] == "a"
+        assert (await cluster[1].produced("a", producer=(7, 0, 0))).duplicate
+        await cluster[1].crash()
