@@ -74,7 +74,12 @@ def _of_replicas(replicas: ReplicaManager) -> Iterator[Metric]:
         ("offlinereplicacount", "Replicas whose log failed.", counts.offline_replica_count),
     ):
         yield _gauge(f"{name}_{gauge}", help_text, value)
+    topics = "kafka_server_brokertopicmetrics"
     for counter, help_text, value in (
+        (f"{topics}_bytesin", "Bytes of batches appended for producers.", stats.appended_bytes),
+        (f"{topics}_bytesout", "Bytes of batches answered to consumers.", stats.bytes_to_consumers),
+        (f"{topics}_replicationbytesin", "Bytes fetched from leaders.", stats.replicated_bytes),
+        (f"{topics}_replicationbytesout", "Bytes answered to followers.", stats.bytes_to_followers),
         (f"{name}_isrshrinks", "ISRs that shrank.", stats.isr_shrinks),
         (f"{name}_isrexpands", "ISRs that grew.", stats.isr_expands),
         (f"{name}_failedisrupdates", "ISR changes that were refused.", stats.failed_isr_updates),

@@ -77,12 +77,21 @@ def _options(
 def _response(
     broker: Broker, context: RequestContext, request: FetchRequest, results: Sequence[FetchResult]
 ) -> Response:
+    _count(broker, request, results)
     rest = iter(results)
     topics = [
         FetchedTopic(topic.name, topic.topic_id, [_fetched(next(rest)) for _ in topic.partitions])
         for topic in request.topics
     ]
     return _encoded(broker, context, request, topics)
+
+
+def _count(broker: Broker, request: FetchRequest, results: Sequence[FetchResult]) -> None:
+    size = sum(result.size for result in results)
+    if request.replica_id >= 0:
+        broker.replicas.stats.bytes_to_followers += size
+    else:
+        broker.replicas.stats.bytes_to_consumers += size
 
 
 def _encoded(
@@ -135,7 +144,9 @@ async def _with_cluster_metadata(broker: Broker, context: RequestContext, reques
                     nursery.start_soon(watch, part)
             if others:
                 nursery.start_soon(watch_others)
-    fetched = iter(await broker.replicas.fetch(_options(broker, request, others, max_wait_ms=0)))
+    results = await broker.replicas.fetch(_options(broker, request, others, max_wait_ms=0))
+    _count(broker, request, results)
+    fetched = iter(results)
     topics: list[FetchedTopic] = []
     for topic in request.topics:
         if topic in own:

@@ -14,6 +14,9 @@ class ReplicationStats:
     """By producers, as leader."""
     replicated_bytes: int = 0
     """From leaders, as follower."""
+    bytes_to_consumers: int = 0
+    bytes_to_followers: int = 0
+    """Answered to fetches, as leader."""
     isr_shrinks: int = 0
     isr_expands: int = 0
     failed_isr_updates: int = 0
