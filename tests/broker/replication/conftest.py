@@ -388,8 +388,14 @@ class Cluster:
         await self.until(all_open)
 
     async def until(self, condition, *, within_s=60.0):
+        """`condition` may ask for partitions that are not open yet."""
         with trio.fail_after(within_s):
-            while not condition():  # noqa: ASYNC110
+            while True:
+                try:
+                    if condition():
+                        return
+                except PartitionError:
+                    pass
                 await trio.sleep(0.01)
 
     async def in_sync(self, *broker_ids, name="t"):

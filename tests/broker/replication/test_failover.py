@@ -1,0 +1,335 @@
+"""Logs that part ways, and how they come together again: T2-T9, T15, T16, T18 of the scenarios."""
+
+import pytest
+import trio
+
+from quorate.broker.replication.errors import ErrorCode, PartitionError, ReplicaFailedError
+from quorate.broker.replication.requests import FetchItem
+
+
+async def equal(cluster, *broker_ids):
+    await cluster.caught_up(*broker_ids)
+    logs = [await cluster[each].log_bytes() for each in broker_ids]
+    assert all(each == logs[0] for each in logs)
+
+
+async def parted(make_brokers, **options):
+    """Ten records on 1 and 2; then 2 leads epoch 1 alone and appends three more; then 1 leads epoch 2."""
+    cluster = make_brokers(brokers=2, min_isr=1, **options)
+    await cluster.with_topic(replicas=(1, 2))
+    for number in range(10):
+        await cluster[1].produced(f"first-{number}")
+    await cluster.caught_up()
+    cluster.cut_off(1)
+    cluster.controller.elect(2)
+    await cluster.opened()
+    for number in range(3):
+        cluster[2].produce(f"lost-{number}", acks=1)
+    cluster.controller.elect(1)
+    await cluster.opened()
+    return cluster
+
+
+async def test_t2_a_leader_knows_where_epochs_end_that_it_never_saw(make_brokers, autojump_clock):
+    cluster = await parted(make_brokers)
+    told = cluster[1].manager.offset_for_leader_epoch("t", 0, leader_epoch=1)
+    assert (told.leader_epoch, told.end_offset) == (0, 10)
+    assert cluster[2].partition().log.end_offset == 13
+    cluster.heal()
+    await cluster.until(lambda: cluster[2].partition().log.end_offset == 10)
+    await cluster[1].produced("next")
+    await equal(cluster, 1, 2)
+    assert (await cluster[1].consumed())[10:] == ["next"]
+
+
+async def test_t3_two_fast_failovers_leave_equal_logs(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    await cluster[1].produced("both")
+    await cluster.caught_up()
+    cluster.cut_off(2)
+    cluster[1].produce("only on 1", acks=1)
+    await cluster[1].crash()
+    cluster.controller.elect(2, isr=(2,))
+    await cluster.opened()
+    cluster[2].produce("only on 2", acks=1)
+    await cluster[2].crash()
+    cluster.heal()
+    await cluster[1].start()
+    cluster.controller.elect(1, isr=(1,))
+    await cluster.opened()
+    cluster[1].produce("after", acks=1)
+    await cluster[2].start()
+    await cluster.in_sync(1, 2)
+    await equal(cluster, 1, 2)
+    assert await cluster[1].consumed() == ["both", "only on 1", "after"]
+
+
+async def test_t4_a_follower_that_missed_an_epoch_of_another_leader_still_truncates(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(min_isr=1)
+    await cluster.with_topic()
+    await cluster[1].produced("all")
+    await cluster.caught_up()
+    cluster.cut_off(3)
+    cluster[1].produce("replaced", acks=1)
+    await cluster.until(lambda: cluster[2].partition().log.end_offset == 2)
+    cluster[2].hold_metadata()
+    cluster.network.heal()
+    cluster.network.partition(["b2"], ["b1", "b3"])
+    cluster.controller.elect(3)
+    await cluster.until(lambda: cluster[1].partition().log.end_offset == 1)
+    cluster.controller.elect(1)
+    await cluster.until(lambda: cluster[1].partition().leading is not None)
+    cluster[1].produce("kept", acks=1)
+    cluster[2].release_metadata()
+    cluster.heal()
+    await equal(cluster, 1, 2, 3)
+    assert await cluster[1].consumed() == ["all", "kept"]
+
+
+async def test_t5_an_answer_that_comes_after_the_partition_has_moved_is_ignored(make_brokers, autojump_clock):
+    cluster = make_brokers(min_isr=1)
+    await cluster.with_topic()
+    await cluster[1].produced("all")
+    await cluster.caught_up()
+    cluster.network.block("b1", "b2")
+    cluster.network.block("b1", "b3")
+    cluster[1].produce("late", acks=1)
+    await trio.sleep(1)
+    cluster.controller.elect(3)
+    await cluster.opened()
+    cluster.heal()
+    await cluster[3].produced("next")
+    await equal(cluster, 1, 2, 3)
+    assert await cluster[3].consumed() == ["all", "next"]
+
+
+async def test_t5_neither_records_nor_a_cut_of_a_past_role_are_taken_in(make_brokers, autojump_clock):
+    cluster = make_brokers(min_isr=1)
+    await cluster.with_topic()
+    await cluster[1].produced("a")
+    await cluster.caught_up()
+    held = cluster[2].partition()
+    past, records = held.following, await cluster[1].log_bytes()
+    cluster.controller.elect(3)
+    await cluster.opened()
+    assert held.append_replicated(past, records, high_watermark=99) == 0
+    await held.truncate(past, 0, None)
+    await held.restart_at(past, 100, None)
+    await held.advance_log_start(past, 1)
+    assert (held.log.log_start_offset, held.log.end_offset, held.high_watermark) == (0, 1, 1)
+
+
+async def test_t6_an_empty_answer_leaves_the_last_fetched_epoch(make_brokers, autojump_clock, monkeypatch):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    cluster.controller.elect(1)
+    await cluster.opened()
+    await cluster[1].produced("a")
+    await cluster.caught_up()
+    leader, asked = cluster[1].partition(), []
+    noted = leader.follower_fetched
+    monkeypatch.setattr(
+        leader, "follower_fetched", lambda item, **fields: (asked.append(item), noted(item, **fields))
+    )
+    await trio.sleep(3)
+    assert len(asked) > 3
+    assert {item.last_fetched_epoch for item in asked} == {1}
+
+
+async def test_t7_the_offset_of_a_follower_that_diverges_counts_for_nothing(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    for value in "ab":
+        await cluster[1].produced(value)
+    cluster.cut_off(1)
+    cluster.controller.elect(1)
+    cluster[1].produce("c", acks=1)
+    leader = cluster[1].partition()
+    before = leader.leading.remotes[2].log_end_offset
+    item = FetchItem("t", 0, 3, 1 << 20, 1, last_fetched_epoch=0)
+    leader.follower_fetched(item, replica_id=2, replica_epoch=-1)
+    assert leader.leading.remotes[2].log_end_offset == before
+    assert leader.high_watermark == 2
+    answer = await cluster[1].fetch(3, replica_id=2, last_fetched_epoch=0, max_wait_ms=500)
+    assert answer.diverging_epoch == (0, 2)
+    assert leader.high_watermark == 2
+
+
+async def test_t8_a_follower_below_the_leaders_start_begins_there_with_its_high_watermark(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=2, min_isr=1, log_retention_check_interval_ms=1000)
+    await cluster.with_topic(replicas=(1, 2))
+    cluster.controller.configure(segment_bytes=300, retention_bytes=300)
+    await cluster[1].produced("old")
+    await cluster.caught_up()
+    await cluster[2].crash()
+    cluster.controller.fence(2)
+    for _ in range(10):
+        await cluster[1].produced("x" * 200)
+    await trio.sleep(2)
+    start = cluster[1].partition().log.log_start_offset
+    assert start > 1
+    await cluster[2].start()
+    await cluster.until(lambda: cluster[2].partition().log.log_start_offset == start)
+    held = cluster[2].partition()
+    assert start <= held.high_watermark <= held.log.end_offset
+    cluster.controller.elect(2, isr=(2,))
+    await cluster.opened()
+    assert not (await cluster[2].produced("new")).error
+    assert (await cluster[2].consumed(start))[-1] == "new"
+
+
+async def test_t9_a_fetch_below_the_log_start_is_out_of_range_whatever_its_epoch(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    for _ in range(5):
+        await cluster[1].produced("a")
+    cluster.controller.elect(1)
+    await cluster.opened()
+    leader = cluster[1].partition()
+    await leader.log.advance_log_start(4)
+    await cluster[1].produced("b")
+    result = await cluster[1].fetch(2, replica_id=2, last_fetched_epoch=0)
+    assert (result.error, result.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 4)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_t15_power_lost_while_a_follower_truncates_leaves_a_log_that_opens(
+    make_brokers, autojump_clock, seed
+):
+    cluster = await parted(make_brokers, seed=seed)
+    await cluster[2].partition().log.flush()
+    await cluster[2].manager._logs.store_recovery_points()
+    cluster[2].host.disk_speed.sync_min_s = cluster[2].host.disk_speed.sync_max_s = 0.01
+    cluster.heal()
+    await cluster.until(lambda: cluster[2].partition().lock.locked())
+    await trio.sleep(cluster.random.uniform(0, 0.08))
+    await cluster[2].crash(power=True)
+    await cluster[2].start()
+    assert not cluster[2].errors
+    await cluster[1].produced("next")
+    await equal(cluster, 1, 2)
+
+
+async def test_t16_a_follower_that_lost_its_disk_comes_back_and_the_high_watermark_stays(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers()
+    await cluster.with_topic()
+    for number in range(20):
+        await cluster[1].produced(f"{number}")
+    await cluster[2].crash()
+    cluster[2].disk.remove_folder("data")
+    await cluster[2].start()
+    await cluster[1].produced("next")
+    assert cluster[1].partition().high_watermark == 21
+    await equal(cluster, 1, 2, 3)
+    await cluster.in_sync(1, 2, 3)
+
+
+async def test_t18_a_log_cut_to_the_start_of_a_segment_takes_records_again(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    cluster.controller.configure(segment_bytes=300)
+    await cluster[1].produced("x" * 200)
+    await cluster.caught_up()
+    cluster.cut_off(2)
+    cluster[1].produce("y" * 200, acks=1)
+    assert cluster[1].partition().log.segment_count == 2
+    cluster.controller.elect(2)
+    await cluster.opened()
+    cluster.heal()
+    await cluster[2].produced("z" * 200)
+    await equal(cluster, 1, 2)
+    assert await cluster[2].consumed() == ["x" * 200, "z" * 200]
+
+
+async def test_a_member_of_the_isr_refuses_to_lose_what_is_committed(make_brokers, autojump_clock):
+    """T1, for partitions: the leader has lost its log, and its word for it is wrong."""
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    for value in "abc":
+        await cluster[1].produced(value)
+    await cluster.caught_up()
+    held = cluster[2].partition()
+    with pytest.raises(ReplicaFailedError, match="high watermark"):
+        held.truncation_offset(held.following, 0, 1)
+    with pytest.raises(ReplicaFailedError, match="committed"):
+        await held.restart_at(held.following, 0, None)
+    assert held.log.end_offset == 3
+
+
+async def test_a_partition_that_was_refused_a_cut_goes_on_in_the_next_epoch(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    for value in "abc":
+        await cluster[1].produced(value)
+    await cluster.caught_up()
+    await cluster[1].crash()
+    cluster[1].disk.remove_folder("data")
+    # As if nobody had noticed: 1 still leads, and 2 is in sync.
+    await cluster[1].start()
+    cluster.controller.elect(1, isr=(1, 2))
+    await cluster.until(lambda: cluster[1].partition().leading is not None)
+    cluster[1].produce("d", acks=1)
+    await trio.sleep(2)
+    assert await cluster[2].log_bytes() != b""
+    assert cluster[2].partition().log.end_offset == 3
+    cluster.controller.elect(2, isr=(2,))
+    await equal(cluster, 1, 2)
+    assert await cluster[2].consumed() == ["a", "b", "c"]
+
+
+async def test_kip_207_nobody_is_told_an_end_that_is_behind_what_the_last_leader_showed(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers()
+    await cluster.with_topic()
+    await cluster[1].produced("a")
+    await cluster.until(lambda: cluster[2].partition().log.end_offset == 1)
+    await cluster.until(lambda: cluster[3].partition().log.end_offset == 1)
+    held = cluster[2].partition()
+    held.log.high_watermark = 0
+    cluster.cut_off(2)
+    cluster.controller.elect(2)
+    await cluster.opened()
+    ask = cluster[2].manager.list_offset
+    assert (await ask("t", 0, timestamp=-1)).error is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert (await ask("t", 0, timestamp=500)).error is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert (await ask("t", 0, timestamp=-2)).offset == 0
+    cluster.heal()
+    await cluster.until(lambda: held.high_watermark == 1)
+    assert (await ask("t", 0, timestamp=-1)).offset == 1
+    assert (await ask("t", 0, timestamp=500)).offset == 0
+    assert (await ask("t", 0, timestamp=5000)).offset == -1
+    assert (await ask("t", 0, timestamp=-3)).timestamp == 1000
+
+
+async def test_an_unclean_leader_recovers_before_others_join(make_brokers, autojump_clock):
+    from quorate.broker.controller.records import LeaderRecoveryState
+
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2), isr=(1,))
+    cluster.controller.elect(2, isr=(2,), leader_recovery_state=LeaderRecoveryState.RECOVERING)
+    await cluster.in_sync(1, 2)
+    recoveries = [each.partitions[0] for each in cluster.controller.requests]
+    assert [member.broker_id for member in recoveries[0].new_isr] == [2]
+    assert recoveries[0].leader_recovery_state is LeaderRecoveryState.RECOVERED
+    assert cluster.controller.state().leader_recovery_state is LeaderRecoveryState.RECOVERED
+
+
+async def test_a_partition_of_another_broker_is_refused_by_name_and_by_id(make_brokers, autojump_clock):
+    cluster = make_brokers()
+    await cluster.with_topic(replicas=(1, 2))
+    with pytest.raises(PartitionError) as refused:
+        cluster[3].partition()
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(PartitionError) as refused:
+        cluster[3].partition(name="nothing")
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

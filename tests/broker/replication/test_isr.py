@@ -1,0 +1,361 @@
+"""Who is in sync, who says so, and when: I1-I10, I13, F1, F6 of the scenarios."""
+
+import pytest
+import trio
+import trio.testing
+
+from quorate.broker.controller.errors import ErrorCode as ControllerError
+from quorate.broker.controller.rpc import AlterPartitionResponse, AlterPartitionResult
+from quorate.broker.replication.errors import ErrorCode, PartitionError
+from quorate.broker.replication.requests import FetchItem
+
+QUICK = {"replica_lag_time_max_ms": 1000}
+
+
+def asked_for(cluster):
+    return [
+        tuple(sorted(member.broker_id for member in item.new_isr))
+        for request in cluster.controller.requests
+        for item in request.partitions
+    ]
+
+
+def refusal(request, error):
+    return AlterPartitionResponse(
+        partitions=tuple(
+            AlterPartitionResult(topic_id=item.topic_id, partition_id=item.partition_id, error=error)
+            for item in request.partitions
+        )
+    )
+
+
+async def test_i1_a_follower_below_the_epochs_start_does_not_join(make_brokers, autojump_clock):
+    cluster = make_brokers(min_isr=1)
+    await cluster.with_topic(isr=(1, 2))
+    cluster.cut_off(3)
+    for number in range(20):
+        await cluster[1].produced(f"{number}", acks=1)
+    await cluster.until(lambda: cluster[2].partition().log.end_offset == 20)
+    cluster.controller.fence(1)
+    await cluster.opened()
+    leader = cluster[2].partition()
+    assert leader.leading.epoch_start_offset == 20
+    # As if its own high watermark had been far behind when it took over.
+    leader.log.high_watermark = 10
+    item = FetchItem("t", 0, 12, 1 << 20, leader.leader_epoch, last_fetched_epoch=0)
+    leader.follower_fetched(item, replica_id=3, replica_epoch=-1)
+    assert leader.leading.isr.pending is None
+    item = FetchItem("t", 0, 20, 1 << 20, leader.leader_epoch, last_fetched_epoch=0)
+    leader.follower_fetched(item, replica_id=3, replica_epoch=-1)
+    assert leader.leading.isr.pending.isr == (2, 3)
+
+
+async def test_i2_a_shrink_completes_what_waited_for_the_member_that_is_gone(make_brokers, autojump_clock):
+    cluster = make_brokers(min_isr=1, **QUICK)
+    await cluster.with_topic()
+    await cluster[1].produced("a")
+    # The answer must do, metadata may come later.
+    cluster[1].hold_metadata()
+    await cluster[3].crash()
+    begun = trio.current_time()
+    pending = cluster[1].produce("b", timeout_ms=60_000)
+    await pending.wait()
+    assert not pending.results()[0].error
+    assert 0.5 < trio.current_time() - begun < 3
+    assert cluster.controller.state().isr == (1, 2)
+
+
+async def test_i3_nothing_is_readable_while_too_few_are_in_sync(make_brokers, autojump_clock):
+    cluster = make_brokers(min_isr=2)
+    await cluster.with_topic(replicas=(1, 2), isr=(1,))
+    cluster.network.block("b2", "b1")
+    assert (await cluster[1].produced("refused")).error is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert not (await cluster[1].produced("a", acks=1)).error
+    await trio.sleep(2)
+    assert await cluster[1].consumed() == []
+    cluster.heal()
+    await cluster.in_sync(1, 2)
+    await cluster.until(lambda: cluster[1].partition().high_watermark == 1)
+    assert await cluster[1].consumed() == ["a"]
+
+
+async def test_i4_an_answer_that_got_lost_does_not_leave_the_leader_behind(make_brokers, autojump_clock):
+    cluster = make_brokers(min_isr=1, **QUICK)
+    await cluster.with_topic()
+    cluster[1].hold_metadata()
+    cluster.controller.lost_answers = 1
+    await cluster[3].crash()
+    assert not (await cluster[1].produced("a", timeout_ms=60_000)).error
+    assert len(cluster.controller.requests) >= 2
+    assert cluster[1].partition().leading.isr.pending is None
+    cluster[1].release_metadata()
+    await cluster[3].start()
+    await cluster.in_sync(1, 2, 3)
+
+
+async def test_i5_a_deposed_controllers_no_is_not_taken_for_an_answer(make_brokers, autojump_clock):
+    cluster = make_brokers(min_isr=1, **QUICK)
+    await cluster.with_topic()
+    asked = []
+
+    def deposed(request):
+        asked.append(request)
+        return refusal(request, ControllerError.NOT_CONTROLLER) if len(asked) < 4 else None
+
+    cluster.controller.answer = deposed
+    await cluster[3].crash()
+    await cluster.in_sync(1, 2)
+    assert len(asked) >= 4
+    assert {item.new_isr for request in asked[:4] for item in request.partitions} == {
+        asked[0].partitions[0].new_isr
+    }
+
+
+async def test_i6_metadata_that_overtakes_a_request_settles_it(make_brokers, autojump_clock):
+    cluster = make_brokers(min_isr=1, **QUICK)
+    await cluster.with_topic()
+    cluster.controller.rtt_s = 5.0
+    await cluster[3].crash()
+    held = cluster[1].partition()
+    await cluster.until(lambda: held.leading.isr.pending is not None)
+    cluster.controller.change(isr=(1, 2, 3))
+    assert held.leading.isr.pending is None
+    assert held.leading.isr.partition_epoch == cluster.controller.state().partition_epoch
+    cluster.controller.rtt_s = 0.01
+    await cluster.in_sync(1, 2)
+
+
+async def test_i6_an_answer_of_an_older_epoch_than_metadata_changes_nothing(make_brokers, autojump_clock):
+    cluster = make_brokers(min_isr=1, **QUICK)
+    await cluster.with_topic()
+    held = cluster[1].partition()
+    proposal = held.leading._propose((1, 2))
+    cluster.controller.change(isr=(1, 2, 3))
+    held.granted(proposal, isr=(1,), partition_epoch=1, recovery=proposal.recovery)
+    assert held.leading.isr.committed == (1, 2, 3)
+
+
+async def test_i7_idle_partitions_stay_in_sync(make_brokers, autojump_clock):
+    cluster = make_brokers(replica_lag_time_max_ms=400, replica_fetch_wait_max_ms=500)
+    await cluster.with_topic()
+    await cluster[1].produced("a")
+    await trio.sleep(10)
+    assert cluster.controller.state().isr == (1, 2, 3)
+    assert asked_for(cluster) == []
+
+
+async def test_i9_a_change_of_isr_or_replicas_leaves_positions_and_fetchers_alone(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=4)
+    await cluster.with_topic()
+    for value in "abc":
+        await cluster[1].produced(value)
+    await cluster.caught_up(1, 2, 3)
+    leading, following = cluster[1].partition().leading, cluster[2].partition().following
+    remote, fetcher = leading.remotes[2], cluster[2].manager._hosting._fetchers._fetchers[1]
+    followed = dict(fetcher._followed)
+    cluster.controller.change(replicas=(1, 2, 3, 4))
+    cluster.controller.change(isr=(1, 2))
+    assert cluster[1].partition().leading is leading
+    assert leading.epoch_start_offset == 0
+    assert leading.remotes[2] is remote
+    assert sorted(leading.remotes) == [2, 3, 4]
+    assert cluster[2].partition().following is following
+    assert fetcher._followed == followed
+    epoch = leading.isr.partition_epoch
+    held = cluster[1].partition()
+    held.apply(held.state._replace(isr=(1,), partition_epoch=epoch - 1))
+    assert leading.isr.committed == (1, 2)
+
+
+async def test_i10_many_that_wait_are_completed_after_the_state_has_changed(make_brokers, autojump_clock):
+    cluster = make_brokers(min_isr=1, **QUICK)
+    await cluster.with_topic()
+    await cluster[3].crash()
+    held, seen = cluster[1].partition(), []
+    waiting = [cluster[1].produce(f"{number}", timeout_ms=60_000) for number in range(500)]
+    for pending in waiting:
+        # Whoever is told sees the new state, and may ask for more.
+        pending.notify(lambda: seen.append((held.high_watermark, held.leading.isr.pending)))
+    again = []
+    waiting[0].notify(lambda: again.append(cluster[1].produce("again", timeout_ms=60_000)))
+    await cluster.until(lambda: len(seen) == 499)
+    assert seen == [(500, None)] * 499
+    await again[0].wait()
+    assert not again[0].results()[0].error
+
+
+async def test_i13_epoch_errors_come_before_who_may_fetch(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=4)
+    await cluster.with_topic()
+    cluster.controller.elect(1)
+    await cluster.opened()
+
+    async def code(**fields):
+        return (await cluster[1].fetch(0, replica_id=4, **fields)).error
+
+    assert await code(current_leader_epoch=0) is ErrorCode.FENCED_LEADER_EPOCH
+    assert await code(current_leader_epoch=2) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert await code(current_leader_epoch=1) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert await code() is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert (await cluster[2].fetch(0, current_leader_epoch=0)).error is ErrorCode.FENCED_LEADER_EPOCH
+    assert (await cluster[2].fetch(0)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_f1_a_fenced_follower_is_not_proposed(make_brokers, autojump_clock):
+    cluster = make_brokers()
+    await cluster.with_topic()
+    cluster.controller.fence(2)
+    await cluster[1].produced("a")
+    await cluster.until(lambda: cluster[2].partition().log.end_offset == 1)
+    await trio.sleep(3)
+    assert cluster.controller.state().isr == (1, 3)
+    assert asked_for(cluster) == []
+    cluster.controller.unfence(2)
+    await cluster.in_sync(1, 2, 3)
+
+
+async def test_f1_a_leader_that_does_not_know_of_the_fencing_is_told(make_brokers, autojump_clock):
+    cluster = make_brokers()
+    await cluster.with_topic(isr=(1, 3))
+    await cluster.in_sync(1, 2, 3)
+    cluster.controller.change(isr=(1, 3))
+    cluster[1].hold_metadata()
+    cluster.controller.fence(2)
+    await trio.sleep(2)
+    assert (1, 2, 3) in asked_for(cluster)
+    assert cluster[1].manager.stats.failed_isr_updates > 0
+    assert cluster.controller.state().isr == (1, 3)
+    # Its refusal is final: what is committed by 1 and 3 does not wait for 2.
+    cluster.network.block("b2", "b1")
+    cluster[1].release_metadata()
+    assert not (await cluster[1].produced("a")).error
+
+
+async def test_f6_every_fetch_is_checked_against_the_leader_epoch(make_brokers, autojump_clock):
+    cluster = make_brokers()
+    await cluster.with_topic()
+    assert not (await cluster[1].fetch(0, current_leader_epoch=0)).error
+    waiting = []
+
+    async def parked():
+        waiting.append(await cluster[1].fetch(0, current_leader_epoch=0, max_wait_ms=60_000))
+
+    cluster.nursery.start_soon(parked)
+    await trio.testing.wait_all_tasks_blocked()
+    cluster.controller.elect(1)
+    await cluster.until(lambda: bool(waiting), within_s=1)
+    assert waiting[0].error is ErrorCode.FENCED_LEADER_EPOCH
+    assert (await cluster[1].fetch(0, current_leader_epoch=0)).error is ErrorCode.FENCED_LEADER_EPOCH
+    assert (await cluster[1].fetch(0, current_leader_epoch=2)).error is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+async def test_a_fetch_of_an_earlier_incarnation_is_not_believed(make_brokers, autojump_clock):
+    cluster = make_brokers(min_isr=1)
+    await cluster.with_topic()
+    await cluster[2].crash()
+    await cluster[2].start()
+    await cluster.in_sync(1, 2, 3)
+    leader = cluster[1].partition()
+    remote = leader.leading.remotes[2]
+    epoch = cluster.controller.image.broker(2).epoch
+    assert remote.broker_epoch == epoch
+    cluster.network.block("b2", "b1")
+    cluster[1].produce("a", acks=1)
+    item = FetchItem("t", 0, 1, 1 << 20, leader.leader_epoch)
+    leader.follower_fetched(item, replica_id=2, replica_epoch=epoch - 1)
+    assert remote.log_end_offset == 0
+    leader.follower_fetched(item, replica_id=2, replica_epoch=epoch)
+    assert remote.log_end_offset == 1
+
+
+async def test_a_broker_that_lost_power_leaves_the_isr_before_it_comes_back(make_brokers, autojump_clock):
+    for seed in range(8):
+        cluster = make_brokers(seed=seed)
+        await cluster.with_topic()
+        acked = []
+        for number in range(20):
+            if not (await cluster[1].produced(f"{number}")).error:
+                acked.append(f"{number}")
+        await cluster[1].crash(power=True)
+        await cluster[1].start()
+        # Whoever leads now has everything, 1 included once it is back.
+        assert 1 not in cluster.controller.state().isr
+        await cluster.in_sync(1, 2, 3)
+        cluster.controller.elect(1)
+        await cluster.opened()
+        await cluster.until(lambda c=cluster: c[1].partition().high_watermark >= 20)
+        assert await cluster[1].consumed() == acked
+        for each in (1, 2, 3):
+            await cluster[each].crash()
+
+
+async def test_a_produce_that_waits_is_refused_when_leadership_is_lost(make_brokers, autojump_clock):
+    cluster = make_brokers()
+    await cluster.with_topic()
+    cluster.cut_off(1)
+    pending = cluster[1].produce("a", timeout_ms=60_000)
+    assert cluster[1].manager.counts().delayed_produces == 1
+    cluster.controller.elect(2)
+    assert pending.done
+    assert pending.results()[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (await cluster[1].produced("a")).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_produce_goes_on_waiting_through_a_new_epoch_of_the_same_leader(make_brokers, autojump_clock):
+    cluster = make_brokers()
+    await cluster.with_topic()
+    cluster.cut_off(1)
+    pending = cluster[1].produce("a", timeout_ms=60_000)
+    cluster.controller.elect(1)
+    await cluster.opened()
+    assert not pending.done
+    cluster.heal()
+    await pending.wait()
+    assert not pending.results()[0].error
+    assert await cluster[1].consumed() == ["a"]
+
+
+async def test_time_runs_out_for_a_produce_and_says_whether_too_few_are_in_sync(make_brokers, autojump_clock):
+    cluster = make_brokers()
+    await cluster.with_topic()
+    cluster.cut_off(1)
+    assert (await cluster[1].produced("a", timeout_ms=100)).error is ErrorCode.REQUEST_TIMED_OUT
+    pending = cluster[1].produce("b", timeout_ms=100)
+    cluster.controller.change(isr=(1,))
+    await pending.wait()
+    assert pending.results()[0].error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert cluster[1].manager.stats.expired_produces == 2
+    assert (await cluster[1].produced("c")).error is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+async def test_the_controller_may_be_away_for_long(make_brokers, autojump_clock):
+    cluster = make_brokers(min_isr=1, **QUICK)
+    await cluster.with_topic()
+    cluster.controller.unreachable = True
+    await cluster[3].crash()
+    pending = cluster[1].produce("a", timeout_ms=60_000)
+    await trio.sleep(20)
+    assert not pending.done
+    cluster.controller.unreachable = False
+    await pending.wait()
+    assert not pending.results()[0].error
+
+
+async def test_a_partition_that_a_follower_lacks_does_not_hold_up_the_others(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=2)
+    await cluster.with_topic(replicas=(1, 2), partitions=2)
+    cluster[1].partition(partition_id=1).fail("as if its disk were gone")
+    begun = trio.current_time()
+    for _ in range(20):
+        assert not (await cluster[1].produced("a")).error
+    assert trio.current_time() - begun < 1
+
+
+async def test_what_a_partition_refuses_says_why(make_brokers, autojump_clock):
+    cluster = make_brokers(min_isr=3)
+    await cluster.with_topic(isr=(1, 2))
+    cluster.cut_off(1)
+    with pytest.raises(PartitionError, match=r"\[1, 2\], fewer than min.insync.replicas=3"):
+        cluster[1].partition().append(b"", acks=-1)
