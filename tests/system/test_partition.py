@@ -110,8 +110,8 @@ class Namespaces:
         ip("link", "set", f"{self.name}v{node}", "up")
 
     def mute(self, node: int) -> None:
-        """One way: it hears everybody, and nobody hears it. Clients neither: those that still hear a leader, and
-        have no connection to other brokers, ask nobody else for metadata, and stay."""
+        """One way: it hears everybody, and nobody hears it. Clients neither: those that still hear a leader
+        and have no connection to other brokers ask nobody else for metadata, and stay."""
         for other in self._others(node):
             ip("-n", f"{self.name}{node}", "neigh", "replace", f"{self.network}.{other}",
                "lladdr", NOBODY, "dev", "eth0", "nud", "permanent")  # fmt: skip
