@@ -264,7 +264,12 @@ class LeaderFetcher:
         elif part.diverging_epoch is not None:
             # No high watermark from an answer to a log that isn't the leader's.
             cut = partition.truncation_offset(role, *part.diverging_epoch)
+            before = (partition.log.end_offset, partition.log.epochs)
             await partition.truncate(role, cut, self._context.cutting)
+            if (partition.log.end_offset, partition.log.epochs) == before:
+                # The same question would get the same answer, at once.
+                self._pause(followed)
+                return
         else:
             records = part.records[0] if part.records else b""
             partition.append_replicated(role, records, high_watermark=part.high_watermark)

@@ -401,7 +401,7 @@ class Cluster:
     async def in_sync(self, *broker_ids, name="t"):
         await self.until(lambda: sorted(self.controller.state(name).isr) == sorted(broker_ids))
 
-    async def caught_up(self, *broker_ids, name="t"):
+    async def caught_up(self, *broker_ids, name="t", within_s=60.0):
         """Logs end where the leader's does, and all know its high watermark."""
 
         def equal():
@@ -412,7 +412,7 @@ class Cluster:
                 for each in broker_ids or self.brokers
             )
 
-        await self.until(equal)
+        await self.until(equal, within_s=within_s)
 
     def cut_off(self, broker_id):
         """No traffic between it and the other brokers; the controller still reaches it."""

@@ -1,0 +1,213 @@
+"""Idempotence, against a model that keeps everything."""
+
+from dataclasses import dataclass, field
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.broker.replication.errors import ErrorCode, PartitionError
+from quorate.broker.replication.producer_snapshot import decode_into, encode
+from quorate.broker.replication.producer_state import ProducerState, sequence_after
+from quorate.log.batch import read_header
+from quorate.log.records import build_batch
+
+LAST = 2**31 - 1
+
+
+def header(producer_id, epoch, sequence, count=1):
+    return read_header(
+        build_batch(
+            base_offset=0,
+            epoch=0,
+            timestamp_ms=5,
+            values=[b"v"] * count,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+        )
+    )
+
+
+def state_of():
+    return ProducerState(now_ms=lambda: 1000)
+
+
+@dataclass
+class Model:
+    """Every batch ever appended, by producer; the rules as KIP-98 words them."""
+
+    batches: dict = field(default_factory=dict)
+
+    def send(self, producer_id, epoch, first, count, offset):
+        """An error, the offset of the same batch sent before, or None."""
+        sent = self.batches.setdefault(producer_id, [])
+        if sent:
+            held = sent[-1][0]
+            if epoch < held:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+            if epoch > held and first != 0:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            if epoch == held:
+                current = [each for each in sent if each[0] == epoch]
+                for _, start, size, base in current[-5:]:
+                    if (start, size) == (first, count):
+                        return base
+                _, start, size, _ = current[-1]
+                if (start + size) % 2**31 != first:
+                    return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        sent.append((epoch, first, count, offset))
+        return None
+
+
+SENDS = st.lists(
+    st.tuples(
+        st.integers(1, 2),
+        st.integers(0, 2),
+        st.sampled_from(["next", "again", "older", "gap", "zero"]),
+        st.integers(1, 3),
+    ),
+    max_size=60,
+)
+
+
+@given(sends=SENDS, first=st.sampled_from([0, LAST - 4]), restarts=st.sets(st.integers(0, 60), max_size=5))
+def test_the_state_decides_as_a_model_that_forgets_nothing(sends, first, restarts):
+    state, model, offset, sent = state_of(), Model(), 0, {}
+    for number, (producer_id, epoch, kind, count) in enumerate(sends):
+        if number in restarts:
+            restarted = state_of()
+            decode_into(restarted, encode(state))
+            state = restarted
+        history = sent.setdefault(producer_id, [])
+        sequence = {
+            "next": sequence_after(*history[-1][1:]) if history else first,
+            "again": history[-1][1] if history else first,
+            "older": history[max(-7, -len(history))][1] if history else 0,
+            "gap": sequence_after(*history[-1][1:]) + 1 if history else 7,
+            "zero": 0,
+        }[kind] % 2**31
+        if kind in ("again", "older") and history:
+            count = history[-1 if kind == "again" else max(-7, -len(history))][2]
+        expected = model.send(producer_id, epoch, sequence, count, offset)
+        sending = header(producer_id, epoch, sequence, count)
+        try:
+            kept = state.check(sending)
+            found = None if kept is None else kept.base_offset
+        except PartitionError as error:
+            found = error.code
+        assert found == expected, (kind, sequence)
+        if found is None:
+            state.record(sending, offset)
+            history.append((epoch, sequence, count))
+            offset += count
+    assert state.end_offset == offset or not sends or restarts
+
+
+def test_f10_after_the_last_sequence_comes_zero():
+    state = state_of()
+    state.record(header(7, 0, LAST - 1, 2), 0)
+    assert state.check(header(7, 0, 0)) is None
+    with pytest.raises(PartitionError):
+        state.check(header(7, 0, 1))
+    assert sequence_after(LAST, 1) == 0
+
+
+def test_a_batch_may_wrap_in_its_middle():
+    state = state_of()
+    state.record(header(7, 0, LAST, 3), 0)
+    assert state.check(header(7, 0, LAST, 3)).last_offset == 2
+    assert state.check(header(7, 0, 2)) is None
+
+
+async def test_f10_a_follower_without_state_takes_what_the_leader_took(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=2)
+    await cluster.with_topic(replicas=(1, 2))
+    await cluster[1].produced("a", producer=(7, 0, 0))
+    await cluster.caught_up()
+    cluster[2].partition().producers.producers.clear()
+    cluster[1].partition().producers.producers.clear()
+    assert not (await cluster[1].produced("b", producer=(7, 0, 5000))).error
+    await cluster.caught_up()
+    cluster.controller.elect(2)
+    await cluster.opened()
+    again = await cluster[2].produced("b", producer=(7, 0, 5000))
+    assert (again.duplicate, again.base_offset) == (True, 1)
+    result = await cluster[2].produced("c", producer=(7, 0, 7))
+    assert result.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+async def test_a_batch_sent_again_waits_for_its_first_appearance(make_brokers, autojump_clock):
+    cluster = make_brokers()
+    await cluster.with_topic()
+    cluster.cut_off(1)
+    first = cluster[1].produce("a", producer=(7, 0, 0))
+    cluster[1].produce("b", producer=(7, 0, 1))
+    again = cluster[1].produce("a", producer=(7, 0, 0))
+    assert not first.done
+    assert not again.done
+    cluster.heal()
+    await again.wait()
+    assert again.results()[0].base_offset == first.results()[0].base_offset == 0
+    assert cluster[1].partition().log.end_offset == 2
+    assert cluster[1].manager.stats.duplicate_batches == 1
+
+
+@pytest.mark.parametrize("power", [False, True])
+async def test_producers_are_known_again_after_a_crash(make_brokers, autojump_clock, power):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    for number in range(8):
+        await cluster[1].produced(f"{number}", producer=(7, 3, number))
+    await cluster[1].crash(power=power)
+    await cluster[1].start()
+    await cluster.opened()
+    held = cluster[1].partition()
+    kept = len(await cluster[1].consumed())
+    assert kept == 8 or power
+    if kept:
+        assert (await cluster[1].produced("x", producer=(7, 3, kept - 1))).duplicate
+        assert (await cluster[1].produced("x", producer=(7, 2, 0))).error is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert held.log.end_offset == kept
+
+
+async def test_a_cut_takes_back_what_producers_wrote(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1, log_flush_offset_checkpoint_interval_ms=500)
+    await cluster.with_topic(replicas=(1, 2))
+    await cluster[1].produced("a", producer=(7, 0, 0))
+    await cluster.caught_up()
+    cluster.cut_off(1)
+    cluster[1].produce("lost", producer=(7, 0, 1), acks=1)
+    await trio.sleep(2)
+    assert f"{2:020}.snapshot" in cluster[1].disk.list("data/t-0")
+    cluster.controller.elect(2)
+    await cluster.opened()
+    cluster.heal()
+    await cluster.until(lambda: cluster[1].partition().log.end_offset == 1)
+    assert f"{2:020}.snapshot" not in cluster[1].disk.list("data/t-0")
+    cluster.controller.elect(1)
+    await cluster.opened()
+    kept = await cluster[1].produced("kept", producer=(7, 0, 1))
+    assert (kept.error, kept.duplicate, kept.base_offset) == (ErrorCode.NONE, False, 1)
+
+
+@given(data=st.binary(max_size=80))
+def test_a_snapshot_that_is_none_is_refused_and_changes_nothing(data):
+    state = state_of()
+    with pytest.raises(ValueError):
+        decode_into(state, data)
+    assert not state.producers
+
+
+def test_every_flipped_bit_of_a_snapshot_is_noticed():
+    state = state_of()
+    state.record(header(7, 1, 5, 2), 0)
+    state.record(header(8, 0, 0), 2)
+    whole = encode(state)
+    for position in range(len(whole)):
+        for bit in range(8):
+            damaged = bytearray(whole)
+            damaged[position] ^= 1 << bit
+            with pytest.raises(ValueError):
+                decode_into(state_of(), bytes(damaged))
