@@ -161,15 +161,23 @@ class BrokerNode:
             async with trio.open_nursery() as nursery:
                 self.lifecycle.on_registered = self.replicas.registered
                 nursery.start_soon(self.lifecycle.run)
-                nursery.start_soon(self.replicas.run)
+                nursery.start_soon(self._replicate)
                 nursery.start_soon(self.groups.run)
                 nursery.start_soon(self._start_serving, nursery)
                 yield
                 clean = await self._leave()
+                self._metadata.unsubscribe(self._metadata_changed)
                 nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):
                 await self.replicas.close(clean=clean)
+
+    async def _replicate(self) -> None:
+        try:
+            await self.replicas.run()
+        finally:
+            # The quorum goes on for a while, and no replica can be opened any more.
+            self._metadata.unsubscribe(self._metadata_changed)
 
     async def _start_serving(self, nursery: trio.Nursery) -> None:
         await self.lifecycle.wait_caught_up()

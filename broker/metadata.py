@@ -34,6 +34,11 @@ class MetadataCache:
         """Hear of every batch from the next one on."""
         self._listeners.append(listener)
 
+    def unsubscribe(self, listener: MetadataListener) -> None:
+        """Hear of nothing any more. Idempotent."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
     async def wait_until(self, condition: Callable[[MetadataImage], bool]) -> None:
         """Return when `condition` holds of the image; looked at after each batch."""
         while not condition(self.image):

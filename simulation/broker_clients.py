@@ -34,7 +34,7 @@ from quorate.simulation.violations import SafetyViolation
 TOPIC: Final = "events"
 _PRODUCE_VERSION: Final = 9
 _FETCH_VERSION: Final = 12
-_REQUEST_TIMEOUT_S: Final = 3.0
+_TIMEOUT_S: Final = 2.0
 _LOST: Final = (
     ErrorCode.out_of_order_sequence_number,
     ErrorCode.unknown_producer_id,
@@ -46,14 +46,19 @@ _LOST: Final = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerClientSettings:
     """Per partition: idempotent producers, which repeat each batch until it is acknowledged; plain ones,
-    which never do; and consumers."""
+    which never do; and consumers. Besides: `members` of one consumer group, and whether topics come and
+    go (`churn`)."""
 
     idempotent: int = 1
     plain: int = 1
     consumers: int = 1
+    members: int = 0
+    churn: bool = False
     think_max_s: float = 0.3
     records_max: int = 3
     padding_max: int = 100
+    plain_timeout_s: float = 3.0
+    """How long plain producers wait for a broker's answer."""
 
 
 class _Unusable(Exception):
@@ -70,6 +75,8 @@ class BrokerClients:
         self._finish = trio.Event()
         partitions = range(cluster.settings.partitions)
         self.histories: Mapping[int, History] = {number: History() for number in partitions}
+        self.acknowledged: list[tuple[Append, str]] = []
+        """With the address of who acknowledged it, in order of time."""
         self.consumed: dict[str, tuple[int, list[tuple[int, bytes]]]] = {}
         """By consumer: its partition, and the (offset, value) pairs it has read from the start on."""
 
@@ -104,7 +111,13 @@ class BrokerClients:
     # Where to
 
     async def with_leader(
-        self, client: str, partition: int, source: random.Random, use: Callable[[WireClient], Awaitable[bool]]
+        self,
+        client: str,
+        partition: int,
+        source: random.Random,
+        use: Callable[[WireClient], Awaitable[bool]],
+        *,
+        timeout_s: float = _TIMEOUT_S,
     ) -> None:
         """Find the partition's leader and `use` a connection to it, again and again, until `use` says that it
         is done. It raises `_Unusable` when another broker leads by now."""
@@ -116,9 +129,10 @@ class BrokerClients:
                     self._cluster.network.for_node(client),
                     target.address,
                     client_id=client,
-                    timeout_s=_REQUEST_TIMEOUT_S,
+                    timeout_s=timeout_s,
                 ) as connection:
-                    while (leader := await self._leader_of(connection, partition)) is target:
+                    leader = await self._leader_of(connection, partition)
+                    while leader is target:
                         if await use(connection):
                             return
             except (NetworkError, KafkaError, _Unusable):
@@ -138,34 +152,6 @@ class BrokerClients:
                     return self._cluster.nodes[leader - 1]
         return None
 
-    async def create_topic(self) -> None:
-        """Ask until it exists."""
-        for attempt in range(200):
-            host = self._cluster.nodes[attempt % len(self._cluster.nodes)]
-            try:
-                async with open_client(
-                    self._cluster.network.for_node("admin"), host.address, timeout_s=_REQUEST_TIMEOUT_S
-                ) as connection:
-                    answer: Any = await connection.call(
-                        ApiKey.CREATE_TOPICS,
-                        topics=[
-                            {
-                                "name": TOPIC,
-                                "num_partitions": self._cluster.settings.partitions,
-                                "replication_factor": self._cluster.settings.brokers,
-                                "assignments": (),
-                                "configs": (),
-                            }
-                        ],
-                        timeout=timedelta(seconds=_REQUEST_TIMEOUT_S),
-                    )
-                    if answer.topics[0].error_code in (ErrorCode.none, ErrorCode.topic_already_exists):
-                        return
-            except (NetworkError, KafkaError):
-                pass
-            await trio.sleep(0.2)
-        raise SafetyViolation(f"topic {TOPIC} could not be created before anything went wrong")
-
     # Producing
 
     def _begin(self, client: str, partition: int, source: random.Random) -> Append:
@@ -181,7 +167,12 @@ class BrokerClients:
         return history.invoke(client, records, trio.current_time())
 
     async def _send(
-        self, connection: WireClient, partition: int, append: Append, producer: tuple[int, int, int]
+        self,
+        connection: WireClient,
+        partition: int,
+        append: Append,
+        producer: tuple[int, int, int],
+        timeout_s: float,
     ) -> ProducedPartition:
         data = build_batch(
             base_offset=0,
@@ -195,13 +186,14 @@ class BrokerClients:
         request = ProduceRequest(
             version=_PRODUCE_VERSION,
             acks=-1,
-            timeout_ms=2000,
+            timeout_ms=int(timeout_s * 1000),
             topics=[ProduceTopic(TOPIC, [ProducePartition(partition, memoryview(data))])],
         )
         answer = (await connection.produce(request))[0].partitions[0]
         self._cluster.trace.add(append.client, f"{answer.error.name} {answer.base_offset}")
         if answer.error is ErrorCode.none:
             History.acknowledge(append, Offset(answer.base_offset), Epoch(-1), trio.current_time())
+            self.acknowledged.append((append, connection.peer))
         return answer
 
     async def _produce_idempotently(self, client: str, partition: int, source: random.Random) -> None:
@@ -221,7 +213,7 @@ class BrokerClients:
                     return True
                 begun.append(self._begin(client, partition, source))
             produced = await self._send(
-                connection, partition, begun[0], (producer[0], producer[1], producer[2])
+                connection, partition, begun[0], (producer[0], producer[1], producer[2]), timeout_s=_TIMEOUT_S
             )
             if produced.error in _LOST:
                 self._cluster.found(
@@ -241,7 +233,9 @@ class BrokerClients:
             if self._finish.is_set():
                 return True
             append = self._begin(client, partition, source)
-            produced = await self._send(connection, partition, append, (-1, -1, -1))
+            produced = await self._send(
+                connection, partition, append, (-1, -1, -1), self._settings.plain_timeout_s
+            )
             if produced.error is ErrorCode.not_enough_replicas:
                 # The one refusal that comes before the append.
                 History.fail(append, trio.current_time())
@@ -250,7 +244,7 @@ class BrokerClients:
                 raise _Unusable
             return False
 
-        await self.with_leader(client, partition, source, use)
+        await self.with_leader(client, partition, source, use, timeout_s=self._settings.plain_timeout_s)
 
     # Consuming
 

@@ -8,10 +8,12 @@ import trio
 
 from quorate.broker.config import ServerConfig
 from quorate.broker.controller.image import MetadataImage, PartitionState
+from quorate.broker.replication.errors import AllFoldersFailedError
 from quorate.broker.server import BrokerServer
 from quorate.log import Log
 from quorate.raft.quorum import Quorum
 from quorate.raft.storage import format_folder
+from quorate.runtime.disk import DiskError
 from quorate.runtime.network import Address
 from quorate.simulation.hosts import FOLDER, SimulatedCluster, SimulatedNode
 from quorate.simulation.invariants import Checker, WatchedTelemetry
@@ -73,6 +75,12 @@ class BrokerHost(SimulatedNode):
     def image(self) -> MetadataImage:
         return self.serving.metadata.image
 
+    def is_unfenced(self, image: MetadataImage) -> bool:
+        """Whether `image` has it so, of the incarnation that runs now."""
+        broker = None if self.server is None or not self.alive else self.server.broker
+        own = None if broker is None else broker.lifecycle.own
+        return own is not None and image.is_active(self.id) and image.broker(self.id) == own
+
 
 class _WatchedQuorum(WatchedTelemetry):
     __slots__ = ("_host",)
@@ -87,6 +95,8 @@ class _WatchedQuorum(WatchedTelemetry):
 
 class BrokerCluster(SimulatedCluster[BrokerHost]):
     """`checker` watches every step of every node's quorum."""
+
+    disk_errors = (DiskError, AllFoldersFailedError)
 
     def __init__(
         self,
@@ -158,18 +168,26 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
             return {}
         return dict(enumerate(leader.image.partitions(found.topic_id)))
 
-    def all_in_sync(self, topic: str) -> bool:
-        states = self.states(topic)
-        return bool(states) and all(len(state.isr) == self.settings.brokers for state in states.values())
+    def all_in_sync(self) -> bool:
+        """Whether the active controller's node has it so: every replica in its ISR, and every broker unfenced
+        in the incarnation that runs now."""
+        leader = self.leader()
+        if leader is None:
+            return False
+        return all(node.is_unfenced(leader.image) for node in self.nodes) and all(
+            len(state.isr) == len(state.replicas) for _, state in leader.image.all_partitions()
+        )
 
-    async def converge(self, topic: str, *, within_s: float) -> None:
+    async def converge(self, *, within_s: float) -> None:
         """Wait until every replica of every partition is in sync. Raises `LivenessViolation`."""
         with trio.move_on_after(within_s):
             while True:
-                if all(node.open for node in self.nodes) and self.all_in_sync(topic):
+                if self.all_in_sync():
                     return
                 await trio.sleep(0.1)
-        states = {number: (state.leader, state.isr) for number, state in self.states(topic).items()}
+        leader = self.leader()
+        partitions = [] if leader is None else leader.image.all_partitions()
+        states = {key: (state.leader, state.isr) for key, state in partitions}
         nodes = {node.name: node.open for node in self.nodes}
         raise LivenessViolation(
             f"not all in sync {within_s:g} s after the last fault: partitions' leader and ISR {states}, "

@@ -197,6 +197,11 @@ class SimulatedDisk:
         `skip` that don't."""
         self._faults.append(_Fault(operation=operation, path_part=path_part, skip=skip, times=times))
 
+    @property
+    def failing(self) -> bool:
+        """Something that `fail` asked for has yet to happen."""
+        return bool(self._faults)
+
     def clear_faults(self) -> None:
         """What `fail` asked for and has not happened does not happen."""
         self._faults.clear()

@@ -85,6 +85,8 @@ class FaultSettings:
 class Faults(Generic[Node]):
     """Breaks a cluster until cancelled. Call `heal` then."""
 
+    clock_jumps_ms: tuple[int, ...] = (-3_600_000, -1000, 1000, 86_400_000)
+
     def __init__(
         self, cluster: SimulatedCluster[Node], settings: FaultSettings, source: random.Random
     ) -> None:
@@ -114,7 +116,7 @@ class Faults(Generic[Node]):
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._restart_failed)
+            nursery.start_soon(self._cluster.supervise, self._random)
             while True:
                 await trio.sleep(self._random.expovariate(1 / self._settings.mean_interval_s))
                 fault = self._random.choice(self._settings.kinds)
@@ -123,14 +125,6 @@ class Faults(Generic[Node]):
                 self.counts[fault] = self.counts.get(fault, 0) + 1
                 self._cluster.trace.add("faults", fault.value)
                 nursery.start_soon(self._do[fault])
-
-    async def _restart_failed(self) -> None:
-        """As a supervisor does with a process that ended by itself."""
-        while True:
-            await trio.sleep(0.5 + self._random.random())
-            for node in self._cluster.nodes:
-                if not node.up and node.failure is not None and not node.damaged:
-                    self._cluster.start(node)
 
     async def _last(self) -> None:
         """As long as a fault lasts."""
@@ -160,7 +154,9 @@ class Faults(Generic[Node]):
         self._start(node)
 
     async def _power_loss(self) -> None:
-        node = self._some()
+        await self._cut_power(self._some())
+
+    async def _cut_power(self, node: Node) -> None:
         await self._cluster.crash(node, power_loss=True)
         await self._last()
         self._start(node)
@@ -267,7 +263,7 @@ class Faults(Generic[Node]):
 
     async def _clock_jump(self) -> None:
         clock = self._some().host.wall_clock
-        clock.offset_ms += self._random.choice((-3_600_000, -1000, 1000, 86_400_000))
+        clock.offset_ms += self._random.choice(self.clock_jumps_ms)
 
     async def _resign(self) -> None:
         leader = self._cluster.leader()

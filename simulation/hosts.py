@@ -37,7 +37,7 @@ class SimulatedNode:
         """What its process says counts: it was not killed."""
         self.damaged = False
         self.disk_failing = False
-        """A disk error was asked for: the process may end by it."""
+        """A disk error was asked for, or has happened to the process: it may end by it."""
         self.failure: Exception | None = None
         """Why the last process ended, if it was not asked to."""
         self.scope = trio.CancelScope()
@@ -66,6 +66,9 @@ class SimulatedCluster(ABC, Generic[Node]):
 
     The first broken promise is kept in `violation` and cancels the nursery.
     """
+
+    disk_errors: tuple[type[Exception], ...] = (DiskError,)
+    """What a process may end with when its disk fails."""
 
     def __init__(
         self,
@@ -145,6 +148,7 @@ class SimulatedCluster(ABC, Generic[Node]):
         node.life += 1
         node.up = node.alive = True
         node.failure = None
+        node.disk_failing = node.disk.failing
         node.scope, node.stop, node.ended = trio.CancelScope(), trio.Event(), trio.Event()
         self.trace.add(node.name, f"starts, life {node.life}")
         self.network.restart_node(node.name)
@@ -178,11 +182,19 @@ class SimulatedCluster(ABC, Generic[Node]):
             causes.append(inner)
         reasons = " from ".join(f"{type(cause).__name__}: {cause}" for cause in causes)
         self.trace.add(node.name, f"stops: {reasons}")
-        if node.disk_failing and any(isinstance(cause, DiskError) for cause in causes):
+        if node.disk_failing and any(isinstance(cause, self.disk_errors) for cause in causes):
             return
         if node.damaged and any(isinstance(cause, LogError | QuorumStateError) for cause in causes):
             return
         self.found("NodesStayUp", SafetyViolation(f"node {node.id} stopped by itself: {reasons}"))
+
+    async def supervise(self, source: random.Random) -> None:
+        """Start processes again that ended by themselves, until cancelled."""
+        while True:
+            await trio.sleep(0.5 + source.random())
+            for node in self.nodes:
+                if not node.up and node.failure is not None and not node.damaged:
+                    self.start(node)
 
     async def stop(self, node: Node) -> None:
         """In order; returns when its process has ended."""
@@ -226,7 +238,6 @@ class SimulatedCluster(ABC, Generic[Node]):
             self.scheduler.resume(node.name)
             node.disk.release()
             node.disk.clear_faults()
-            node.disk_failing = False
             node.host.disk_speed = replace(self._disk_speed)
 
     async def start_all(self) -> None:

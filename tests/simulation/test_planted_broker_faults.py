@@ -1,10 +1,11 @@
 """What the broker simulation must find: each test breaks a rule of the shipped code; a seed must show it."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+import trio
 
 from quorate.broker.controller import brokers
 from quorate.broker.controller.image import PartitionState
@@ -14,13 +15,15 @@ from quorate.broker.replication.partition import Partition, Readable
 from quorate.broker.replication.producer_state import ProducerState
 from quorate.quorum_state.election_state import QuorumStateFile
 from quorate.raft.core.types import ElectionState
-from quorate.simulation.broker_clients import BrokerClientSettings
+from quorate.simulation.broker_clients import TOPIC, BrokerClientSettings
 from quorate.simulation.broker_run import BrokerRun
+from quorate.simulation.broker_story import BrokerScene, tell
 from quorate.simulation.faults import Fault, FaultSettings
 from quorate.simulation.seeds import broker_run
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 
 SEEDS_MAX = 60
+STORY_SEEDS_MAX = 8
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -76,12 +79,6 @@ def a_vote_of_the_quorum_is_not_stored(patch: pytest.MonkeyPatch) -> None:
 MOVES = (Fault.CRASH, Fault.PAUSE, Fault.PARTITION, Fault.POWER_LOSS)
 
 PLANTS: Sequence[tuple[Plant, tuple[Fault, ...], str]] = (
-    (a_smaller_isr_is_used_before_it_is_committed, (Fault.PARTITION, Fault.PAUSE), "lost|WhatWasRead"),
-    (
-        a_broker_that_lost_power_stays_in_the_isr,
-        (Fault.POWER_LOSS, Fault.CRASH),
-        "lost|WhatWasRead|Sequences|Replicas",
-    ),
     (a_consumer_reads_up_to_the_log_end, MOVES, "WhatWasReadStays|NothingAboveTheHighWatermark"),
     (a_repeated_batch_is_appended_again, MOVES, "appended twice"),
     (an_append_is_acknowledged_by_the_leader_alone, MOVES, "lost|WhatWasRead|Sequences|elsewhere"),
@@ -118,3 +115,74 @@ def test_a_seed_shows_that(plant: Plant, kinds: tuple[Fault, ...], expected: str
     else:
         pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
     troubled(seed, kinds).execute()
+
+
+# Two that seeds meet seldom: a story that leads there is quicker.
+
+
+async def a_leader_is_cut_off_from_the_others_for_long(scene: BrokerScene) -> None:
+    """Its clients still reach it."""
+    await trio.sleep(1)
+    leader = scene.leader_of(0)
+    others = [node.name for node in scene.cluster.nodes if node is not leader]
+    scene.cluster.network.partition([leader.name], others)
+    await trio.sleep(6)
+
+
+async def a_follower_loses_power_and_is_next_to_lead_when_it_is_back(scene: BrokerScene) -> None:
+    """It has had no chance to fetch what it lost."""
+    cluster, leader = scene.cluster, scene.leader_of(0)
+    replicas = [cluster.nodes[replica - 1] for replica in cluster.states(TOPIC)[0].replicas]
+    follower = next(replica for replica in replicas if replica is not leader)
+    while cluster.leader() in (None, leader):
+        # Who leads the partition is going to die, and the follower has to hear of the controller.
+        cluster.resign(leader)
+        await trio.sleep(1)
+    await trio.sleep(1)
+    await cluster.crash(follower, power_loss=True)
+    cluster.network.partition([follower.name], [leader.name])
+    cluster.start(follower)
+    with trio.fail_after(60):
+        while True:
+            controller = cluster.leader()
+            if controller is not None and follower.is_unfenced(controller.image):
+                break
+            await trio.sleep(0.01)
+    await cluster.crash(leader, power_loss=False)
+    await trio.sleep(3)
+
+
+Story = Callable[[BrokerScene], Awaitable[None]]
+
+STORIES: Sequence[tuple[Plant, Story, Mapping[str, str], str]] = (
+    (
+        a_smaller_isr_is_used_before_it_is_committed,
+        a_leader_is_cut_off_from_the_others_for_long,
+        {},
+        "lost|WhatWasRead",
+    ),
+    (
+        a_broker_that_lost_power_stays_in_the_isr,
+        a_follower_loses_power_and_is_next_to_lead_when_it_is_back,
+        {"replica.lag.time.max.ms": "30000"},  # or the leader takes it out of the ISR first
+        "lost|WhatWasRead|Sequences",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("plant", "story", "values", "expected"), STORIES, ids=[plant.__name__ for plant, *_ in STORIES]
+)
+def test_a_story_shows_that(plant: Plant, story: Story, values: Mapping[str, str], expected: str) -> None:
+    clients = BrokerClientSettings(idempotent=2, plain=1, think_max_s=0.1)
+    for seed in range(1, STORY_SEEDS_MAX + 1):
+        with pytest.MonkeyPatch.context() as patch:
+            plant(patch)
+            try:
+                tell(seed, story, clients=clients, values=values)
+            except SafetyViolation as violation:
+                assert re.search(expected, str(violation)), violation
+                break
+    else:
+        pytest.fail(f"not shown by any of {STORY_SEEDS_MAX} seeds")
+    tell(seed, story, clients=clients, values=values)

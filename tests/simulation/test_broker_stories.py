@@ -1,0 +1,122 @@
+"""The broker cluster's great stories: a partition leader that sleeps, and power cuts in round after round."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+import trio
+
+from quorate.simulation.broker_admin import Administrator
+from quorate.simulation.broker_clients import TOPIC, BrokerClientSettings
+from quorate.simulation.broker_cluster import BrokerHost
+from quorate.simulation.broker_story import BrokerScene, tell
+from quorate.simulation.history import Outcome
+from quorate.simulation.runtime import DiskSpeed
+
+PATIENCE_S = 60.0
+SLEEP_S = 30.0
+"""Twenty times what it takes to fence a silent broker."""
+ROUNDS = 9
+ACKNOWLEDGED_PER_ROUND = 30
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_a_partition_leader_that_was_stopped_acknowledges_nothing_that_was_sent_while_it_slept(
+    seed: int,
+) -> None:
+    # Plain producers are more patient than the sleeper sleeps: who asks it waits until it wakes.
+    settings = BrokerClientSettings(idempotent=2, plain=6, think_max_s=0.6, plain_timeout_s=2 * SLEEP_S)
+
+    async def story(scene: BrokerScene) -> None:
+        cluster, clients = scene.cluster, scene.clients
+        await trio.sleep(2)
+        old = scene.leader_of(0)
+        before = cluster.states(TOPIC)[0].leader_epoch
+        asleep_at = trio.current_time()
+        acknowledged_before = len(clients.acknowledged)
+        assert any(host == str(old.address) for _, host in clients.acknowledged)
+        scene.scheduler.pause(old.name)
+        await trio.sleep(SLEEP_S)
+
+        new = scene.leader_of(0)
+        assert new is not old
+        assert cluster.states(TOPIC)[0].leader_epoch > before
+        broker = old.serving.broker
+        assert broker is not None
+        assert broker.replicas.partition(TOPIC, 0).leading, "asleep, it has not heard of anybody else"
+        waiting = [append for append in clients.histories[0].appends if append.outcome is Outcome.UNKNOWN]
+        assert waiting, "somebody waits for the sleeper"
+        meanwhile = {host for _, host in clients.acknowledged[acknowledged_before:]}
+        assert str(new.address) in meanwhile, "the others went on"
+        scene.scheduler.resume(old.name)
+        await trio.sleep(5)
+        assert scene.leader_of(0) is new
+        for append, host in clients.acknowledged:
+            if append.invoked_at > asleep_at:
+                assert host != str(old.address), f"the sleeper answered: {append}"
+
+    tell(seed, story, clients=settings)
+
+
+async def many_more_acknowledgements(scene: BrokerScene) -> None:
+    clients = scene.clients
+    wanted = len(clients.acknowledged) + ACKNOWLEDGED_PER_ROUND
+    with trio.fail_after(PATIENCE_S):
+        while True:
+            if len(clients.acknowledged) >= wanted:
+                return
+            await trio.sleep(0.05)
+
+
+def victims(number: int, scene: BrokerScene, source: random.Random) -> Sequence[BrokerHost]:
+    """A third of the rounds the quorum's leader, a third a partition's, and else anybody, or two at once."""
+    cluster = scene.cluster
+    match number % 3:
+        case 0:
+            leader = cluster.leader()
+            assert leader is not None
+            return [leader]
+        case 1:
+            return [scene.leader_of(source.randrange(cluster.settings.partitions))]
+        case _:
+            return source.sample(cluster.nodes, source.choice((1, 2)))
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_what_producers_heard_survives_round_after_round_of_kill_9_and_power_loss(seed: int) -> None:
+    settings = BrokerClientSettings(idempotent=2, plain=1, think_max_s=0.1)
+    source = random.Random(f"power cuts {seed}")
+
+    async def story(scene: BrokerScene) -> None:
+        cluster, clients = scene.cluster, scene.clients
+        for number in range(ROUNDS):
+            await many_more_acknowledgements(scene)
+            killed = victims(number, scene, source)
+            # Two that lose what they had not synced are as many as min.insync.replicas: beyond the promise.
+            await cluster.crash(*killed, power_loss=len(killed) == 1 and source.random() < 0.7)
+            await trio.sleep(source.choice((0.0, 0.5, 3.0)))
+            for node in killed:
+                cluster.start(node)
+            await cluster.converge(within_s=PATIENCE_S)
+        assert len(clients.acknowledged) > ROUNDS * ACKNOWLEDGED_PER_ROUND
+
+    tell(seed, story, clients=settings, partitions=2)
+
+
+def test_a_broker_that_stops_may_hear_of_new_topics_to_the_last() -> None:
+    """Its replicas are closed by then, and its quorum still applies what is committed."""
+
+    async def story(scene: BrokerScene) -> None:
+        cluster = scene.cluster
+        source = random.Random("new topics")
+        admin = Administrator(cluster, source)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(admin.churn, 0.2)
+            for node in cluster.nodes:
+                node.host.disk_speed = DiskSpeed(sync_min_s=0.05, sync_max_s=0.1)
+                await cluster.stop(node)
+                cluster.start(node)
+                await cluster.converge(within_s=PATIENCE_S)
+            admin.finish()
+
+    tell(1, story, clients=BrokerClientSettings(idempotent=1, plain=0))
