@@ -64,10 +64,11 @@ class Appends(LogState):
         return self._append(pieces, spans)
 
     def append_as_follower(
-        self, records: Buffer, *, headers: Sequence[BatchHeader] | None = None
+        self, records: Buffer, *, headers: Sequence[BatchHeader] | None = None, in_memory: bool = True
     ) -> AppendInfo:
         """Append the leader's batches as they are. They must start at the log's end, be contiguous, and not
-        go back in epochs. Parameters and errors as `append_as_leader`."""
+        go back in epochs. `in_memory`: whether they will be read again soon. Other parameters, and errors, as
+        for `append_as_leader`."""
         self._check_writable()
         if headers is None:
             headers = list(read_headers(records))
@@ -90,7 +91,7 @@ class Appends(LogState):
             spans.append(
                 _Span(header.base_offset, expected, epoch, size, header.base_timestamp, header.max_timestamp)
             )
-        return self._append(pieces, spans)
+        return self._append(pieces, spans, in_memory=in_memory)
 
     def append_own(self, batch: bytes, *, base_offset: int, end_offset: int, epoch: int) -> AppendInfo:
         """Append one batch that this process built and stamped, without parsing it."""
@@ -103,13 +104,14 @@ class Appends(LogState):
         span = _Span(base_offset, end_offset, epoch, len(batch), base_timestamp, max_timestamp)
         return self._append([batch], [span])
 
-    def _append(self, pieces: list[Buffer], spans: list[_Span]) -> AppendInfo:
+    def _append(self, pieces: list[Buffer], spans: list[_Span], *, in_memory: bool = True) -> AppendInfo:
         """`pieces` hold one batch each, or two pieces per batch."""
         start = self.end_offset
         if not spans:
             return AppendInfo(start, start, 0)
         last = spans[-1]
         total = last.size if len(spans) == 1 else sum(span.size for span in spans)
+        in_memory = in_memory and total <= self._config.tail_bytes
         try:
             segment = self._active
             if not segment.has_room_for(total, end_offset=last.end_offset, timestamp=last.max_timestamp):
@@ -126,13 +128,13 @@ class Appends(LogState):
                 if span.epoch > self._epochs.newest:
                     self._epochs.assign(span.epoch, span.base_offset)
                 position += span.size
-                if total <= self._config.tail_bytes:
+                if in_memory:
                     batch = b"".join(pieces[number * per_batch : (number + 1) * per_batch])
                     self._tail.add(span.base_offset, span.end_offset, batch)
         except DiskError as error:
             self._failure = error
             raise
-        if total > self._config.tail_bytes:
+        if not in_memory:
             self._tail.clear()
         self._unsynced_bytes += total
         self.end_offset = Offset(last.end_offset)

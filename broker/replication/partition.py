@@ -422,7 +422,8 @@ class Partition:
         size = len(records)
         if size:
             headers = list(read_headers(records, dense=False))
-            self.log.append_as_follower(records, headers=headers)
+            # Nobody reads from a follower.
+            self.log.append_as_follower(records, headers=headers, in_memory=False)
             self.producers.replay(headers)
             self._stats.replicated_bytes += size
         exposed = min(high_watermark, int(self.log.end_offset))
