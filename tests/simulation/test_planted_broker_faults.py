@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 import trio
+from kio.schema.errors import ErrorCode
 
 from quorate.broker.controller import brokers
 from quorate.broker.controller.image import PartitionState
+from quorate.broker.groups.coordinator import GroupCoordinator
 from quorate.broker.replication.isr import IsrProposal, IsrState
 from quorate.broker.replication.leader_state import LeaderState
 from quorate.broker.replication.partition import Partition, Readable
@@ -76,12 +78,23 @@ def a_vote_of_the_quorum_is_not_stored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(QuorumStateFile, "store", store)
 
 
+def a_commit_of_offsets_is_acknowledged_at_once(patch: pytest.MonkeyPatch) -> None:
+    honest = GroupCoordinator._append
+
+    def append(self: GroupCoordinator, shard, records, done) -> None:
+        honest(self, shard, records, lambda error, base_offset: None)
+        done(ErrorCode.none, 1 << 60)
+
+    patch.setattr(GroupCoordinator, "_append", append)
+
+
 MOVES = (Fault.CRASH, Fault.PAUSE, Fault.PARTITION, Fault.POWER_LOSS)
 
 PLANTS: Sequence[tuple[Plant, tuple[Fault, ...], str]] = (
     (a_consumer_reads_up_to_the_log_end, MOVES, "WhatWasReadStays|NothingAboveTheHighWatermark"),
     (a_repeated_batch_is_appended_again, MOVES, "appended twice"),
     (an_append_is_acknowledged_by_the_leader_alone, MOVES, "lost|WhatWasRead|Sequences|elsewhere"),
+    (a_commit_of_offsets_is_acknowledged_at_once, MOVES, "CommittedOffsetsStay"),
     (a_vote_of_the_quorum_is_not_stored, MOVES, "VotesAreDurable"),
 )
 
@@ -91,7 +104,7 @@ def troubled(seed: int, kinds: tuple[Fault, ...]) -> BrokerRun:
     run.settings = replace(
         run.settings,
         cluster=replace(run.settings.cluster, min_isr=2),
-        clients=BrokerClientSettings(think_max_s=0.1),
+        clients=BrokerClientSettings(think_max_s=0.1, members=2),
         faults=FaultSettings(kinds=kinds, mean_interval_s=0.7, mean_duration_s=3.0),
         faults_s=12.0,
     )
