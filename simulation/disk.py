@@ -8,156 +8,24 @@ sync covered is clean in the cache yet not on the device, as on Linux: only rewr
 Simplified: folders themselves are durable when made.
 """
 
-import enum
 import posixpath
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import trio
 
 from quorate.runtime.disk import Buffer, DiskError, DiskFullError, DiskLockedError
-
-_SECTOR_BYTES = (512, 4096)
-
-
-class Operation(enum.Enum):
-    """What a fault can be put into."""
-
-    OPEN = "open"
-    APPEND = "append"
-    RESERVE = "reserve"
-    WRITE_AT = "write_at"
-    READ = "read"
-    SYNC = "sync"
-    TRUNCATE = "truncate"
-    RENAME = "rename"
-    REMOVE = "remove"
-    SYNC_FOLDER = "sync_folder"
-
-
-@dataclass(slots=True, kw_only=True)
-class _Fault:
-    operation: Operation
-    path_part: str
-    skip: int
-    times: int
-
-
-@dataclass(slots=True, eq=False)
-class _SyncUnderWay:
-    number: int
-    low_since: int
-    """Lowest position written since this sync was called."""
-
-
-@dataclass(slots=True, eq=False)
-class _Content:
-    """One inode."""
-
-    cached: bytearray = field(default_factory=bytearray)
-    durable: bytearray = field(default_factory=bytearray)
-    reserve: int = 0
-    """The file's size, if that is beyond the written bytes: zeros follow, which are not kept in memory."""
-    durable_reserve: int = 0
-    dirty_low: int = 0
-    """Positions from here on are written by the next sync."""
-    under_way: list[_SyncUnderWay] = field(default_factory=list)
-    last_applied: int = 0
-
-    @property
-    def size(self) -> int:
-        return max(len(self.cached), self.reserve)
-
-    def read(self, position: int, size: int) -> bytes:
-        end = min(position + size, self.size)
-        data = bytes(memoryview(self.cached)[position:end])
-        return data.ljust(end - position, b"\0") if position < end else b""
-
-    def touched(self, position: int) -> None:
-        self.dirty_low = min(self.dirty_low, position)
-        for sync in self.under_way:
-            sync.low_since = min(sync.low_since, position)
-
-    def lose_power(self, draw: random.Random) -> None:
-        self.durable = self._survivor(draw)
-        if self.reserve != self.durable_reserve:
-            # Sizes are the journal's business, and independent of the bytes.
-            self.durable_reserve = draw.choice((self.reserve, self.durable_reserve))
-        self.reserve = self.durable_reserve
-        self.cached = bytearray(self.durable)
-        self.dirty_low = len(self.durable)
-        self.under_way.clear()
-
-    def _survivor(self, draw: random.Random) -> bytearray:
-        if self.cached == self.durable:
-            return self.durable
-        match draw.choice(("lost", "kept", "torn", "sectors")):
-            case "lost":
-                return self.durable
-            case "kept":
-                return self.cached
-            case "torn":
-                cut = draw.randint(_common_prefix(self.cached, self.durable), len(self.cached))
-                return self.cached[:cut] + self.durable[cut:]
-            case _:
-                return self._sectors(draw)
-
-    def _sectors(self, draw: random.Random) -> bytearray:
-        sector = draw.choice(_SECTOR_BYTES)
-        short, long = sorted((len(self.cached), len(self.durable)))
-        size = draw.choice((short, long, draw.randint(short, long)))
-        cached = self.cached.ljust(size, b"\0")
-        survivor = self.durable.ljust(size, b"\0")[:size]
-        first = _common_prefix(self.cached, self.durable) // sector * sector
-        for position in range(first, size, sector):
-            if draw.random() < 0.5:
-                end = min(position + sector, size)
-                survivor[position:end] = cached[position:end]
-        return survivor
-
-
-def _common_prefix(one: bytearray, other: bytearray) -> int:
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[:middle] == other[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-@dataclass(frozen=True, slots=True)
-class _Created:
-    path: str
-    content: _Content
-
-
-@dataclass(frozen=True, slots=True)
-class _Renamed:
-    old: str
-    new: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Removed:
-    path: str
-
-
-_NameChange = _Created | _Renamed | _Removed
-
-
-def _apply(names: dict[str, _Content], change: _NameChange) -> None:
-    """A change whose precondition did not survive is skipped, as a journal would."""
-    match change:
-        case _Created(path, content):
-            names[path] = content
-        case _Renamed(old, new):
-            if old in names:
-                names[new] = names.pop(old)
-        case _Removed(path):
-            names.pop(path, None)
+from quorate.simulation.disk_content import (
+    Created,
+    FileContent,
+    NameChange,
+    Removed,
+    Renamed,
+    SyncUnderWay,
+    apply_change,
+)
+from quorate.simulation.disk_faults import DiskFaults
+from quorate.simulation.disk_faults import Operation as Operation
 
 
 def _folder_of(path: str) -> str:
@@ -178,12 +46,12 @@ class SimulatedDisk:
         """Syncs and folder syncs that finished."""
         self.on_sync: Callable[[str], None] | None = None
         """Told of the path after each. For traces."""
-        self._names: dict[str, _Content] = {}
-        self._durable_names: dict[str, _Content] = {}
-        self._name_changes: dict[str, list[_NameChange]] = {}
+        self._names: dict[str, FileContent] = {}
+        self._durable_names: dict[str, FileContent] = {}
+        self._name_changes: dict[str, list[NameChange]] = {}
         self._folders: set[str] = {".", "/"}
         self._locks: dict[str, _SimulatedLock] = {}
-        self._faults: list[_Fault] = []
+        self._faults = DiskFaults()
         self._boots = 0
         self._sync_number = 0
         self._cut = False
@@ -195,7 +63,7 @@ class SimulatedDisk:
     def fail(self, operation: Operation, *, path_part: str = "", skip: int = 0, times: int = 1) -> None:
         """The next `times` such operations on paths that contain `path_part` raise `DiskError`, after
         `skip` that don't."""
-        self._faults.append(_Fault(operation=operation, path_part=path_part, skip=skip, times=times))
+        self._faults.add(operation, path_part=path_part, skip=skip, times=times)
 
     @property
     def failing(self) -> bool:
@@ -240,7 +108,7 @@ class SimulatedDisk:
             else:
                 kept = [change for change in changes if draw.random() < 0.5]
             for change in kept:
-                _apply(self._durable_names, change)
+                apply_change(self._durable_names, change)
         self._name_changes.clear()
         self._names = dict(self._durable_names)
         for path in sorted(self._names):
@@ -278,8 +146,8 @@ class SimulatedDisk:
                 raise FileNotFoundError(path)
             if _folder_of(path) not in self._folders:
                 raise DiskError("the folder does not exist", path=path)
-            content = _Content()
-            self._change(_Created(path, content), path)
+            content = FileContent()
+            self._change(Created(path, content), path)
         return SimulatedFile(self, path, content, self._boots)
 
     def exists(self, path: str) -> bool:
@@ -305,13 +173,13 @@ class SimulatedDisk:
         new = posixpath.normpath(new)
         if old not in self._names:
             raise FileNotFoundError(old)
-        self._change(_Renamed(old, new), new)
+        self._change(Renamed(old, new), new)
 
     def remove(self, path: str) -> None:
         path = self._enter(Operation.REMOVE, path)
         if path not in self._names:
             raise FileNotFoundError(path)
-        self._change(_Removed(path), path)
+        self._change(Removed(path), path)
 
     def remove_folder(self, path: str) -> None:
         path = self._enter(Operation.REMOVE, path)
@@ -322,7 +190,7 @@ class SimulatedDisk:
             if name.startswith(inside):
                 self._names.pop(name, None)
                 # Durable with the parent's sync, as the folder's own removal is.
-                self._name_changes.setdefault(_folder_of(path), []).append(_Removed(name))
+                self._name_changes.setdefault(_folder_of(path), []).append(Removed(name))
         self._folders = {
             folder for folder in self._folders if folder != path and not folder.startswith(path + "/")
         }
@@ -339,7 +207,7 @@ class SimulatedDisk:
         for change in taken:
             if change in pending:
                 pending.remove(change)
-                _apply(self._durable_names, change)
+                apply_change(self._durable_names, change)
         if self.on_sync is not None:
             self.on_sync(path)
 
@@ -356,15 +224,7 @@ class SimulatedDisk:
         if self._cut:
             raise DiskError("the disk is gone", path=path)
         if operation is not None:
-            for fault in self._faults:
-                if fault.operation is operation and fault.path_part in path:
-                    if fault.skip:
-                        fault.skip -= 1
-                        continue
-                    fault.times -= 1
-                    if not fault.times:
-                        self._faults.remove(fault)
-                    raise DiskError(f"injected {operation.value} error", path=path)
+            self._faults.check(operation, path)
         return posixpath.normpath(path)
 
     def _check_alive(self, boots: int, path: str) -> None:
@@ -388,8 +248,8 @@ class SimulatedDisk:
         else:
             await trio.lowlevel.checkpoint()
 
-    def _change(self, change: _NameChange, path: str) -> None:
-        _apply(self._names, change)
+    def _change(self, change: NameChange, path: str) -> None:
+        apply_change(self._names, change)
         self._name_changes.setdefault(_folder_of(path), []).append(change)
 
 
@@ -408,7 +268,7 @@ class SimulatedFile:
 
     __slots__ = ("_boots", "_closed", "_content", "_disk", "_path", "_reserved")
 
-    def __init__(self, disk: SimulatedDisk, path: str, content: _Content, boots: int) -> None:
+    def __init__(self, disk: SimulatedDisk, path: str, content: FileContent, boots: int) -> None:
         self._disk = disk
         self._path = path
         self._content = content
@@ -492,7 +352,7 @@ class SimulatedFile:
         data = bytes(memoryview(content.cached)[low:])
         reserve = content.reserve
         disk._sync_number += 1
-        this = _SyncUnderWay(disk._sync_number, len(content.cached))
+        this = SyncUnderWay(disk._sync_number, len(content.cached))
         content.under_way.append(this)
         try:
             await disk._wait(self._path)

@@ -1,0 +1,59 @@
+"""Errors that a simulated disk is told to raise."""
+
+import enum
+from dataclasses import dataclass
+
+from quorate.runtime.disk import DiskError
+
+
+class Operation(enum.Enum):
+    """What a fault can be put into."""
+
+    OPEN = "open"
+    APPEND = "append"
+    RESERVE = "reserve"
+    WRITE_AT = "write_at"
+    READ = "read"
+    SYNC = "sync"
+    TRUNCATE = "truncate"
+    RENAME = "rename"
+    REMOVE = "remove"
+    SYNC_FOLDER = "sync_folder"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Fault:
+    operation: Operation
+    path_part: str
+    skip: int
+    times: int
+
+
+class DiskFaults:
+    """What was asked for and has not happened yet."""
+
+    __slots__ = ("_faults",)
+
+    def __init__(self) -> None:
+        self._faults: list[_Fault] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._faults)
+
+    def add(self, operation: Operation, *, path_part: str, skip: int, times: int) -> None:
+        self._faults.append(_Fault(operation=operation, path_part=path_part, skip=skip, times=times))
+
+    def clear(self) -> None:
+        self._faults.clear()
+
+    def check(self, operation: Operation, path: str) -> None:
+        """Raise `DiskError` if this operation is one of those."""
+        for fault in self._faults:
+            if fault.operation is operation and fault.path_part in path:
+                if fault.skip:
+                    fault.skip -= 1
+                    continue
+                fault.times -= 1
+                if not fault.times:
+                    self._faults.remove(fault)
+                raise DiskError(f"injected {operation.value} error", path=path)
