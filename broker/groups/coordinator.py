@@ -1,8 +1,8 @@
 """The groups that this broker coordinates: those whose partition of `__consumer_offsets` it leads."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 import trio
@@ -21,6 +21,11 @@ from quorate.broker.groups.messages import (
     SyncResult,
 )
 from quorate.broker.groups.offsets import GroupOffsets
+from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC as OFFSETS_TOPIC
+from quorate.broker.groups.offsets_topic import GroupLog
+from quorate.broker.groups.offsets_topic import GroupLogError as GroupLogError
+from quorate.broker.groups.offsets_topic import java_hash as java_hash
+from quorate.broker.groups.offsets_topic import partition_of as partition_of
 from quorate.broker.groups.records import (
     GroupKey,
     GroupRecordError,
@@ -40,27 +45,7 @@ from quorate.runtime.entropy import Entropy
 
 log = structlog.get_logger(__name__)
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 _LOAD_RETRY_SECONDS: Final = 0.1
-
-
-class GroupLogError(Exception):
-    """The partition can't be read here: another broker leads it, or its log failed."""
-
-
-class GroupLog(Protocol):
-    """The partitions of `__consumer_offsets` that are led here."""
-
-    def records(self, partition: int) -> AsyncIterator[Sequence[Record]]:
-        """Everything up to the log end offset as of the call. Raises `GroupLogError`."""
-        ...
-
-    def append(
-        self, partition: int, records: Sequence[KeyValue], done: Callable[[ErrorCode, int], None]
-    ) -> None:
-        """With acks=all. Takes its place in the log now; `done` hears the partition's error and the base
-        offset, maybe before this returns."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,21 +56,6 @@ class GroupConfig:
     max_session_timeout_ms: int = 1_800_000
     limits: GroupLimits = field(default_factory=GroupLimits)
     offset_metadata_max_bytes: int = 4096
-
-
-def java_hash(text: str) -> int:
-    """Java's String.hashCode: clients and tools expect groups where Kafka would put them."""
-    value = 0
-    data = text.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(data[::2], data[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value
-
-
-def partition_of(group_id: str, partitions: int) -> int:
-    """Kafka's Utils.abs: the one number without an absolute value counts as 0."""
-    value = java_hash(group_id)
-    return (0 if value == -(1 << 31) else abs(value)) % partitions
 
 
 @dataclass(slots=True)

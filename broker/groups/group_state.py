@@ -1,0 +1,59 @@
+"""The states of a group, its timers, and what it needs of its coordinator."""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.groups.records import GroupValue
+
+
+class GroupState(enum.Enum):
+    """Kafka's names, as ListGroups shows them."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class TimerKind(enum.Enum):
+    HEARTBEAT = "heartbeat"
+    """Of a member."""
+    PENDING = "pending"
+    """Of a member id that was handed out and that nobody has come back with."""
+    JOIN = "join"
+    SYNC = "sync"
+
+
+class GroupTimer(NamedTuple):
+    group_id: str
+    kind: TimerKind
+    member_id: str = ""
+
+
+class GroupHost(Protocol):
+    """What a group needs of its coordinator."""
+
+    def arm(self, timer: GroupTimer, seconds: float) -> None: ...
+
+    def cancel(self, timer: GroupTimer) -> None: ...
+
+    def store(self, group_id: str, value: GroupValue, done: Callable[[ErrorCode], None]) -> None:
+        """Write the group's record; `done` hears of it, unless the coordinator moves away before."""
+        ...
+
+    def draw_member_id(self, prefix: str) -> str: ...
+
+    def now_ms(self) -> int:
+        """Wall clock, for the stored timestamp only."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLimits:
+    initial_rebalance_delay_ms: int = 3000
+    max_size: int = (1 << 31) - 1
