@@ -69,6 +69,8 @@ class FaultSettings:
     kinds: tuple[Fault, ...] = tuple(Fault)
     mean_interval_s: float = 1.5
     mean_duration_s: float = 2.0
+    skipped: frozenset[Fault] = frozenset()
+    """Drawn, and not done: a run without them that is as close to the other as can be."""
 
     @classmethod
     def draw(cls, source: random.Random) -> "FaultSettings":
@@ -120,6 +122,8 @@ class Faults(Generic[Node]):
             while True:
                 await trio.sleep(self._random.expovariate(1 / self._settings.mean_interval_s))
                 fault = self._random.choice(self._settings.kinds)
+                if fault in self._settings.skipped:
+                    continue
                 if fault in _BETWEEN_NODES and len(self._cluster.nodes) == 1:
                     continue
                 self.counts[fault] = self.counts.get(fault, 0) + 1
