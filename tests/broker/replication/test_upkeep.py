@@ -21,6 +21,15 @@ async def test_a_follower_replicates_while_its_disk_syncs(make_brokers, autojump
     await cluster.caught_up()
 
 
+async def test_a_follower_keeps_no_copy_of_what_nobody_reads_from_it(make_brokers, autojump_clock):
+    cluster = make_brokers()
+    await cluster.with_topic()
+    await cluster[1].produced("a")
+    await cluster.caught_up()
+    assert cluster[1].partition().log.read_tail(0, 1 << 20)
+    assert cluster[2].partition().log.read_tail(0, 1 << 20) is None
+
+
 async def test_a_role_changes_while_the_disk_syncs(make_brokers, autojump_clock):
     cluster = make_brokers(log_flush_offset_checkpoint_interval_ms=1000)
     await cluster.with_topic()
