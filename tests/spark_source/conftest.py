@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import trio
@@ -48,6 +48,11 @@ from quorate.raft.core.types import Offset
 from quorate.raft.watermark import WatermarkCheckpoint
 from quorate.runtime.network import Address
 from quorate.runtime.real import RealDisk, RealNetwork, SyncStrategy
+from quorate.spark_source import spark_session
+from quorate.spark_source.java import NoJavaError, find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CLUSTER = "hIYbZ8XNQqiEnzUO1CPmSw"
 T0 = 1_700_000_000_000
@@ -314,3 +319,15 @@ def new_broker() -> Iterator[Callable[[WrittenLog], Broker]]:
     yield new
     for broker in started:
         broker.stop()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """One session for all tests."""
+    try:
+        find_java()
+    except NoJavaError as error:
+        pytest.skip(str(error))
+    session = spark_session("quorate tests")
+    yield session
+    session.stop()

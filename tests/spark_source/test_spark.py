@@ -1,7 +1,6 @@
 """A real Spark, one session for all."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from quorate.broker.controller.records import NoOp, PartitionChange
 from quorate.log.batch import CRC_START, HEADER_BYTES
-from quorate.spark_source import leadership_history, spark_session
-from quorate.spark_source.java import NoJavaError, find_java
+from quorate.spark_source import leadership_history
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    try:
-        find_java()
-    except NoJavaError as error:
-        pytest.skip(str(error))
-    session = spark_session("quorate tests")
-    yield session
-    session.stop()
 
 
 def offsets(frame: DataFrame) -> list[int]:
