@@ -10,7 +10,7 @@ from quorate.log.errors import LogError, OffsetOutOfRangeError
 from quorate.log.segment import Segment
 from quorate.log.state import base_of
 from quorate.log.walk import read_now
-from quorate.raft.core.types import Offset
+from quorate.raft.core.types import EpochEnd, Offset
 from quorate.runtime.disk import DiskError
 
 
@@ -87,6 +87,13 @@ class Changes(Durability):
                 await self._store_recovery_point(offset)
             self._checkpointed_end = offset
 
+    async def reset(self, start: EpochEnd) -> None:
+        """Drop everything, and begin anew at the end of a snapshot, `start`, whose last record is of
+        `start.epoch`. The snapshot must be durable: after a crash halfway the log is opened as empty at its
+        end (`open_metadata_log`). Durable when it returns; failures as for `truncate`."""
+        await self.truncate_fully_and_start_at(start.end_offset)
+        self._epochs.start_epoch = start.epoch
+
     async def _lower_recovery_point(self, offset: Offset) -> None:
         """Before anything is cut: otherwise a crash halfway looks like damage."""
         if self._checkpointed_end > offset:
@@ -113,19 +120,23 @@ class Changes(Durability):
 
     async def advance_log_start(self, offset: Offset) -> int:
         """Move the log start up to `offset` and remove the segments that end at or below it; how many.
-        Raises `OffsetOutOfRangeError` beyond the end."""
+
+        The start moves at once, the segments go oldest first, and each removal is durable before the next.
+        Where in the first segment the log starts is not in any file: a metadata log learns it from its
+        snapshots, one of which must end at `offset` and be durable. Raises `OffsetOutOfRangeError` beyond the
+        end.
+        """
         self._check_writable()
         if offset > self.end_offset:
             self._check_range(offset)
-        if offset <= self.log_start_offset:
+        if offset > self.log_start_offset:
+            self._begin_at(offset, self._epochs.epoch_at(offset - 1) or self._epochs.start_epoch)
+        elif not self._first_segment_is_below_start():
             return 0
-        self.log_start_offset = offset
-        self.high_watermark = max(self.high_watermark, offset)
-        self._epochs.trim_start(offset)
         removed = 0
         async with self._maintenance:
             try:
-                while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
+                while self._first_segment_is_below_start():
                     self._segments.pop(0).remove()
                     # One by one: removals that are made durable out of order would leave a hole.
                     await self._disk.sync_folder(self._folder)
@@ -135,6 +146,9 @@ class Changes(Durability):
                 self._failure = error
                 raise
         return removed
+
+    def _first_segment_is_below_start(self) -> bool:
+        return len(self._segments) > 1 and self._segments[1].base_offset <= self.log_start_offset
 
     async def delete_old_segments(
         self, *, retention_bytes: int | None, retention_ms: int | None, high_watermark: Offset

@@ -73,7 +73,7 @@ def leader_change_batch(
     directory_ids: Mapping[int, str] | None = None,
     voter_set: VoterSet | None = None,
 ) -> bytes:
-    """A control batch with a LeaderChange; three records with `voter_set`: KRaftVersion and KRaftVoters follow.
+    """A control batch with a LeaderChange; with `voter_set`, KRaftVersion and KRaftVoters follow in it.
 
     `directory_ids` by node, where they are known; those in `voter_set` need not be repeated. With any, the
     LeaderChange is of version 1.
@@ -187,7 +187,7 @@ def control_records_of(batch: Batch) -> list[tuple[Record, ControlType | None]]:
 
 
 def voters_in(batch: Batch) -> VotersAt | None:
-    """The voter set in a batch, and the offset of its record; None if it has none, as any but a control batch.
+    """The voter set in a batch and the offset of its record; None if it has none, as any but a control batch.
     Raises `InvalidBatchError`."""
     if not batch.header.is_control:
         return None

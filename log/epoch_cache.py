@@ -16,10 +16,11 @@ _start_of = attrgetter("start_offset")
 class EpochCache:
     """Epochs and start offsets, both strictly increasing."""
 
-    __slots__ = ("_entries", "dirty", "last_epoch", "newest")
+    __slots__ = ("_entries", "_start_epoch", "dirty", "last_epoch", "newest")
 
     def __init__(self, entries: Iterable[EpochStart] = ()) -> None:
         self._entries = list(entries)
+        self._start_epoch = Epoch(0)
         self.dirty = False
         """Something is not in the checkpoint file yet."""
         self.last_epoch = self._entries[-1].epoch if self._entries else Epoch(0)
@@ -29,6 +30,17 @@ class EpochCache:
     @property
     def entries(self) -> tuple[EpochStart, ...]:
         return tuple(self._entries)
+
+    @property
+    def start_epoch(self) -> Epoch:
+        """Of the record below the log start, and so of an empty log's last one; 0 if none is known. Not in
+        the checkpoint file."""
+        return self._start_epoch
+
+    @start_epoch.setter
+    def start_epoch(self, epoch: Epoch) -> None:
+        self._start_epoch = epoch
+        self._note_last()
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """`epoch`, which must not be older than the last, has its first record at `start_offset`, or will."""
@@ -78,7 +90,10 @@ class EpochCache:
 
     def _changed(self) -> None:
         self.dirty = True
-        self.last_epoch = self._entries[-1].epoch if self._entries else Epoch(0)
+        self._note_last()
+
+    def _note_last(self) -> None:
+        self.last_epoch = self._entries[-1].epoch if self._entries else self._start_epoch
         self.newest = self.last_epoch if self._entries else -1
 
     async def store(self, disk: Disk, folder: str) -> None:

@@ -1,6 +1,6 @@
 """What can go wrong with a log, by who can do something about it."""
 
-from quorate.raft.core.types import Offset
+from quorate.raft.core.types import Offset, SnapshotId
 
 
 class LogError(Exception):
@@ -60,3 +60,54 @@ class DamagedLogError(LogError):
         self.path = path
         self.position = position
         self.problem = problem
+
+
+class DamagedSnapshotError(LogError):
+    """A snapshot is not whole: a bad CRC, something missing, or something too many. Nothing of it may be
+    used."""
+
+    def __init__(self, path: str, position: int, problem: str, *, snapshot: SnapshotId) -> None:
+        super().__init__(
+            f"{path}, byte {position}: {problem}. A damaged snapshot is never loaded. Restore the file from "
+            "this node's disk; or move the folder away and let the node come back empty as a new replica: "
+            "docs/how-to/replace-a-disk.md says when that is safe"
+        )
+        self.path = path
+        self.position = position
+        self.problem = problem
+        self.snapshot = snapshot
+
+
+class SnapshotMissingError(LogError):
+    """There is no such snapshot here, or no longer (SNAPSHOT_NOT_FOUND)."""
+
+    def __init__(self, snapshot: SnapshotId) -> None:
+        super().__init__(f"no snapshot {snapshot.end_offset}-{snapshot.epoch}")
+        self.snapshot = snapshot
+
+
+class PositionOutOfRangeError(LogError):
+    """Bytes of a snapshot were asked for, or given, at a position at which it has none
+    (POSITION_OUT_OF_RANGE)."""
+
+    def __init__(self, snapshot: SnapshotId, position: int, *, size: int) -> None:
+        super().__init__(
+            f"position {position} of snapshot {snapshot.end_offset}-{snapshot.epoch}, which has {size} bytes"
+        )
+        self.snapshot = snapshot
+        self.position = position
+        self.size = size
+
+
+class UncoveredLogStartError(LogError):
+    """The log starts above offset 0, and no snapshot holds what came before (KAFKA-14240)."""
+
+    def __init__(self, folder: str, log_start_offset: int, latest: SnapshotId | None) -> None:
+        has = "there is none" if latest is None else f"the latest ends at {latest.end_offset}"
+        super().__init__(
+            f"{folder}: the log starts at offset {log_start_offset}, so a snapshot must end there or above, "
+            f"but {has}. Restore the .checkpoint file from this node's disk, or move the folder away and let the "
+            "node come back empty as a new replica: docs/how-to/replace-a-disk.md says when that is safe"
+        )
+        self.log_start_offset = log_start_offset
+        self.latest = latest

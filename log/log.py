@@ -32,9 +32,11 @@ class Log(Appends, Reads, Changes):
         recovery_point: Offset | None = None,
         clean_shutdown: bool = False,
         log_start_offset: Offset | None = None,
+        log_start_epoch: Epoch = Epoch(0),  # noqa: B008
         now_ms: Callable[[], int],
     ) -> "Log":
-        """Recover what is there, or begin a new log at `log_start_offset` (0 if None).
+        """Recover what is there, or begin a new log at `log_start_offset` (0 if None), below which the last
+        record was of `log_start_epoch`. A metadata log is opened by `open_metadata_log`.
 
         `recovery_point`: what the owner knows to be durable (exclusive); None checks everything as after a
         crash. With `config.own_recovery_point` the log knows better. Everything in the log is durable when
@@ -57,7 +59,7 @@ class Log(Appends, Reads, Changes):
         self = cls(
             disk, folder, config, files, log_start_offset=Offset(min(start, files.end_offset)), now_ms=now_ms
         )
-        self._epochs.trim_start(self.log_start_offset)
+        self._begin_at(self.log_start_offset, log_start_epoch if start == log_start_offset else Epoch(0))
         await self._epochs.store(disk, folder)
         if config.own_recovery_point and recovery_point != self.end_offset:
             await self._store_recovery_point(self.end_offset)
@@ -70,6 +72,11 @@ class Log(Appends, Reads, Changes):
     @property
     def last_epoch(self) -> Epoch:
         return self._epochs.last_epoch
+
+    @property
+    def log_start_epoch(self) -> Epoch:
+        """Of the record below the log start; 0 at offset 0, and where nobody said it."""
+        return self._epochs.start_epoch
 
     @property
     def epochs(self) -> tuple[EpochStart, ...]:

@@ -3,10 +3,11 @@
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from quorate.log.control_walk import voter_sets_in
 from quorate.log.errors import DamagedLogError
 from quorate.log.state import LogState, base_of
 from quorate.log.walk import Steps, read_cold, read_now
-from quorate.raft.core.types import Offset
+from quorate.raft.core.types import Offset, VotersAt
 from quorate.runtime.disk import DiskError, File
 
 _NO_LIMIT = 2**63 - 1
@@ -89,6 +90,30 @@ class Reads(LogState):
         raise DamagedLogError(
             self._segments[index].path, self._segments[index].size, f"offset {offset} is missing"
         )
+
+    async def is_batch_boundary(self, offset: int) -> bool:
+        """Whether a batch starts at `offset` or the log ends there: what a snapshot's end must be, because a
+        log that begins there can only take whole batches. False outside of the log."""
+        if not self.log_start_offset <= offset <= self.end_offset:
+            return False
+        if offset == self.end_offset:
+            return True
+        segment = self._segments[bisect_right(self._segments, offset, key=base_of) - 1]
+        spot = await read_cold(segment.find(offset))
+        return spot is not None and spot.base_offset == offset
+
+    async def voter_sets(self, from_offset: int) -> list[VotersAt]:
+        """The voter sets that control records at or above `from_offset` hold, in order (KIP-853). Reads
+        headers, and whole batches only of control records: for a start. Raises `OffsetOutOfRangeError`,
+        `DamagedLogError`, `DiskError`."""
+        self._check_range(from_offset)
+        found: list[VotersAt] = []
+        index = bisect_right(self._segments, from_offset, key=base_of) - 1
+        for segment in self._segments[index:]:
+            spot = await read_cold(segment.find(from_offset))
+            if spot is not None:
+                found += await voter_sets_in(segment.file, spot.position, segment.size)
+        return [voters for voters in found if voters.offset >= from_offset]
 
     def max_timestamp(self) -> int | None:
         """The newest timestamp (ms) of any record; None for an empty log."""

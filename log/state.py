@@ -10,7 +10,7 @@ from quorate.log.errors import LogError, LogFailedError, OffsetOutOfRangeError
 from quorate.log.recovery import RecoveredFiles, RecoveryReport
 from quorate.log.segment import Segment
 from quorate.log.tail import Tail
-from quorate.raft.core.types import Offset
+from quorate.raft.core.types import Epoch, Offset
 from quorate.runtime.disk import Disk
 
 
@@ -54,6 +54,17 @@ class LogState:
     @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
+
+    def _begin_at(self, log_start_offset: Offset, epoch: Epoch) -> None:
+        """What is below `log_start_offset`, the last of it of `epoch`, is no longer in the log."""
+        self.log_start_offset = log_start_offset
+        self.high_watermark = max(self.high_watermark, log_start_offset)
+        self._epochs.trim_start(log_start_offset)
+        if self._config.own_recovery_point:
+            self._epochs.start_epoch = epoch
+            if log_start_offset == self.end_offset:
+                # No record is left to begin an epoch. (A partition's leader may have begun one without.)
+                self._epochs.trim_end(log_start_offset)
 
     def _check_writable(self) -> None:
         if self._failure is not None:
