@@ -8,13 +8,14 @@ from quorate.raft.core.types import NodeId, ReplicaKey
 
 
 class Ballot:
-    """One round: it starts with our own vote alone, and ends with the role that holds it."""
+    """One round: it starts with our own vote alone, if we have one, and ends with the role that holds it."""
 
-    __slots__ = ("_granted", "_refused", "pre_vote")
+    __slots__ = ("_granted", "_leader_resigned", "_refused", "pre_vote")
 
-    def __init__(self, *, own: NodeId, pre_vote: bool) -> None:
+    def __init__(self, node: Node, *, pre_vote: bool, leader_resigned: bool = False) -> None:
         self.pre_vote = pre_vote
-        self._granted: set[NodeId] = {own}
+        self._leader_resigned = leader_resigned
+        self._granted: set[NodeId] = {node.id} if node.is_voter else set()
         self._refused: set[NodeId] = set()
 
     def ask(self, node: Node) -> None:
@@ -24,7 +25,7 @@ class Ballot:
 
     def ask_one(self, node: Node, voter: ReplicaKey) -> None:
         if voter.id not in self._granted and voter.id not in self._refused and node.may_ask(voter.id):
-            requests.ask_vote(node, voter, pre_vote=self.pre_vote)
+            requests.ask_vote(node, voter, pre_vote=self.pre_vote, leader_resigned=self._leader_resigned)
 
     def ask_again(self, node: Node, peer: NodeId) -> None:
         """`peer` refused, and has reason to think again."""
@@ -51,9 +52,15 @@ class Ballot:
     def clone(self) -> "Ballot":
         twin = Ballot.__new__(Ballot)
         twin.pre_vote = self.pre_vote
+        twin._leader_resigned = self._leader_resigned
         twin._granted = self._granted.copy()
         twin._refused = self._refused.copy()
         return twin
 
     def key(self) -> Hashable:
-        return self.pre_vote, tuple(sorted(self._granted)), tuple(sorted(self._refused))
+        return (
+            self.pre_vote,
+            self._leader_resigned,
+            tuple(sorted(self._granted)),
+            tuple(sorted(self._refused)),
+        )

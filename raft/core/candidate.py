@@ -21,7 +21,7 @@ class Candidate(RoleState):
     role: ClassVar[Role] = Role.CANDIDATE
 
     def __init__(self, node: Node) -> None:
-        self._ballot = Ballot(own=node.id, pre_vote=False)
+        self._ballot = Ballot(node, pre_vote=False)
 
     def timers(self, node: Node) -> tuple[TimerKind, ...]:
         return (TimerKind.ELECTION,)

@@ -5,21 +5,28 @@ from quorate.raft.core.messages import (
     EndQuorumEpochRequest,
     ErrorCode,
     FetchRequest,
+    FetchSnapshotRequest,
     Request,
     VoteRequest,
 )
-from quorate.raft.core.node import Node
+from quorate.raft.core.node import FIRST_BOOTSTRAP, Node
 
 
 def request_error(node: Node, request: Request) -> ErrorCode:
     """INCONSISTENT_CLUSTER_ID, INVALID_REQUEST for values that no correct peer sends, or NONE."""
     if request.cluster_id != node.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
-    if request.source == node.id or request.destination != node.id:
+    # A bootstrap server is asked before anybody knows its id.
+    is_for_us = request.destination == node.id or (
+        isinstance(request, FetchRequest) and request.destination <= FIRST_BOOTSTRAP
+    )
+    if request.source == node.id or not is_for_us:
         return ErrorCode.INVALID_REQUEST
     match request:
         case FetchRequest():
             valid = _is_fetch_valid(request)
+        case FetchSnapshotRequest():
+            valid = request.replica.id == request.source and request.epoch >= 0 and request.max_bytes >= 0
         case VoteRequest():
             valid = _is_vote_valid(request)
         case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
@@ -36,6 +43,7 @@ def _is_fetch_valid(request: FetchRequest) -> bool:
         and 0 <= request.last_fetched_epoch <= request.epoch
         and request.max_wait_ms >= 0
         and request.max_bytes >= 0
+        and request.barrier >= 0
         and (request.high_watermark is None or request.high_watermark >= 0)
     )
 

@@ -9,8 +9,17 @@ import enum
 from dataclasses import dataclass
 
 from quorate.raft.core.events import Timer
-from quorate.raft.core.messages import FetchResponse, Message
-from quorate.raft.core.types import BatchSpan, ElectionState, Epoch, Generation, NodeId, Offset
+from quorate.raft.core.messages import ErrorCode, FetchResponse, FetchSnapshotResponse, Message
+from quorate.raft.core.types import (
+    BatchSpan,
+    ElectionState,
+    Epoch,
+    Generation,
+    NodeId,
+    Offset,
+    SnapshotId,
+    VoterSet,
+)
 
 
 class Role(enum.Enum):
@@ -33,7 +42,9 @@ class Persist:
 
 @dataclass(frozen=True, slots=True)
 class AppendLeaderChange:
-    """Append a batch with one LeaderChange control record at `base_offset`."""
+    """Append a batch with one LeaderChange control record at `base_offset`; if `voter_set` is given, followed
+    in the same batch by KRaftVersion and KRaftVoters (the voters are so far only in the bootstrap snapshot),
+    which makes three records."""
 
     generation: Generation
     base_offset: Offset
@@ -41,6 +52,19 @@ class AppendLeaderChange:
     leader: NodeId
     voters: tuple[NodeId, ...]
     granting_voters: tuple[NodeId, ...]
+    voter_set: VoterSet | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AppendVoters:
+    """Append a control batch at `base_offset` with KRaftVoters, after KRaftVersion if `first` (then two
+    records: the set was static until now)."""
+
+    generation: Generation
+    base_offset: Offset
+    epoch: Epoch
+    voters: VoterSet
+    first: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +121,42 @@ class SendRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class SendSnapshotChunk:
+    """Read up to `max_bytes` of the snapshot that `response` names, from `response.position`, and send it
+    with size, length and chunk filled in; or with SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE."""
+
+    response: FetchSnapshotResponse
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSnapshotChunk:
+    """Write fetched bytes at `position` of the partial snapshot. At position 0 it begins anew, and any other
+    partial snapshot is dropped."""
+
+    snapshot: SnapshotId
+    position: int
+    chunk: bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSnapshot:
+    """The partial snapshot has all its bytes: sync it, check it, give it its name, load it beside the running
+    state, and answer with `SnapshotChecked` or `SnapshotDamaged`."""
+
+    snapshot: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class InstallSnapshot:
+    """Barrier: empty the log and let it begin at the snapshot's end; the state loaded by `CheckSnapshot`
+    becomes the state."""
+
+    generation: Generation
+    snapshot: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
 class ArmTimer:
     """(Re)start a timer with a duration drawn uniformly from [min_ms, max_ms]."""
 
@@ -130,17 +190,64 @@ class RoleChanged:
     """As leader: where its LeaderChange record is."""
 
 
+@dataclass(frozen=True, slots=True)
+class VotersChanged:
+    """`ChangeVoters(request)` ended: committed (NONE), or nothing happened and why, or, when `unknown`, this
+    node stopped leading before it was known."""
+
+    request: int
+    error: ErrorCode
+    message: str = ""
+    unknown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierPassed:
+    """This node still led after every `ReadBarrier` up to `barrier` was asked for: who has applied everything
+    below `read_index` sees what was committed then."""
+
+    barrier: int
+    read_index: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierFailed:
+    """This node does not lead (any more): nothing is known for any `ReadBarrier` up to `barrier`."""
+
+    barrier: int
+    leader: NodeId | None
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class TransferEnded:
+    """`TransferLeadership` came to nothing: the successor is no voter, or did not catch up in an election
+    timeout. This node leads on. (When it succeeds, the role changes to Resigned instead.)"""
+
+    successor: NodeId
+    error: ErrorCode
+
+
 Effect = (
     Persist
     | AppendLeaderChange
+    | AppendVoters
     | AppendProposal
     | AppendFetched
     | RejectProposal
     | Truncate
     | Send
     | SendRecords
+    | SendSnapshotChunk
+    | StoreSnapshotChunk
+    | CheckSnapshot
+    | InstallSnapshot
     | ArmTimer
     | CancelTimer
     | HighWatermarkAdvanced
     | RoleChanged
+    | VotersChanged
+    | BarrierPassed
+    | BarrierFailed
+    | TransferEnded
 )

@@ -30,9 +30,9 @@ class EpochCache:
             self._starts.append(entry.start_offset)
 
     @property
-    def last_epoch(self) -> Epoch:
-        """The epoch of the last record; 0 for an empty log."""
-        return self._epochs[-1] if self._epochs else Epoch(0)
+    def last_epoch(self) -> Epoch | None:
+        """The epoch of the last record; None for an empty log."""
+        return self._epochs[-1] if self._epochs else None
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
@@ -44,11 +44,9 @@ class EpochCache:
         """The record at `start_offset`, the next in the log, is of `epoch`. No change if the epoch is the
         last one."""
         last = self.last_epoch
-        if epoch == last and self._epochs:
+        if epoch == last:
             return
-        invariant(
-            epoch > last or not self._epochs, "an epoch may not go back in the log", epoch=epoch, last=last
-        )
+        invariant(last is None or epoch > last, "an epoch may not go back in the log", epoch=epoch, last=last)
         invariant(
             not self._starts or start_offset > self._starts[-1],
             "an epoch must start after the one before it",
@@ -64,21 +62,32 @@ class EpochCache:
         del self._epochs[keep:]
         del self._starts[keep:]
 
-    def end_offset_for(self, epoch: Epoch, *, log_start_offset: Offset, log_end_offset: Offset) -> EpochEnd:
-        """The largest known epoch <= `epoch`, and where its records end (exclusive).
+    def trim(self, start_offset: Offset, *, end_offset: Offset) -> None:
+        """Forget what lies below `start_offset`, the new log start: the epoch of the record there, if the log
+        has one, now starts there."""
+        if start_offset >= end_offset:
+            self._epochs.clear()
+            self._starts.clear()
+            return
+        below = max(bisect_right(self._starts, start_offset) - 1, 0)
+        del self._epochs[:below]
+        del self._starts[:below]
+        if self._starts and self._starts[0] < start_offset:
+            self._starts[0] = start_offset
 
-        If every known epoch is larger, epoch 0 with the log start: nothing is shared but the empty log.
-        """
+    def end_offset_for(self, epoch: Epoch, *, log_end_offset: Offset) -> EpochEnd | None:
+        """The largest known epoch <= `epoch`, and where its records end (exclusive). None if every known
+        epoch is larger."""
         index = bisect_right(self._epochs, epoch)
         if index == 0:
-            return EpochEnd(Epoch(0), log_start_offset)
+            return None
         end = self._starts[index] if index < len(self._starts) else log_end_offset
         return EpochEnd(self._epochs[index - 1], end)
 
-    def epoch_before(self, end_offset: Offset) -> Epoch:
-        """The epoch of the record just below `end_offset`; 0 if there is none."""
+    def epoch_before(self, end_offset: Offset) -> Epoch | None:
+        """The epoch of the record just below `end_offset`; None if that is not in the log."""
         index = bisect_left(self._starts, end_offset)
-        return self._epochs[index - 1] if index else Epoch(0)
+        return self._epochs[index - 1] if index else None
 
     def clone(self) -> "EpochCache":
         twin = EpochCache.__new__(EpochCache)

@@ -4,7 +4,16 @@ import enum
 from dataclasses import dataclass
 
 from quorate.raft.core.messages import Message
-from quorate.raft.core.types import Generation, NodeId, Offset
+from quorate.raft.core.types import (
+    EpochEnd,
+    Generation,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    SnapshotId,
+    Voter,
+    VoterSet,
+)
 
 
 class TimerKind(enum.Enum):
@@ -20,6 +29,8 @@ class TimerKind(enum.Enum):
     """A parked Fetch of `Timer.node` has waited for as long as it asked to."""
     BACKOFF = "backoff"
     """`Timer.node` may be asked again."""
+    TRANSFER = "transfer"
+    """The chosen successor has not caught up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +87,103 @@ class Resign:
     """Stop leading and let a successor be elected (shutdown, or the application gave up)."""
 
 
-Event = Received | RequestFailed | Unreachable | Durable | TimerFired | Propose | Resign
+@dataclass(frozen=True, slots=True)
+class TransferLeadership:
+    """Resign in favour of `successor` once it has the whole log and all of it is committed. Nothing may be
+    proposed from here to the `TransferEnded` that follows, or the loss of leadership."""
+
+    successor: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBarrier:
+    """Find out whether this node still leads, after now. `barrier` is the driver's name for it, larger than
+    any before."""
+
+    barrier: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoter:
+    voter: Voter
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoter:
+    """Exactly this one: the directory id must match."""
+
+    key: ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateVoter:
+    """Where a voter listens has changed. Its key has not."""
+
+    voter: Voter
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptVoters:
+    """Write the static voter set into the log, with the directory ids that the voters fetch with. From then
+    on it is changed by the events above (the upgrade to kraft.version 1)."""
+
+
+VoterChange = AddVoter | RemoveVoter | UpdateVoter | AdoptVoters
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeVoters:
+    """Ask the leader for one change of the voter set. Answered by `VotersChanged` with `request`."""
+
+    request: int
+    change: VoterChange
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTaken:
+    """A snapshot of this node's state is complete and durable. Its end is at or below the high watermark and
+    the durable end, and the end of a batch."""
+
+    snapshot: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class LogStartMoved:
+    """The log now begins at `start.end_offset`, the end of a snapshot, whose last record is of
+    `start.epoch`. Told before the files below are removed."""
+
+    start: EpochEnd
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotChecked:
+    """What `CheckSnapshot` asked for: the fetched snapshot is whole and durable. `voters`: those in it, None
+    if it has none (kraft.version 0)."""
+
+    snapshot: SnapshotId
+    voters: VoterSet | None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDamaged:
+    """What `CheckSnapshot` asked for: it is not whole, and was removed."""
+
+    snapshot: SnapshotId
+
+
+Event = (
+    Received
+    | RequestFailed
+    | Unreachable
+    | Durable
+    | TimerFired
+    | Propose
+    | Resign
+    | TransferLeadership
+    | ReadBarrier
+    | ChangeVoters
+    | SnapshotTaken
+    | LogStartMoved
+    | SnapshotChecked
+    | SnapshotDamaged
+)

@@ -4,14 +4,23 @@ from collections.abc import Hashable
 from typing import ClassVar, Self
 
 from quorate.raft.core import requests
-from quorate.raft.core.effects import AppendFetched, ArmTimer, Role, Truncate
+from quorate.raft.core.effects import (
+    AppendFetched,
+    ArmTimer,
+    CheckSnapshot,
+    InstallSnapshot,
+    Role,
+    StoreSnapshotChunk,
+    Truncate,
+)
 from quorate.raft.core.events import Timer, TimerKind
+from quorate.raft.core.incoming_snapshot import Arrival, IncomingSnapshot
 from quorate.raft.core.invariant import invariant
-from quorate.raft.core.messages import FetchResponse, Response, VoteRequest
+from quorate.raft.core.messages import FetchResponse, FetchSnapshotResponse, Response, VoteRequest
 from quorate.raft.core.node import FETCH, Node
 from quorate.raft.core.role import RoleState
 from quorate.raft.core.transitions import ToProspective, ToUnattached, Transition
-from quorate.raft.core.types import EpochEnd, NodeId, Offset
+from quorate.raft.core.types import EpochEnd, NodeId, Offset, SnapshotId
 
 LOST_ROUNDS_MAX = 10
 """Where counting stops: 2**10 times any wait is beyond its bound."""
@@ -19,9 +28,22 @@ LOST_ROUNDS_MAX = 10
 
 class Follower(RoleState):
     """Fetches, appends, and fetches again once what it appended is durable: that fetch is the
-    acknowledgement."""
+    acknowledgement.
 
-    __slots__ = ("_has_fetched", "_leader_gone", "_leader_resigned", "_lost_rounds", "leader")
+    Where the leader's log begins above ours, or parts from it below its start, a snapshot takes its place
+    (KIP-630). Until that is whole, checked and durable nothing changes here. While it is checked no election
+    is started: we are too far behind to win one, and would only have to fetch it again.
+    """
+
+    __slots__ = (
+        "_barrier",
+        "_has_fetched",
+        "_leader_gone",
+        "_leader_resigned",
+        "_loading",
+        "_lost_rounds",
+        "leader",
+    )
 
     role: ClassVar[Role] = Role.FOLLOWER
 
@@ -33,6 +55,10 @@ class Follower(RoleState):
         self._leader_resigned = leader_resigned
         """Nothing can be fetched from it in this epoch any more."""
         self._lost_rounds = min(lost_rounds, LOST_ROUNDS_MAX)
+        self._loading = False
+        """`node.incoming` is fetched from this leader, or checked, to be installed."""
+        self._barrier = 0
+        """The read-barrier round in the leader's last answer."""
 
     def timers(self, node: Node) -> tuple[TimerKind, ...]:
         return (TimerKind.FETCH,)
@@ -48,8 +74,11 @@ class Follower(RoleState):
     def on_timer(self, node: Node, timer: Timer) -> Transition | None:
         if timer.kind is not TimerKind.FETCH:
             return None
-        if node.is_voter:
-            return ToProspective(lost_rounds=self._lost_rounds)
+        if self._is_checking(node):
+            self._show_that_we_are_here(node)
+            return None
+        if node.may_stand:
+            return ToProspective(lost_rounds=self._lost_rounds, leader_resigned=self._leader_resigned)
         return ToUnattached(epoch=node.epoch)
 
     def on_ready(self, node: Node, peer: NodeId) -> Transition | None:
@@ -57,8 +86,9 @@ class Follower(RoleState):
             self._fetch(node)
         return None
 
-    def on_durable(self, node: Node) -> None:
+    def on_durable(self, node: Node) -> Transition | None:
         self._fetch(node)
+        return None
 
     def on_not_leader(self, node: Node, peer: NodeId) -> Transition | None:
         if peer != self.leader:
@@ -88,26 +118,39 @@ class Follower(RoleState):
         node.out.append(ArmTimer(FETCH, wait_ms, wait_ms))
 
     def on_response(self, node: Node, response: Response) -> Transition | None:
-        if not isinstance(response, FetchResponse):
+        if isinstance(response, FetchResponse):
+            heard = self._fetched(node, response)
+        elif isinstance(response, FetchSnapshotResponse):
+            heard = self._fetched_chunk(node, response)
+        else:
             return None
         invariant(response.source == self.leader, "only the leader is fetched from", response=response)
-        if response.diverging is not None:
-            heard = self._truncate(node, response.diverging)
-        elif response.batches:
-            heard = self._append(node, response)
-        else:
-            heard = True
         if not heard:
             node.pause(self.leader, failed=False)
             return None
-        if response.high_watermark is not None and response.diverging is None:
-            node.advance_high_watermark(Offset(min(node.log.end_offset, response.high_watermark)))
         self._has_fetched = True
         self._leader_gone = False
         self._lost_rounds = 0
         self._arm(node)
         self._fetch(node)
         return None
+
+    def on_refused(self, node: Node, response: Response) -> Transition | None:
+        if isinstance(response, FetchSnapshotResponse) and not self._is_checking(node):
+            # The leader has a later one, and will say so when it is fetched from.
+            self._drop_incoming(node)
+        return None
+
+    def on_snapshot_checked(self, node: Node) -> None:
+        if self._loading:
+            self._install(node)
+            self._arm(node)
+            self._fetch(node)
+
+    def on_snapshot_damaged(self, node: Node) -> None:
+        """It begins anew, after a pause."""
+        if self._loading:
+            node.pause(self.leader, failed=False)
 
     def grants_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
         return False
@@ -116,7 +159,7 @@ class Follower(RoleState):
         # Who hears the leader refuses, so nobody can be elected while a majority does (KIP-996). Once the
         # leader has resigned or can't be reached we no longer hear it, and need not wait out our own timer to
         # say so.
-        return up_to_date and (self._leader_gone or not self._has_fetched)
+        return up_to_date and (self._leader_gone or not self._has_fetched or request.leader_resigned)
 
     def clone(self) -> Self:
         twin = type(self)(
@@ -124,6 +167,8 @@ class Follower(RoleState):
         )
         twin._has_fetched = self._has_fetched
         twin._leader_gone = self._leader_gone
+        twin._loading = self._loading
+        twin._barrier = self._barrier
         return twin
 
     def key(self) -> Hashable:
@@ -134,10 +179,16 @@ class Follower(RoleState):
             self._leader_gone,
             self._leader_resigned,
             self._lost_rounds,
+            self._loading,
+            self._barrier,
         )
+
+    # --- timers and requests ---
 
     def _arm(self, node: Node) -> None:
         timeout_ms = node.config.fetch_timeout_ms
+        if self._is_checking(node):
+            timeout_ms //= 2
         node.out.append(ArmTimer(FETCH, timeout_ms, timeout_ms))
 
     def _arm_short(self, node: Node) -> None:
@@ -148,19 +199,51 @@ class Follower(RoleState):
         node.out.append(ArmTimer(FETCH, 0, min(longest_ms, first_ms << self._lost_rounds)))
 
     def _fetch(self, node: Node) -> None:
-        if node.log.is_durable and not self._leader_resigned and node.may_ask(self.leader):
-            config = node.config
+        if not node.log.is_durable or self._leader_resigned or not node.may_ask(self.leader):
+            return
+        config = node.config
+        if not self._loading:
             requests.fetch(
-                node, self.leader, max_wait_ms=config.fetch_max_wait_ms, max_bytes=config.fetch_max_bytes
+                node,
+                self.leader,
+                max_wait_ms=config.fetch_max_wait_ms,
+                max_bytes=config.fetch_max_bytes,
+                barrier=self._barrier,
             )
+        elif node.incoming is not None and node.incoming.arrival is Arrival.FETCHING:
+            incoming = node.incoming
+            requests.fetch_snapshot(
+                node,
+                self.leader,
+                incoming.id,
+                position=incoming.position,
+                max_bytes=config.fetch_max_bytes,
+            )
+
+    # --- the log ---
+
+    def _fetched(self, node: Node, response: FetchResponse) -> bool:
+        """False, and no change, if the answer makes no sense with our log."""
+        self._barrier = response.barrier
+        if response.snapshot is not None:
+            return self._load(node, response.snapshot)
+        if response.diverging is not None:
+            return self._truncate(node, response.diverging)
+        if response.batches and not self._append(node, response):
+            return False
+        if response.high_watermark is not None:
+            node.advance_high_watermark(Offset(min(node.log.end_offset, response.high_watermark)))
+        return True
 
     def _append(self, node: Node, response: FetchResponse) -> bool:
         """False, and no change, if the batches don't continue our log."""
         log = node.log
         if not log.follows(response.batches, leader_epoch=node.epoch):
             return False
-        log.append_batches(response.batches)
+        has_voters = log.append_batches(response.batches)
         node.out.append(AppendFetched(log.generation, response.batches, response.records))
+        if has_voters:
+            self._look_up_voters(node)
         return True
 
     def _truncate(self, node: Node, diverging: EpochEnd) -> bool:
@@ -180,4 +263,76 @@ class Follower(RoleState):
         )
         log.truncate(end)
         node.out.append(Truncate(log.generation, end))
+        self._look_up_voters(node)
         return True
+
+    def _look_up_voters(self, node: Node) -> None:
+        if node.look_up_voters():
+            node.role_changed(self.role)
+
+    # --- a snapshot in place of the log ---
+
+    def _is_checking(self, node: Node) -> bool:
+        incoming = node.incoming
+        return self._loading and incoming is not None and incoming.arrival is Arrival.CHECKING
+
+    def _load(self, node: Node, snapshot: SnapshotId) -> bool:
+        """Begin to fetch it, or go on where an earlier fetch of it ended. False if it holds nothing that we
+        lack."""
+        log = node.log
+        floor = log.start_offset if node.high_watermark is None else node.high_watermark
+        # Not the log end: what parts from the leader's log below its start is longer than the snapshot,
+        # perhaps.
+        if snapshot.end_offset <= floor or snapshot.epoch > node.epoch:
+            return False
+        incoming = node.incoming
+        if incoming is None or incoming.id != snapshot:
+            incoming = node.incoming = IncomingSnapshot(snapshot)
+        self._loading = True
+        if incoming.arrival is Arrival.CHECKED:
+            self._install(node)
+        return True
+
+    def _fetched_chunk(self, node: Node, response: FetchSnapshotResponse) -> bool:
+        """False if it says nothing, or is not what was asked for."""
+        incoming = node.incoming
+        invariant(self._loading and incoming is not None, "a chunk was asked for", response=response)
+        assert incoming is not None  # for the type checker
+        if incoming.arrival is not Arrival.FETCHING:
+            return True  # asked for nothing but an answer
+        end = response.position + response.length
+        if response.snapshot != incoming.id or response.position != incoming.position or end > response.size:
+            self._drop_incoming(node)
+            return False
+        if response.length == 0:
+            return False
+        node.out.append(StoreSnapshotChunk(incoming.id, incoming.position, response.chunk))
+        incoming.position = end
+        if end == response.size:
+            incoming.arrival = Arrival.CHECKING
+            node.out.append(CheckSnapshot(incoming.id))
+        return True
+
+    def _show_that_we_are_here(self, node: Node) -> None:
+        """A leader that needs us for its majority must not resign because a check takes long."""
+        incoming = node.incoming
+        if self.leader in node.in_flight or self._leader_resigned:
+            self._leader_gone = True
+        elif incoming is not None and node.may_ask(self.leader):
+            requests.fetch_snapshot(node, self.leader, incoming.id, position=0, max_bytes=0)
+        self._arm(node)
+
+    def _drop_incoming(self, node: Node) -> None:
+        node.incoming = None
+        self._loading = False
+
+    def _install(self, node: Node) -> None:
+        incoming = node.incoming
+        invariant(incoming is not None, "there is a snapshot to install")
+        assert incoming is not None  # for the type checker
+        self._drop_incoming(node)
+        log = node.log
+        log.reset(incoming.id, incoming.voters)
+        node.out.append(InstallSnapshot(log.generation, incoming.id))
+        self._look_up_voters(node)
+        node.advance_high_watermark(incoming.id.end_offset)

@@ -1,7 +1,7 @@
 """The node whose log the others copy."""
 
-from collections.abc import Hashable, Iterator, Mapping
-from typing import ClassVar, Final, Self
+from collections.abc import Hashable, Mapping
+from typing import ClassVar, Self
 
 from quorate.raft.core import requests
 from quorate.raft.core.effects import (
@@ -10,42 +10,52 @@ from quorate.raft.core.effects import (
     ArmTimer,
     CancelTimer,
     Role,
-    SendRecords,
+    SendSnapshotChunk,
+    VotersChanged,
 )
-from quorate.raft.core.events import Propose, Timer, TimerKind
+from quorate.raft.core.events import (
+    ChangeVoters,
+    Propose,
+    ReadBarrier,
+    Timer,
+    TimerKind,
+    TransferLeadership,
+)
+from quorate.raft.core.fetch_answers import answer_fetch, refuse_fetch
+from quorate.raft.core.handover import Handover
 from quorate.raft.core.invariant import invariant
 from quorate.raft.core.messages import (
     BeginQuorumEpochResponse,
     ErrorCode,
     FetchRequest,
-    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Response,
     VoteRequest,
 )
 from quorate.raft.core.node import BEGIN_QUORUM, CHECK_QUORUM, Node
+from quorate.raft.core.read_barriers import ReadBarriers
 from quorate.raft.core.replica_progress import ReplicaProgress
+from quorate.raft.core.replicas import Replicas
 from quorate.raft.core.role import RoleState
 from quorate.raft.core.transitions import ToResigned, Transition
-from quorate.raft.core.types import EpochEnd, NodeId, Offset, ReplicaKey
-from quorate.raft.core.voters import majority_end
-
-OBSERVERS_MAX: Final = 1000
-"""Observers remembered; the one not heard of for longest makes room for the next."""
+from quorate.raft.core.types import NodeId, Offset, ReplicaKey, VotersAt
+from quorate.raft.core.voter_changes import VoterChanges
 
 
 class Leader(RoleState):
     """Appends, answers Fetches, and moves the high watermark by what the Fetches acknowledge.
 
-    It offers records before they are durable here, and counts itself only when they are.
+    It offers records before they are durable here, and counts itself only when they are, and only while it is
+    a voter: one that removed itself leads until that is committed (KIP-853).
     """
 
     __slots__ = (
-        "_fetched",
-        "_fetched_needed",
-        "_followers",
+        "_barriers",
+        "_changes",
         "_granting_voters",
-        "_observers",
-        "_voter_ends",
+        "_handover",
+        "_replicas",
         "epoch_start_offset",
         "high_watermark",
     )
@@ -59,47 +69,52 @@ class Leader(RoleState):
         """None until a record of this epoch is committed; what we commit before is not known to be so
         (KIP-595)."""
         self._granting_voters = granting_voters
-        self._followers = {voter.id: ReplicaProgress(voter) for voter in node.others}
-        self._observers: dict[NodeId, ReplicaProgress] = {}
-        self._voter_ends: dict[NodeId, Offset] = {voter.key.id: Offset(0) for voter in node.voters}
-        self._fetched: set[NodeId] = set()
-        """The voters that have fetched since the check-quorum timer started."""
-        self._fetched_needed = node.voters.majority - (1 if node.is_voter else 0)
-        if node.is_voter:
-            self._voter_ends[node.id] = node.log.durable_end_offset
+        self._replicas = Replicas(node)
+        self._barriers = ReadBarriers()
+        self._changes = VoterChanges()
+        self._handover = Handover()
 
     def timers(self, node: Node) -> tuple[TimerKind, ...]:
-        return (TimerKind.CHECK_QUORUM, TimerKind.BEGIN_QUORUM) if self._followers else ()
+        kinds = (TimerKind.CHECK_QUORUM, TimerKind.BEGIN_QUORUM) if self._replicas.followers else ()
+        return kinds if self._handover.successor is None else (*kinds, TimerKind.TRANSFER)
 
     def enter(self, node: Node) -> Transition | None:
-        base_offset = node.log.append(count=1, epoch=node.epoch)
+        log = node.log
+        # What only the bootstrap snapshot says must get into the log, for those who start without it.
+        voter_set = node.voters if log.voters.latest_offset == -1 else None
+        base_offset = log.append(count=1 if voter_set is None else 3, epoch=node.epoch)
         invariant(
             base_offset == self.epoch_start_offset, "the epoch starts at the log end", base_offset=base_offset
         )
+        if voter_set is not None:
+            log.voters.append(VotersAt(Offset(base_offset + 2), voter_set))
         node.out.append(
             AppendLeaderChange(
-                node.log.generation,
+                log.generation,
                 base_offset=base_offset,
                 epoch=node.epoch,
                 leader=node.id,
                 voters=node.voters.ids,
                 granting_voters=self._granting_voters,
+                voter_set=voter_set,
             )
         )
-        if self._followers:
+        if self._replicas.followers:
             self._arm_check_quorum(node)
             self._arm_begin_quorum(node)
             self._tell_unaware(node)
         return None
 
     def leave(self, node: Node) -> None:
-        for replica in self._replicas():
+        for replica in self._replicas:
             if replica.parked is not None:
                 node.out.append(CancelTimer(replica.fetch_wait))
-                self._refuse(node, replica.parked)
+                refuse_fetch(node, replica.parked)
                 replica.parked = None
+        self._changes.fail(node)
+        self._barriers.fail(node)
 
-    # --- what happens to a leader ---
+    # --- what is asked of a leader ---
 
     def on_propose(self, node: Node, event: Propose) -> None:
         invariant(event.count > 0, "a proposal has records", proposal=event.proposal, count=event.count)
@@ -110,41 +125,97 @@ class Leader(RoleState):
         node.out.append(
             AppendProposal(log.generation, event.proposal, base_offset, end_offset, node.election.epoch)
         )
-        for replica in self._replicas():
-            if replica.parked is not None:
-                self._answer_parked(node, replica)
+        self._offer(node)
 
-    def on_durable(self, node: Node) -> None:
-        if node.is_voter:
-            self._voter_ends[node.id] = node.log.durable_end_offset
-            self._advance(node)
-
-    def on_fetch(self, node: Node, request: FetchRequest) -> None:
-        """A Fetch of this epoch, well-formed."""
-        replica = self._replica(node, request.replica)
-        superseded = replica.parked
-        if superseded is not None:
-            replica.parked = None
-            self._answer(node, superseded)
-        diverging = node.log.divergence(offset=request.offset, epoch=request.last_fetched_epoch)
-        replica.acknowledged = True
-        if diverging is not None:
-            # Says nothing of what the replica has in common with us (KAFKA-13141).
-            self._answer(node, request, diverging=diverging)
+    def on_change_voters(self, node: Node, event: ChangeVoters) -> None:
+        if self._handover.successor is not None:
+            node.out.append(
+                VotersChanged(
+                    event.request,
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"leadership is being handed to node {self._handover.successor}; ask the next leader",
+                )
+            )
             return
-        replica.end_offset = request.offset
+        if self._changes.ask(
+            node, self._replicas, event.request, event.change, high_watermark=self.high_watermark
+        ):
+            self._count_new_voters(node)
+            self._offer(node)
+
+    def on_read_barrier(self, node: Node, event: ReadBarrier) -> None:
+        self._barriers.ask(event.barrier, high_watermark=self.high_watermark)
+        for replica in self._replicas.followers.values():
+            self._answer_parked(node, replica)
+        self._barriers.check(node, high_watermark=self.high_watermark)
+
+    def on_transfer(self, node: Node, event: TransferLeadership) -> Transition | None:
+        self._handover.ask(node, self._replicas, event.successor)
+        return self._done(node)
+
+    def on_fetch(self, node: Node, request: FetchRequest) -> Transition | None:
+        """A Fetch of this epoch, well-formed."""
+        replica = self._heard(node, request)
         if replica.is_voter:
-            replica.fetched_in_period = True
-            self._voter_fetched(node, request.source)
-            self._voter_ends[request.source] = request.offset
+            self._barriers.echoed(request.source, request.barrier)
+        log = node.log
+        snapshot = log.snapshot_for(offset=request.offset, epoch=request.last_fetched_epoch)
+        diverging = None
+        if snapshot is None:
+            diverging = log.divergence(offset=request.offset, epoch=request.last_fetched_epoch)
+        if snapshot is not None or diverging is not None:
+            # Says nothing of what the replica has in common with us (KAFKA-13141).
+            answer_fetch(
+                node,
+                request,
+                high_watermark=self.high_watermark,
+                barrier=self._barriers.round,
+                diverging=diverging,
+                snapshot=snapshot,
+            )
+            self._barriers.check(node, high_watermark=self.high_watermark)
+            return None
+        replica.end_offset = request.offset
+        if self.high_watermark is not None and request.offset >= self.high_watermark:
+            replica.caught_up = True
+        if replica.is_voter:
+            self._count_for_quorum(node, replica)
+            self._replicas.voter_ends[request.source] = request.offset
             self._advance(node)
+            self._barriers.check(node, high_watermark=self.high_watermark)
         self._answer_or_park(node, replica, request)
+        return self._done(node)
+
+    def on_fetch_snapshot(self, node: Node, request: FetchSnapshotRequest) -> None:
+        """A FetchSnapshot of this epoch, well-formed."""
+        replica = self._heard(node, request)
+        if replica.is_voter:
+            self._count_for_quorum(node, replica)
+        response = FetchSnapshotResponse(
+            source=node.id,
+            destination=request.source,
+            correlation=request.correlation,
+            epoch=node.epoch,
+            leader=node.id,
+            leader_endpoint=node.endpoint,
+            snapshot=request.snapshot,
+            position=request.position,
+        )
+        node.out.append(SendSnapshotChunk(response, request.max_bytes))
+
+    # --- what happens to a leader ---
+
+    def on_durable(self, node: Node) -> Transition | None:
+        if node.is_voter:
+            self._replicas.voter_ends[node.id] = node.log.durable_end_offset
+            self._advance(node)
+        return self._done(node)
 
     def on_timer(self, node: Node, timer: Timer) -> Transition | None:
         if timer.kind is TimerKind.CHECK_QUORUM:
             return self.resign()
         if timer.kind is TimerKind.BEGIN_QUORUM:
-            for replica in self._followers.values():
+            for replica in self._replicas.followers.values():
                 # In place of one that is in flight: that may be lost, and its timeout is longer than this
                 # period.
                 if not replica.fetched_in_period and replica.key.id not in node.paused:
@@ -152,25 +223,27 @@ class Leader(RoleState):
                 replica.fetched_in_period = False
             self._arm_begin_quorum(node)
         elif timer.kind is TimerKind.FETCH_WAIT:
-            for replica in self._replicas():
-                if replica.fetch_wait == timer and replica.parked is not None:
-                    parked = replica.parked
-                    replica.parked = None
-                    self._answer(node, parked)
+            for replica in self._replicas:
+                if replica.fetch_wait == timer:
+                    self._answer_parked(node, replica)
+        elif timer.kind is TimerKind.TRANSFER:
+            self._handover.timed_out(node)
         return None
 
     def resign(self) -> Transition:
-        """The others by what they have, the most up to date first; equals by id."""
-        others = sorted(self._followers.values(), key=lambda replica: (-replica.end_offset, replica.key.id))
-        return ToResigned(preferred_successors=tuple(replica.key.id for replica in others))
+        """The chosen successor first, if there is one, then the others by what they have."""
+        by_offset = self._replicas.by_offset()
+        chosen = tuple(node for node in by_offset if node == self._handover.successor)
+        return ToResigned(preferred_successors=(*chosen, *(node for node in by_offset if node not in chosen)))
 
     def on_ready(self, node: Node, peer: NodeId) -> Transition | None:
         self._tell_unaware(node)
         return None
 
     def on_response(self, node: Node, response: Response) -> Transition | None:
-        if isinstance(response, BeginQuorumEpochResponse) and response.source in self._followers:
-            self._followers[response.source].acknowledged = True
+        follower = self._replicas.followers.get(response.source)
+        if isinstance(response, BeginQuorumEpochResponse) and follower is not None:
+            follower.acknowledged = True
         return None
 
     def grants_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
@@ -181,20 +254,17 @@ class Leader(RoleState):
 
     def replica_end_offsets(self, node: Node) -> Mapping[ReplicaKey, Offset]:
         """The last valid fetch offset of each replica, 0 before the first; our own is what is durable."""
-        ends = {replica.key: replica.end_offset for replica in self._replicas()}
-        ends[node.key] = node.log.durable_end_offset
-        return ends
+        return {**self._replicas.end_offsets(), node.key: node.log.durable_end_offset}
 
     def clone(self) -> Self:
         twin = type(self).__new__(type(self))
         twin.epoch_start_offset = self.epoch_start_offset
         twin.high_watermark = self.high_watermark
         twin._granting_voters = self._granting_voters
-        twin._followers = {node: replica.clone() for node, replica in self._followers.items()}
-        twin._observers = {node: replica.clone() for node, replica in self._observers.items()}
-        twin._voter_ends = self._voter_ends.copy()
-        twin._fetched = self._fetched.copy()
-        twin._fetched_needed = self._fetched_needed
+        twin._replicas = self._replicas.clone()
+        twin._barriers = self._barriers.clone()
+        twin._changes = self._changes.clone()
+        twin._handover = self._handover.clone()
         return twin
 
     def key(self) -> Hashable:
@@ -202,54 +272,83 @@ class Leader(RoleState):
             self.role,
             self.epoch_start_offset,
             self.high_watermark,
-            self._granting_voters,
-            tuple(replica.state_key() for replica in self._followers.values()),
-            tuple(replica.state_key() for replica in self._observers.values()),
-            tuple(self._voter_ends.items()),
-            tuple(sorted(self._fetched)),
+            self._replicas.key(),
+            self._barriers.key(),
+            self._changes.key(),
+            self._handover.key(),
         )
 
     # --- replicas ---
 
-    def _replicas(self) -> Iterator[ReplicaProgress]:
-        yield from self._followers.values()
-        yield from self._observers.values()
+    def _heard(self, node: Node, request: FetchRequest | FetchSnapshotRequest) -> ReplicaProgress:
+        """The replica that asks: it knows who leads, and no longer waits for what it asked before."""
+        replica, evicted = self._replicas.find(request.replica)
+        if evicted is not None:
+            self._forget(node, evicted)
+        self._answer_parked(node, replica)
+        replica.acknowledged = True
+        replica.fetched_as = request.replica
+        return replica
 
-    def _replica(self, node: Node, key: ReplicaKey) -> ReplicaProgress:
-        """A voter's id with another directory is an observer: it does not have what the voter
-        acknowledged."""
-        follower = self._followers.get(key.id)
-        if follower is not None and follower.key.matches(key):
-            return follower
-        observer = self._observers.pop(key.id, None)
-        if observer is None:
-            if len(self._observers) >= OBSERVERS_MAX:
-                oldest = self._observers.pop(next(iter(self._observers)))
-                if oldest.parked is not None:
-                    node.out.append(CancelTimer(oldest.fetch_wait))
-                    self._answer(node, oldest.parked)
-            observer = ReplicaProgress(key, is_voter=False)
-        observer.key = key
-        self._observers[key.id] = observer  # last again
-        return observer
-
-    def _voter_fetched(self, node: Node, voter: NodeId) -> None:
-        self._fetched.add(voter)
-        if len(self._fetched) >= self._fetched_needed:
+    def _count_for_quorum(self, node: Node, replica: ReplicaProgress) -> None:
+        replica.fetched_in_period = True
+        if self._replicas.voter_fetched(replica.key.id):
             self._arm_check_quorum(node)
 
     def _advance(self, node: Node) -> None:
-        end = majority_end(self._voter_ends.values(), epoch_start=self.epoch_start_offset)
-        # Less than before only if a voter lost its log (KAFKA-12181); committed is committed.
+        end = self._replicas.majority_end(epoch_start=self.epoch_start_offset)
+        # Less than before only if a voter lost its log (KAFKA-12181), or the voters are others; committed is
+        # committed.
         if end is None or (self.high_watermark is not None and end <= self.high_watermark):
             return
         self.high_watermark = end
         node.advance_high_watermark(end)
-        for replica in self._replicas():
+        self._changes.committed(node, end)
+        self._barriers.check(node, high_watermark=end)
+        for replica in self._replicas:
             if replica.parked is not None:
                 self._tell_high_watermark(node, replica)
 
+    def _done(self, node: Node) -> Transition | None:
+        """Leadership ends when another has the whole log to go on with, or our removal is committed."""
+        if not node.is_voter and self.high_watermark is not None:
+            offset = node.log.voters.latest_offset
+            if offset is not None and offset < self.high_watermark:
+                return self.resign()
+        is_due = self._handover.is_due(node, self._replicas, high_watermark=self.high_watermark)
+        return self.resign() if is_due else None
+
+    def _count_new_voters(self, node: Node) -> None:
+        """The set that was just appended counts from here on, committed or not."""
+        had_followers = bool(self._replicas.followers)
+        changed_role = node.look_up_voters()
+        for removed in self._replicas.set_voters(node):
+            node.in_flight.pop(removed.key.id, None)
+            if self._replicas.observers.get(removed.key.id) is not removed:
+                self._forget(node, removed)
+        if self._replicas.followers:
+            self._arm_check_quorum(node)
+            if not had_followers:
+                self._arm_begin_quorum(node)
+        elif had_followers:
+            node.cancel(TimerKind.CHECK_QUORUM)
+            node.cancel(TimerKind.BEGIN_QUORUM)
+        if changed_role:
+            node.role_changed(self.role, self.epoch_start_offset)
+        self._advance(node)
+
+    def _forget(self, node: Node, replica: ReplicaProgress) -> None:
+        if replica.parked is not None:
+            node.out.append(CancelTimer(replica.fetch_wait))
+            self._answer_parked(node, replica)
+
     # --- answers ---
+
+    def _offer(self, node: Node) -> None:
+        """There are new records."""
+        for replica in self._replicas:
+            if replica.parked is not None:
+                self._answer_parked(node, replica)
 
     def _answer_or_park(self, node: Node, replica: ReplicaProgress, request: FetchRequest) -> None:
         may_wait = request.max_wait_ms > 0 and request.max_bytes > 0
@@ -257,7 +356,9 @@ class Leader(RoleState):
             self._answer(node, request)
             return
         replica.parked = request
-        if self._has_news_for(request):
+        if replica.is_voter and request.barrier < self._barriers.round:
+            self._answer_parked(node, replica)
+        elif self._has_news_for(request):
             self._tell_high_watermark(node, replica)
         else:
             node.out.append(ArmTimer(replica.fetch_wait, request.max_wait_ms, request.max_wait_ms))
@@ -282,45 +383,18 @@ class Leader(RoleState):
             replica.parked = None
             self._answer(node, parked)
 
-    def _answer(self, node: Node, request: FetchRequest, *, diverging: EpochEnd | None = None) -> None:
-        response = FetchResponse(
-            source=node.id,
-            destination=request.source,
-            correlation=request.correlation,
-            epoch=node.election.epoch,
-            leader=node.id,
-            leader_endpoint=node.endpoint,
-            high_watermark=self.high_watermark,
-            log_start_offset=node.log.start_offset,
-            diverging=diverging,
-        )
-        if diverging is None and request.max_bytes > 0 and request.offset < node.log.end_offset:
-            node.out.append(SendRecords(response, request.offset, request.max_bytes))
-        else:
-            node.send(response)
-
-    def _refuse(self, node: Node, request: FetchRequest) -> None:
-        node.send(
-            FetchResponse(
-                source=node.id,
-                destination=request.source,
-                correlation=request.correlation,
-                error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                epoch=node.epoch,
-                leader=node.leader,
-                leader_endpoint=node.leader_endpoint,
-            )
-        )
+    def _answer(self, node: Node, request: FetchRequest) -> None:
+        answer_fetch(node, request, high_watermark=self.high_watermark, barrier=self._barriers.round)
 
     # --- keeping the quorum together ---
 
     def _tell_unaware(self, node: Node) -> None:
-        for replica in self._followers.values():
+        for replica in self._replicas.followers.values():
             if not replica.acknowledged and node.may_ask(replica.key.id):
                 requests.begin_epoch(node, replica.key)
 
     def _arm_check_quorum(self, node: Node) -> None:
-        self._fetched.clear()
+        self._replicas.start_period()
         timeout_ms = node.config.fetch_timeout_ms * 3 // 2
         node.out.append(ArmTimer(CHECK_QUORUM, timeout_ms, timeout_ms))
 

@@ -7,7 +7,16 @@ correlation is not the one in flight to that node are ignored by the receiver.
 import enum
 from dataclasses import dataclass
 
-from quorate.raft.core.types import BatchSpan, Endpoint, Epoch, EpochEnd, NodeId, Offset, ReplicaKey
+from quorate.raft.core.types import (
+    BatchSpan,
+    Endpoint,
+    Epoch,
+    EpochEnd,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    SnapshotId,
+)
 
 
 class ErrorCode(enum.IntEnum):
@@ -15,12 +24,18 @@ class ErrorCode(enum.IntEnum):
 
     NONE = 0
     NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
     BROKER_NOT_AVAILABLE = 8
+    UNSUPPORTED_VERSION = 35
     INVALID_REQUEST = 42
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
+    SNAPSHOT_NOT_FOUND = 98
+    POSITION_OUT_OF_RANGE = 99
     INCONSISTENT_CLUSTER_ID = 104
     INVALID_VOTER_KEY = 125
+    DUPLICATE_VOTER = 126
+    VOTER_NOT_FOUND = 127
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +70,9 @@ class VoteRequest(Request):
     end_offset: Offset
     """The candidate's log end offset."""
     pre_vote: bool = False
+    leader_resigned: bool = False
+    """Of a pre-vote: the leader of `epoch` told the candidate that it resigned. Whoever has not heard so yet
+    need not refuse because it heard from that leader a moment ago (KAFKA-20895)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +119,8 @@ class FetchRequest(Request):
     max_bytes: int
     high_watermark: Offset | None
     """The follower's, so that the leader answers when it has a newer one."""
+    barrier: int = 0
+    """The read-barrier round in this leader's last answer of this epoch; 0 if none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +128,37 @@ class FetchResponse(Response):
     high_watermark: Offset | None = None
     log_start_offset: Offset = Offset(0)
     diverging: EpochEnd | None = None
+    snapshot: SnapshotId | None = None
+    """Load this one with FetchSnapshot, and fetch from its end: what was asked for is below the log start,
+    or would take a whole log."""
+    barrier: int = 0
+    """The leader's latest read-barrier round that is under way, to be echoed by the next Fetch; 0 if none."""
     batches: tuple[BatchSpan, ...] = ()
     records: bytes | memoryview = b""
     """The batches' bytes. Opaque to the core, which goes by `batches`; the driver has checked CRCs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSnapshotRequest(Request):
+    replica: ReplicaKey
+    epoch: Epoch
+    """The leader's epoch as the follower knows it."""
+    snapshot: SnapshotId
+    position: int
+    """Bytes of it that the follower has."""
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSnapshotResponse(Response):
+    snapshot: SnapshotId
+    size: int = 0
+    """Bytes of the whole snapshot."""
+    position: int = 0
+    """Of the first byte of `chunk`."""
+    length: int = 0
+    """Bytes in `chunk`: all that the core goes by."""
+    chunk: bytes | memoryview = b""
 
 
 Message = (
@@ -122,4 +170,6 @@ Message = (
     | EndQuorumEpochResponse
     | FetchRequest
     | FetchResponse
+    | FetchSnapshotRequest
+    | FetchSnapshotResponse
 )

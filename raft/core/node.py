@@ -13,6 +13,7 @@ from quorate.raft.core.effects import (
     Send,
 )
 from quorate.raft.core.events import Timer, TimerKind
+from quorate.raft.core.incoming_snapshot import IncomingSnapshot
 from quorate.raft.core.invariant import invariant
 from quorate.raft.core.log_state import LogState
 from quorate.raft.core.messages import Message
@@ -31,6 +32,9 @@ ELECTION = Timer(TimerKind.ELECTION)
 FETCH = Timer(TimerKind.FETCH)
 CHECK_QUORUM = Timer(TimerKind.CHECK_QUORUM)
 BEGIN_QUORUM = Timer(TimerKind.BEGIN_QUORUM)
+TRANSFER = Timer(TimerKind.TRANSFER)
+FIRST_BOOTSTRAP = NodeId(-2)
+"""A bootstrap server has no known id: the first is -2, the next -3, ..."""
 
 
 class Node:
@@ -43,6 +47,7 @@ class Node:
     """
 
     __slots__ = (
+        "bootstrap",
         "cluster_id",
         "config",
         "correlation",
@@ -51,6 +56,7 @@ class Node:
         "high_watermark",
         "id",
         "in_flight",
+        "incoming",
         "is_voter",
         "key",
         "leader",
@@ -69,7 +75,7 @@ class Node:
         cluster_id: str,
         key: ReplicaKey,
         endpoint: Endpoint | None,
-        voters: VoterSet,
+        bootstrap: tuple[Endpoint, ...],
         election: ElectionState,
         log: LogState,
     ) -> None:
@@ -77,23 +83,41 @@ class Node:
         self.cluster_id = cluster_id
         self.key = key
         self.id = key.id
-        self.endpoint = endpoint if endpoint is not None else voters.endpoint_of(key.id)
-        self.voters = voters
-        self.is_voter = voters.has(key)
-        self.others = tuple(voter.key for voter in voters if voter.key.id != key.id)
+        self.endpoint = endpoint
+        self.bootstrap = bootstrap
+        """Servers to ask for the leader: destinations -2, -3, ..."""
         self.election = election
         """What is on disk, or will be before anything later in the effects happens."""
         self.leader: NodeId | None = None
         """Whom we tell others to ask. Not us once we have resigned."""
         self.leader_endpoint: Endpoint | None = None
         self.log = log
-        self.high_watermark: Offset | None = None
-        """The highest seen since the process started; never goes back."""
+        self.high_watermark = log.snapshot.end_offset if log.snapshot is not None else None
+        """The highest seen since the process started, where a snapshot of what is committed counts as seen;
+        never goes back."""
+        self.incoming: IncomingSnapshot | None = None
+        """Kept over roles, so that a fetch of it goes on where it was."""
         self.correlation = 0
         self.in_flight: dict[NodeId, int] = {}
         self.paused: dict[NodeId, bool] = {}
         """Not to be asked until their BACKOFF timer fires; and whether because they gave no answer."""
         self.out: list[Effect] = []
+        self.voters: VoterSet
+        self.is_voter: bool
+        self.others: tuple[ReplicaKey, ...]
+        self.look_up_voters()
+
+    def look_up_voters(self) -> bool:
+        """After the log's voter history changed: find the set that counts now. Returns whether this node
+        became, or ceased to be, a voter."""
+        voters = self.log.voters.latest
+        was_voter = getattr(self, "is_voter", None)
+        self.voters = voters
+        self.is_voter = voters.has(self.key)
+        self.others = tuple(voter.key for voter in voters if voter.key.id != self.id)
+        if self.endpoint is None:
+            self.endpoint = voters.endpoint_of(self.id)
+        return self.is_voter != was_voter
 
     @property
     def epoch(self) -> Epoch:
@@ -103,8 +127,27 @@ class Node:
     def is_sole_voter(self) -> bool:
         return self.is_voter and len(self.voters) == 1
 
-    def endpoint_of(self, node: NodeId, told: Endpoint | None) -> Endpoint | None:
-        return told if told is not None else self.voters.endpoint_of(node)
+    @property
+    def may_stand(self) -> bool:
+        """Voters, and who is one no more by a set that it does not know to be committed: that may be in its
+        log alone, which then only it can lead to commit (Raft dissertation section 4.2.2). KRaft lets such a
+        node wait; two voters of which the leader removed itself and restarted would wait for ever."""
+        if self.is_voter:
+            return True
+        history = self.log.voters
+        if not history.removed_by_latest(self.key):
+            return False
+        offset = history.latest_offset
+        return self.high_watermark is None or (offset is not None and offset >= self.high_watermark)
+
+    def endpoint_of(self, node: NodeId) -> Endpoint | None:
+        """Where `node` listens, as far as is known. The leader itself says it best."""
+        if node == self.leader and self.leader_endpoint is not None:
+            return self.leader_endpoint
+        if node <= FIRST_BOOTSTRAP:
+            index = FIRST_BOOTSTRAP - node
+            return self.bootstrap[index] if index < len(self.bootstrap) else None
+        return self.voters.endpoint_of(node)
 
     def persist(self, election: ElectionState) -> None:
         """Barrier, unless it is what is stored already."""
@@ -201,6 +244,7 @@ class Node:
         for name in Node.__slots__:
             setattr(twin, name, getattr(self, name))
         twin.log = self.log.clone()
+        twin.incoming = None if self.incoming is None else self.incoming.clone()
         twin.in_flight = self.in_flight.copy()
         twin.paused = self.paused.copy()
         twin.out = []
@@ -210,14 +254,15 @@ class Node:
         return (
             self.cluster_id,
             self.key,
-            self.voters,
             self.endpoint,
+            self.bootstrap,
             self.config,
             self.election,
             self.leader,
             self.leader_endpoint,
             self.log.key(),
             self.high_watermark,
+            None if self.incoming is None else self.incoming.state_key(),
             self.correlation,
             tuple(sorted(self.in_flight.items())),
             tuple(sorted(self.paused.items())),

@@ -16,13 +16,14 @@ from quorate.raft.core.types import NodeId
 class Prospective(RoleState):
     """Becomes a candidate with a majority of pre-votes. Otherwise goes back to the leader it knew, if any."""
 
-    __slots__ = ("_ballot", "_lost_rounds")
+    __slots__ = ("_ballot", "_leader_resigned", "_lost_rounds")
 
     role: ClassVar[Role] = Role.PROSPECTIVE
 
-    def __init__(self, node: Node, *, lost_rounds: int = 0) -> None:
-        self._ballot = Ballot(own=node.id, pre_vote=True)
+    def __init__(self, node: Node, *, lost_rounds: int = 0, leader_resigned: bool = False) -> None:
+        self._ballot = Ballot(node, pre_vote=True, leader_resigned=leader_resigned)
         self._lost_rounds = lost_rounds
+        self._leader_resigned = leader_resigned
 
     def timers(self, node: Node) -> tuple[TimerKind, ...]:
         return (TimerKind.ELECTION,)
@@ -66,10 +67,11 @@ class Prospective(RoleState):
         twin = type(self).__new__(type(self))
         twin._ballot = self._ballot.clone()
         twin._lost_rounds = self._lost_rounds
+        twin._leader_resigned = self._leader_resigned
         return twin
 
     def key(self) -> Hashable:
-        return self.role, self._ballot.key(), self._lost_rounds
+        return self.role, self._ballot.key(), self._lost_rounds, self._leader_resigned
 
     def _back(self, node: Node) -> Transition:
         leader = node.election.leader
@@ -79,5 +81,6 @@ class Prospective(RoleState):
                 leader=leader,
                 endpoint=node.leader_endpoint,
                 lost_rounds=self._lost_rounds + 1,
+                resigned=self._leader_resigned,
             )
         return ToUnattached(epoch=node.epoch)

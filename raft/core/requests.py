@@ -4,13 +4,14 @@ from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
+    FetchSnapshotRequest,
     VoteRequest,
 )
 from quorate.raft.core.node import Node
-from quorate.raft.core.types import NodeId, ReplicaKey
+from quorate.raft.core.types import NodeId, ReplicaKey, SnapshotId
 
 
-def ask_vote(node: Node, voter: ReplicaKey, *, pre_vote: bool) -> None:
+def ask_vote(node: Node, voter: ReplicaKey, *, pre_vote: bool, leader_resigned: bool = False) -> None:
     """The log we stand with is the durable part of ours, where the paper says all of it.
 
     A voter that granted us its vote says so again when asked again in the same epoch (its answer may have
@@ -29,6 +30,7 @@ def ask_vote(node: Node, voter: ReplicaKey, *, pre_vote: bool) -> None:
             last_epoch=node.log.durable_epoch,
             end_offset=node.log.durable_end_offset,
             pre_vote=pre_vote,
+            leader_resigned=leader_resigned,
         )
     )
 
@@ -60,10 +62,10 @@ def end_epoch(node: Node, voter: NodeId, *, preferred_successors: tuple[NodeId, 
     )
 
 
-def fetch(node: Node, peer: NodeId, *, max_wait_ms: int, max_bytes: int) -> None:
+def fetch(node: Node, peer: NodeId, *, max_wait_ms: int, max_bytes: int, barrier: int = 0) -> None:
     """Ask for what follows our log. This is the acknowledgement of all of it, so all of it must be durable.
 
-    `max_bytes` 0 asks only who leads.
+    `max_bytes` 0 asks only who leads. `barrier` is the read-barrier round of the leader's last answer.
     """
     node.send(
         FetchRequest(
@@ -78,5 +80,25 @@ def fetch(node: Node, peer: NodeId, *, max_wait_ms: int, max_bytes: int) -> None
             max_wait_ms=max_wait_ms,
             max_bytes=max_bytes,
             high_watermark=node.high_watermark,
+            barrier=barrier,
+        )
+    )
+
+
+def fetch_snapshot(
+    node: Node, leader: NodeId, snapshot: SnapshotId, *, position: int, max_bytes: int
+) -> None:
+    """Ask for `snapshot` from byte `position` on. `max_bytes` 0 only shows that we are still here."""
+    node.send(
+        FetchSnapshotRequest(
+            source=node.id,
+            destination=leader,
+            correlation=node.next_correlation(leader),
+            cluster_id=node.cluster_id,
+            replica=node.key,
+            epoch=node.election.epoch,
+            snapshot=snapshot,
+            position=position,
+            max_bytes=max_bytes,
         )
     )

@@ -54,8 +54,14 @@ class RoleState(ABC):
     def on_unreachable(self, node: Node, peer: NodeId) -> None:  # noqa: B027
         """The connection to `peer` broke and could not be reopened at once."""
 
-    def on_durable(self, node: Node) -> None:  # noqa: B027
+    def on_refused(self, node: Node, response: Response) -> Transition | None:
+        """The answer was an error that says nothing of the leader; a pause before its source may be asked
+        again has begun."""
+        return self.on_unanswered(node, response.source)
+
+    def on_durable(self, node: Node) -> Transition | None:
         """The durable end offset moved."""
+        return None
 
     @abstractmethod
     def grants_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:

@@ -83,8 +83,12 @@ class RoleHolder:
                 return Follower(
                     leader=leader, lost_rounds=transition.lost_rounds, leader_resigned=transition.resigned
                 )
-            case ToProspective(lost_rounds=lost_rounds):
-                return Prospective(node, lost_rounds=lost_rounds)
+            case ToProspective():
+                return Prospective(
+                    node,
+                    lost_rounds=transition.lost_rounds,
+                    leader_resigned=transition.leader_resigned,
+                )
             case ToCandidate():
                 node.persist(ElectionState(Epoch(stored.epoch + 1), None, node.key))
                 node.leader = None
@@ -136,11 +140,13 @@ class RoleHolder:
                 known=known,
                 told=leader,
             )
+            if first_hand and endpoint is not None and leader == node.leader:
+                node.leader_endpoint = endpoint
             if leader == node.id or resigned or isinstance(self._role, Follower):
                 return  # nothing new; or nobody to follow any more, and our own timer runs
             if known is not None and not first_hand and not isinstance(self._role, Unattached):
                 return  # we knew, and ask for votes because we don't hear it
-        where = node.endpoint_of(leader, endpoint)
+        where = endpoint if endpoint is not None else node.endpoint_of(leader)
         if where is not None:
             self._go(ToFollower(epoch=epoch, leader=leader, endpoint=where, resigned=resigned))
         elif epoch > node.epoch or node.election.leader is None:

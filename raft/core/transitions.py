@@ -45,6 +45,8 @@ class ToFollower:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToProspective:
     lost_rounds: int = 0
+    leader_resigned: bool = False
+    """The leader that was followed said so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,14 @@ class VoterSet:
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         return next((voter.endpoint for voter in self.voters if voter.key.id == node), None)
 
+    def with_voter(self, voter: Voter) -> "VoterSet":
+        """This set with `voter`, in place of any of the same id."""
+        others = (other for other in self.voters if other.key.id != voter.key.id)
+        return VoterSet(tuple(sorted((*others, voter), key=lambda each: each.key.id)))
+
+    def without(self, node: NodeId) -> "VoterSet":
+        return VoterSet(tuple(voter for voter in self.voters if voter.key.id != node))
+
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
@@ -91,6 +99,25 @@ class EpochStart:
     start_offset: Offset
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class SnapshotId:
+    """A snapshot holds what the records below `end_offset` (exclusive) made; the last of them is of `epoch`
+    (KIP-630). `SnapshotId(0, 0)` is the bootstrap snapshot, which only names the first voters."""
+
+    end_offset: Offset
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class VotersAt:
+    """The voter set from a KRaftVoters control record on (KIP-853): it counts as soon as it is in the log."""
+
+    offset: Offset
+    """Of the record; of a snapshot's voters, the last offset that the snapshot holds (-1 in the
+    bootstrap)."""
+    voters: VoterSet
+
+
 @dataclass(frozen=True, slots=True)
 class BatchSpan:
     """One record batch, as far as the core is concerned: offsets [base_offset, end_offset) in one epoch."""
@@ -98,6 +125,8 @@ class BatchSpan:
     base_offset: Offset
     end_offset: Offset
     epoch: Epoch
+    voters: VotersAt | None = None
+    """The voter set in it, if it is a control batch that has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +164,19 @@ class RecoveredLog:
     epochs: tuple[EpochStart, ...] = ()
     """Epoch cache: strictly increasing epochs and start offsets."""
     log_start_offset: Offset = Offset(0)
+    start_epoch: Epoch = Epoch(0)
+    """Of the record below the log start, which only a snapshot still holds; 0 at offset 0."""
     end_offset: Offset = Offset(0)
+    snapshot: SnapshotId | None = None
+    """The latest complete snapshot in the folder. Not the bootstrap's. Its end is at or above the log
+    start."""
+    voters: tuple[VotersAt, ...] = ()
+    """Voter sets found in the latest snapshot and in the log above it, by offset. Empty while the set is
+    static."""
 
     @property
     def last_epoch(self) -> Epoch:
-        return self.epochs[-1].epoch if self.epochs else Epoch(0)
+        return self.epochs[-1].epoch if self.epochs else self.start_epoch
 
 
 Endpoints = Mapping[NodeId, Endpoint]

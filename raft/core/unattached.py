@@ -7,7 +7,7 @@ from quorate.raft.core import requests
 from quorate.raft.core.effects import ArmTimer, Role
 from quorate.raft.core.events import Timer, TimerKind
 from quorate.raft.core.messages import FetchResponse, Response, VoteRequest
-from quorate.raft.core.node import ELECTION, Node
+from quorate.raft.core.node import ELECTION, FIRST_BOOTSTRAP, Node
 from quorate.raft.core.role import RoleState
 from quorate.raft.core.transitions import ToProspective, Transition
 from quorate.raft.core.types import NodeId
@@ -17,8 +17,8 @@ HURRIED_WAITS = 4
 
 
 class Unattached(RoleState):
-    """Looks for the leader by asking the voters in turn (KAFKA-17030), and stands for election when its timer
-    ends, if it is a voter. An observer only ever looks.
+    """Looks for the leader by asking the voters, then the bootstrap servers, in turn (KAFKA-17030), and
+    stands for election when its timer ends, if it is a voter. An observer only ever looks.
 
     A voter that has heard from a majority that nobody is known to lead does not wait the timer out: there is
     no leader whom its pre-vote could disturb. So a cluster that starts has a leader at once.
@@ -32,22 +32,22 @@ class Unattached(RoleState):
         self._next = 0
         """Index of the peer to ask next."""
         self._leaderless: tuple[NodeId, ...] = ()
-        """Peers that know of no leader in this epoch, in order."""
+        """Voters that know of no leader in this epoch, in order."""
         self._hurried = False
 
     def timers(self, node: Node) -> tuple[TimerKind, ...]:
-        return (TimerKind.ELECTION,) if node.is_voter else ()
+        return (TimerKind.ELECTION,) if node.may_stand else ()
 
     def enter(self, node: Node) -> Transition | None:
         if node.is_sole_voter:
             return ToProspective()
-        if node.is_voter:
+        if node.may_stand:
             node.arm_election()
         self._look(node)
         return None
 
     def on_timer(self, node: Node, timer: Timer) -> Transition | None:
-        if timer.kind is TimerKind.ELECTION and node.is_voter:
+        if timer.kind is TimerKind.ELECTION and node.may_stand:
             return ToProspective()
         return None
 
@@ -60,7 +60,7 @@ class Unattached(RoleState):
         return None
 
     def on_not_leader(self, node: Node, peer: NodeId) -> Transition | None:
-        if peer not in self._leaderless:
+        if peer in node.voters and peer not in self._leaderless:
             self._leaderless = tuple(sorted((*self._leaderless, peer)))
         # Who has voted in this epoch knows of an election under way, and lets it end.
         if (
@@ -75,8 +75,9 @@ class Unattached(RoleState):
             node.out.append(ArmTimer(ELECTION, 0, wait_ms))
         return self.on_unanswered(node, peer)
 
-    def on_durable(self, node: Node) -> None:
+    def on_durable(self, node: Node) -> Transition | None:
         self._look(node)
+        return None
 
     def on_response(self, node: Node, response: Response) -> Transition | None:
         # An answer of our epoch that names a leader made us its follower on the way in. This one told us
@@ -107,11 +108,13 @@ class Unattached(RoleState):
     def _look(self, node: Node) -> None:
         if node.in_flight or not node.log.is_durable:
             return
-        peers = node.others
-        for step in range(len(peers)):
-            index = (self._next + step) % len(peers)
-            peer = peers[index].id
+        voters, servers = node.others, len(node.bootstrap)
+        count = len(voters) + servers
+        for step in range(count):
+            index = (self._next + step) % count
+            is_voter = index < len(voters)
+            peer = voters[index].id if is_voter else NodeId(FIRST_BOOTSTRAP - (index - len(voters)))
             if node.may_ask(peer):
-                self._next = (index + 1) % len(peers)
+                self._next = (index + 1) % count
                 requests.fetch(node, peer, max_wait_ms=0, max_bytes=0)
                 return

@@ -1,0 +1,51 @@
+"""What a leader says to a Fetch."""
+
+from quorate.raft.core.effects import SendRecords
+from quorate.raft.core.messages import ErrorCode, FetchRequest, FetchResponse
+from quorate.raft.core.node import Node
+from quorate.raft.core.types import EpochEnd, Offset, SnapshotId
+
+
+def answer_fetch(
+    node: Node,
+    request: FetchRequest,
+    *,
+    high_watermark: Offset | None,
+    barrier: int,
+    diverging: EpochEnd | None = None,
+    snapshot: SnapshotId | None = None,
+) -> None:
+    """With the records there are, if it asks for some and is of this log."""
+    response = FetchResponse(
+        source=node.id,
+        destination=request.source,
+        correlation=request.correlation,
+        epoch=node.election.epoch,
+        leader=node.id,
+        leader_endpoint=node.endpoint,
+        high_watermark=high_watermark,
+        log_start_offset=node.log.start_offset,
+        diverging=diverging,
+        snapshot=snapshot,
+        barrier=barrier,
+    )
+    is_of_this_log = diverging is None and snapshot is None
+    if is_of_this_log and request.max_bytes > 0 and request.offset < node.log.end_offset:
+        node.out.append(SendRecords(response, request.offset, request.max_bytes))
+    else:
+        node.send(response)
+
+
+def refuse_fetch(node: Node, request: FetchRequest) -> None:
+    """It waited for records, and this node leads no more."""
+    node.send(
+        FetchResponse(
+            source=node.id,
+            destination=request.source,
+            correlation=request.correlation,
+            error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            epoch=node.epoch,
+            leader=node.leader,
+            leader_endpoint=node.leader_endpoint,
+        )
+    )

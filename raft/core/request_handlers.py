@@ -1,0 +1,172 @@
+"""What a node does with the requests of others: check, let the role act, answer."""
+
+from quorate.raft.core.checks import request_error
+from quorate.raft.core.follower import Follower
+from quorate.raft.core.leader import Leader
+from quorate.raft.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    ErrorCode,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from quorate.raft.core.prospective import Prospective
+from quorate.raft.core.role_holder import RoleHolder
+from quorate.raft.core.transitions import ToUnattached
+
+
+class RequestHandlers(RoleHolder):
+    """One method per request, each of which answers it, or leaves that to the leader."""
+
+    __slots__ = ()
+
+    def _fetch_request(self, request: FetchRequest) -> None:
+        node = self._node
+        error = self._leader_error(request)
+        if error is ErrorCode.NONE and isinstance(self._role, Leader):
+            self._go(self._role.on_fetch(node, request))
+            return
+        node.send(
+            FetchResponse(
+                source=node.id,
+                destination=request.source,
+                correlation=request.correlation,
+                error=error,
+                epoch=node.epoch,
+                leader=node.leader,
+                leader_endpoint=node.leader_endpoint,
+            )
+        )
+
+    def _fetch_snapshot_request(self, request: FetchSnapshotRequest) -> None:
+        node = self._node
+        error = self._leader_error(request)
+        if error is ErrorCode.NONE:
+            if request.snapshot.end_offset <= 0:
+                error = ErrorCode.SNAPSHOT_NOT_FOUND  # the bootstrap's is everybody's own
+            elif request.position < 0:
+                error = ErrorCode.POSITION_OUT_OF_RANGE
+        if error is ErrorCode.NONE and isinstance(self._role, Leader):
+            self._role.on_fetch_snapshot(node, request)
+            return
+        node.send(
+            FetchSnapshotResponse(
+                source=node.id,
+                destination=request.source,
+                correlation=request.correlation,
+                error=error,
+                epoch=node.epoch,
+                leader=node.leader,
+                leader_endpoint=node.leader_endpoint,
+                snapshot=request.snapshot,
+                position=request.position,
+            )
+        )
+
+    def _leader_error(self, request: FetchRequest | FetchSnapshotRequest) -> ErrorCode:
+        """What only the leader of the request's epoch answers otherwise."""
+        node = self._node
+        error = request_error(node, request)
+        if error is not ErrorCode.NONE:
+            return error
+        if request.epoch < node.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if request.epoch > node.epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if isinstance(self._role, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _vote_request(self, request: VoteRequest) -> None:
+        node = self._node
+        error = request_error(node, request)
+        granted = False
+        if error is ErrorCode.NONE and request.epoch < node.epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        if error is ErrorCode.NONE:
+            up_to_date = self._is_up_to_date(request)
+            is_asked = request.voter.matches(node.key)
+            if request.epoch > node.epoch:
+                # True of a pre-vote too: its epoch is one that somebody opened before. A vote is given in the
+                # same breath, because each Persist costs a sync in the middle of an election.
+                gives = is_asked and up_to_date and not request.pre_vote
+                self._go(ToUnattached(epoch=request.epoch, voted=request.candidate if gives else None))
+            if not is_asked:
+                error = ErrorCode.INVALID_VOTER_KEY
+            elif request.pre_vote:
+                granted = self._role.grants_pre_vote(node, request, up_to_date=up_to_date)
+            else:
+                granted = self._role.grants_vote(node, request, up_to_date=up_to_date)
+                if granted and node.election.voted is None:
+                    self._go(ToUnattached(epoch=node.epoch, voted=request.candidate))
+        node.send(
+            VoteResponse(
+                source=node.id,
+                destination=request.source,
+                correlation=request.correlation,
+                error=error,
+                epoch=node.epoch,
+                leader=node.leader,
+                leader_endpoint=node.leader_endpoint,
+                granted=granted,
+                pre_vote=request.pre_vote,
+            )
+        )
+        if (
+            request.pre_vote
+            and error is ErrorCode.NONE
+            and not granted
+            and isinstance(self._role, Prospective)
+        ):
+            self._role.on_rival(node, request.source)
+
+    def _is_up_to_date(self, request: VoteRequest) -> bool:
+        log = self._node.log
+        return (request.last_epoch, request.end_offset) >= (log.last_epoch, log.end_offset)
+
+    def _begin_request(self, request: BeginQuorumEpochRequest) -> None:
+        node = self._node
+        error = request_error(node, request)
+        if error is ErrorCode.NONE and request.epoch < node.epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        if error is ErrorCode.NONE:
+            node.resume(request.source)
+            self._heard_of(request.epoch, request.source, request.endpoint, first_hand=True)
+            if not request.voter.matches(node.key):
+                error = ErrorCode.INVALID_VOTER_KEY
+        node.send(
+            BeginQuorumEpochResponse(
+                source=node.id,
+                destination=request.source,
+                correlation=request.correlation,
+                error=error,
+                epoch=node.epoch,
+                leader=node.leader,
+                leader_endpoint=node.leader_endpoint,
+            )
+        )
+
+    def _end_request(self, request: EndQuorumEpochRequest) -> None:
+        node = self._node
+        error = request_error(node, request)
+        if error is ErrorCode.NONE and request.epoch < node.epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        if error is ErrorCode.NONE:
+            self._heard_of(request.epoch, request.source, None, first_hand=True, resigned=True)
+            if isinstance(self._role, Follower) and self._role.leader == request.source:
+                self._role.on_end_of_epoch(node, request.preferred_successors)
+        node.send(
+            EndQuorumEpochResponse(
+                source=node.id,
+                destination=request.source,
+                correlation=request.correlation,
+                error=error,
+                epoch=node.epoch,
+                leader=node.leader,
+                leader_endpoint=node.leader_endpoint,
+            )
+        )

@@ -1,0 +1,61 @@
+"""What a node does with the answers to its own requests, and when there are none."""
+
+from typing import Final
+
+from quorate.raft.core.messages import ErrorCode, Response
+from quorate.raft.core.role_holder import RoleHolder
+from quorate.raft.core.types import NodeId
+
+TELLS_EPOCH: Final = (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+"""Answers whose epoch and leader are to be believed."""
+SNAPSHOT_ERRORS: Final = (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE)
+"""Answers that end the fetch of a snapshot, and say nothing of the leader."""
+
+
+class ResponseHandlers(RoleHolder):
+    """The rules for every response come first, then the role's own."""
+
+    __slots__ = ()
+
+    def _response(self, response: Response) -> None:
+        """The rule for every response (kraft.md section 2), then the role's own."""
+        node = self._node
+        source = response.source
+        if node.in_flight.get(source) != response.correlation or response.destination != node.id:
+            return
+        del node.in_flight[source]
+        error = response.error
+        tells_leader = response.epoch > node.epoch or (
+            response.epoch == node.epoch and response.leader is not None
+        )
+        if tells_leader and error in TELLS_EPOCH:
+            before = self._role
+            first_hand = response.leader == source
+            if first_hand:
+                node.resume(source)
+            self._heard_of(response.epoch, response.leader, response.leader_endpoint, first_hand=first_hand)
+            if self._role is not before:
+                return  # what was asked for was the old role's
+        if error is ErrorCode.NONE and response.epoch == node.epoch:
+            self._go(self._role.on_response(node, response))
+        elif error is ErrorCode.NOT_LEADER_OR_FOLLOWER and response.epoch == node.epoch:
+            node.pause(source, failed=False)
+            self._go(self._role.on_not_leader(node, source))
+        elif error in SNAPSHOT_ERRORS and response.epoch == node.epoch:
+            node.pause(source, failed=False)
+            self._go(self._role.on_refused(node, response))
+        else:
+            # Behind us, another cluster's, shutting down, or at odds with us about who we are: all may pass.
+            # Kafka dies of INVALID_REQUEST; we don't let a peer's bug stop this node.
+            node.pause(source, failed=False)
+            self._go(self._role.on_unanswered(node, source))
+
+    def _ready(self, peer: NodeId | None) -> None:
+        if peer is not None and peer in self._node.paused:
+            del self._node.paused[peer]
+            self._go(self._role.on_ready(self._node, peer))
+
+    def _unanswered(self, peer: NodeId) -> None:
+        del self._node.in_flight[peer]
+        self._node.pause(peer, failed=True)
+        self._go(self._role.on_unanswered(self._node, peer))
