@@ -1,0 +1,120 @@
+"""Where explorations begin: states of the shipped core that a few things in order lead to."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from quorate.raft.core.effects import Role
+from quorate.raft.core.events import Durable, Event, Propose, Timer, TimerFired, TimerKind
+from quorate.simulation.explorer.world import State, World
+
+
+class Director:
+    """Lets things happen in a `World` one by one, at no cost to its budgets. Nodes by index, from 0."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.state = world.down()
+        self._proposals = 0
+
+    def start(self, *nodes: int) -> None:
+        for node in nodes:
+            self.state = self.world.starts(self.state, node)
+
+    def happens(self, node: int, event: Event) -> None:
+        self.state = self.world.happens(self.state, node, event)
+
+    def fire(self, node: int, kind: TimerKind) -> None:
+        self.happens(node, TimerFired(Timer(kind)))
+
+    def propose(self, node: int) -> None:
+        self._proposals += 1
+        self.happens(node, Propose(-self._proposals, 1))
+
+    def crash(self, node: int) -> None:
+        self.state = self.world.falls(self.state, node)
+
+    def settle(self, *nodes: int) -> None:
+        """Among these (all, if none are given) every message arrives and every sync ends, until nothing is left."""
+        names = {self.world.names[node] for node in nodes or range(len(self.world.names))}
+        for _ in range(1000):
+            if not self._one(names):
+                return
+        raise RuntimeError("the nodes never come to rest")
+
+    def lose(self) -> None:
+        """Everything that is under way."""
+        for number, _ in self.world.letters_of(self.state):
+            self.state = self.world.vanishes(self.state, number)
+
+    def _one(self, names: set[int]) -> bool:
+        for node, machine in enumerate(self.world.machines_of(self.state)):
+            if machine.key.id in names and machine.syncs:
+                self.happens(node, Durable(machine.syncs[0].generation, machine.syncs[0].end_offset))
+                return True
+        for number, letter in self.world.letters_of(self.state):
+            message = letter.message
+            if message.source in names and message.destination in names:
+                machine = next(
+                    each for each in self.world.machines_of(self.state) if each.key.id == message.destination
+                )
+                if machine.core is not None:
+                    self.state = self.world.arrives(self.state, number)
+                    return True
+        return False
+
+
+def cold(director: Director) -> None:
+    """Every node has just started for the first time."""
+    director.start(*range(len(director.world.names)))
+
+
+def elected(director: Director) -> None:
+    """The first node leads epoch 1; everybody has its LeaderChange record and waits for more."""
+    cold(director)
+    director.settle()
+    director.fire(0, TimerKind.ELECTION)
+    director.settle()
+    leader = director.world.machines_of(director.state)[0].up
+    if leader.role is not Role.LEADER:
+        raise RuntimeError(f"node 1 should lead, but is {leader.role.value}")
+
+
+def lagging(director: Director) -> None:
+    """The first node leads; the last has missed the last committed record and lost touch."""
+    elected(director)
+    director.propose(0)
+    director.settle(*range(len(director.world.names) - 1))
+    director.lose()
+
+
+def diverged(director: Director) -> None:
+    """The first node led epoch 1, appended a record that nobody else got, and is down; the second leads epoch 2,
+    in which nothing is committed yet."""
+    elected(director)
+    director.propose(0)
+    director.settle(0)
+    director.crash(0)
+    director.lose()
+    others = range(1, len(director.world.names))
+    director.fire(1, TimerKind.FETCH)
+    for node in others:
+        if node != 1:
+            director.fire(node, TimerKind.FETCH)
+    director.settle(*others)
+    director.lose()
+
+
+SITUATIONS: Final[Mapping[str, Callable[[Director], None]]] = {
+    "cold": cold,
+    "elected": elected,
+    "lagging": lagging,
+    "diverged": diverged,
+}
+
+
+def begin(world: World) -> State:
+    """The world's situation; from here on its bound counts."""
+    director = Director(world)
+    SITUATIONS[world.bound.situation](director)
+    world.limit(director.state)
+    return director.state
