@@ -4,11 +4,15 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from quorate.log.batch import read_batches
 from quorate.log.config import LogConfig
 from quorate.log.log import Log
-from quorate.log.records import build_batch
-from quorate.raft.core.types import Offset
-from quorate.simulation.disk import SimulatedDisk
+from quorate.log.metadata_log import open_metadata_log
+from quorate.log.records import build_batch, records_of
+from quorate.log.snapshot_file import SnapshotContents
+from quorate.log.snapshots import SnapshotStore
+from quorate.raft.core.types import Offset, SnapshotId, VoterSet
+from quorate.simulation.disk import Operation, SimulatedDisk
 
 OpenLog = Callable[..., Awaitable[Log]]
 
@@ -45,3 +49,108 @@ def batch() -> Callable[..., bytes]:
         return build_batch(base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms, values=values)
 
     return built
+
+
+FOLDER = "data/__cluster_metadata-0"
+METADATA = LogConfig(
+    segment_bytes=400, index_interval_bytes=100, tail_bytes=0, own_recovery_point=True,
+    recovery_point_interval_bytes=1000,
+)  # fmt: skip
+
+
+class CrashingDisk(SimulatedDisk):
+    """Is cut at the operation that `operations_left` counts down to; None never is."""
+
+    operations_left: int | None = None
+
+    def _enter(self, operation: Operation | None, path: str) -> str:
+        if self.operations_left is not None and operation not in (None, Operation.READ, Operation.OPEN):
+            if self.operations_left == 0:
+                self.cut()
+            self.operations_left -= 1
+        return super()._enter(operation, path)
+
+
+class MetadataNode:
+    """A disk with snapshots and a metadata log beside them; `values` is what a state machine would hold."""
+
+    def __init__(
+        self, disk: CrashingDisk, snapshots: SnapshotStore, log: Log, batch: Callable[..., bytes]
+    ) -> None:
+        self.disk = disk
+        self.snapshots = snapshots
+        self.log = log
+        self._batch = batch
+
+    async def restarted(self) -> "MetadataNode":
+        """On the same disk."""
+        snapshots = await SnapshotStore.open(self.disk, FOLDER)
+        log = await open_metadata_log(self.disk, METADATA, snapshots=snapshots, now_ms=lambda: 1_000_000)
+        return MetadataNode(self.disk, snapshots, log, self._batch)
+
+    async def fill(self, batches: int, *, count: int = 1, epoch: int = 1) -> None:
+        for _ in range(batches):
+            self.log.append_as_follower(self._batch(int(self.log.end_offset), count, epoch=epoch))
+        await self.log.sync()
+
+    def id_at(self, end_offset: int) -> SnapshotId:
+        epoch = self.log.epoch_at(end_offset - 1)
+        return SnapshotId(Offset(end_offset), self.log.log_start_epoch if epoch is None else epoch)
+
+    async def take(self, end_offset: int, *, voters: VoterSet | None = None) -> SnapshotId:
+        values = await self.values(end_offset)
+        snapshot = self.id_at(end_offset)
+        writer = self.snapshots.write(snapshot, last_timestamp_ms=1000, voters=voters)
+        for value in values:
+            writer.append(value)
+        await writer.freeze()
+        return snapshot
+
+    async def values(self, end_offset: int | None = None) -> list[bytes]:
+        """What the latest snapshot and the log above it hold, below `end_offset`."""
+        found: list[bytes] = []
+        latest = self.snapshots.latest
+        if latest is not None and (end_offset is None or latest.end_offset <= end_offset):
+            with self.snapshots.reader(latest) as reader:
+                found += reader
+            assert len(found) == latest.end_offset
+        elif latest is not None:
+            older = [one for one in self.snapshots.ids if one.end_offset <= (end_offset or 0)]
+            if older:
+                with self.snapshots.reader(older[-1]) as reader:
+                    found += reader
+        while len(found) < self.log.end_offset:
+            data = await self.log.read(len(found), 10**6)
+            for one in read_batches(data):
+                found += [r.value or b"" for r in records_of(one) if r.offset >= len(found)]
+        return found[:end_offset]
+
+
+@pytest.fixture
+def open_node(batch: Callable[..., bytes]) -> Callable[..., Awaitable[MetadataNode]]:
+    async def opened(disk: CrashingDisk | None = None) -> MetadataNode:
+        disk = disk or CrashingDisk()
+        disk.make_folder(FOLDER)
+        snapshots = await SnapshotStore.open(disk, FOLDER)
+        log = await open_metadata_log(disk, METADATA, snapshots=snapshots, now_ms=lambda: 1_000_000)
+        return MetadataNode(disk, snapshots, log, batch)
+
+    return opened
+
+
+@pytest.fixture
+def fetch() -> Callable[..., Awaitable[SnapshotContents]]:
+    """A snapshot from one node's store into another's, in chunks of `chunk_bytes`."""
+
+    async def fetched(
+        source: SnapshotStore, target: SnapshotStore, snapshot: SnapshotId, *, chunk_bytes: int = 100
+    ) -> SnapshotContents:
+        position, size = 0, 1
+        while position < size:
+            data, size = await source.read_chunk(snapshot, position, chunk_bytes)
+            target.write_part(snapshot, position, data)
+            position += len(data)
+            assert target.part_position(snapshot) == position
+        return await target.complete_part(snapshot)
+
+    return fetched
