@@ -1,7 +1,9 @@
-"""What a broker and its controller show beside the quorum's metrics (KIP-835, and Kafka's ReplicaManager).
+"""What a broker and its controller show beside the quorum's metrics: KIP-835's of the metadata, and Kafka's
+ReplicaManager.
 
-Names are what Strimzi's JMX exporter rules make of Kafka's beans; what Kafka lacks begins with `quorate_`.
-Read when scraped: nothing is counted twice.
+The first are declared in `quorate.metrics.declarations`. Names of the others are what Strimzi's JMX exporter
+rules make of Kafka's beans; what Kafka lacks begins with `quorate_`. Read when scraped, where that is
+possible: nothing is counted twice.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -9,57 +11,123 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from quorate.broker.controller.controller import METADATA_VERSION
+from quorate.broker.controller.delta import MetadataDelta, PartitionDelta
+from quorate.broker.controller.image import MetadataImage
+from quorate.broker.controller.records import NO_LEADER, LeaderRecoveryState
 from quorate.broker.controller_node import ControllerNode
-from quorate.broker.metadata import MetadataCache
+from quorate.broker.metadata import MetadataCache, whole_image
 from quorate.broker.replication.replica_manager import ReplicaManager
+from quorate.metrics import RaftMetrics
+from quorate.metrics.declarations import BROKER_METADATA, CONTROLLER, families
+from quorate.raft.quorum import Quorum
 
 
 class BrokerMetrics(Collector):
-    """`replicas` and `controller`: of this node, None where it has no such role."""
+    """`replicas` and `controller`: of this node, None where it has no such role. Make it before the quorum
+    has another turn: it begins to listen to `metadata`."""
 
     def __init__(
         self,
         metadata: MetadataCache,
         *,
+        quorum: Quorum[None],
+        raft: RaftMetrics,
         replicas: ReplicaManager | None,
         controller: ControllerNode | None,
         now_ms: Callable[[], int],
     ) -> None:
         self._metadata = metadata
+        self._quorum = quorum
+        self._raft = raft
         self._replicas = replicas
         self._controller = controller
         self._now_ms = now_ms
+        self._imbalanced = 0
+        self._unclean_elections = 0
+        if controller is not None:
+            self._changed(whole_image(metadata.image), metadata.image)
+            metadata.subscribe(self._changed)
+
+    def _changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        # Only while it decides itself: what a node replays is history, and each election counts once.
+        decides = self._controller is not None and self._controller.controller.active
+        for each in delta.partitions:
+            self._imbalanced += _imbalance(each)
+            self._unclean_elections += decides and _elected_uncleanly(each)
 
     def describe(self) -> Iterable[Metric]:
         return self.collect()
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._of_metadata()
+        yield from families(BROKER_METADATA, self._of_metadata())
         if self._controller is not None:
-            yield from self._of_controller(self._controller)
+            yield from families(CONTROLLER, self._of_controller(self._controller))
+            yield from self._controller.stats.families()
         if self._replicas is not None:
             yield from _of_replicas(self._replicas)
 
-    def _of_metadata(self) -> Iterator[Metric]:
-        applied_ms = self._metadata.last_applied_timestamp_ms
-        name = "kafka_server_brokermetadatametrics_last_applied_record"
-        yield _gauge(f"{name}_offset", "Last metadata record applied here.", self._metadata.offset)
-        yield _gauge(f"{name}_timestamp", "When the leader appended it, in ms.", applied_ms)
-        lag_ms = self._now_ms() - applied_ms if applied_ms else 0
-        yield _gauge(f"{name}_lag_ms", "Now, less that time.", lag_ms)
+    def _of_metadata(self) -> dict[str, float]:
+        return {
+            "last-applied-record-offset": self._metadata.offset,
+            "last-applied-record-timestamp": self._metadata.last_applied_timestamp_ms,
+            "last-applied-record-lag-ms": self._lag_ms,
+            "metadata-load-error-count": self._metadata.load_errors,
+            "metadata-apply-error-count": self._metadata.apply_errors,
+        }
 
-    def _of_controller(self, controller: ControllerNode) -> Iterator[Metric]:
-        image = self._metadata.image
+    @property
+    def _lag_ms(self) -> int:
+        applied_ms = self._metadata.last_applied_timestamp_ms
+        return self._now_ms() - applied_ms if applied_ms else 0
+
+    def _of_controller(self, controller: ControllerNode) -> dict[str, float]:
+        image, stats = self._metadata.image, controller.stats
         fenced = sum(broker.fenced for broker in image.brokers.values())
-        for name, help_text, value in (
-            ("activecontrollercount", "1 on the active controller.", controller.controller.active),
-            ("fencedbrokercount", "Registered brokers that are fenced.", fenced),
-            ("activebrokercount", "Registered brokers that are not.", len(image.brokers) - fenced),
-            ("globaltopiccount", "Topics.", len(image.topics)),
-            ("globalpartitioncount", "Partitions.", image.partition_count()),
-            ("offlinepartitionscount", "Partitions that nobody leads.", image.leaderless_count),
-        ):
-            yield _gauge(f"kafka_controller_kafkacontroller_{name}", help_text, value)
+        active = controller.controller.active
+        high_watermark, leader = self._quorum.high_watermark, self._quorum.leader
+        return {
+            "ActiveControllerCount": active,
+            "FencedBrokerCount": fenced,
+            "ActiveBrokerCount": len(image.brokers) - fenced,
+            "GlobalTopicCount": len(image.topics),
+            "GlobalPartitionCount": image.partition_count(),
+            "OfflinePartitionsCount": image.leaderless_count,
+            "PreferredReplicaImbalanceCount": self._imbalanced,
+            "LastAppliedRecordOffset": self._metadata.offset,
+            "LastCommittedRecordOffset": -1 if high_watermark is None else high_watermark - 1,
+            "LastAppliedRecordTimestamp": self._metadata.last_applied_timestamp_ms,
+            "LastAppliedRecordLagMs": 0 if active else self._lag_ms,
+            "MetadataErrorCount": stats.errors,
+            "TimedOutBrokerHeartbeatCount": stats.timed_out_heartbeats,
+            "EventQueueOperationsStartedCount": stats.operations_started,
+            "EventQueueOperationsTimedOutCount": stats.operations_timed_out,
+            "NewActiveControllersCount": self._raft.leaders_seen,
+            "UncleanLeaderElectionsPerSec": self._unclean_elections,
+            "CurrentMetadataVersion": image.features.get(METADATA_VERSION, 0),
+            "CurrentControllerId": -1 if leader is None else leader,
+        }
+
+
+def _imbalance(delta: PartitionDelta) -> int:
+    """How many more partitions than before are not led by their first replica."""
+    return sum(
+        sign * (state.leader != state.replicas[0])
+        for sign, state in ((1, delta.after), (-1, delta.before))
+        if state is not None
+    )
+
+
+def _elected_uncleanly(delta: PartitionDelta) -> bool:
+    before, after = delta.before, delta.after
+    return (
+        before is not None
+        and after is not None
+        and after.leader != NO_LEADER
+        and after.leader_epoch > before.leader_epoch
+        and after.leader_recovery_state is LeaderRecoveryState.RECOVERING
+        and after.leader not in before.isr
+    )
 
 
 def _of_replicas(replicas: ReplicaManager) -> Iterator[Metric]:

@@ -13,6 +13,7 @@ from quorate.broker.controller.service import ControllerService
 from quorate.broker.controller.topics import TopicDefaults
 from quorate.broker.metadata import MetadataCache
 from quorate.broker.quorum_description import encode_description, encode_not_leader
+from quorate.metrics.controller_stats import ControllerStats
 from quorate.raft.errors import NotLeaderError
 from quorate.raft.quorum import PendingLocalAppend, Quorum
 from quorate.runtime import Runtime
@@ -68,6 +69,7 @@ class ControllerNode:
         self._node_id = config.node_id
         self._quorum = quorum
         self._metadata = metadata
+        self.stats = ControllerStats()
         self.controller = Controller(
             QuorumLog(quorum),
             settings=ControllerSettings(
@@ -80,6 +82,7 @@ class ControllerNode:
                 static=config.static,
             ),
             entropy=runtime.entropy,
+            telemetry=self.stats,
         )
         self._service = ControllerService(self.controller)
 

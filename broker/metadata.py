@@ -16,12 +16,23 @@ MetadataListener = Callable[[MetadataDelta, MetadataImage], None]
 class MetadataCache:
     """The quorum's state machine on every node, brokers and controllers alike."""
 
-    __slots__ = ("_changed", "_listeners", "image", "last_applied_timestamp_ms")
+    __slots__ = (
+        "_changed",
+        "_listeners",
+        "apply_errors",
+        "image",
+        "last_applied_timestamp_ms",
+        "load_errors",
+    )
 
     def __init__(self) -> None:
         self.image = MetadataImage()
         self.last_applied_timestamp_ms = 0
         """The leader's wall clock when it appended the last applied batch; 0: none yet."""
+        self.load_errors = 0
+        """Batches that could not be decoded or did not fit the image."""
+        self.apply_errors = 0
+        """Batches that a listener failed to act upon."""
         self._listeners: list[MetadataListener] = []
         self._changed = trio.Event()
 
@@ -52,11 +63,19 @@ class MetadataCache:
 
     def apply(self, batch: CommittedBatch) -> Sequence[None]:
         """Raises `RecordDecodeError` or `ImageError`, which stop the node."""
-        records = [decode(data) for data in batch.records]
-        delta = apply_records(self.image, records, base_offset=batch.base_offset, epoch=batch.epoch)
+        try:
+            records = [decode(data) for data in batch.records]
+            delta = apply_records(self.image, records, base_offset=batch.base_offset, epoch=batch.epoch)
+        except Exception:
+            self.load_errors += 1
+            raise
         self.last_applied_timestamp_ms = batch.timestamp_ms
-        for listener in self._listeners:
-            listener(delta, self.image)
+        try:
+            for listener in self._listeners:
+                listener(delta, self.image)
+        except Exception:
+            self.apply_errors += 1
+            raise
         changed, self._changed = self._changed, trio.Event()
         changed.set()
         return [None] * len(records)

@@ -119,6 +119,8 @@ class BrokerServer:
             registry.register(
                 BrokerMetrics(
                     metadata,
+                    quorum=quorum,
+                    raft=raft_metrics,
                     replicas=None if broker is None else broker.replicas,
                     controller=controller,
                     now_ms=runtime.wall_clock.now_ms,

@@ -66,3 +66,11 @@ class BothTelemetry:
     def polled(self, *, idle_seconds: float, busy_seconds: float) -> None:
         self._first.polled(idle_seconds=idle_seconds, busy_seconds=busy_seconds)
         self._second.polled(idle_seconds=idle_seconds, busy_seconds=busy_seconds)
+
+    def snapshot_loaded(self, size_bytes: int) -> None:
+        self._first.snapshot_loaded(size_bytes)
+        self._second.snapshot_loaded(size_bytes)
+
+    def snapshot_taken(self, size_bytes: int) -> None:
+        self._first.snapshot_taken(size_bytes)
+        self._second.snapshot_taken(size_bytes)

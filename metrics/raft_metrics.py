@@ -1,10 +1,7 @@
-"""The raft-manager metrics of KIP-595, in two spellings of the same values.
+"""The raft-manager metrics of KIP-595 and those of snapshots (KIP-835), as a node tells them.
 
-`raft_manager_*` follows Prometheus' rules (base units, an enum as one series a state).
-`kafka_server_raftmetrics_*` is what Strimzi's JMX exporter rules make of Kafka's beans (milliseconds, the
-current state as a label), so that the dashboards people have go on working. One thing we leave out: those
-rules call a name that ends in -max a counter. It is not one, a scraper does not care, and OpenMetrics would
-refuse a counter whose name lacks `_total`.
+Names and spellings are in `quorate.metrics.declarations`. The current state is one series a state in ours,
+and a label in Kafka's.
 
 In a service of one's own:
 
@@ -18,138 +15,17 @@ In a service of one's own:
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from quorate.metrics.declarations import RAFT, SNAPSHOTS, Declaration, Kind, counter, families
 from quorate.metrics.windows import Window
 from quorate.raft.core.effects import Role
 from quorate.raft.core.types import Epoch, NodeId, Offset
 
 STATES = ("leader", "follower", "candidate", "prospective", "unattached", "resigned", "observer")
 """KIP-595's four, and those that the code has beside them (KIP-996, KIP-853)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declaration:
-    """One metric of KIP-595's table."""
-
-    bean: str
-    """Kafka's attribute name."""
-    name: str
-    """Ours, after `raft_manager_`."""
-    kind: str
-    """As the KIP has it."""
-    help: str
-    scale: float = 1.0
-    """From the bean's unit to ours."""
-
-
-DECLARATIONS = (
-    Declaration(
-        bean="current-leader",
-        name="current_leader",
-        kind="dynamic gauge",
-        help="Node id of the current quorum leader; -1 while unknown.",
-    ),
-    Declaration(
-        bean="current-epoch",
-        name="current_epoch",
-        kind="dynamic gauge",
-        help="The current quorum epoch; 0 while unknown.",
-    ),
-    Declaration(
-        bean="current-vote",
-        name="current_vote",
-        kind="dynamic gauge",
-        help="Node id that this node voted for in the current epoch; -1 if none.",
-    ),
-    Declaration(
-        bean="log-end-offset",
-        name="log_end_offset",
-        kind="dynamic gauge",
-        help="Log end offset (exclusive) of this node's log.",
-    ),
-    Declaration(
-        bean="log-end-epoch",
-        name="log_end_epoch",
-        kind="dynamic gauge",
-        help="Epoch of the last record in this node's log.",
-    ),
-    Declaration(
-        bean="high-watermark",
-        name="high_watermark",
-        kind="dynamic gauge",
-        help="High watermark (exclusive) as this node knows it; -1 while unknown.",
-    ),
-    Declaration(
-        bean="boot-timestamp",
-        name="boot_timestamp_seconds",
-        kind="static gauge",
-        help="When this node started, since the Unix epoch.",
-        scale=0.001,
-    ),
-    Declaration(
-        bean="current-state",
-        name="current_state",
-        kind="dynamic enum",
-        help="What this node is doing in the quorum.",
-    ),
-    Declaration(
-        bean="number-unknown-voter-connections",
-        name="unknown_voter_connections",
-        kind="dynamic gauge",
-        help="Voters whose connection information is not known.",
-    ),
-    Declaration(
-        bean="election-latency-avg",
-        name="election_latency_avg_seconds",
-        kind="dynamic gauge",
-        help="Average time from becoming a candidate to learning of a leader, in the last 30 to 60 s.",
-        scale=0.001,
-    ),
-    Declaration(
-        bean="election-latency-max",
-        name="election_latency_max_seconds",
-        kind="dynamic gauge",
-        help="Longest time from becoming a candidate to learning of a leader, in the last 30 to 60 s.",
-        scale=0.001,
-    ),
-    Declaration(
-        bean="commit-latency-avg",
-        name="commit_latency_avg_seconds",
-        kind="dynamic gauge",
-        help="On the leader: average time from appending a record to its commit, in the last 30 to 60 s.",
-        scale=0.001,
-    ),
-    Declaration(
-        bean="commit-latency-max",
-        name="commit_latency_max_seconds",
-        kind="dynamic gauge",
-        help="On the leader: longest time from appending a record to its commit, in the last 30 to 60 s.",
-        scale=0.001,
-    ),
-    Declaration(
-        bean="fetch-records-rate",
-        name="fetch_records_per_second",
-        kind="windowed rate",
-        help="Records fetched from the leader per second (followers and observers).",
-    ),
-    Declaration(
-        bean="append-records-rate",
-        name="append_records_per_second",
-        kind="windowed rate",
-        help="Records appended per second (leader).",
-    ),
-    Declaration(
-        bean="poll-idle-ratio-avg",
-        name="poll_idle_ratio_avg",
-        kind="windowed average",
-        help="Share of the time in which the raft loop waited for something to do.",
-    ),
-)
-"""All sixteen of the KIP's table."""
 
 
 class RaftMetrics(Collector):
@@ -178,6 +54,14 @@ class RaftMetrics(Collector):
             "boot-timestamp": 0,
             "number-unknown-voter-connections": 0,
         }
+        self.leaders_seen = 0
+        """Elections of a leader that this node heard of, its own included."""
+        self._last_leader: tuple[Epoch, NodeId] | None = None
+        self._snapshots_loaded = 0
+        self._snapshot_bytes = 0
+        self._snapshot_taken = False
+        self._monotonic = monotonic
+        self._snapshot_at = monotonic()
         self._elections = Window(monotonic)
         self._commits = Window(monotonic)
         self._fetched = Window(monotonic)
@@ -197,6 +81,9 @@ class RaftMetrics(Collector):
         self, role: Role, *, is_voter: bool, epoch: Epoch, leader: NodeId | None, voted: NodeId | None
     ) -> None:
         self._state = "observer" if role is Role.FOLLOWER and not is_voter else role.value
+        if leader is not None and (epoch, leader) != self._last_leader:
+            self._last_leader = epoch, leader
+            self.leaders_seen += 1
         self._values["current-leader"] = -1 if leader is None else leader
         self._values["current-epoch"] = epoch
         self._values["current-vote"] = -1 if voted is None else voted
@@ -234,6 +121,16 @@ class RaftMetrics(Collector):
             self._idle.record(1.0, idle_seconds)
             self._idle.record(0.0, busy_seconds)
 
+    def snapshot_loaded(self, size_bytes: int) -> None:
+        self._snapshots_loaded += 1
+        if not self._snapshot_taken:
+            self._snapshot_bytes = size_bytes
+
+    def snapshot_taken(self, size_bytes: int) -> None:
+        self._snapshot_taken = True
+        self._snapshot_bytes = size_bytes
+        self._snapshot_at = self._monotonic()
+
     # Showing
 
     def values(self) -> dict[str, float]:
@@ -248,6 +145,9 @@ class RaftMetrics(Collector):
                 "fetch-records-rate": self._fetched.rate(),
                 "append-records-rate": self._appended.rate(),
                 "poll-idle-ratio-avg": self._idle.average(),
+                "HandleLoadSnapshotCount": self._snapshots_loaded,
+                "LatestSnapshotGeneratedBytes": self._snapshot_bytes,
+                "LatestSnapshotGeneratedAgeMs": (self._monotonic() - self._snapshot_at) * 1000,
             }
 
     @property
@@ -258,38 +158,27 @@ class RaftMetrics(Collector):
         return self.collect()
 
     def collect(self) -> Iterator[Metric]:
-        values = self.values()
-        for declaration in DECLARATIONS:
-            if declaration.bean == "current-state":
+        for declaration in RAFT:
+            if declaration.kind is Kind.STATE:
                 yield from self._state_families(declaration)
-                continue
-            value = values[declaration.bean]
-            yield self._gauge(f"raft_manager_{declaration.name}", declaration.help, value * declaration.scale)
-            kafka_name = declaration.bean.replace("-", "_")
-            yield self._gauge(f"kafka_server_raftmetrics_{kafka_name}", declaration.help, value)
-        yield self._counter(
-            "raft_manager_fetch_records", "Records fetched from the leader.", self._fetched_total
+        numbers = (each for each in (*RAFT, *SNAPSHOTS) if each.kind is not Kind.STATE)
+        yield from families(numbers, self.values(), self._labels)
+        yield counter(
+            "raft_manager_fetch_records",
+            "Records fetched from the leader.",
+            self._fetched_total,
+            self._labels,
         )
-        yield self._counter(
-            "raft_manager_append_records", "Records appended as leader.", self._appended_total
+        yield counter(
+            "raft_manager_append_records", "Records appended as leader.", self._appended_total, self._labels
         )
-
-    def _gauge(self, name: str, text: str, value: float) -> Metric:
-        family = GaugeMetricFamily(name, text, labels=list(self._labels))
-        family.add_metric(list(self._labels.values()), value)
-        return family
-
-    def _counter(self, name: str, text: str, value: float) -> Metric:
-        family = CounterMetricFamily(name, text, labels=list(self._labels))
-        family.add_metric(list(self._labels.values()), value)
-        return family
 
     def _state_families(self, declaration: Declaration) -> Iterator[Metric]:
-        ours = Metric(f"raft_manager_{declaration.name}", declaration.help, "stateset")
+        ours = Metric(declaration.ours, declaration.help, "stateset")
         for state in STATES:
-            labels = {**self._labels, f"raft_manager_{declaration.name}": state}
+            labels = {**self._labels, declaration.ours: state}
             ours.add_sample(ours.name, labels, 1.0 if state == self._state else 0.0)
         yield ours
-        kafka = Metric("kafka_server_raftmetrics_current_state", declaration.help, "unknown")
+        kafka = Metric(declaration.kafkas, declaration.help, "unknown")
         kafka.add_sample(kafka.name, {**self._labels, "current_state": self._state}, 1.0)
         yield kafka

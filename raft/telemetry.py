@@ -41,6 +41,14 @@ class Telemetry(Protocol):
         """The loop waited and then worked for so long."""
         ...
 
+    def snapshot_loaded(self, size_bytes: int) -> None:
+        """The state machine was filled from a snapshot file of this size."""
+        ...
+
+    def snapshot_taken(self, size_bytes: int) -> None:
+        """A snapshot of the state machine, taken here, is durable. The size is the file's."""
+        ...
+
 
 class NoTelemetry:
     """Watches nothing."""
@@ -77,4 +85,10 @@ class NoTelemetry:
         pass
 
     def polled(self, *, idle_seconds: float, busy_seconds: float) -> None:
+        pass
+
+    def snapshot_loaded(self, size_bytes: int) -> None:
+        pass
+
+    def snapshot_taken(self, size_bytes: int) -> None:
         pass

@@ -12,7 +12,16 @@ from quorate.broker.controller.configs import TOPIC_KEYS
 from quorate.broker.wire.api import APIS
 from quorate.cli.errors import ExitCode
 from quorate.cli.main import app
-from quorate.metrics.raft_metrics import DECLARATIONS, STATES
+from quorate.metrics.declarations import (
+    BROKER_METADATA,
+    CONTROLLER,
+    EVENT_MANAGER,
+    RAFT,
+    SNAPSHOTS,
+    Declaration,
+    Kind,
+)
+from quorate.metrics.raft_metrics import STATES
 from quorate.raft.core.transitions import ALLOWED
 from quorate.spark_source.options import KNOWN, ViewName
 from quorate.spark_source.options import SourceOptions as SparkOptions
@@ -87,17 +96,19 @@ def topic_keys() -> str:
 # Metrics
 
 
-def raft_metrics() -> str:
-    rows = (
-        (
-            code(f"raft_manager_{each.name}"),
-            code(f"kafka_server_raftmetrics_{each.bean.replace('-', '_')}"),
-            each.kind,
-            each.help,
-        )
-        for each in DECLARATIONS
-    )
-    return table(("ours", "as Strimzi's exporter spells Kafka's", "kind", "meaning"), rows)
+def metrics_of(*declared: tuple[Declaration, ...]) -> Callable[[], str]:
+    def ours(each: Declaration) -> str:
+        return f"{each.ours}_total" if each.kind is Kind.COUNTER else each.ours
+
+    def kafkas(each: Declaration) -> str:
+        return f"{each.kafkas}_total" if each.is_rate else each.kafkas
+
+    rows = [
+        (code(ours(each)), code(kafkas(each)), each.kind.value, each.help)
+        for declarations in declared
+        for each in declarations
+    ]
+    return lambda: table(("ours", "as Strimzi's exporter spells Kafka's", "kind", "meaning"), rows)
 
 
 def raft_states() -> str:
@@ -209,7 +220,13 @@ def roles() -> str:
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/reference/configuration.md": {"server keys": server_keys, "topic keys": topic_keys},
-    "docs/reference/metrics.md": {"raft metrics": raft_metrics, "raft states": raft_states},
+    "docs/reference/metrics.md": {
+        "raft metrics": metrics_of(RAFT),
+        "raft states": raft_states,
+        "snapshot metrics": metrics_of(SNAPSHOTS),
+        "broker metadata metrics": metrics_of(BROKER_METADATA),
+        "controller metrics": metrics_of(CONTROLLER, EVENT_MANAGER),
+    },
     "docs/reference/kafka-protocol.md": {"apis": apis},
     "docs/reference/commands.md": {"commands": commands, "exit codes": exit_codes},
     "docs/reference/spark-source.md": {"options": spark_options, "columns": spark_columns},

@@ -51,6 +51,7 @@ from quorate.broker.controller.rpc import (
     UnregisterBrokerResponse,
 )
 from quorate.broker.controller.sessions import Sessions
+from quorate.broker.controller.telemetry import ControllerTelemetry, NoControllerTelemetry
 from quorate.broker.controller.topics import Draw, TopicDefaults, create_topics, delete_topics
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.runtime.entropy import Entropy
@@ -115,8 +116,16 @@ class Controller:
     All methods belong to one trio run. A request that is cancelled may have happened.
     """
 
-    def __init__(self, metadata_log: MetadataLog, *, settings: ControllerSettings, entropy: Entropy) -> None:
+    def __init__(
+        self,
+        metadata_log: MetadataLog,
+        *,
+        settings: ControllerSettings,
+        entropy: Entropy,
+        telemetry: ControllerTelemetry | None = None,
+    ) -> None:
         self._log = metadata_log
+        self._telemetry = telemetry or NoControllerTelemetry()
         self._settings = settings
         self._entropy = entropy
         self._active: _Active | None = None
@@ -156,10 +165,11 @@ class Controller:
         """Fence brokers whose session has run out, and bring leaders back, for as long as this runs."""
         interval = self._settings.broker_session_timeout_ms / 1000 / 10
         while True:
-            await trio.sleep(interval)
+            due = trio.current_time() + interval
+            await trio.sleep_until(due)
             active = self._active
             if active is not None:
-                self._guarded(active, partial(self._tend, active, interval))
+                self._guarded(active, partial(self._tend, active, interval), due=due)
 
     def _settle(self, active: _Active) -> None:
         if METADATA_VERSION not in active.image.features:
@@ -182,6 +192,7 @@ class Controller:
         now = trio.current_time()
         for broker_id in active.sessions.expired(active.image, now=now, interval=interval):
             log.warning("fencing a broker that went silent", broker_id=broker_id, epoch=active.epoch)
+            self._telemetry.broker_timed_out()
             self._append(active, fence_broker(active.image, broker_id, static=self._settings.static))
 
     # Operations
@@ -300,6 +311,7 @@ class Controller:
         active = self._active
         if active is None:
             return refuse(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
+        began = trio.current_time()
         try:
             outcome = decide(active)
             response = outcome.response
@@ -314,6 +326,8 @@ class Controller:
         except Exception:
             self._failed(active)
             return refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller failed and gave up its leadership.")
+        finally:
+            self._telemetry.performed(late_seconds=0.0, busy_seconds=trio.current_time() - began)
         if not await self._committed(active):
             return refuse(ErrorCode.NOT_CONTROLLER, "This node is no longer the active controller.")
         return response
@@ -328,23 +342,32 @@ class Controller:
         except _LEADERSHIP_LOST:
             self._lost(active)
             return False
+        except trio.Cancelled:
+            self._telemetry.given_up()
+            raise
         if base_offset != expected:
             log.error("an append went to another offset", expected=expected, found=base_offset)
             self._lost(active)
             return False
         return True
 
-    def _guarded(self, active: _Active, work: Callable[[], None]) -> None:
+    def _guarded(self, active: _Active, work: Callable[[], None], *, due: float | None = None) -> None:
+        """Do what nobody asked for. `due`: when it should begin (s); now by default."""
+        began = trio.current_time()
         try:
             work()
         except _LEADERSHIP_LOST:
             self._lost(active)
         except Exception:
             self._failed(active)
+        finally:
+            late = 0.0 if due is None else began - due
+            self._telemetry.performed(late_seconds=late, busy_seconds=trio.current_time() - began)
 
     def _failed(self, active: _Active) -> None:
         # Our bug. Its image can't be trusted from here on; another node's may be (KAFKA-13104).
         log.exception("the active controller failed", epoch=active.epoch)
+        self._telemetry.failed()
         self._lost(active)
 
     def _lost(self, active: _Active) -> None:

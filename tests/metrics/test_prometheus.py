@@ -16,7 +16,8 @@ import pytest
 from quorate.cli.bootstrap import ask_cluster
 from quorate.cli.cluster_requests import create_topic
 from quorate.cli.local_cluster import LocalCluster, free_ports
-from quorate.metrics.raft_metrics import DECLARATIONS, STATES
+from quorate.metrics.declarations import RAFT
+from quorate.metrics.raft_metrics import STATES
 
 pytestmark = pytest.mark.system
 
@@ -101,16 +102,16 @@ def as_attributes(values: dict[str, float], states: list[str]) -> dict[str, floa
         "fetch-records-total": values["raft_manager_fetch_records_total"],
         "append-records-total": values["raft_manager_append_records_total"],
     }
-    for declaration in DECLARATIONS:
+    for declaration in RAFT:
         if declaration.bean == "current-state":
             assert len(states) == 2 and states[0] == states[1], f"two spellings of one state: {states}"
             attributes["state"] = STATES.index(states[0])
             continue
-        kafka = values[f"kafka_server_raftmetrics_{declaration.bean.replace('-', '_')}"]
-        ours = values[f"raft_manager_{declaration.name}"]
+        kafka = values[declaration.kafkas]
+        ours = values[declaration.ours]
         assert ours == pytest.approx(kafka * declaration.scale), declaration.bean
         attributes[declaration.bean] = kafka
-    assert len(DECLARATIONS) == 16
+    assert len(RAFT) == 16
     return attributes
 
 

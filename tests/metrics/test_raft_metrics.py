@@ -1,4 +1,4 @@
-"""Each of KIP-595's sixteen, in both spellings, as one node goes through its roles."""
+"""Each of KIP-595's sixteen, and those of snapshots, in both spellings."""
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter, generate_latest
@@ -7,7 +7,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from quorate.metrics import RaftMetrics
-from quorate.metrics.raft_metrics import DECLARATIONS, STATES
+from quorate.metrics.declarations import RAFT, SNAPSHOTS
+from quorate.metrics.raft_metrics import STATES
 from quorate.metrics.windows import Window
 from quorate.raft.core.effects import Role
 
@@ -17,7 +18,7 @@ KIP_595 = {
     "election-latency-avg", "fetch-records-rate", "append-records-rate", "commit-latency-max",
     "commit-latency-avg", "poll-idle-ratio-avg",
 }  # fmt: skip
-OURS = {declaration.bean: f"raft_manager_{declaration.name}" for declaration in DECLARATIONS}
+DECLARED = {declaration.bean: declaration for declaration in (*RAFT, *SNAPSHOTS)}
 
 
 class Clock:
@@ -47,10 +48,9 @@ class Node:
         """Both spellings say `expected` (in Kafka's units)."""
         samples = self.scraped()
         for name, value in expected.items():
-            bean = name.replace("_", "-")
-            scale = next(d.scale for d in DECLARATIONS if d.bean == bean)
+            declared = DECLARED[name.replace("_", "-")]
             assert samples[f"kafka_server_raftmetrics_{name}", ()] == pytest.approx(value), name
-            assert samples[OURS[bean], ()] == pytest.approx(value * scale), name
+            assert samples[declared.ours, ()] == pytest.approx(value * declared.scale), name
         assert samples["kafka_server_raftmetrics_current_state", (("current_state", state),)] == 1
         states = {
             labels[0][1]: value
@@ -61,8 +61,8 @@ class Node:
 
 
 def test_all_sixteen_of_the_kip_are_declared_once():
-    assert {declaration.bean for declaration in DECLARATIONS} == KIP_595
-    assert len(DECLARATIONS) == 16
+    assert {declaration.bean for declaration in RAFT} == KIP_595
+    assert len(RAFT) == 16
 
 
 def test_one_node_through_its_roles():
@@ -131,10 +131,10 @@ def test_types_in_the_text_format():
     text = generate_latest(Node().registry).decode()
     assert "# TYPE kafka_server_raftmetrics_current_state untyped\n" in text
     assert "# TYPE raft_manager_append_records_total counter\n" in text
-    for declaration in DECLARATIONS:
+    for declaration in RAFT:
         if declaration.bean != "current-state":
-            name = declaration.bean.replace("-", "_")
-            assert f"# TYPE kafka_server_raftmetrics_{name} gauge\n" in text
+            assert declaration.kafkas == f"kafka_server_raftmetrics_{declaration.bean.replace('-', '_')}"
+            assert f"# TYPE {declaration.kafkas} gauge\n" in text
 
 
 def test_the_series_that_the_kraft_dashboard_queries_are_there():
@@ -168,6 +168,44 @@ def test_two_quorums_share_a_registry_with_a_services_own_metrics():
     text = generate_latest(registry).decode()
     assert 'raft_manager_log_end_offset{quorum="one"} 5.0' in text
     assert "orders_total 1.0" in text
+
+
+def test_snapshots_are_counted_and_measured_from_the_start_of_the_node():
+    node = Node()
+
+    def shown():
+        samples = node.scraped()
+        ours = [samples[name, ()] for name in (
+            "raft_manager_snapshots_loaded_total", "raft_manager_latest_snapshot_bytes",
+            "raft_manager_latest_snapshot_age_seconds",
+        )]  # fmt: skip
+        kafkas = [samples[name, ()] for name in (
+            "kafka_server_metadataloader_handleloadsnapshotcount",
+            "kafka_server_snapshotemitter_latestsnapshotgeneratedbytes",
+            "kafka_server_snapshotemitter_latestsnapshotgeneratedagems",
+        )]  # fmt: skip
+        assert ours == [kafkas[0], kafkas[1], kafkas[2] / 1000]
+        return ours
+
+    node.clock.seconds += 5
+    assert shown() == [0, 0, 5]
+    node.metrics.snapshot_loaded(700)
+    assert shown() == [1, 700, 5]
+    node.metrics.snapshot_taken(900)
+    node.clock.seconds += 2
+    assert shown() == [1, 900, 2]
+    node.metrics.snapshot_loaded(800)
+    assert shown() == [2, 900, 2], "the latest that was taken here"
+
+
+def test_leaders_are_counted_once_each():
+    metrics = Node().metrics
+    for role, epoch, leader in (
+        (Role.UNATTACHED, 1, None), (Role.FOLLOWER, 1, 2), (Role.PROSPECTIVE, 1, 2), (Role.FOLLOWER, 1, 2),
+        (Role.CANDIDATE, 2, None), (Role.LEADER, 2, 3), (Role.UNATTACHED, 3, None), (Role.FOLLOWER, 3, 2),
+    ):  # fmt: skip
+        metrics.role_changed(role, is_voter=True, epoch=epoch, leader=leader, voted=None)
+    assert metrics.leaders_seen == 3
 
 
 # Windows

@@ -328,6 +328,9 @@ def spark() -> Iterator["SparkSession"]:
         find_java()
     except NoJavaError as error:
         pytest.skip(str(error))
-    session = spark_session("quorate tests")
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        # Minutes of Java's own optimising do not pay off within a test.
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        session = spark_session("quorate tests")
+        yield session
+        session.stop()

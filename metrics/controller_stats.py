@@ -1,0 +1,44 @@
+"""What one node's controller counts of itself (KIP-835)."""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+
+from quorate.metrics.declarations import EVENT_PROCESSING_TIME, EVENT_QUEUE_TIME
+from quorate.metrics.histogram import Histogram
+
+
+class ControllerStats:
+    """`quorate.broker.controller.telemetry.ControllerTelemetry` that keeps what it hears, since the node
+    started."""
+
+    __slots__ = ("_processing", "_queued", "errors", "operations_timed_out", "timed_out_heartbeats")
+
+    def __init__(self) -> None:
+        self._queued = Histogram()
+        self._processing = Histogram()
+        self.errors = 0
+        self.operations_timed_out = 0
+        self.timed_out_heartbeats = 0
+
+    @property
+    def operations_started(self) -> int:
+        return self._processing.count
+
+    def performed(self, *, late_seconds: float, busy_seconds: float) -> None:
+        self._queued.record(late_seconds)
+        self._processing.record(busy_seconds)
+
+    def given_up(self) -> None:
+        self.operations_timed_out += 1
+
+    def broker_timed_out(self) -> None:
+        self.timed_out_heartbeats += 1
+
+    def failed(self) -> None:
+        self.errors += 1
+
+    def families(self) -> Iterator[Metric]:
+        """The two histograms."""
+        yield from self._queued.families(EVENT_QUEUE_TIME)
+        yield from self._processing.families(EVENT_PROCESSING_TIME)
