@@ -4,9 +4,9 @@ import time
 from pathlib import Path
 from statistics import median
 
+from clusters import resident_mib
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from quorum_processes import resident_mib
 
 from quorate.cli.local_cluster import LocalCluster
 

@@ -1,25 +1,71 @@
-"""The benchmark's client, in a process of its own: appends over TCP to whoever leads.
+"""The benchmark's client of quorate, in a process of its own, over TCP. Usage: quorum_client.py VOTERS
 
-Usage: quorum_client.py VOTERS IN_FLIGHT SECONDS RECORD_BYTES; prints one line of JSON.
+One JSON command a line in, one JSON answer a line out, here and in rival_client/main.go:
+
+    {"do": "ready"}                         nothing, as soon as it can
+    {"do": "leader"}                        the number, from 1, of the node that takes appends
+    {"do": "commit"}                        who commits first, of all nodes tried at once
+    {"do": "write", "in_flight", "size", and "seconds" or "count"}
+                                            how many, how long, and percentiles
+    {"do": "read", the same}                linearizable reads
+    {"do": "write", ..., "bucket_ms"}       also how many ended in each such stretch of time
+    {"do": "write", ..., "distinct": true}  each record under a key of its own
 """
 
 import json
 import sys
 import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypedDict
 
 import trio
 
 from quorate.raft.channel import Channel
 from quorate.raft.config import parse_voters
-from quorate.raft.errors import QuorumError
+from quorate.raft.core.types import Voter
+from quorate.raft.errors import NotLeaderError, QuorumError
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 
 
-async def channel_to_leader(nursery: trio.Nursery, voters_text: str) -> Channel:
-    """Ask each node until one takes an append."""
-    while True:
-        for voter in parse_voters(voters_text):
+class Command(TypedDict, total=False):
+    do: str
+    in_flight: int
+    size: int
+    seconds: float
+    count: int
+    bucket_ms: int
+    distinct: bool
+
+
+@dataclass
+class Client:
+    """A channel to whoever leads, sought anew when it breaks."""
+
+    voters: list[Voter]
+    nursery: trio.Nursery
+    channel: Channel | None = None
+    leader: int = 0
+    written: int = 0
+
+    async def connected(self) -> Channel:
+        if self.channel is None or self.channel.broken:
+            await self.commit()
+        assert self.channel is not None
+        return self.channel
+
+    async def commit(self) -> int:
+        """Try all nodes at once, until one commits."""
+        if self.channel is not None:
+            self.channel.close()
+        async with trio.open_nursery() as attempts:
+            for number, voter in enumerate(self.voters, 1):
+                attempts.start_soon(self._attempt, number, voter, attempts.cancel_scope)
+        return self.leader
+
+    async def _attempt(self, number: int, voter: Voter, others: trio.CancelScope) -> None:
+        while True:
             channel = Channel(
                 RealNetwork(),
                 Address(voter.endpoint.host, voter.endpoint.port),
@@ -27,53 +73,127 @@ async def channel_to_leader(nursery: trio.Nursery, voters_text: str) -> Channel:
                 max_frame_bytes=64 * 1024 * 1024,
                 max_append_bytes=8 * 1024 * 1024,
             )
+            kept = False
             try:
                 await channel.connect()
-            except NetworkError:
-                continue
-            nursery.start_soon(channel.run)
-            try:
-                with trio.fail_after(2):
-                    await channel.append([b"who leads?"])
-            except (QuorumError, trio.TooSlowError):
-                channel.close()
-            else:
-                return channel
-        await trio.sleep(0.005)
+                self.nursery.start_soon(channel.run)
+                while True:
+                    try:
+                        await channel.append([b"commit  "])
+                    except NotLeaderError:
+                        await trio.sleep(0.005)
+                    else:
+                        break
+                kept = True
+            except (QuorumError, NetworkError):
+                await trio.sleep(0.005)
+            finally:
+                if not kept:
+                    channel.close()
+            if kept:
+                self.channel, self.leader = channel, number
+                others.cancel()
+                return
+
+    async def answer(self, command: Command) -> dict[str, object]:
+        match command["do"]:
+            case "ready":
+                return {}
+            case "leader":
+                await self.connected()
+                return {"leader": self.leader}
+            case "commit":
+                return {"leader": await self.commit()}
+            case "write":
+                return await self._write(command)
+            case "read":
+                return await self._read(command)
+            case other:
+                raise SystemExit(f"no such command: {other!r}")
+
+    async def _write(self, command: Command) -> dict[str, object]:
+        channel = await self.connected()
+        size, distinct = command["size"], command.get("distinct", False)
+
+        def writer(worker: int) -> Callable[[], Awaitable[object]]:
+            record = b"%08x" % worker + bytes(size - 8)
+
+            def write() -> Awaitable[object]:
+                if not distinct:
+                    return channel.append([record])
+                self.written += 1
+                return channel.append([b"%08d" % self.written + record[8:]])
+
+            return write
+
+        return await measure(command, writer)
+
+    async def _read(self, command: Command) -> dict[str, object]:
+        channel = await self.connected()
+        try:
+            await channel.request(b"%08x" % 0)
+        except NotLeaderError:
+            return {"unsupported": "no read barriers in this version"}
+        return await measure(command, lambda worker: lambda: channel.request(b"%08x" % worker))
+
+
+@dataclass
+class Measured:
+    latencies: list[float] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
+
+
+async def measure(
+    command: Command, worker_of: Callable[[int], Callable[[], Awaitable[object]]]
+) -> dict[str, object]:
+    """Run `in_flight` workers, each with one operation under way, for `seconds` or `count` in all."""
+    in_flight, bucket_ms = command["in_flight"], command.get("bucket_ms", 0)
+    each = command.get("count", 0) // in_flight
+    measured = Measured()
+    clock = time.perf_counter
+    started = clock()
+    end = started + (command["seconds"] if not each else 1e9)
+
+    async def work(operation: Callable[[], Awaitable[object]]) -> None:
+        now, done = clock(), 0
+        while now < end and (not each or done < each):
+            await operation()
+            done += 1
+            then, now = now, clock()
+            measured.latencies.append(now - then)
+            if bucket_ms:
+                measured.ends.append(now - started)
+
+    async with trio.open_nursery() as workers:
+        for worker in range(in_flight):
+            workers.start_soon(work, worker_of(worker))
+    elapsed = clock() - started
+    latencies = sorted(measured.latencies)
+    count = len(latencies)
+    answer: dict[str, object] = {
+        "operations": count,
+        "elapsed_s": elapsed,
+        "per_second": count / elapsed,
+        **{f"{name}_ms": latencies[int(count * share)] * 1000 for name, share in PERCENTILES.items()},
+    }
+    if bucket_ms:
+        buckets = [0] * (int(elapsed * 1000 / bucket_ms) + 1)
+        for ended in measured.ends:
+            buckets[int(ended * 1000 / bucket_ms)] += 1
+        answer["buckets"] = buckets[:-1]
+    return answer
+
+
+PERCENTILES = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
 
 
 async def main() -> None:
-    voters, in_flight, seconds, size = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
-    latencies: list[float] = []
-    record = b"x" * size
     async with trio.open_nursery() as nursery:
-        channel = await channel_to_leader(nursery, voters)
-        await channel.append([record])
-        started = time.perf_counter()
-        end = started + seconds
-
-        async def worker() -> None:
-            now = time.perf_counter()
-            while now < end:
-                await channel.append([record])
-                then, now = now, time.perf_counter()
-                latencies.append(now - then)
-
-        async with trio.open_nursery() as workers:
-            for _ in range(in_flight):
-                workers.start_soon(worker)
-        elapsed = time.perf_counter() - started
+        client = Client(list(parse_voters(sys.argv[1])), nursery)
+        # Nothing waits in a thread while a command runs: the line is read between commands.
+        while line := await trio.to_thread.run_sync(sys.stdin.readline):
+            print(json.dumps(await client.answer(json.loads(line))), flush=True)
         nursery.cancel_scope.cancel()
-    latencies.sort()
-    print(
-        json.dumps(
-            {
-                "commits_per_second": len(latencies) / elapsed,
-                "p50_ms": latencies[len(latencies) // 2] * 1000,
-                "p99_ms": latencies[int(len(latencies) * 0.99)] * 1000,
-            }
-        )
-    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,12 @@
-"""One node of the benchmark's quorum, in a process of its own. Usage: quorum_node.py ID FOLDER VOTERS"""
+"""One node of the benchmark's quorum, in a process of its own. Usage: quorum_node.py ID FOLDER VOTERS
 
+With QUORATE_BENCH_PROFILE=FILE in the environment, SIGUSR1 starts cProfile, and SIGUSR2 writes what it saw to
+FILE.
+"""
+
+import cProfile
 import logging
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,22 +21,34 @@ from quorate.raft.state_machine import CommittedBatch
 from quorate.raft.storage import format_folder
 from quorate.runtime.real import SyncStrategy, real_runtime
 
+KEY_BYTES = 8
 
-class Counter:
-    """Counts what is applied: the least that a state machine can do."""
+
+class Values:
+    """The latest record of each key, which is its first 8 bytes: what etcd and ZooKeeper keep, too."""
 
     def __init__(self) -> None:
-        self.applied = 0
+        self.values: dict[bytes, bytes] = {}
 
     def apply(self, batch: CommittedBatch) -> Sequence[None]:
-        self.applied += len(batch.records)
+        values = self.values
+        for record in batch.records:
+            values[record[:KEY_BYTES]] = record
         return [None] * len(batch.records)
 
     def take_snapshot(self) -> Iterator[bytes]:
-        yield self.applied.to_bytes(8, "big")
+        records = list(self.values.values())
+        for record in records:
+            yield len(record).to_bytes(4, "big") + record
 
     def load_snapshot(self, chunks: Iterator[bytes]) -> None:
-        self.applied = int.from_bytes(b"".join(chunks), "big")
+        self.values.clear()
+        rest = b""
+        for chunk in chunks:
+            rest += chunk
+            while len(rest) >= 4 and len(rest) >= (end := 4 + int.from_bytes(rest[:4], "big")):
+                record, rest = rest[4:end], rest[end:]
+                self.values[record[:KEY_BYTES]] = record
 
 
 async def main() -> None:
@@ -39,10 +57,35 @@ async def main() -> None:
     if not runtime.disk.exists(folder):
         await format_folder(runtime, folder, cluster_id="benchmark", node_id=node)
     config = QuorumConfig(node_id=node, cluster_id="benchmark", folder=folder, voters=voters)
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with Quorum.open(config, Counter(), runtime=runtime):
-            async for _ in signals:
-                break
+    profile_file = os.environ.get("QUORATE_BENCH_PROFILE")
+    profile = None if profile_file is None else cProfile.Profile()
+    asked = {signal.SIGTERM, signal.SIGINT} | ({signal.SIGUSR1, signal.SIGUSR2} if profile else set())
+    values = Values()
+    with trio.open_signal_receiver(*sorted(asked)) as signals:
+        async with Quorum.open(config, values, runtime=runtime) as quorum:
+            _serve_reads(quorum, values)
+            async for number in signals:
+                if profile is None or profile_file is None or number in (signal.SIGTERM, signal.SIGINT):
+                    break
+                if number == signal.SIGUSR1:
+                    profile.enable()
+                else:
+                    profile.disable()
+                    profile.dump_stats(profile_file + ".part")
+                    os.rename(profile_file + ".part", profile_file)
+
+
+def _serve_reads(quorum: Quorum[None], values: Values) -> None:
+    """Answer a key with its record, linearizably, where the quorum has read barriers."""
+    read_barrier = getattr(quorum, "read_barrier", None)
+    if read_barrier is None:
+        return
+
+    async def read(key: bytes) -> bytes:
+        await read_barrier()
+        return values.values.get(key, b"")
+
+    quorum.serve_requests(read)
 
 
 if __name__ == "__main__":

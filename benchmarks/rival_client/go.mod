@@ -1,8 +1,11 @@
-module quorate/benchmarks/etcd_client
+module quorate/benchmarks/rival_client
 
 go 1.26.0
 
-require go.etcd.io/etcd/client/v3 v3.7.3
+require (
+	github.com/go-zookeeper/zk v1.0.4
+	go.etcd.io/etcd/client/v3 v3.7.3
+)
 
 require (
 	github.com/coreos/go-semver v0.3.1 // indirect

@@ -1,0 +1,116 @@
+"""The systems that quorate is compared with, as clusters of processes, with their defaults."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from clusters import HERE, Cluster
+
+from quorate.cli.local_cluster import free_ports
+
+ZOOKEEPER_JAR = Path("/usr/share/java/zookeeper.jar")
+
+
+class Rival(Cluster):
+    """`client`: the program built from rival_client/."""
+
+    def __init__(self, folder: Path, client: Path, *, size: int = 3) -> None:
+        super().__init__(folder, size=size)
+        self._client_program = client
+        ports = iter(free_ports(3 * size))
+        self.client_ports = {number: next(ports) for number in self.numbers}
+        self.peer_ports = {number: next(ports) for number in self.numbers}
+        self.election_ports = {number: next(ports) for number in self.numbers}
+
+    def client_command(self) -> list[str]:
+        addresses = ",".join(f"127.0.0.1:{port}" for port in self.client_ports.values())
+        return [str(self._client_program), self.name, addresses]
+
+
+class Etcd(Rival):
+    name = "etcd"
+
+    def node_command(self, number: int) -> list[str]:
+        peers = {each: f"http://127.0.0.1:{port}" for each, port in self.peer_ports.items()}
+        client = f"http://127.0.0.1:{self.client_ports[number]}"
+        return [
+            "etcd", "--name", f"n{number}", "--data-dir", str(self.folder / f"n{number}"),
+            "--listen-peer-urls", peers[number], "--initial-advertise-peer-urls", peers[number],
+            "--listen-client-urls", client, "--advertise-client-urls", client,
+            "--initial-cluster", ",".join(f"n{each}={peer}" for each, peer in peers.items()),
+            "--initial-cluster-state", "new", "--log-level", "error",
+        ]  # fmt: skip
+
+
+class ZooKeeper(Rival):
+    name = "zookeeper"
+
+    def node_command(self, number: int) -> list[str]:
+        folder = self.folder / str(number)
+        folder.mkdir(exist_ok=True)
+        (folder / "myid").write_text(f"{number}\n")
+        servers = "".join(
+            f"server.{each}=127.0.0.1:{self.peer_ports[each]}:{self.election_ports[each]}\n"
+            for each in self.numbers
+        )
+        # tickTime, initLimit and syncLimit as in Debian's zoo.cfg.
+        (folder / "zoo.cfg").write_text(
+            f"tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir={folder}\n"
+            f"clientPort={self.client_ports[number]}\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\n"
+            f"admin.enableServer=false\n{servers}"
+        )
+        (folder / "log4j.properties").write_text(
+            "log4j.rootLogger=WARN, console\nlog4j.appender.console=org.apache.log4j.ConsoleAppender\n"
+            "log4j.appender.console.layout=org.apache.log4j.SimpleLayout\n"
+        )
+        return [
+            "java", "-cp", f"{folder}:{ZOOKEEPER_JAR}",
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(folder / "zoo.cfg"),
+        ]  # fmt: skip
+
+
+class PySyncObj(Rival):
+    name = "pysyncobj"
+
+    def node_command(self, number: int) -> list[str]:
+        own = f"127.0.0.1:{self.peer_ports[number]}"
+        peers = [f"127.0.0.1:{port}" for each, port in self.peer_ports.items() if each != number]
+        return [
+            sys.executable, str(HERE / "pysyncobj_node.py"),
+            str(self.client_ports[number]), str(self.folder / f"{number}.journal"), own, *peers,
+        ]  # fmt: skip
+
+
+def available() -> tuple[list[type[Rival]], list[str]]:
+    """The rivals that can be run, and why each of the others can't."""
+    go = shutil.which("go") is not None
+    needs: dict[type[Rival], dict[str, bool]] = {
+        Etcd: {"Go": go, "apt install etcd-server": shutil.which("etcd") is not None},
+        ZooKeeper: {
+            "Go": go,
+            "Java": shutil.which("java") is not None,
+            "apt install zookeeper": ZOOKEEPER_JAR.exists(),
+        },
+        PySyncObj: {
+            "Go": go,
+            "pip install pysyncobj": importlib.util.find_spec("pysyncobj") is not None,
+        },
+    }
+    present = [rival for rival, need in needs.items() if all(need.values())]
+    absent = [
+        f"{rival.name} is left out; it needs: {', '.join(what for what, met in need.items() if not met)}"
+        for rival, need in needs.items()
+        if rival not in present
+    ]
+    return present, absent
+
+
+def build_client(folder: Path) -> Path:
+    """Raises `CalledProcessError`."""
+    target = folder / "rival_client"
+    subprocess.run(
+        ["go", "build", "-o", str(target), "."], cwd=HERE / "rival_client", timeout=600, check=True
+    )
+    return target
