@@ -6,7 +6,7 @@ from statistics import median
 
 from clusters import resident_mib
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from quorate.cli.local_cluster import LocalCluster
 
@@ -47,12 +47,15 @@ def _produce(bootstrap: str, count: int) -> float:
     )  # fmt: skip
     record = bytes(RECORD_BYTES)
     errors: list[object] = []
+
+    def delivered(error: object, _: object) -> None:
+        if error:
+            errors.append(error)
+
     producer.list_topics("bench", timeout=30)
     started = time.perf_counter()
     for number in range(count):
-        producer.produce(
-            "bench", record, partition=number % 3, on_delivery=lambda error, _: error and errors.append(error)
-        )
+        producer.produce("bench", record, partition=number % 3, on_delivery=delivered)
         if number % 1000 == 0:
             producer.poll(0)
     left = producer.flush(300)

@@ -1,7 +1,7 @@
 """One node of PySyncObj behind a TCP server, in a process of its own.
 
-Usage: pysyncobj_node.py PORT JOURNAL SELF PEER...; frames are described in rival_client/pysyncobj.go. The journal
-is a memory-mapped file that PySyncObj never syncs.
+Usage: pysyncobj_node.py PORT JOURNAL SELF PEER...; frames are described in rival_client/pysyncobj.go. The
+journal is a memory-mapped file that PySyncObj never syncs.
 """
 
 import socket
@@ -10,7 +10,7 @@ import sys
 import threading
 from functools import partial
 
-from pysyncobj import FAIL_REASON, SyncObj, SyncObjConf, replicated
+from pysyncobj import FAIL_REASON, SyncObj, SyncObjConf, replicated  # type: ignore[import-untyped]
 
 _HEAD = struct.Struct(">IIcB")
 _ANSWER = struct.Struct(">IIB")

@@ -39,6 +39,7 @@ def run(folder: Path, *, rounds: int, seconds: float, megabytes: int) -> Report:
     broker = broker_bench.run(folder / "broker", megabytes=megabytes)
     measures = [
         ours("disk: write + fdatasync, p50", "ms", median(each.sync_alone_ms for each in floors)),
+        ours("disk: write + fdatasync, p99", "ms", median(each.sync_alone_p99_ms for each in floors)),
         ours("floor: round trips and slower sync, p50", "ms", median(each.total_ms for each in floors)),
         compared("commit latency, 1 in flight, p50", "ms", pick(one, "p50_ms"), "no worse than etcd", 1),
         Measure(name="commit latency, 1 in flight, p99", unit="ms", values=pick(one, "p99_ms")),

@@ -8,6 +8,7 @@ One JSON command a line in, one JSON answer a line out, here and in rival_client
     {"do": "write", "in_flight", "size", and "seconds" or "count"}
                                             how many, how long, and percentiles
     {"do": "read", the same}                linearizable reads
+    {"do": "snapshot"}                      every node takes one; quorate's client only
     {"do": "write", ..., "bucket_ms"}       also how many ended in each such stretch of time
     {"do": "write", ..., "distinct": true}  each record under a key of its own
 """
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 import trio
+from node_requests import READ, SNAPSHOT, UNSUPPORTED
 
 from quorate.raft.channel import Channel
 from quorate.raft.config import parse_voters
@@ -66,13 +68,7 @@ class Client:
 
     async def _attempt(self, number: int, voter: Voter, others: trio.CancelScope) -> None:
         while True:
-            channel = Channel(
-                RealNetwork(),
-                Address(voter.endpoint.host, voter.endpoint.port),
-                cluster_id="benchmark",
-                max_frame_bytes=64 * 1024 * 1024,
-                max_append_bytes=8 * 1024 * 1024,
-            )
+            channel = _channel_to(voter)
             kept = False
             try:
                 await channel.connect()
@@ -108,6 +104,8 @@ class Client:
                 return await self._write(command)
             case "read":
                 return await self._read(command)
+            case "snapshot":
+                return await self._snapshot()
             case other:
                 raise SystemExit(f"no such command: {other!r}")
 
@@ -130,11 +128,38 @@ class Client:
 
     async def _read(self, command: Command) -> dict[str, object]:
         channel = await self.connected()
-        try:
-            await channel.request(b"%08x" % 0)
-        except NotLeaderError:
+        if (await channel.request(READ)) == UNSUPPORTED:
             return {"unsupported": "no read barriers in this version"}
-        return await measure(command, lambda worker: lambda: channel.request(b"%08x" % worker))
+        return await measure(command, lambda worker: lambda: channel.request(READ + b"%08x" % worker))
+
+    async def _snapshot(self) -> dict[str, object]:
+        supported: list[bool] = []
+
+        async def take(voter: Voter) -> None:
+            channel = _channel_to(voter)
+            await channel.connect()
+            self.nursery.start_soon(channel.run)
+            supported.append((await channel.request(SNAPSHOT)) != UNSUPPORTED)
+            channel.close()
+
+        started = time.perf_counter()
+        async with trio.open_nursery() as nodes:
+            for voter in self.voters:
+                nodes.start_soon(take, voter)
+        if not all(supported):
+            return {"unsupported": "no snapshots in this version"}
+        return {"elapsed_s": time.perf_counter() - started}
+
+
+def _channel_to(voter: Voter) -> Channel:
+    return Channel(
+        RealNetwork(),
+        Address(voter.endpoint.host, voter.endpoint.port),
+        cluster_id="benchmark",
+        max_frame_bytes=64 * 1024 * 1024,
+        max_append_bytes=8 * 1024 * 1024,
+        silence_timeout_ms=60_000,
+    )
 
 
 @dataclass

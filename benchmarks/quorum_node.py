@@ -10,9 +10,11 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import structlog
 import trio
+from node_requests import READ, SUPPORTED, UNSUPPORTED
 
 from quorate.raft.config import QuorumConfig, parse_voters
 from quorate.raft.core.types import NodeId
@@ -63,7 +65,7 @@ async def main() -> None:
     values = Values()
     with trio.open_signal_receiver(*sorted(asked)) as signals:
         async with Quorum.open(config, values, runtime=runtime) as quorum:
-            _serve_reads(quorum, values)
+            quorum.serve_requests(partial(_answer, quorum, values))
             async for number in signals:
                 if profile is None or profile_file is None or number in (signal.SIGTERM, signal.SIGINT):
                     break
@@ -75,17 +77,14 @@ async def main() -> None:
                     os.rename(profile_file + ".part", profile_file)
 
 
-def _serve_reads(quorum: Quorum[None], values: Values) -> None:
-    """Answer a key with its record, linearizably, where the quorum has read barriers."""
-    read_barrier = getattr(quorum, "read_barrier", None)
-    if read_barrier is None:
-        return
-
-    async def read(key: bytes) -> bytes:
-        await read_barrier()
-        return values.values.get(key, b"")
-
-    quorum.serve_requests(read)
+async def _answer(quorum: Quorum[None], values: Values, request: bytes) -> bytes:
+    """See node_requests.py; a key's record is read linearizably."""
+    name = "read_barrier" if request[:1] == READ else "take_snapshot"
+    barrier_or_snapshot = getattr(quorum, name, None)
+    if barrier_or_snapshot is None:
+        return UNSUPPORTED
+    await barrier_or_snapshot()
+    return SUPPORTED + values.values.get(request[1:], b"")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 WIDTH = 150
+LABELS = {"pysyncobj": "pysyncobj, never syncs"}
 ALIGNED_LEFT = ("measure", "aim", "met", "by")
 
 
@@ -53,7 +54,8 @@ class Report:
     """Every single figure, before medians were taken."""
 
     def _rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        columns = ("measure", "unit", *self.systems, "quorate/etcd", "aim", "met")
+        systems = (LABELS.get(system, system) for system in self.systems)
+        columns = ("measure", "unit", *systems, "quorate/etcd", "aim", "met")
         rows = [
             (
                 each.name,

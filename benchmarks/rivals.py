@@ -107,6 +107,12 @@ def available() -> tuple[list[type[Rival]], list[str]]:
     return present, absent
 
 
+def choose(names: list[str]) -> tuple[list[type[Rival]], list[str]]:
+    """Those named, or all without names, that can be run; and why others can't."""
+    present, absent = available()
+    return [rival for rival in present if not names or rival.name in names], [] if names else absent
+
+
 def build_client(folder: Path) -> Path:
     """Raises `CalledProcessError`."""
     target = folder / "rival_client"

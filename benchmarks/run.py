@@ -1,6 +1,10 @@
 """The benchmarks, one suite at a time:
 
     table      the README's table (`make bench`): quorate beside etcd and the disk, and the brokers
+    compare    quorate, etcd, ZooKeeper and PySyncObj, and the machine's floor; plots latency against load
+    growth     quorate's cost by voters, record size and log length
+    memory     a node's memory with a long log (--records), of all systems
+    snapshot   a snapshot of --state-mb of state while commits go on: how far throughput dips
     profile    where a commit's time goes: CPU, wake-ups and, with --profile, calls of each node
 
 Each prints its figures; all but `profile` also write benchmarks/results/SUITE.json and SUITE.md. Systems take
@@ -13,11 +17,15 @@ import os
 import tempfile
 from pathlib import Path
 
+import compare
+import growth
 import profile_commits
 import quick_table
+import snapshot_bench
 from report import WIDTH, Report
 from rich.console import Console
 
+SUITES = ("table", "compare", "growth", "memory", "snapshot", "profile")
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -42,6 +50,26 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
                 seconds=options.seconds or (2 if quick else 4),
                 megabytes=20 if quick else 200,
             )
+        case "compare":
+            return compare.run(
+                folder,
+                rounds=options.rounds or (1 if quick else 5),
+                seconds=options.seconds or (0.5 if quick else 2),
+                systems=options.systems,
+                svg=options.svg or RESULTS / "latency.svg",
+            )
+        case "growth":
+            return growth.growth(
+                folder,
+                rounds=options.rounds or (1 if quick else 3),
+                seconds=options.seconds or (0.5 if quick else 2),
+                records=options.records or (30_000 if quick else 1_000_000),
+            )
+        case "memory":
+            records = options.records or (10_000 if quick else 1_000_000)
+            return growth.memory(folder, records=records, systems=options.systems)
+        case "snapshot":
+            return snapshot_bench.run(folder, state_mb=options.state_mb or (20 if quick else 1000))
         case _:
             profile_commits.run(
                 folder,
@@ -59,7 +87,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("suite", nargs="?", default="table", choices=("table", "profile"))
+    parser.add_argument("suite", nargs="?", default="table", choices=SUITES)
     parser.add_argument("--quick", action="store_true", help="shorter, for a look")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, help="of each load")
@@ -68,6 +96,10 @@ def _options() -> argparse.Namespace:
         "--folder", default=os.environ.get("BENCH_DIR"), help="on the disk to measure; BENCH_DIR by default"
     )
     parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument("--systems", nargs="*", default=[], help="beside quorate; all by default")
+    parser.add_argument("--svg", type=Path, help="compare: where the plot goes")
+    parser.add_argument("--records", type=int, help="growth, memory: of the longest log")
+    parser.add_argument("--state-mb", type=int, help="snapshot: of the state")
     profile = parser.add_argument_group("profile")
     profile.add_argument("--commits", type=int, default=2000)
     profile.add_argument("--in-flight", type=int, default=1)
