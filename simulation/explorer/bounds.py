@@ -1,9 +1,7 @@
 """How far an exploration goes, and from which situation."""
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Final
+from dataclasses import dataclass, fields
 
 
 class Budget(enum.IntEnum):
@@ -69,14 +67,3 @@ class Bound:
     """Batches in a log above the situation's longest."""
     in_flight: int = 5
     """Messages under way."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suite:
-    """Explorations that are run together."""
-
-    about: str
-    bounds: Mapping[str, Bound] = field(default_factory=dict)
-
-
-SUITES: Final[Mapping[str, Suite]] = {}

@@ -36,9 +36,7 @@ def asked(core: Core | None) -> Mapping[NodeId, int]:
 def numbered(core: Core, letters: "tuple[Letter, ...]") -> "tuple[Letter, ...]":
     """What a step sent, with canonical correlations. Before `settle`."""
     in_flight = core._node.in_flight
-    return tuple(
-        replace(letter, message=_with_correlation(letter.message, in_flight)) for letter in letters
-    )
+    return tuple(replace(letter, message=_with_correlation(letter.message, in_flight)) for letter in letters)
 
 
 def _with_correlation(message: Message, in_flight: Mapping[NodeId, int]) -> Message:

@@ -83,9 +83,7 @@ class Disk:
         """What recovery tells a core that starts on this."""
         epochs: list[EpochStart] = []
         for batch in self.history:
-            if batch.base_offset >= self.log_start_offset and (
-                not epochs or epochs[-1].epoch != batch.epoch
-            ):
+            if batch.base_offset >= self.log_start_offset and (not epochs or epochs[-1].epoch != batch.epoch):
                 epochs.append(EpochStart(batch.epoch, batch.base_offset))
         latest = self.snapshots[-1] if self.snapshots else None
         voters = [batch.voters for batch in self.history if batch.voters is not None]

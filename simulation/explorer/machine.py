@@ -4,9 +4,9 @@ Everything here concerns one node alone, so each (node, event) pair is computed 
 whole it occurs in. What a step says that others must agree with is handed on as a `Sight`.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import (
@@ -41,21 +41,37 @@ from quorate.raft.core.messages import (
     EndQuorumEpochRequest,
     ErrorCode,
     FetchRequest,
-    FetchResponse,
-    FetchSnapshotResponse,
     Message,
-    Request,
     Response,
     VoteRequest,
     VoteResponse,
 )
-from quorate.raft.core.types import Epoch, Generation, NodeId, Offset, ReplicaKey, SnapshotId, VotersAt
+from quorate.raft.core.types import (
+    Epoch,
+    Generation,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    SnapshotId,
+    VotersAt,
+    VoterSet,
+)
 from quorate.simulation.explorer import canonical
 from quorate.simulation.explorer.disk import Batch, Disk, History, Snapshot, end_of, up_to
 from quorate.simulation.violations import SafetyViolation
 
-SNAPSHOT_BYTES = 2
+SNAPSHOT_BYTES: Final = 2
 """Of every snapshot, fetched one by one, so that each takes a chunk and a resume."""
+
+TRANSITIONS: Final[Mapping[Role, tuple[Role, ...]]] = {
+    Role.UNATTACHED: (Role.FOLLOWER, Role.PROSPECTIVE),
+    Role.FOLLOWER: (Role.UNATTACHED, Role.PROSPECTIVE),
+    Role.PROSPECTIVE: (Role.CANDIDATE, Role.FOLLOWER, Role.UNATTACHED),
+    Role.CANDIDATE: (Role.LEADER, Role.PROSPECTIVE, Role.FOLLOWER, Role.UNATTACHED),
+    Role.LEADER: (Role.RESIGNED, Role.FOLLOWER, Role.UNATTACHED),
+    Role.RESIGNED: (Role.UNATTACHED, Role.FOLLOWER),
+}
+"""From kraft.md section 1, written down apart from the core's own table. A role may begin anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +190,8 @@ def start(machine: Machine, make: Make) -> Outcome:
     """Start it, or restart it. What recovery read is synced before the first step."""
     disk = machine.disk
     latest = disk.snapshots[-1] if disk.snapshots else None
-    if latest is not None and (latest.id.epoch, latest.id.end_offset) > (disk.last_epoch, disk.end_offset):
-        # Power went between the snapshot's name and the new beginning of the log.
+    if latest is not None and disk.history[: len(latest.history)] != latest.history:
+        # It crashed between the snapshot's name and the new beginning of the log.
         disk = replace(disk, history=latest.history, log_start_offset=latest.id.end_offset)
     disk = replace(disk, synced=disk.end_offset)
     core = make(replace(machine, disk=disk))
@@ -229,7 +245,7 @@ def _carry_out(
         effects = act()
     except InvariantError as error:
         return Outcome(machine, broken=f"no impossible step: {error}")
-    hands = _Hands(machine, core, letter)
+    hands = _Hands(machine, core, letter, before.role if before is not None else None)
     high_watermark = before.high_watermark if before is not None else None
     try:
         for effect in effects:
@@ -272,6 +288,8 @@ class _Hands:
     machine: Machine
     core: Core
     letter: Letter | None
+    role: Role | None
+    """As told last."""
     disk: Disk = field(init=False)
     timers: set[Timer] = field(init=False)
     syncs: list[Durable] = field(init=False)
@@ -375,9 +393,11 @@ class _Hands:
             high_watermark is None or high_watermark <= core.log_end_offset, "high watermark <= log end"
         )
         self.require(before is None or core.epoch >= before.epoch, "an epoch never goes back")
-        if not core.is_voter and core.role not in (Role.LEADER, Role.RESIGNED):
+        if core.role in (Role.PROSPECTIVE, Role.CANDIDATE):
+            # Who was removed by a set that may not be committed may still stand, so that it can be.
             self.require(
-                core.role in (Role.UNATTACHED, Role.FOLLOWER), f"an observer is no {core.role.value}"
+                core.is_voter or any(voters.has(self.machine.key) for voters in _sets(disk.history)),
+                f"an observer is no {core.role.value}",
             )
         if core.role is Role.LEADER:
             self.require(core.leader == core.node_id, "a leader knows who leads")
@@ -412,6 +432,13 @@ class _Hands:
             f"an append at {history[0].base_offset if history else '?'} leaves no gap after {disk.end_offset}",
         )
         self.require(history[0].epoch >= disk.last_epoch, "an epoch never goes back in a log")
+        sets = _sets(disk.history)
+        for voters in _sets(history):
+            if sets:
+                changed = set(sets[-1].voters) ^ set(voters.voters)
+                ids = {voter.key.id for voter in changed}
+                self.require(len(ids) <= 1, f"one voter changes at a time, not {sorted(ids)}")
+            sets = (*sets, voters)
         self._store(replace(disk, history=disk.history + history))
         self.syncs.append(Durable(generation, end_of(history)))
 
@@ -487,9 +514,7 @@ class _Hands:
                 self._require_durable(message.offset, message.last_fetched_epoch, "what a Fetch acknowledges")
                 self.require(message.offset == disk.end_offset, "a Fetch asks for what follows the log")
             case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
-                self.require(
-                    election.leader == self.machine.key.id, "who leads is stored before it is said"
-                )
+                self.require(election.leader == self.machine.key.id, "who leads is stored before it is said")
             case _:
                 pass
         if isinstance(message, Response):
@@ -507,8 +532,7 @@ class _Hands:
         disk = self.disk
         history = tuple(batch for batch in disk.history if batch.end_offset > effect.start_offset)
         self.require(
-            bool(history)
-            and history[0].base_offset == effect.start_offset >= disk.log_start_offset,
+            bool(history) and history[0].base_offset == effect.start_offset >= disk.log_start_offset,
             f"there are records to send from {effect.start_offset} on",
         )
         spans = tuple(batch.span() for batch in history)
@@ -522,8 +546,9 @@ class _Hands:
         elif not 0 <= response.position < SNAPSHOT_BYTES:
             self._send(Letter(replace(response, error=ErrorCode.POSITION_OUT_OF_RANGE)))
         else:
-            filled = replace(response, size=SNAPSHOT_BYTES, length=1, chunk=b".")
-            self._send(Letter(filled, found.history))
+            length = min(1, effect.max_bytes)
+            filled = replace(response, size=SNAPSHOT_BYTES, length=length, chunk=b"."[:length])
+            self._send(Letter(filled, found.history if length else ()))
 
     # --- what others must agree with ---
 
@@ -532,13 +557,14 @@ class _Hands:
         self.require(
             end_of(history) == high_watermark, f"{high_watermark} is in the log and between two batches"
         )
-        counted = self.core.role is Role.LEADER
+        counted = self.role is Role.LEADER
         self.sights.append(Commits(history, self.core.epoch if counted else None))
 
     def _role(self, effect: RoleChanged) -> None:
-        self.require(
-            effect.epoch == self.disk.election.epoch, "a role is announced when its epoch is stored"
-        )
+        self.require(effect.epoch == self.disk.election.epoch, "a role is announced when its epoch is stored")
+        allowed = self.role is None or self.role is effect.role or effect.role in TRANSITIONS[self.role]
+        self.require(allowed, f"no way leads from {self.role} to {effect.role}")
+        self.role = effect.role
         if effect.role is Role.LEADER:
             self.require(
                 self.disk.election.leader == self.machine.key.id, "who leads is stored before it is said"
@@ -546,13 +572,5 @@ class _Hands:
             self.sights.append(Leads(effect.epoch))
 
 
-def is_answer(letter: Letter) -> bool:
-    return isinstance(letter.message, Response)
-
-
-def is_request(letter: Letter) -> bool:
-    return isinstance(letter.message, Request)
-
-
-def has_bytes(message: Message) -> bool:
-    return isinstance(message, FetchResponse | FetchSnapshotResponse)
+def _sets(history: History) -> tuple[VoterSet, ...]:
+    return tuple(batch.voters.voters for batch in history if batch.voters is not None)

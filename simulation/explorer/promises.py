@@ -38,7 +38,9 @@ class Past:
     reads: tuple[Read, ...] = ()
 
 
-def seen(past: Past, node: int, sights: Sequence[Sight], machines: Sequence[Machine], static: VoterSet) -> Past:
+def seen(
+    past: Past, node: int, sights: Sequence[Sight], machines: Sequence[Machine], static: VoterSet
+) -> Past:
     """The past after `machines[node]` did what `sights` tells. Raises SafetyViolation."""
     machine = machines[node]
     key = machine.key.id
@@ -54,7 +56,9 @@ def seen(past: Past, node: int, sights: Sequence[Sight], machines: Sequence[Mach
             case ReadPassed():
                 for read in past.reads:
                     _require(
-                        read.node != key or read.barrier > sight.barrier or sight.read_index >= read.committed,
+                        read.node != key
+                        or read.barrier > sight.barrier
+                        or sight.read_index >= read.committed,
                         f"a linearizable read sees what was committed: {read} passed at {sight.read_index}",
                     )
                 past = _without_reads(past, key, sight.barrier)
@@ -102,9 +106,7 @@ def _without_reads(past: Past, node: NodeId, barrier: int | None) -> Past:
     if not past.reads:
         return past
     kept = tuple(
-        read
-        for read in past.reads
-        if read.node != node or (barrier is not None and read.barrier > barrier)
+        read for read in past.reads if read.node != node or (barrier is not None and read.barrier > barrier)
     )
     return replace(past, reads=kept)
 
@@ -125,15 +127,12 @@ def _leads(past: Past, key: NodeId, epoch: Epoch, disk: Disk, machines: Sequence
     return replace(past, leaders=tuple(sorted((*past.leaders, (epoch, key)))))
 
 
-def _commits(
-    past: Past, key: NodeId, sight: Commits, machines: Sequence[Machine], static: VoterSet
-) -> Past:
+def _commits(past: Past, key: NodeId, sight: Commits, machines: Sequence[Machine], static: VoterSet) -> Past:
     history, committed = sight.history, past.committed
     shared = min(len(history), len(committed))
     _require(
         history[:shared] == committed[:shared],
-        f"a committed record never changes: node {key} has {_told(history)}, "
-        f"committed is {_told(committed)}",
+        f"a committed record never changes: node {key} has {_told(history)}, committed is {_told(committed)}",
     )
     if len(history) <= len(committed):
         return past

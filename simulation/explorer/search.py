@@ -4,9 +4,6 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from quorate.simulation.core_node import CoreFactory
-from quorate.raft.core.core import Core
-from quorate.simulation.explorer.bounds import Bound
 from quorate.simulation.explorer.situations import begin
 from quorate.simulation.explorer.world import Broken, Did, State, World
 
@@ -66,6 +63,12 @@ def explore(
         depth += 1 if following else 0
         if progress is not None:
             progress(len(parents), transitions, depth)
+    for machine, did in world.heeded_answers():
+        states = list(numbers)
+        number = next(n for n, packed in enumerate(states) if _unpacked(packed)[2 + did.node] == machine)
+        promise = "an answer that nobody waits for is ignored"
+        path = (*_path(world, states, parents, number), (_unpacked(states[number]), did))
+        return Found(len(parents), transitions, depth, False, Violation(promise, path))
     return Found(len(parents), transitions, depth, True, None)
 
 

@@ -4,7 +4,19 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from quorate.raft.core.effects import Role
-from quorate.raft.core.events import Durable, Event, Propose, Timer, TimerFired, TimerKind
+from quorate.raft.core.events import (
+    AdoptVoters,
+    ChangeVoters,
+    Durable,
+    Event,
+    LogStartMoved,
+    Propose,
+    SnapshotTaken,
+    Timer,
+    TimerFired,
+    TimerKind,
+)
+from quorate.raft.core.types import EpochEnd, SnapshotId
 from quorate.simulation.explorer.world import State, World
 
 
@@ -104,11 +116,31 @@ def diverged(director: Director) -> None:
     director.lose()
 
 
+def dynamic(director: Director) -> None:
+    """As elected, and the voters are in the log."""
+    elected(director)
+    director.happens(0, ChangeVoters(0, AdoptVoters()))
+    director.settle()
+    machine = director.world.machines_of(director.state)[0]
+    if machine.disk.history[-1].voters is None or machine.up.high_watermark != machine.disk.end_offset:
+        raise RuntimeError("the voters should be in the log, and committed")
+
+
+def behind_the_start(director: Director) -> None:
+    """The first node leads and its log starts with a snapshot; the last node is behind that, and lost touch."""
+    lagging(director)
+    disk = director.world.machines_of(director.state)[0].disk
+    director.happens(0, SnapshotTaken(SnapshotId(disk.end_offset, disk.last_epoch)))
+    director.happens(0, LogStartMoved(EpochEnd(disk.last_epoch, disk.end_offset)))
+
+
 SITUATIONS: Final[Mapping[str, Callable[[Director], None]]] = {
     "cold": cold,
     "elected": elected,
     "lagging": lagging,
     "diverged": diverged,
+    "dynamic": dynamic,
+    "behind the start": behind_the_start,
 }
 
 

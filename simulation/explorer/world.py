@@ -14,7 +14,6 @@ from quorate.raft.core.effects import Role
 from quorate.raft.core.events import (
     AddVoter,
     ChangeVoters,
-    Durable,
     Event,
     LogStartMoved,
     Propose,
@@ -55,11 +54,15 @@ from quorate.simulation.violations import SafetyViolation
 
 CLUSTER_ID: Final = "explored"
 CONFIG: Final = CoreConfig()
+DIRECTORY: Final = "directory"
+"""Of every node: directories tell a node's disks apart, and nobody changes its disk here."""
 
 State = tuple[int, ...]
 """(budgets, past, machine of each node..., messages under way in order...), all by number."""
 
 FREE: Final = -1
+_REQUEST: Final = -2
+"""The cost of giving a request up: nothing if it is lost, else a timeout."""
 _MACHINES: Final = 2
 """Where they begin in a State."""
 
@@ -117,11 +120,13 @@ class World:
     def __init__(self, bound: Bound, *, core: CoreFactory = Core, reduce: bool = True) -> None:
         self.bound = bound
         self.reduce = reduce
-        """Deliver answers that nobody waits for at once, and see that they do nothing."""
+        """Leave out answers that nobody waits for."""
         self._core = core
         self.names = tuple(name(number) for number in range(1, bound.voters + bound.observers + 1))
         self._index = {each: index for index, each in enumerate(self.names)}
-        self.static = VoterSet(tuple(self._voter(each) for each in self.names[: bound.voters]))
+        self.static = VoterSet(
+            tuple(Voter(ReplicaKey(each), _endpoint(each)) for each in self.names[: bound.voters])
+        )
         self.coverage = Coverage()
         self.cut = 0
         """Transitions that led out of bounds."""
@@ -140,7 +145,6 @@ class World:
         self._stale: dict[int, int] = {}
         self._forgot: dict[tuple[int, NodeId], int] = {}
         self._crashed: dict[tuple[int, int], int] = {}
-        self._ignored: set[tuple[int, int]] = set()
         self._matched: dict[tuple[int, int], bool] = {}
         self._histories: Table[History] = Table(lambda history: history)
         self._history_of: dict[int, int] = {}
@@ -157,7 +161,7 @@ class World:
     def down(self) -> State:
         """Everybody is down, with empty disks."""
         machines = tuple(
-            self.machines.number(Machine(ReplicaKey(each), None, Disk())) for each in self.names
+            self.machines.number(Machine(ReplicaKey(each, DIRECTORY), None, Disk())) for each in self.names
         )
         return (self.budgets.number(self._budgets_at_first), self.pasts.number(Past()), *machines)
 
@@ -173,18 +177,16 @@ class World:
     def letters_of(self, state: State) -> list[tuple[int, Letter]]:
         return [(number, self.letters[number]) for number in state[_MACHINES + len(self.names) :]]
 
-    def _voter(self, node: NodeId) -> Voter:
-        return Voter(ReplicaKey(node), self._endpoint(node))
-
-    def _endpoint(self, node: NodeId) -> Endpoint:
-        return Endpoint("node", node)
+    def voter(self, node: NodeId) -> Voter:
+        """With its directory, as the log names it."""
+        return Voter(ReplicaKey(node, DIRECTORY), _endpoint(node))
 
     def _make(self, each: Machine) -> Core:
         core = self._core(
             config=CONFIG,
             cluster_id=CLUSTER_ID,
             key=each.key,
-            endpoint=self._endpoint(each.key.id),
+            endpoint=_endpoint(each.key.id),
             voters=self.static,
             election=each.disk.election,
             log=each.disk.recovered(),
@@ -294,6 +296,7 @@ class World:
                 (self.events.number(event), cost) for event, cost in self._events_of(self.machines[number])
             )
             self._enabled[number] = known
+            self._check_refusals(number)
         yield from known
         if self.machines[number].up.role is Role.LEADER:
             if left[Budget.APPENDS]:
@@ -305,6 +308,37 @@ class World:
                 for change in self._changes(self.machines[number].up):
                     yield self.events.number(ChangeVoters(request, change)), Budget.VOTER_CHANGES
 
+    def _check_refusals(self, number: int) -> None:
+        """What only a leader does changes nothing elsewhere. Raises Broken."""
+        each = self.machines[number]
+        if each.up.role is Role.LEADER:
+            return
+        node = self._index[each.key.id]
+        for event in _LEADERS_ONLY:
+            did = Did("step", node, self.events.number(event))
+            move = self._step(number, did.event)
+            if move.broken or move.machine != number or move.sent:
+                raise Broken(did, move.broken or f"only a leader heeds {event}")
+
+    def heeded_answers(self) -> Iterator[tuple[int, Did]]:
+        """Machines that heed an answer which they don't wait for. There must be none: it is what makes it right
+        to leave such answers out. To be asked when all states are known."""
+        stale = [
+            (number, self._destination(number))
+            for number in range(len(self.letters))
+            if _is_stale_answer(self.letters[number])
+        ]
+        for number in range(len(self.machines)):
+            each = self.machines[number]
+            if each.core is None:
+                continue
+            node = self._index[each.key.id]
+            for letter, destination in stale:
+                if destination == node:
+                    move = self._receive(number, letter)
+                    if move.broken or move.machine != number or move.sent or move.sights:
+                        yield number, Did("deliver", node, letter)
+
     def _used(self, left: tuple[int, ...], budget: Budget) -> int:
         return self._budgets_at_first[budget] - left[budget]
 
@@ -313,7 +347,7 @@ class World:
             yield RemoveVoter(voter.key)
         for each in self.names:
             if each not in core.voters:
-                yield AddVoter(self._voter(each))
+                yield AddVoter(self.voter(each))
 
     def _events_of(self, each: Machine) -> Iterator[tuple[Event, int]]:
         core = each.up
@@ -441,7 +475,7 @@ class World:
         if move.sent:
             letters.extend(move.sent)
         if len(letters) and (move.sent or move.forgotten):
-            letters = self._settled(did, letters, machines)
+            letters = self._settled(letters)
         if changed:
             epoch, height = self._height(move.machine)
             if epoch > self.epoch_max or height > self.batches_max:
@@ -475,9 +509,7 @@ class World:
             letters = list(state[_MACHINES + nodes :])
             if taken is not None:
                 letters.remove(taken)
-            fallen = self._fallen(
-                (budgets, past, *machines, *letters, *sent), node, machines[node], budgets
-            )
+            fallen = self._fallen((budgets, past, *machines, *letters, *sent), node, machines[node], budgets)
             if len(fallen) - _MACHINES - nodes > self.in_flight_max:
                 self.cut += 1
                 continue
@@ -554,32 +586,11 @@ class World:
     def _destination(self, letter: int) -> int:
         return self._index[self.letters[letter].message.destination]
 
-    def _settled(self, did: Did, letters: list[int], machines: list[int]) -> list[int]:
-        """Without the answers that nobody waits for: they are delivered at once, and do nothing."""
+    def _settled(self, letters: list[int]) -> list[int]:
+        """Without the answers that nobody waits for, which do nothing (see `heeded_answers`)."""
         if not self.reduce:
             return letters
-        kept = []
-        for letter in letters:
-            message = self.letters[letter].message
-            if isinstance(message, Response) and message.correlation == canonical.STALE:
-                self._check_ignored(did, machines[self._destination(letter)], letter)
-            else:
-                kept.append(letter)
-        return kept
-
-    def _check_ignored(self, did: Did, number: int, letter: int) -> None:
-        if (number, letter) in self._ignored:
-            return
-        self._ignored.add((number, letter))
-        if self.machines[number].core is None:
-            return
-        move = self._receive(number, letter)
-        if move.broken or move.machine != number or move.sent or move.sights:
-            raise Broken(
-                did,
-                f"an answer that is not waited for is ignored, but not by node "
-                f"{self.machines[number].key.id}: {self.letters[letter].message}",
-            )
+        return [letter for letter in letters if not _is_stale_answer(self.letters[letter])]
 
     def _forget(
         self, node: int, peers: tuple[NodeId, ...], letters: list[int], machines: list[int]
@@ -605,9 +616,7 @@ class World:
         stale = self._stale.get(letter)
         if stale is None:
             it = self.letters[letter]
-            stale = self.letters.number(
-                replace(it, message=replace(it.message, correlation=canonical.STALE))
-            )
+            stale = self.letters.number(replace(it, message=replace(it.message, correlation=canonical.STALE)))
             self._stale[letter] = stale
         return stale
 
@@ -666,5 +675,19 @@ class World:
         return height
 
 
-_REQUEST: Final = -2
-"""The cost of giving a request up: nothing if it is lost, else a timeout."""
+_LEADERS_ONLY: Final[tuple[Event, ...]] = (
+    Propose(0, 1),
+    Resign(),
+    TransferLeadership(name(1)),
+    ReadBarrier(1),
+    ChangeVoters(0, RemoveVoter(ReplicaKey(name(1), DIRECTORY))),
+)
+
+
+def _is_stale_answer(letter: Letter) -> bool:
+    message = letter.message
+    return isinstance(message, Response) and message.correlation == canonical.STALE
+
+
+def _endpoint(node: NodeId) -> Endpoint:
+    return Endpoint("node", node)

@@ -1,0 +1,110 @@
+"""One exploration after the other, or several at once, and what is said of them."""
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from quorate.simulation.explorer import story
+from quorate.simulation.explorer.bounds import Bound
+from quorate.simulation.explorer.coverage import Coverage
+from quorate.simulation.explorer.search import explore
+from quorate.simulation.explorer.suites import SUITES
+from quorate.simulation.explorer.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    suite: str
+    name: str
+    reduce: bool = True
+    states_max: int | None = None
+
+    @property
+    def bound(self) -> Bound:
+        return SUITES[self.suite][self.name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What one exploration came to; goes from process to process."""
+
+    name: str
+    states: int
+    transitions: int
+    depth: int
+    cut: int
+    """Transitions out of bounds."""
+    machines: int
+    seconds: float
+    complete: bool
+    coverage: Coverage
+    story: tuple[str, ...] = ()
+    """Of a violation; empty if there is none."""
+
+    def line(self) -> str:
+        rate = self.states / self.seconds if self.seconds else 0.0
+        end = "" if self.complete else "  NOT COMPLETE"
+        return (
+            f"{self.name:24} {self.states:>10,} states {self.transitions:>11,} transitions  depth {self.depth:>3} "
+            f"{self.seconds:7.1f} s {rate:>8,.0f} states/s  {self.cut:>9,} cut by the bound{end}"
+        )
+
+
+@dataclass(slots=True)
+class Total:
+    """Of a suite."""
+
+    states: int = 0
+    transitions: int = 0
+    broken: int = 0
+    coverage: Coverage = field(default_factory=Coverage)
+
+    def add(self, report: Report) -> None:
+        self.states += report.states
+        self.transitions += report.transitions
+        self.broken += bool(report.story)
+        self.coverage.add(report.coverage)
+
+
+def run(task: Task, *, say: Callable[[str], None] | None = None) -> Report:
+    world = World(task.bound, reduce=task.reduce)
+    started = time.monotonic()
+
+    def progress(states: int, transitions: int, depth: int) -> None:
+        if say is not None:
+            say(f"{task.name}: depth {depth}, {states:,} states, {transitions:,} transitions")
+
+    found = explore(world, states_max=task.states_max, progress=progress)
+    lines: tuple[str, ...] = ()
+    if found.violation is not None:
+        path = story.path_of(world, found.violation)
+        reduction = "" if task.reduce else " --no-reduction"
+        lines = (
+            *story.story(world, found.violation),
+            "See it again: python -m quorate.simulation.explorer "
+            f"--bound {task.suite} --only '{task.name}'{reduction} --replay {path}",
+        )
+    return Report(
+        name=task.name,
+        states=found.states,
+        transitions=found.transitions,
+        depth=found.depth,
+        cut=world.cut,
+        machines=len(world.machines),
+        seconds=time.monotonic() - started,
+        complete=found.complete,
+        coverage=world.coverage,
+        story=lines,
+    )
+
+
+def run_all(
+    tasks: Iterable[Task], *, jobs: int, say: Callable[[str], None] | None = None
+) -> Iterator[Report]:
+    """Reports as they come. With one job, `say` is told of the progress too."""
+    if jobs == 1:
+        yield from (run(task, say=say) for task in tasks)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=1) as pool:
+        yield from pool.imap_unordered(run, tasks, chunksize=1)
