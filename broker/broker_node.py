@@ -118,7 +118,7 @@ class BrokerNode:
             ),
             channel=channel,
             metadata=metadata,
-            previous_broker_epoch=replicas.clean_shutdown_epoch,
+            previous_broker_epoch=replicas.complete_epoch,
         )
 
         def partition_count() -> int:
@@ -155,7 +155,10 @@ class BrokerNode:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run in the background; at the end of the block hand partitions over and close the logs."""
+        """Run in the background; at the end of the block hand partitions over and close the logs.
+
+        Whether or not a controller let it go, what it has is synced then, and it proves that when it is back.
+        """
         clean = False
         try:
             async with trio.open_nursery() as nursery:
@@ -165,7 +168,8 @@ class BrokerNode:
                 nursery.start_soon(self.groups.run)
                 nursery.start_soon(self._start_serving, nursery)
                 yield
-                clean = await self._leave()
+                await self._leave()
+                clean = True
                 self._metadata.unsubscribe(self._metadata_changed)
                 nursery.cancel_scope.cancel()
         finally:
@@ -219,22 +223,21 @@ class BrokerNode:
                 else:
                     self.groups.resign(each.partition_id)
 
-    async def _leave(self) -> bool:
-        """Whether the controller let this broker go, so that its logs are complete."""
+    async def _leave(self) -> None:
+        """Hand over to others, if there is a controller to arrange it."""
         if not self._config.flag("controlled.shutdown.enable"):
-            return False
+            return
         with trio.move_on_after(self._config.seconds("controlled.shutdown.timeout.ms")):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._give_up_without_controllers, nursery.cancel_scope)
                 try:
                     await self.lifecycle.shut_down()
-                    return True
+                    return
                 except ControllerTimedOutError as error:
                     log.warning("controlled shutdown failed", reason=str(error))
                 finally:
                     nursery.cancel_scope.cancel()
         log.warning("controlled shutdown was not granted", broker_id=self._config.node_id)
-        return False
 
     async def _give_up_without_controllers(self, scope: trio.CancelScope) -> None:
         """The last nodes of a cluster that is stopped have no quorum to ask, and nobody to hand over to."""

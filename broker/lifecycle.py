@@ -76,7 +76,7 @@ class BrokerLifecycle:
         metadata: MetadataCache,
         previous_broker_epoch: int,
     ) -> None:
-        """`previous_broker_epoch`: from the marker of a clean shutdown; -1 if there was none."""
+        """`previous_broker_epoch`: of the life before, if all that it wrote is here; -1 if not sure."""
         self._identity = identity
         self._times = times
         self._channel = channel

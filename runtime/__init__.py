@@ -16,6 +16,9 @@ class Runtime:
     network: Network
     wall_clock: WallClock
     entropy: Entropy
+    boot_id: str
+    """Another one after each start of the host: while it is the same, everything that any process has
+    written to files is still to be read from them, synced or not."""
 
 
 __all__ = ["Runtime"]

@@ -44,6 +44,7 @@ class SimulatedDisk:
         self.space_left: int | None = None
         self.syncs = 0
         """Syncs and folder syncs that finished."""
+        self.power_losses = 0
         self.on_sync: Callable[[str], None] | None = None
         """Told of the path after each. For traces."""
         self._names: dict[str, FileContent] = {}
@@ -101,6 +102,7 @@ class SimulatedDisk:
     def lose_power(self, draw: random.Random) -> None:
         """As `crash_process`, and what was not synced is lost, kept, torn or reordered as drawn."""
         self.crash_process()
+        self.power_losses += 1
         for folder in sorted(self._name_changes):
             changes = self._name_changes[folder]
             if draw.random() < 0.5:

@@ -64,6 +64,7 @@ class SimulatedRuntime:
             network=self._network.for_node(self.name),
             wall_clock=self.wall_clock,
             entropy=Entropy(random.Random(self._random.getrandbits(64))),
+            boot_id=f"{self.name}, power lost {self.disk.power_losses} times",
         )
 
     def watched_by(self, trace: Trace) -> None:

@@ -4,10 +4,10 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 
-from quorate.broker.controller.configs import unclean_elections
-from quorate.broker.controller.elections import Selector, elect
+from quorate.broker.controller.configs import min_insync_replicas, unclean_elections
+from quorate.broker.controller.elections import Selector, elect, eligible_after
 from quorate.broker.controller.errors import ApiError, ErrorCode
-from quorate.broker.controller.image import MetadataImage, PartitionKey, PartitionState, changed
+from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.outcome import Outcome
 from quorate.broker.controller.records import LeaderRecoveryState, PartitionChange
 from quorate.broker.controller.rpc import (
@@ -17,6 +17,7 @@ from quorate.broker.controller.rpc import (
     AlterPartitionResult,
     IsrMember,
 )
+from quorate.broker.controller.states import PartitionKey, PartitionState, as_eligible, changed
 
 
 def alter_partition(
@@ -68,6 +69,7 @@ def _result(
         leader=after.leader,
         leader_epoch=after.leader_epoch,
         isr=after.isr,
+        eligible_leader_replicas=after.elr,
         leader_recovery_state=after.leader_recovery_state,
         partition_epoch=after.partition_epoch,
     )
@@ -118,7 +120,10 @@ def _change(
         raise ApiError(
             ErrorCode.INELIGIBLE_REPLICA, "a member is fenced, shutting down, unknown or restarted"
         )
-    completed = _completed_reassignment(image, item, state._replace(isr=isr), static=static)
+    min_isr = min_insync_replicas(image, image.topics[item.topic_id].name, static=static)
+    elr = eligible_after(state, isr=isr, min_isr=min_isr)
+    after = state._replace(isr=isr, eligible=as_eligible(elr, ()))
+    completed = _completed_reassignment(image, item, after, min_isr=min_isr, static=static)
     recovered = recovery if recovery is not state.leader_recovery_state else None
     if completed is not None:
         return replace(completed, leader_recovery_state=recovered)
@@ -127,6 +132,7 @@ def _change(
         partition_id=item.partition_id,
         isr=isr if isr != state.isr else None,
         leader_recovery_state=recovered,
+        eligible_leader_replicas=elr if elr != state.elr else None,
     )
 
 
@@ -136,18 +142,25 @@ def _eligible(image: MetadataImage, member: IsrMember) -> bool:
 
 
 def _completed_reassignment(
-    image: MetadataImage, item: AlterPartitionItem, state: PartitionState, *, static: Mapping[str, str]
+    image: MetadataImage,
+    item: AlterPartitionItem,
+    state: PartitionState,
+    *,
+    min_isr: int,
+    static: Mapping[str, str],
 ) -> PartitionChange | None:
     """The end of a reassignment, if every target replica is in `state.isr`; else None (KIP-455)."""
     if not state.adding_replicas and not state.removing_replicas:
         return None
     target = tuple(each for each in state.replicas if each not in state.removing_replicas)
     isr = tuple(each for each in state.isr if each not in state.removing_replicas)
+    elr = tuple(each for each in state.elr if each not in state.removing_replicas)
     if not isr or not set(target) <= set(isr):
         return None
     election = elect(
-        state._replace(isr=isr, replicas=target),
+        state._replace(isr=isr, replicas=target, eligible=as_eligible(elr, ())),
         acceptable=image.is_active,
+        min_isr=min_isr,
         unclean=unclean_elections(image, image.topics[item.topic_id].name, static=static),
         selector=Selector.REASSIGNED,
     )
@@ -161,4 +174,5 @@ def _completed_reassignment(
         removing_replicas=(),
         adding_replicas=(),
         leader=election.leader if moved else None,
+        eligible_leader_replicas=election.elr,
     )

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import assert_never
 
-from quorate.broker.controller.configs import unclean_elections
-from quorate.broker.controller.elections import Selector, as_change, elect
+from quorate.broker.controller.configs import min_insync_replicas, unclean_elections
+from quorate.broker.controller.elections import Selector, as_change, elect, eligible_after
 from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.image import BrokerState, MetadataImage, PartitionKey, PartitionState
+from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.outcome import Outcome
 from quorate.broker.controller.records import (
     NO_LEADER,
@@ -30,6 +30,7 @@ from quorate.broker.controller.rpc import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
+from quorate.broker.controller.states import BrokerState, PartitionKey, PartitionState
 
 Groups = tuple[tuple[Record, ...], ...]
 
@@ -47,7 +48,8 @@ def register_broker(
 
     `live_session`: whether the incarnation registered now is unfenced and was heard of within the session
     timeout. `next_offset`: what the next record appended gets. The same incarnation again keeps its epoch and
-    its state (KAFKA-16952). A new one starts fenced, and leaves every ISR, where a sole member stays: what it
+    its state (KAFKA-16952). A new one starts fenced, and leaves every ISR. It stays eligible to lead
+    (KIP-966) only if it names the epoch registered now as the one whose data it has in full; else what it
     has may end earlier than what its predecessor acknowledged.
     """
 
@@ -76,7 +78,13 @@ def register_broker(
         )
     departures: Groups = ()
     if held is not None:
-        departures = leave_isrs(image, request.broker_id, selector=Selector.OFFLINE, static=static)
+        departures = leave_isrs(
+            image,
+            request.broker_id,
+            selector=Selector.OFFLINE,
+            static=static,
+            lost=request.previous_broker_epoch != held.epoch,
+        )
     epoch = next_offset + sum(map(len, departures))
     record = _registration(request, epoch=epoch, fenced=True, leaving=False)
     return Outcome(response=RegisterBrokerResponse(broker_epoch=epoch), groups=(*departures, (record,)))
@@ -195,16 +203,22 @@ def _next_status(
 
 
 def leave_isrs(
-    image: MetadataImage, broker_id: int, *, selector: Selector, static: Mapping[str, str]
+    image: MetadataImage,
+    broker_id: int,
+    *,
+    selector: Selector,
+    static: Mapping[str, str],
+    lost: bool = False,
 ) -> Groups:
-    """Take a broker out of every ISR that has others, and its partitions to other leaders. A sole member
-    stays and leads nothing."""
+    """Take a broker out of every ISR, and its partitions to other leaders. `lost`: out of every ELR too,
+    because it may lack records that were committed."""
     return _elections(
         image,
-        image.partitions_in_isr(broker_id),
+        image.partitions_in_isr_or_elr(broker_id) if lost else image.partitions_in_isr(broker_id),
         acceptable=image.is_active,
         selector=selector,
         leaving=broker_id,
+        lost=lost,
         static=static,
     )
 
@@ -263,17 +277,40 @@ def elect_leaderless(
     )
 
 
+def settle_elrs(image: MetadataImage, *, static: Mapping[str, str]) -> Groups:
+    """Partitions whose ISR has enough members by now, because min.insync.replicas was lowered: nobody else is
+    eligible, and until that is committed their leaders commit nothing."""
+    least: dict[str, int] = {}
+    changes: list[tuple[PartitionChange]] = []
+    for key, state in image.partitions_with_elr():
+        topic = image.topics[key.topic_id].name
+        if topic not in least:
+            least[topic] = min_insync_replicas(image, topic, static=static)
+        if not eligible_after(state, isr=state.isr, min_isr=least[topic]):
+            changes.append(
+                (
+                    PartitionChange(
+                        topic_id=key.topic_id, partition_id=key.partition_id, eligible_leader_replicas=()
+                    ),
+                )
+            )
+    return tuple(changes)
+
+
 def repair(image: MetadataImage, *, static: Mapping[str, str]) -> Groups:
-    """What a controller that failed halfway through split work may have left undone: leaders to elect, and
-    brokers that aren't active in an ISR with others."""
-    groups: list[tuple[Record, ...]] = [*elect_leaderless(image, static=static)]
+    """What a controller that failed halfway through split work may have left undone: ELRs that are not
+    needed any more, leaders to elect, and brokers that aren't active in an ISR."""
+    groups: list[tuple[Record, ...]] = [*settle_elrs(image, static=static)]
+    if groups:
+        return tuple(groups)  # what follows needs an image that has these applied
+    groups += elect_leaderless(image, static=static)
     inactive = [broker.broker_id for broker in image.brokers.values() if not broker.active]
     for broker_id in inactive:
         if not image.isr_count(broker_id):
             continue
         groups += _elections(
             image,
-            ((key, state) for key, state in image.partitions_in_isr(broker_id) if len(state.isr) > 1),
+            image.partitions_in_isr(broker_id),
             acceptable=image.is_active,
             selector=Selector.OFFLINE,
             leaving=broker_id,
@@ -316,7 +353,7 @@ def unregister_broker(
         return Outcome(
             response=UnregisterBrokerResponse(error=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=message)
         )
-    departures = leave_isrs(image, request.broker_id, selector=Selector.OFFLINE, static=static)
+    departures = leave_isrs(image, request.broker_id, selector=Selector.OFFLINE, static=static, lost=True)
     record = UnregisterBroker(broker_id=broker.broker_id, broker_epoch=broker.epoch)
     return Outcome(response=UnregisterBrokerResponse(), groups=(*departures, (record,)))
 
@@ -329,15 +366,28 @@ def _elections(
     selector: Selector,
     leaving: int | None,
     static: Mapping[str, str],
+    lost: bool = False,
 ) -> Groups:
-    unclean_by_topic: dict[str, bool] = {}
+    by_topic: dict[str, tuple[bool, int]] = {}
     changes: list[tuple[PartitionChange]] = []
     for key, state in partitions:
         topic = image.topics[key.topic_id].name
-        unclean = unclean_by_topic.get(topic)
-        if unclean is None:
-            unclean = unclean_by_topic[topic] = unclean_elections(image, topic, static=static)
-        election = elect(state, acceptable=acceptable, unclean=unclean, selector=selector, leaving=leaving)
+        held = by_topic.get(topic)
+        if held is None:
+            held = by_topic[topic] = (
+                unclean_elections(image, topic, static=static),
+                min_insync_replicas(image, topic, static=static),
+            )
+        unclean, min_isr = held
+        election = elect(
+            state,
+            acceptable=acceptable,
+            unclean=unclean,
+            min_isr=min_isr,
+            selector=selector,
+            leaving=leaving,
+            lost=lost,
+        )
         change = as_change(key.topic_id, key.partition_id, state, election)
         if change is not None:
             changes.append((change,))

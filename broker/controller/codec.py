@@ -151,6 +151,8 @@ _TYPES: Final[tuple[tuple[int, int, type[object], Struct[object]], ...]] = cast(
                 field(7, "leader_recovery_state", recovery_state),
                 field(8, "leader_epoch", epoch),
                 field(9, "partition_epoch", epoch),
+                field(10, "eligible_leader_replicas", replicas),
+                field(11, "last_known_elr", replicas),
             ),
         ),
         (
@@ -167,6 +169,8 @@ _TYPES: Final[tuple[tuple[int, int, type[object], Struct[object]], ...]] = cast(
                 field(5, "removing_replicas", optional(replicas)),
                 field(6, "adding_replicas", optional(replicas)),
                 field(7, "leader_recovery_state", optional(recovery_state)),
+                field(8, "eligible_leader_replicas", optional(replicas)),
+                field(9, "last_known_elr", optional(replicas)),
             ),
         ),
         (

@@ -389,12 +389,20 @@ def effective(image: MetadataImage, topic: str, *, static: Mapping[str, str]) ->
 
 
 def unclean_elections(image: MetadataImage, topic: str, *, static: Mapping[str, str]) -> bool:
-    """Whether `topic` may be led from outside its ISR. As `effective`, for this key alone."""
-    key = TOPIC_KEYS["unclean.leader.election.enable"]
-    held = image.configs(ConfigResource(ConfigType.TOPIC, topic)).get(key.name)
+    """Whether `topic` may be led from outside its ISR and ELR. As `effective`, for this key alone."""
+    return is_true(_value(image, topic, "unclean.leader.election.enable", static=static))
+
+
+def min_insync_replicas(image: MetadataImage, topic: str, *, static: Mapping[str, str]) -> int:
+    """As `effective`, for this key alone. A partition with fewer replicas needs no more than it has."""
+    return int(_value(image, topic, "min.insync.replicas", static=static))
+
+
+def _value(image: MetadataImage, topic: str, name: str, *, static: Mapping[str, str]) -> str:
+    held = image.configs(ConfigResource(ConfigType.TOPIC, topic)).get(name)
     if held is None:
-        held, _ = _default(key, dynamic=image.configs(ALL_BROKERS), static=static)
-    return is_true(held)
+        held, _ = _default(TOPIC_KEYS[name], dynamic=image.configs(ALL_BROKERS), static=static)
+    return held
 
 
 def is_true(value: str) -> bool:

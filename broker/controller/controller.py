@@ -23,6 +23,7 @@ from quorate.broker.controller.brokers import (
     heartbeat,
     register_broker,
     repair,
+    settle_elrs,
     unregister_broker,
 )
 from quorate.broker.controller.codec import encode
@@ -218,7 +219,12 @@ class Controller:
                     "broker registered",
                     broker_id=request.broker_id,
                     broker_epoch=registered.broker_epoch,
-                    after_clean_shutdown=held is None or request.previous_broker_epoch == held.epoch,
+                    # Of the life before: whether it may have left records unsynced that are lost.
+                    previous="none"
+                    if held is None
+                    else "complete"
+                    if request.previous_broker_epoch == held.epoch
+                    else "may have lost records",
                 )
             return outcome
 
@@ -295,9 +301,14 @@ class Controller:
         return await self._perform(
             lambda active: alter_configs(active.image, request),
             _refuse_alter_configs,
-            # Unclean elections may be on now for a partition that nobody could lead.
-            then=lambda active: elect_leaderless(active.image, static=self._settings.static),
+            then=self._after_configs,
         )
+
+    def _after_configs(self, active: _Active) -> None:
+        static = self._settings.static
+        self._append(active, settle_elrs(active.image, static=static))
+        # Unclean elections may be on now for a partition that nobody could lead.
+        self._append(active, elect_leaderless(active.image, static=static))
 
     # One operation
 
@@ -306,7 +317,7 @@ class Controller:
         decide: Callable[[_Active], Outcome[R]],
         refuse: Callable[[ErrorCode, str], R],
         *,
-        then: Callable[[_Active], tuple[tuple[Record, ...], ...]] | None = None,
+        then: Callable[[_Active], None] | None = None,
     ) -> R:
         active = self._active
         if active is None:
@@ -317,7 +328,7 @@ class Controller:
             response = outcome.response
             self._append(active, outcome.groups)
             if then is not None:
-                self._append(active, then(active))
+                then(active)
         except _TooLarge as error:
             response = refuse(ErrorCode.POLICY_VIOLATION, str(error))
         except _LEADERSHIP_LOST:

@@ -5,10 +5,10 @@ what it has appended and that is not committed yet, and throws the copy away whe
 """
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 from quorate.broker.controller.records import (
     NO_LEADER,
@@ -16,9 +16,6 @@ from quorate.broker.controller.records import (
     Config,
     ConfigType,
     FeatureLevel,
-    FeatureRange,
-    LeaderRecoveryState,
-    Listener,
     NoOp,
     Partition,
     PartitionChange,
@@ -29,93 +26,27 @@ from quorate.broker.controller.records import (
     Topic,
     UnregisterBroker,
 )
+from quorate.broker.controller.states import (
+    BrokerState,
+    ConfigResource,
+    ImageError,
+    PartitionKey,
+    PartitionState,
+    TopicState,
+    as_eligible,
+    changed,
+)
 
-
-class ImageError(Exception):
-    """A record that does not fit the image it is applied to. The log is damaged or was written by a fault
-    of ours: a node that meets it stops."""
-
-
-class ConfigResource(NamedTuple):
-    type: ConfigType
-    name: str
-
-
-class PartitionKey(NamedTuple):
-    topic_id: uuid.UUID
-    partition_id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerState:
-    broker_id: int
-    incarnation_id: uuid.UUID
-    epoch: int
-    """The offset of the record that first registered this incarnation."""
-    listeners: tuple[Listener, ...]
-    rack: str | None
-    features: tuple[FeatureRange, ...]
-    log_dirs: tuple[uuid.UUID, ...]
-    fenced: bool
-    in_controlled_shutdown: bool
-
-    @property
-    def active(self) -> bool:
-        """Whether it may lead and join ISRs."""
-        return not self.fenced and not self.in_controlled_shutdown
-
-    def endpoint(self, listener_name: str) -> Listener | None:
-        return next((each for each in self.listeners if each.name == listener_name), None)
-
-
-class PartitionState(NamedTuple):
-    """A named tuple, because one is made with every record replayed: a frozen dataclass takes three times as
-    long to build."""
-
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    removing_replicas: tuple[int, ...]
-    adding_replicas: tuple[int, ...]
-    leader: int
-    leader_recovery_state: LeaderRecoveryState
-    leader_epoch: int
-    partition_epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicState:
-    name: str
-    topic_id: uuid.UUID
-
-
-def _itself(brokers: tuple[int, ...]) -> tuple[int, ...]:
-    return brokers
-
-
-def changed(
-    before: PartitionState,
-    change: PartitionChange,
-    *,
-    share: Callable[[tuple[int, ...]], tuple[int, ...]] = _itself,
-) -> PartitionState:
-    """The partition after `change`. `share` may put an equal list in a list's place."""
-    leader = change.leader
-    return PartitionState(
-        replicas=before.replicas if change.replicas is None else share(change.replicas),
-        isr=before.isr if change.isr is None else share(change.isr),
-        removing_replicas=before.removing_replicas
-        if change.removing_replicas is None
-        else share(change.removing_replicas),
-        adding_replicas=before.adding_replicas
-        if change.adding_replicas is None
-        else share(change.adding_replicas),
-        leader=before.leader if leader is None else leader,
-        leader_recovery_state=before.leader_recovery_state
-        if change.leader_recovery_state is None
-        else change.leader_recovery_state,
-        leader_epoch=before.leader_epoch if leader is None else before.leader_epoch + 1,
-        partition_epoch=before.partition_epoch + 1,
-    )
+__all__ = [
+    "BrokerState",
+    "ConfigResource",
+    "ImageError",
+    "MetadataImage",
+    "PartitionKey",
+    "PartitionState",
+    "TopicState",
+    "changed",
+]
 
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
@@ -131,6 +62,7 @@ class MetadataImage:
     __slots__ = (
         "_brokers",
         "_configs",
+        "_elr_counts",
         "_features",
         "_isr_counts",
         "_leader_counts",
@@ -160,6 +92,7 @@ class MetadataImage:
         # counts answer "does it lead anything" and spare a scan for brokers that hold nothing.
         self._leader_counts: dict[int, int] = {}
         self._isr_counts: dict[int, int] = {}
+        self._elr_counts: dict[int, int] = {}
         self._leaderless: dict[PartitionKey, None] = {}
         # Equal replica lists are one object: a big cluster has few different ones.
         self._replica_lists: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -178,6 +111,7 @@ class MetadataImage:
         twin._next_producer_id = self._next_producer_id
         twin._leader_counts = self._leader_counts.copy()
         twin._isr_counts = self._isr_counts.copy()
+        twin._elr_counts = self._elr_counts.copy()
         twin._leaderless = self._leaderless.copy()
         twin._replica_lists = self._replica_lists.copy()
         return twin
@@ -262,13 +196,29 @@ class MetadataImage:
         left = self.isr_count(broker_id)
         if not left:
             return
-        for topic_id, states in self._partitions.items():
-            for partition_id, state in enumerate(states):
-                if broker_id in state.isr:
-                    yield PartitionKey(topic_id, partition_id), state
-                    left -= 1
-                    if not left:
-                        return
+        for key, state in self.all_partitions():
+            if broker_id in state.isr:
+                yield key, state
+                left -= 1
+                if not left:
+                    return
+
+    def partitions_in_isr_or_elr(self, broker_id: int) -> Iterator[tuple[PartitionKey, PartitionState]]:
+        """The partitions in whose ISR or ELR the broker is. A scan of the image unless it is in none."""
+        left = self.isr_count(broker_id) + self._elr_counts.get(broker_id, 0)
+        if not left:
+            return
+        for key, state in self.all_partitions():
+            if broker_id in state.isr or broker_id in state.elr:
+                yield key, state
+                left -= 1
+                if not left:
+                    return
+
+    def partitions_with_elr(self) -> Iterator[tuple[PartitionKey, PartitionState]]:
+        """The partitions that have eligible leader replicas. A scan of the image unless there is none."""
+        if any(self._elr_counts.values()):
+            yield from ((key, state) for key, state in self.all_partitions() if state.elr)
 
     def leaderless(self) -> Iterator[tuple[PartitionKey, PartitionState]]:
         """The partitions that nobody leads."""
@@ -371,6 +321,7 @@ class MetadataImage:
             leader_recovery_state=record.leader_recovery_state,
             leader_epoch=record.leader_epoch,
             partition_epoch=record.partition_epoch,
+            eligible=as_eligible(record.eligible_leader_replicas, record.last_known_elr),
         )
         states.append(state)
         self._count(record.topic_id, record.partition_id, state, by=1)
@@ -384,7 +335,11 @@ class MetadataImage:
         before = states[record.partition_id]
         after = changed(before, record, share=self._share)
         states[record.partition_id] = after
-        if before.leader != after.leader or before.isr is not after.isr:
+        if (
+            before.leader != after.leader
+            or before.isr is not after.isr
+            or before.eligible is not after.eligible
+        ):
             self._count(record.topic_id, record.partition_id, before, by=-1)
             self._count(record.topic_id, record.partition_id, after, by=1)
 
@@ -400,6 +355,8 @@ class MetadataImage:
         counts = self._isr_counts
         for broker_id in state.isr:
             counts[broker_id] = counts.get(broker_id, 0) + by
+        for broker_id in state.elr:
+            self._elr_counts[broker_id] = self._elr_counts.get(broker_id, 0) + by
 
     def _remove_topic(self, topic_id: uuid.UUID) -> None:
         topic = self._topics.pop(topic_id, None)
@@ -454,6 +411,8 @@ class MetadataImage:
                     leader_recovery_state=state.leader_recovery_state,
                     leader_epoch=state.leader_epoch,
                     partition_epoch=state.partition_epoch,
+                    eligible_leader_replicas=state.elr,
+                    last_known_elr=state.eligible.last_known,
                 )
         for resource, values in self._configs.items():
             for name, value in values.items():

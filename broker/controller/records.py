@@ -103,6 +103,11 @@ class Partition:
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
     leader_epoch: int = 0
     partition_epoch: int = 0
+    eligible_leader_replicas: tuple[int, ...] = ()
+    """KIP-966: no member of the ISR, and sure to have every committed record. Empty while the ISR has
+    min.insync.replicas members."""
+    last_known_elr: tuple[int, ...] = ()
+    """Who led last, where the ISR is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +126,8 @@ class PartitionChange:
     removing_replicas: tuple[int, ...] | None = None
     adding_replicas: tuple[int, ...] | None = None
     leader_recovery_state: LeaderRecoveryState | None = None
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,8 @@ class RegisterBrokerRequest:
     rack: str | None = None
     log_dirs: tuple[uuid.UUID, ...] = ()
     previous_broker_epoch: int = -1
-    """The epoch this broker had when it last shut down cleanly; -1: it did not."""
+    """The epoch of this broker's earlier life whose data it has in full: it shut down in order, or its host
+    has run on since (KIP-966); -1: it can't tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,8 @@ class AlterPartitionResult:
     isr: tuple[int, ...] = ()
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
     partition_epoch: int = -1
+    eligible_leader_replicas: tuple[int, ...] = ()
+    """Committed with `isr`: the leader commits nothing while there are any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,6 +122,7 @@ _alter_partition_result = Struct(
     field(5, "isr", replicas),
     field(6, "leader_recovery_state", recovery_state),
     field(7, "partition_epoch", _epoch),
+    field(8, "eligible_leader_replicas", replicas),
 )
 _assignment = Struct(Assignment, field(0, "partition_id", integer()), field(1, "replicas", replicas))
 _config_entry = Struct(ConfigEntry, field(0, "name", _name), field(1, "value", _value))

@@ -26,14 +26,31 @@ class IsrState:
     """While a change is pending, the larger of both sets binds: what the controller has decided is one of
     them, and a new leader may come out of either (DESIGN, 'A partition's truth is its record')."""
 
-    __slots__ = ("committed", "maximal", "partition_epoch", "pending", "recovery")
+    __slots__ = ("committed", "elr", "maximal", "partition_epoch", "pending", "recovery")
 
-    def __init__(self, isr: tuple[int, ...], *, partition_epoch: int, recovery: LeaderRecoveryState) -> None:
-        self.commit(isr, partition_epoch=partition_epoch, recovery=recovery)
+    def __init__(
+        self,
+        isr: tuple[int, ...],
+        *,
+        elr: tuple[int, ...],
+        partition_epoch: int,
+        recovery: LeaderRecoveryState,
+    ) -> None:
+        self.commit(isr, elr=elr, partition_epoch=partition_epoch, recovery=recovery)
 
-    def commit(self, isr: tuple[int, ...], *, partition_epoch: int, recovery: LeaderRecoveryState) -> None:
+    def commit(
+        self,
+        isr: tuple[int, ...],
+        *,
+        elr: tuple[int, ...],
+        partition_epoch: int,
+        recovery: LeaderRecoveryState,
+    ) -> None:
         """A committed record says so. Whatever was pending is part of it, or is refused by its epoch."""
         self.committed = isr
+        self.elr = elr
+        """Eligible leader replicas (KIP-966): the controller may elect them, so nothing that they may lack
+        can be committed."""
         self.partition_epoch = partition_epoch
         self.recovery = recovery
         self.pending: IsrProposal | None = None

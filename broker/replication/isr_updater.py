@@ -125,6 +125,7 @@ def _settle(partition: Partition, proposal: IsrProposal, result: AlterPartitionR
         partition.granted(
             proposal,
             isr=result.isr,
+            elr=result.eligible_leader_replicas,
             partition_epoch=result.partition_epoch,
             recovery=result.leader_recovery_state,
         )

@@ -38,7 +38,10 @@ class LeaderState:
         self.epoch_start_offset = epoch_start_offset
         self.replicas = state.replicas
         self.isr = IsrState(
-            state.isr, partition_epoch=state.partition_epoch, recovery=state.leader_recovery_state
+            state.isr,
+            elr=state.elr,
+            partition_epoch=state.partition_epoch,
+            recovery=state.leader_recovery_state,
         )
         self.remotes = {
             each: RemoteReplica(each, in_sync=each in state.isr, now=now)
@@ -55,7 +58,10 @@ class LeaderState:
         if state.partition_epoch > self.isr.partition_epoch:
             # The same epoch leaves a pending change pending: it may still be granted.
             self.isr.commit(
-                state.isr, partition_epoch=state.partition_epoch, recovery=state.leader_recovery_state
+                state.isr,
+                elr=state.elr,
+                partition_epoch=state.partition_epoch,
+                recovery=state.leader_recovery_state,
             )
         self.remotes = {
             each: self.remotes.get(each) or RemoteReplica(each, in_sync=each in state.isr, now=now)
@@ -69,7 +75,9 @@ class LeaderState:
         return min(min_isr, len(self.replicas))
 
     def under_min_isr(self, min_isr: int) -> bool:
-        return len(self.isr.committed) < self.effective_min_isr(min_isr)
+        """Also while the controller has eligible leader replicas: it has decided by a min.insync.replicas
+        that may be another than ours, before or after a change of it."""
+        return bool(self.isr.elr) or len(self.isr.committed) < self.effective_min_isr(min_isr)
 
     def high_watermark(self, *, log_end_offset: int, min_isr: int, rule: LagRule) -> int | None:
         """What may be exposed (exclusive): the least log end of the maximal ISR and of those about to join

@@ -47,11 +47,14 @@ class OffsetsFile:
 class LogDir:
     """Mutable; owned by the log manager."""
 
-    def __init__(self, disk: Disk, path: str, *, clean_epoch: int | None) -> None:
+    def __init__(self, disk: Disk, path: str, *, clean_epoch: int | None, complete_epoch: int | None) -> None:
         """Raises `UnreadableCheckpointError`, `DiskError`."""
         self.path = path
         self.clean_epoch = clean_epoch
         """Broker epoch of the orderly shutdown before this start; None if there was none."""
+        self.complete_epoch = complete_epoch
+        """Broker epoch of the life before whose data is all here: left in order, or killed on a host that
+        has run on since; None if that isn't known."""
         self.points_file = OffsetsFile(disk, f"{path}/{RECOVERY_POINTS}")
         self.marks_file = OffsetsFile(disk, f"{path}/{HIGH_WATERMARKS}")
         self.recovery_points = dict(self.points_file.held)

@@ -10,6 +10,8 @@ from quorate.runtime.entropy import parse_uuid, uuid_text
 
 PARTITION_METADATA: Final = "partition.metadata"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+PAGE_CACHE: Final = ".quorate_page_cache"
+"""Ours: while a broker runs, which epoch's data is in the page cache of which boot of the host."""
 DELETED_MARK: Final = "partition.deleted"
 """Ours: in a folder whose removal has begun, so that what a crash leaves of it is removed, not opened."""
 _VERSION: Final = 0
@@ -59,25 +61,66 @@ def load_partition_metadata(disk: Disk, folder: str) -> uuid.UUID | None:
         raise UnreadablePartitionMetadataError(path, str(error)) from error
 
 
+def store_page_cache(disk: Disk, log_dir: str, *, broker_epoch: int, boot_id: str) -> None:
+    """From now on, and for as long as the host runs, this folder's files have everything that the broker of
+    that epoch wrote. Not synced: after a power loss, whatever is left of it names another boot. Raises
+    `DiskError`."""
+    path = f"{log_dir}/{PAGE_CACHE}"
+    temporary = f"{path}.tmp"
+    if disk.exists(temporary):
+        disk.remove(temporary)
+    file = disk.open(temporary, create=True)
+    try:
+        file.append([json.dumps({"version": 0, "brokerEpoch": broker_epoch, "bootId": boot_id}).encode()])
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+
+
+def load_page_cache(disk: Disk, log_dir: str, *, boot_id: str) -> int | None:
+    """The broker epoch whose data the page cache has in full; None if nothing is known of this boot."""
+    try:
+        content = read_file(disk, f"{log_dir}/{PAGE_CACHE}")
+    except FileNotFoundError:
+        return None
+    try:
+        found = json.loads(content)
+        epoch, booted = found["brokerEpoch"], found["bootId"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return epoch if isinstance(epoch, int) and booted == boot_id else None
+
+
+def drop_page_cache(disk: Disk, log_dir: str) -> None:
+    """The files can't be relied on any more: a disk that failed to write may have dropped what it did not.
+    Raises `DiskError`."""
+    path = f"{log_dir}/{PAGE_CACHE}"
+    if disk.exists(path):
+        disk.remove(path)
+
+
 async def store_clean_shutdown(disk: Disk, log_dir: str, broker_epoch: int) -> None:
     """The last thing that an orderly shutdown writes. Kafka's format (KIP-966)."""
     content = json.dumps({"version": 0, "brokerEpoch": broker_epoch})
     await write_file_atomically(disk, f"{log_dir}/{CLEAN_SHUTDOWN}", content.encode())
 
 
-async def take_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
-    """The broker epoch of the shutdown that left this folder clean, None if none did. The mark is gone,
-    durably, when this returns: from now on the folder is dirty."""
-    path = f"{log_dir}/{CLEAN_SHUTDOWN}"
+def load_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
+    """The broker epoch of the shutdown that left this folder clean, None if none did."""
     try:
-        content = read_file(disk, path)
+        content = read_file(disk, f"{log_dir}/{CLEAN_SHUTDOWN}")
     except FileNotFoundError:
         return None
-    disk.remove(path)
-    await disk.sync_folder(log_dir)
     try:
-        found = json.loads(content)
-        epoch = found["brokerEpoch"]
+        epoch = json.loads(content)["brokerEpoch"]
     except (ValueError, KeyError, TypeError):
         return None
     return epoch if isinstance(epoch, int) else None
+
+
+async def remove_clean_shutdown(disk: Disk, log_dir: str) -> None:
+    """From now on the folder is dirty, durably."""
+    path = f"{log_dir}/{CLEAN_SHUTDOWN}"
+    if disk.exists(path):
+        disk.remove(path)
+        await disk.sync_folder(log_dir)

@@ -15,14 +15,19 @@ from quorate.broker.replication.config import ReplicationConfig
 from quorate.broker.replication.log_dir import LogDir
 from quorate.broker.replication.log_folder import (
     DELETED_MARK,
+    PAGE_CACHE,
     PARTITION_METADATA,
     UnreadablePartitionMetadataError,
+    drop_page_cache,
     folder_name,
+    load_clean_shutdown,
+    load_page_cache,
     load_partition_metadata,
     parse_folder_name,
+    remove_clean_shutdown,
     store_clean_shutdown,
+    store_page_cache,
     store_partition_metadata,
-    take_clean_shutdown,
 )
 from quorate.log import Log, LogConfig
 from quorate.log.checkpoints import TopicPartition
@@ -37,31 +42,69 @@ _METADATA_TOPIC = "__cluster_metadata"
 class LogManager:
     """Use `open`. The caller opens, closes and removes any one partition's log one at a time."""
 
-    def __init__(self, disk: Disk, dirs: list[LogDir], now_ms: Callable[[], int]) -> None:
+    def __init__(self, disk: Disk, dirs: list[LogDir], now_ms: Callable[[], int], *, boot_id: str) -> None:
         self._disk = disk
         self._dirs = dirs
         self._now_ms = now_ms
+        self._boot_id = boot_id
+        self._forsaken = False
 
     @classmethod
-    async def open(cls, disk: Disk, config: ReplicationConfig, *, now_ms: Callable[[], int]) -> "LogManager":
+    async def open(
+        cls, disk: Disk, config: ReplicationConfig, *, now_ms: Callable[[], int], boot_id: str
+    ) -> "LogManager":
         """Scan the folders, and finish what a crash interrupted. Raises `DiskError`,
         `UnreadableCheckpointError`, `UnreadablePartitionMetadataError`."""
         dirs = []
         for path in config.log_dirs:
             if not disk.exists(path):
                 disk.make_folder(path)
-            clean_epoch = await take_clean_shutdown(disk, path)
-            each = LogDir(disk, path, clean_epoch=clean_epoch)
+            clean_epoch = load_clean_shutdown(disk, path)
+            complete_epoch = load_page_cache(disk, path, boot_id=boot_id)
+            if clean_epoch is not None:
+                # Before the mark goes: a process that is killed before it registers has spoilt nothing.
+                complete_epoch = clean_epoch
+                store_page_cache(disk, path, broker_epoch=clean_epoch, boot_id=boot_id)
+            await remove_clean_shutdown(disk, path)
+            each = LogDir(disk, path, clean_epoch=clean_epoch, complete_epoch=complete_epoch)
             await _scan(disk, each)
             dirs.append(each)
-        return cls(disk, dirs, now_ms)
+        return cls(disk, dirs, now_ms, boot_id=boot_id)
 
     @property
-    def clean_shutdown_epoch(self) -> int:
-        """Proof that nothing was lost since: the broker epoch of the last orderly shutdown, -1 without."""
-        epochs = {each.clean_epoch for each in self._dirs}
+    def complete_epoch(self) -> int:
+        """The broker epoch of the life before, if everything that it wrote is here; -1 if that isn't sure."""
+        epochs = {each.complete_epoch for each in self._dirs}
         epoch = epochs.pop()
         return -1 if epochs or epoch is None else epoch
+
+    def registered(self, broker_epoch: int) -> None:
+        """What is written from now on belongs to `broker_epoch`."""
+        if self._forsaken:
+            return
+        for each in self._dirs:
+            try:
+                store_page_cache(self._disk, each.path, broker_epoch=broker_epoch, boot_id=self._boot_id)
+            except DiskError as error:
+                # Nothing of a partition's is at stake: a next life in this boot can't prove what it has.
+                log.warning("can't note the broker's epoch", path=each.path, reason=str(error))
+
+    def forsake(self) -> None:
+        """A disk failed: what the next life finds may be less than what was written, though the host runs on.
+        An orderly shutdown, for which everything is synced, may mend that."""
+        if self._forsaken:
+            return
+        self._forsaken = True
+        for each in self._dirs:
+            try:
+                drop_page_cache(self._disk, each.path)
+            except DiskError as error:
+                log.error(
+                    "the mark that the page cache is complete can't be removed; before the broker starts "
+                    f"again, remove {each.path}/{PAGE_CACHE} or restart the host",
+                    path=each.path,
+                    reason=str(error),
+                )
 
     @property
     def failed_dirs(self) -> tuple[str, ...]:
@@ -143,6 +186,7 @@ class LogManager:
             if failed in each.logs.values():
                 if each.failure is None:
                     each.failure = reason
+                    self.forsake()
                     log.error(
                         "a folder of log.dirs has failed and is not used any more",
                         path=each.path,
@@ -155,11 +199,13 @@ class LogManager:
         """As `fail`, for a log that could not even be opened."""
         where = self.dir_of(topic, partition_id)
         if where is None:
+            self.forsake()
             for each in self._dirs:
                 each.failure = each.failure or reason
             return []
         if where.failure is None:
             where.failure = reason
+            self.forsake()
             log.error(
                 "a folder of log.dirs has failed and is not used any more", path=where.path, reason=reason
             )

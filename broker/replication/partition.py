@@ -387,6 +387,7 @@ class Partition:
         proposal: IsrProposal,
         *,
         isr: tuple[int, ...],
+        elr: tuple[int, ...],
         partition_epoch: int,
         recovery: LeaderRecoveryState,
     ) -> None:
@@ -396,7 +397,7 @@ class Partition:
         if leader is None or leader.isr.pending is not proposal:
             return
         self._count_isr_change(leader.isr.committed, isr)
-        leader.isr.commit(isr, partition_epoch=partition_epoch, recovery=recovery)
+        leader.isr.commit(isr, elr=elr, partition_epoch=partition_epoch, recovery=recovery)
         self.advance_high_watermark()
 
     def _count_isr_change(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:

@@ -120,7 +120,9 @@ class ReplicaManager:
         """Scan the folders of `log.dirs`. `static`: the node's server.properties; `connect`: where another
         broker listens for brokers. Raises `DiskError`, `UnreadableCheckpointError`,
         `UnreadablePartitionMetadataError`."""
-        logs = await LogManager.open(runtime.disk, config, now_ms=runtime.wall_clock.now_ms)
+        logs = await LogManager.open(
+            runtime.disk, config, now_ms=runtime.wall_clock.now_ms, boot_id=runtime.boot_id
+        )
         return cls(
             broker_id,
             config,
@@ -132,13 +134,14 @@ class ReplicaManager:
         )
 
     @property
-    def clean_shutdown_epoch(self) -> int:
-        """The broker epoch of the orderly shutdown before this start; -1 if there was none."""
-        return self._logs.clean_shutdown_epoch
+    def complete_epoch(self) -> int:
+        """The broker epoch of the life before, if everything that it wrote is here; -1 if that isn't sure."""
+        return self._logs.complete_epoch
 
     def registered(self, broker_epoch: int) -> None:
         """This broker's requests carry `broker_epoch` from now on."""
         self._broker_epoch = broker_epoch
+        self._logs.registered(broker_epoch)
 
     async def run(self) -> None:
         """Until cancelled. Raises `AllFoldersFailedError` when no folder is left."""
@@ -154,8 +157,11 @@ class ReplicaManager:
             )
 
     async def close(self, *, clean: bool) -> None:
-        """Serve nobody any more, and close the logs. `clean`: the controller has let this broker go; the mark
-        of an orderly shutdown is left if everything that is here was loaded (KAFKA-15375)."""
+        """Serve nobody any more, and close the logs. `clean`: the broker was asked to stop; the mark of an
+        orderly shutdown is left if everything that is here was loaded (KAFKA-15375) and could be synced.
+        Otherwise something has failed, perhaps the disk, and the next life proves nothing."""
+        if not clean:
+            self._logs.forsake()
         complete = self._began and self._hosting.settled
         for partition in self._hosting.partitions():
             partition.stop()
@@ -170,6 +176,7 @@ class ReplicaManager:
                     timeout_ms=self._config.log_close_timeout_ms,
                 )
         except DiskError as error:
+            self._logs.forsake()
             log.error(
                 "the logs could not be closed in order; the next start recovers them", reason=str(error)
             )

@@ -60,6 +60,7 @@ class Upkeep:
             except DiskError as error:
                 # The logs' own failures are noted where they happen; this is a checkpoint that could not be
                 # written, which the next round tries again.
+                self._logs.forsake()
                 log.error("a checkpoint can't be written", reason=str(error))
 
     async def _scan_isrs(self) -> None:

@@ -2,6 +2,8 @@
 
 import random
 import time
+import uuid
+from typing import Final
 
 from quorate.runtime import Runtime
 from quorate.runtime.entropy import Entropy
@@ -16,6 +18,18 @@ class RealWallClock:
         return time.time_ns() // 1_000_000
 
 
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+
+
+def _boot_id() -> str:
+    try:
+        with open(_BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        # Not Linux: each process takes the host for freshly booted, which is never wrong, only cautious.
+        return str(uuid.uuid4())
+
+
 def real_runtime(*, sync: SyncStrategy) -> Runtime:
     """The operating system's disk, network, clock and entropy."""
     return Runtime(
@@ -23,6 +37,7 @@ def real_runtime(*, sync: SyncStrategy) -> Runtime:
         network=RealNetwork(),
         wall_clock=RealWallClock(),
         entropy=Entropy(random.SystemRandom()),
+        boot_id=_boot_id(),
     )
 
 

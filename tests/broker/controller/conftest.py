@@ -6,6 +6,7 @@ import pytest
 
 from quorate.broker.controller.brokers import fence_broker, heartbeat, register_broker
 from quorate.broker.controller.codec import decode, encode
+from quorate.broker.controller.configs import min_insync_replicas
 from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.image import MetadataImage, PartitionState
 from quorate.broker.controller.outcome import Outcome, R
@@ -152,13 +153,18 @@ class ModelCluster:
 
     def check(self) -> None:
         """What holds of every image, whatever happened."""
-        for _, state in self.image.all_partitions():
-            assert state.isr
+        for key, state in self.image.all_partitions():
             assert set(state.isr) <= set(state.replicas)
+            assert set(state.elr) <= set(state.replicas)
+            assert not set(state.isr) & set(state.elr)
+            assert state.isr or state.elr or state.eligible.last_known
+            assert not (state.isr and state.eligible.last_known)
             assert state.leader == NO_LEADER or state.leader in state.isr
             assert state.leader == NO_LEADER or self.image.is_active(state.leader)
-            if len(state.isr) > 1:
-                assert all(self.image.is_active(member) for member in state.isr)
+            assert all(self.image.is_active(member) for member in state.isr)
+            topic = self.image.topics[key.topic_id].name
+            least = min_insync_replicas(self.image, topic, static=self.static)
+            assert not (state.elr and len(state.isr) >= min(least, len(state.replicas)))
         self.check_counts()
 
     def check_counts(self) -> None:
@@ -170,6 +176,12 @@ class ModelCluster:
             assert [key for key, _ in image.partitions_in_isr(broker_id)] == [
                 key for key, state in image.all_partitions() if broker_id in state.isr
             ]
+            assert [key for key, _ in image.partitions_in_isr_or_elr(broker_id)] == [
+                key for key, state in image.all_partitions() if broker_id in (*state.isr, *state.elr)
+            ]
+        assert [key for key, _ in image.partitions_with_elr()] == [
+            key for key, state in image.all_partitions() if state.elr
+        ]
         assert sorted(key for key, _ in image.leaderless()) == sorted(
             key for key, state in image.all_partitions() if state.leader == NO_LEADER
         )

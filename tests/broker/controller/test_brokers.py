@@ -1,6 +1,12 @@
 import pytest
 
-from quorate.broker.controller.brokers import heartbeat, register_broker, repair, unregister_broker
+from quorate.broker.controller.brokers import (
+    heartbeat,
+    register_broker,
+    repair,
+    settle_elrs,
+    unregister_broker,
+)
 from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.records import (
     NO_LEADER,
@@ -66,13 +72,78 @@ def test_a_new_incarnation_leaves_every_isr_before_its_registration_record(clust
     cluster.check()
 
 
-def test_a_sole_member_stays_in_the_isr_and_leads_again_when_it_is_back(cluster) -> None:
+def test_a_sole_replica_that_has_everything_is_eligible_and_leads_again_when_it_is_back(cluster) -> None:
     cluster.start(1)
     topic = cluster.create("t", (1,))
-    cluster.register(1, incarnation=1)
-    assert (cluster.partition(topic).isr, cluster.partition(topic).leader) == ((1,), NO_LEADER)
+    cluster.register(1, incarnation=1, previous=cluster.epoch(1))
+    state = cluster.partition(topic)
+    assert (state.isr, state.elr, state.leader) == ((), (1,), NO_LEADER)
     assert cluster.beat(1) == "unfenced"
-    assert (cluster.partition(topic).leader, cluster.partition(topic).leader_epoch) == (1, 2)
+    state = cluster.partition(topic)
+    assert (state.isr, state.elr, state.leader, state.leader_epoch) == ((1,), (), 1, 2)
+    assert state.leader_recovery_state is LeaderRecoveryState.RECOVERED
+    cluster.check()
+
+
+def test_a_sole_replica_that_lost_power_leads_with_what_it_has_and_says_that_it_recovers(cluster) -> None:
+    cluster.start(1, 2)
+    topic = cluster.create("t", (1,))
+    cluster.register(1, incarnation=1)
+    state = cluster.partition(topic)
+    assert (state.isr, state.elr, state.eligible.last_known) == ((), (), (1,))
+    assert cluster.beat(1) == "unfenced"
+    state = cluster.partition(topic)
+    assert (state.isr, state.leader, state.leader_epoch) == ((1,), 1, 2)
+    assert state.leader_recovery_state is LeaderRecoveryState.RECOVERING
+    cluster.check()
+
+
+def test_a_broker_that_lost_power_is_not_led_by_while_one_that_was_killed_may_come_back(cluster) -> None:
+    """What the simulation found before there was an ELR: 1 loses power, and the others are killed before it
+    is known. It used to be the last member of the ISR."""
+    cluster.static = {"min.insync.replicas": "2"}
+    cluster.start(1, 2, 3)
+    topic = cluster.create("t", (1, 2, 3))
+    cluster.fence(2)
+    cluster.fence(3)
+    assert (cluster.partition(topic).isr, cluster.partition(topic).elr) == ((1,), (3,))
+    cluster.register(1, incarnation=1)
+    cluster.beat(1)
+    state = cluster.partition(topic)
+    assert (state.leader, state.isr, state.elr) == (NO_LEADER, (), (3,))
+    cluster.register(2, incarnation=1, previous=cluster.epoch(2))
+    cluster.beat(2)
+    assert cluster.partition(topic).leader == NO_LEADER, "2 left while the others went on committing"
+    cluster.register(3, incarnation=1, previous=cluster.epoch(3))
+    cluster.beat(3)
+    state = cluster.partition(topic)
+    assert (state.leader, state.isr, state.elr) == (3, (3,), ())
+    assert state.leader_recovery_state is LeaderRecoveryState.RECOVERED
+    cluster.check()
+
+
+def test_the_epoch_that_a_broker_proves_must_be_the_one_registered_last(cluster) -> None:
+    cluster.static = {"min.insync.replicas": "2"}
+    cluster.start(1, 2)
+    topic = cluster.create("t", (1, 2))
+    old = cluster.epoch(2)
+    cluster.register(2, incarnation=1, previous=old)
+    assert (cluster.partition(topic).isr, cluster.partition(topic).elr) == ((1,), (2,))
+    cluster.register(2, incarnation=2, previous=old)
+    assert (cluster.partition(topic).isr, cluster.partition(topic).elr) == ((1,), ())
+    cluster.check()
+
+
+def test_an_elr_is_empty_once_a_lower_min_isr_is_met(cluster) -> None:
+    cluster.static = {"min.insync.replicas": "2"}
+    cluster.start(1, 2)
+    topic = cluster.create("t", (1, 2), (2, 1))
+    cluster.fence(2)
+    assert settle_elrs(cluster.image, static=cluster.static) == ()
+    cluster.static = {"min.insync.replicas": "1"}
+    for group in settle_elrs(cluster.image, static=cluster.static):
+        cluster.append(*group)
+    assert [cluster.partition(topic, each).elr for each in (0, 1)] == [(), ()]
     cluster.check()
 
 
@@ -123,7 +194,7 @@ def test_a_leader_that_stops_hands_over_and_goes_when_all_have_seen_it(cluster) 
     state = cluster.partition(topic, 0)
     assert (state.leader, state.isr) == (2, (2,))
     alone = cluster.partition(lone)
-    assert (alone.leader, alone.isr) == (NO_LEADER, (1,))
+    assert (alone.leader, alone.isr, alone.elr) == (NO_LEADER, (), (1,))
     cluster.check()
 
     goal = len(cluster.log) - 1

@@ -20,7 +20,7 @@ async def test_an_orderly_shutdown_leaves_its_mark_and_nothing_is_recovered(make
     assert await closed(cluster[1])
     await cluster[1].start()
     assert not cluster[1].disk.exists(MARK)
-    assert cluster[1].manager.clean_shutdown_epoch >= 0
+    assert cluster[1].manager.complete_epoch >= 0
     await cluster.opened()
     assert await cluster[1].consumed() == ["a"]
 

@@ -131,7 +131,7 @@ async def test_i6_an_answer_of_an_older_epoch_than_metadata_changes_nothing(make
     held = cluster[1].partition()
     proposal = held.leading._propose((1, 2))
     cluster.controller.change(isr=(1, 2, 3))
-    held.granted(proposal, isr=(1,), partition_epoch=1, recovery=proposal.recovery)
+    held.granted(proposal, isr=(1,), elr=(), partition_epoch=1, recovery=proposal.recovery)
     assert held.leading.isr.committed == (1, 2, 3)
 
 
