@@ -6,6 +6,7 @@ It is a `CoreWorld`, so the invariants of Raft are checked after every step.
 import heapq
 import random as random_module
 from collections.abc import Callable
+from dataclasses import replace
 
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import (
@@ -14,24 +15,36 @@ from quorate.raft.core.effects import (
     Role,
 )
 from quorate.raft.core.events import (
+    AddVoter,
+    AdoptVoters,
+    ChangeVoters,
     Durable,
     Event,
     Received,
+    RemoveVoter,
     RequestFailed,
     Resign,
     TimerFired,
+    TransferLeadership,
     Unreachable,
+    UpdateVoter,
+    VoterChange,
 )
 from quorate.raft.core.messages import Message, Request
 from quorate.raft.core.types import (
     CoreConfig,
+    Endpoint,
     NodeId,
+    SnapshotId,
+    Voter,
+    VoterSet,
 )
 from quorate.simulation.core_faults import Faults as Faults
 from quorate.simulation.core_node import CoreFactory as CoreFactory
 from quorate.simulation.core_node import CoreNode
 from quorate.simulation.core_node import Entry as Entry
 from quorate.simulation.core_world import CoreWorld as CoreWorld
+from quorate.simulation.core_world import endpoint_of
 from quorate.simulation.violations import SafetyViolation as SafetyViolation
 
 
@@ -47,11 +60,12 @@ class CoreCluster(CoreWorld):
         random: random_module.Random,
         voters: int,
         observers: int = 0,
+        dynamic: bool = False,
         faults: Faults | None = None,
         config: CoreConfig | None = None,
         core: CoreFactory = Core,
     ) -> None:
-        super().__init__(voters=voters, observers=observers, config=config, core=core)
+        super().__init__(voters=voters, observers=observers, dynamic=dynamic, config=config, core=core)
         self.random = random
         self.faults = faults if faults is not None else Faults.draw(random)
         self.now_ms = 0
@@ -60,12 +74,16 @@ class CoreCluster(CoreWorld):
         self.tracing = False
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
+        self._asked = 0
+        """Numbers read barriers and voter changes."""
         self._cuts: set[tuple[NodeId, NodeId]] = set()
         for node in self.nodes:
             self.start(node)
         self._plan(self.faults.propose_every_ms, self._propose)
         if self.faults.fault_every_ms:
             self._plan(self.random.randint(0, self.faults.fault_every_ms), self._fault)
+        if self.faults.administer_every_ms:
+            self._plan(self.random.randint(0, self.faults.administer_every_ms), self._administer)
 
     def run(self, events: int) -> None:
         """Let that many things happen."""
@@ -114,25 +132,32 @@ class CoreCluster(CoreWorld):
             self.step(node, event)
 
     def _send(self, message: Message) -> None:
-        faults, source, destination = self.faults, message.source, message.destination
+        message = self._addressed(message)
+        faults = self.faults
+        source, destination = self._sent_by(message), self.reached_by(message)
         incarnation = self.nodes[source].incarnation
         lost = self.random.random() < faults.loss
         if isinstance(message, Request):
-            failed = RequestFailed(destination, message.correlation)
+            failed = RequestFailed(message.destination, message.correlation)
             is_refused = self.nodes[destination].core is None and self.random.random() < 0.7
             wait_ms = self._latency_ms() if is_refused else self.config.request_timeout_ms
             self._plan(wait_ms, lambda: self._give(source, incarnation, failed))
             if is_refused:
-                self._plan(wait_ms, lambda: self._give(source, incarnation, Unreachable(destination)))
+                self._plan(wait_ms, lambda: self._give(source, incarnation, Unreachable(message.destination)))
         if not lost:
             copies = 2 if self.random.random() < faults.duplication else 1
             for _ in range(copies):
                 self._plan(self._latency_ms(), lambda: self._arrive(message))
 
+    def _sent_by(self, message: Message) -> NodeId:
+        source = message.source
+        return source if source >= 0 else self.voters.ids[-2 - source]
+
     def _arrive(self, message: Message) -> None:
-        machine = self.nodes[message.destination]
-        if machine.core is not None and (message.source, message.destination) not in self._cuts:
-            self._give(message.destination, machine.incarnation, Received(message))
+        source, destination = self._sent_by(message), self.reached_by(message)
+        machine = self.nodes[destination]
+        if machine.core is not None and (source, destination) not in self._cuts:
+            self._give(destination, machine.incarnation, Received(message))
 
     def _armed(self, machine: CoreNode, effect: ArmTimer) -> None:
         node, incarnation = machine.id, machine.incarnation
@@ -159,6 +184,64 @@ class CoreCluster(CoreWorld):
             )
 
         self._plan(self.random.randint(0, self.faults.sync_ms_max), synced)
+
+    def _check_asked(self, machine: CoreNode, snapshot: SnapshotId) -> None:
+        super()._check_asked(machine, snapshot)
+        node, incarnation = machine.id, machine.incarnation
+
+        def checked() -> None:
+            if machine.core is not None and machine.incarnation == incarnation and machine.checks:
+                self.check_snapshot(node, damaged=self.random.random() < 0.1 * bool(self.faults.loss))
+
+        self._plan(self.random.randint(0, 5 * self.faults.sync_ms_max), checked)
+
+    def _administer(self) -> None:
+        """What operators and applications ask for."""
+        every_ms = self.faults.administer_every_ms
+        if not every_ms:
+            return
+        self._plan(self.random.randint(0, 2 * every_ms), self._administer)
+        up = [node for node, machine in self.nodes.items() if machine.core is not None]
+        if not up:
+            return
+        node = self.random.choice(up)
+        core = self.nodes[node].up
+        self._asked += 1
+        match self.random.randrange(6):
+            case 0:
+                self.take_snapshot(node)
+            case 1:
+                self.move_start(node)
+            case 2:
+                self.read_barrier(node, self._asked)
+            case 3:
+                self.step(node, TransferLeadership(self.random.choice(list(self.nodes))))
+            case _:
+                other = self.nodes[self.random.choice(list(self.nodes))]
+                voter = Voter(other.key, endpoint_of(other.id))
+                self.step(node, ChangeVoters(self._asked, self._change_of(core, other, voter)))
+
+    def _change_of(self, core: Core, other: CoreNode, voter: Voter) -> VoterChange:
+        if not core.has_dynamic_voters:
+            return AdoptVoters()
+        if self.random.random() < 0.2:
+            return UpdateVoter(replace(voter, endpoint=Endpoint(f"moved-{self._asked}", 9093)))
+        for old in core.voters:
+            if old.key.id == other.id and (
+                old.key != other.key or self._are_alive(core.voters.without(other.id))
+            ):
+                return RemoveVoter(old.key)
+        return AddVoter(voter)
+
+    def _may_wipe(self, node: NodeId) -> bool:
+        """Within the promise: of every set that may count now, a majority never loses its disk."""
+        disks = [machine.disk for machine in self.nodes.values()]
+        in_logs = [entry.voters for disk in disks for entry in disk.entries if entry.voters is not None]
+        return all(self._are_alive(voters, but=node) for voters in [self.voters, *in_logs])
+
+    def _are_alive(self, voters: VoterSet, but: NodeId | None = None) -> bool:
+        kept = [voter for voter in voters.ids if voter not in self.wiped and voter != but]
+        return len(kept) >= voters.majority
 
     def _propose(self) -> None:
         self._plan(self.random.randint(0, 2 * self.faults.propose_every_ms), self._propose)
@@ -193,6 +276,8 @@ class CoreCluster(CoreWorld):
         disk = self.nodes[node].disk
         power_cut = self.random.random() < self.faults.power_cut
         self.crash(node, keep=self.random.randint(disk.synced, len(disk.entries)) if power_cut else None)
+        if self.bootstrap and self.random.random() < self.faults.wipe and self._may_wipe(node):
+            self.wipe(node)
         if self.faults.fault_every_ms:
             self._plan(self.random.randint(1, 2000), lambda: self._restart(node))
         else:

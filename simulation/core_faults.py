@@ -20,6 +20,11 @@ class Faults:
     partition: float
     propose_every_ms: int
     records_max: int
+    administer_every_ms: int
+    """Mean time between snapshots, log starts that move, voters added or removed, read barriers and
+    hand-overs; 0 for none."""
+    wipe: float
+    """Of crashes, those that cost the node its disk; only where voters are dynamic."""
 
     @staticmethod
     def draw(random: random_module.Random) -> "Faults":
@@ -35,6 +40,8 @@ class Faults:
             partition=random.choice((0.0, 0.3)),
             propose_every_ms=random.choice((5, 50, 400)),
             records_max=random.choice((1, 3, 1000)),
+            administer_every_ms=random.choice((0, 100, 1000)),
+            wipe=random.choice((0.0, 0.1)),
         )
 
     @staticmethod
@@ -50,4 +57,6 @@ class Faults:
             partition=0.0,
             propose_every_ms=50,
             records_max=1000,
+            administer_every_ms=0,
+            wipe=0.0,
         )

@@ -1,7 +1,8 @@
 """A core and what it has stored, and the records of such logs: 8-byte values, each with its epoch."""
 
 import struct
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from quorate.raft.core.core import Core
@@ -9,12 +10,13 @@ from quorate.raft.core.effects import (
     AppendFetched,
     ArmTimer,
     SendRecords,
+    SendSnapshotChunk,
 )
 from quorate.raft.core.events import (
     Durable,
     Timer,
 )
-from quorate.raft.core.messages import Message
+from quorate.raft.core.messages import ErrorCode, Message
 from quorate.raft.core.types import (
     BatchSpan,
     CoreConfig,
@@ -26,6 +28,8 @@ from quorate.raft.core.types import (
     Offset,
     RecoveredLog,
     ReplicaKey,
+    SnapshotId,
+    VotersAt,
     VoterSet,
 )
 
@@ -36,22 +40,58 @@ class Entry:
 
     epoch: Epoch
     value: int
+    voters: VoterSet | None = None
+    """Of a KRaftVoters record."""
 
 
 @dataclass(slots=True)
 class CoreDisk:
-    """What a node has stored. `entries` below `synced` survive a power cut."""
+    """What a node has stored. `entries` below `synced` survive a power cut; those below `start` are only in
+    a snapshot, and kept here for comparison."""
 
     election: ElectionState = ElectionState(Epoch(0))
     entries: list[Entry] = field(default_factory=list)
     synced: int = 0
+    start: int = 0
+    directory_id: str | None = None
+    bootstrap_voters: VoterSet | None = None
+    """In the bootstrap snapshot, if there is one."""
+    snapshots: dict[SnapshotId, tuple[Entry, ...]] = field(default_factory=dict)
+    """Complete ones, and the records that each stands for."""
+    part: tuple[SnapshotId, bytearray] | None = None
+
+    @property
+    def latest_snapshot(self) -> SnapshotId | None:
+        return max(self.snapshots, default=None)
+
+    def voters_below(self, end: int, entries: Sequence[Entry]) -> VoterSet | None:
+        """The last voter set in `entries[:end]`, or of the bootstrap."""
+        found = (entry.voters for entry in reversed(entries[:end]) if entry.voters is not None)
+        return next(found, self.bootstrap_voters)
 
     def recovered(self) -> RecoveredLog:
         epochs: list[EpochStart] = []
-        for offset, entry in enumerate(self.entries):
+        for offset, entry in enumerate(self.entries[self.start :], start=self.start):
             if not epochs or epochs[-1].epoch != entry.epoch:
                 epochs.append(EpochStart(entry.epoch, Offset(offset)))
-        return RecoveredLog(epochs=tuple(epochs), end_offset=Offset(len(self.entries)))
+        snapshot = self.latest_snapshot
+        above = 0 if snapshot is None else snapshot.end_offset
+        voters = [
+            VotersAt(Offset(offset), entry.voters)
+            for offset, entry in enumerate(self.entries)
+            if offset >= above and entry.voters is not None
+        ]
+        first = self.voters_below(above, () if snapshot is None else self.snapshots[snapshot])
+        if first is not None:
+            voters.insert(0, VotersAt(Offset(above - 1), first))
+        return RecoveredLog(
+            epochs=tuple(epochs),
+            log_start_offset=Offset(self.start),
+            start_epoch=self.entries[self.start - 1].epoch if self.start else Epoch(0),
+            end_offset=Offset(len(self.entries)),
+            snapshot=snapshot,
+            voters=tuple(voters),
+        )
 
 
 @dataclass(slots=True)
@@ -63,8 +103,14 @@ class CoreNode:
     timers: dict[Timer, ArmTimer] = field(default_factory=dict)
     syncs: list[Durable] = field(default_factory=list)
     """Asked for, not begun."""
+    checks: list[SnapshotId] = field(default_factory=list)
+    """Fetched snapshots to check."""
     high_watermark: Offset | None = None
     incarnation: int = 0
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.id, self.disk.directory_id)
 
     @property
     def up(self) -> Core:
@@ -86,32 +132,41 @@ class CoreFactory(Protocol):
         voters: VoterSet,
         election: ElectionState,
         log: RecoveredLog,
+        bootstrap: tuple[Endpoint, ...] = (),
     ) -> Core: ...
 
 
 def replace_records(effect: SendRecords, batches: tuple[BatchSpan, ...], entries: list[Entry]) -> Message:
     """The response that SendRecords asks for."""
+    records = b"".join(struct.pack(">q", entry.value) for entry in entries)
+    return replace(effect.response, batches=batches, records=records)
+
+
+def snapshot_bytes(snapshot: SnapshotId) -> bytes:
+    """What a snapshot is on the wire: its records are implied, because there is only one committed log."""
+    return b"%d-%d;" % (snapshot.end_offset, snapshot.epoch) * 3
+
+
+def chunk_of(effect: SendSnapshotChunk, *, known: bool, chunk_bytes: int) -> Message:
+    """The response that SendSnapshotChunk asks for, of a node that has the snapshot if it is `known`."""
     response = effect.response
-    return type(response)(
-        source=response.source,
-        destination=response.destination,
-        correlation=response.correlation,
-        error=response.error,
-        epoch=response.epoch,
-        leader=response.leader,
-        leader_endpoint=response.leader_endpoint,
-        high_watermark=response.high_watermark,
-        log_start_offset=response.log_start_offset,
-        diverging=response.diverging,
-        batches=batches,
-        records=b"".join(struct.pack(">q", entry.value) for entry in entries),
-    )
+    if not known:
+        return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+    content = snapshot_bytes(response.snapshot)
+    if response.position >= len(content):
+        return replace(response, error=ErrorCode.POSITION_OUT_OF_RANGE, size=len(content))
+    chunk = content[response.position : response.position + min(effect.max_bytes, chunk_bytes)]
+    return replace(response, size=len(content), length=len(chunk), chunk=chunk)
 
 
 def unpack_entries(effect: AppendFetched) -> list[Entry]:
     values = struct.iter_unpack(">q", effect.records)
     return [
-        Entry(batch.epoch, next(values)[0])
+        Entry(
+            batch.epoch,
+            next(values)[0],
+            batch.voters.voters if batch.voters is not None and batch.voters.offset == offset else None,
+        )
         for batch in effect.batches
-        for _ in range(batch.end_offset - batch.base_offset)
+        for offset in range(batch.base_offset, batch.end_offset)
     ]

@@ -5,42 +5,61 @@ and hand-made schedules use it.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import assert_never
 
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import (
     AppendFetched,
     AppendLeaderChange,
     AppendProposal,
+    AppendVoters,
     ArmTimer,
+    BarrierFailed,
+    BarrierPassed,
     CancelTimer,
+    CheckSnapshot,
     Effect,
     HighWatermarkAdvanced,
+    InstallSnapshot,
     Persist,
     RejectProposal,
     Role,
     RoleChanged,
     Send,
     SendRecords,
+    SendSnapshotChunk,
+    StoreSnapshotChunk,
+    TransferEnded,
     Truncate,
+    VotersChanged,
 )
 from quorate.raft.core.events import (
     Durable,
     Event,
+    LogStartMoved,
     Propose,
+    ReadBarrier,
     Received,
+    SnapshotChecked,
+    SnapshotDamaged,
+    SnapshotTaken,
     Timer,
     TimerFired,
 )
-from quorate.raft.core.messages import ErrorCode, Message, Response, VoteResponse
+from quorate.raft.core.messages import ErrorCode, Message, Request, Response, VoteResponse
 from quorate.raft.core.types import (
     BatchSpan,
     CoreConfig,
     Endpoint,
     Epoch,
+    EpochEnd,
     NodeId,
     Offset,
     ReplicaKey,
+    SnapshotId,
     Voter,
+    VotersAt,
     VoterSet,
 )
 from quorate.simulation.core_node import (
@@ -48,12 +67,24 @@ from quorate.simulation.core_node import (
     CoreFactory,
     CoreNode,
     Entry,
+    chunk_of,
     replace_records,
+    snapshot_bytes,
     unpack_entries,
 )
 from quorate.simulation.violations import SafetyViolation
 
 CLUSTER_ID = "simulated"
+
+
+def endpoint_of(node: NodeId) -> Endpoint:
+    return Endpoint(f"node-{node}", 9093)
+
+
+def _voter_entries(epoch: Epoch, voters: VoterSet, *, first: bool) -> list[Entry]:
+    """KRaftVersion, if it is the first set, and KRaftVoters."""
+    entry = Entry(epoch, -epoch, voters)
+    return [Entry(epoch, -epoch), entry] if first else [entry]
 
 
 class CoreWorld:
@@ -67,19 +98,26 @@ class CoreWorld:
         *,
         voters: int,
         observers: int = 0,
+        dynamic: bool = False,
         config: CoreConfig | None = None,
         core: CoreFactory = Core,
     ) -> None:
+        """`dynamic`: the voters are in each voter's bootstrap snapshot, nodes have directories, and observers
+        know only the voters' endpoints (KIP-853). Otherwise the voters are everybody's configuration."""
         self.config = config if config is not None else CoreConfig()
         self._factory = core
         self.voters = VoterSet(
             tuple(
-                Voter(ReplicaKey(NodeId(node)), Endpoint(f"node-{node}", 9093))
+                Voter(
+                    ReplicaKey(NodeId(node), f"disk-{node}" if dynamic else None), endpoint_of(NodeId(node))
+                )
                 for node in range(1, voters + 1)
             )
         )
+        self.bootstrap = tuple(voter.endpoint for voter in self.voters) if dynamic else ()
         self.nodes = {
-            NodeId(node): CoreNode(NodeId(node), CoreDisk()) for node in range(1, voters + observers + 1)
+            NodeId(node): CoreNode(NodeId(node), self._formatted(NodeId(node), dynamic))
+            for node in range(1, voters + observers + 1)
         }
         self.mailbox: list[Message] = []
         """Sent, and not yet delivered."""
@@ -88,7 +126,13 @@ class CoreWorld:
         self.on_effect: Callable[[NodeId, Effect], None] | None = None
         """Sees each effect before it is carried out."""
         self._leaders: dict[Epoch, NodeId] = {}
-        self._votes: dict[tuple[NodeId, Epoch], ReplicaKey] = {}
+        self._votes: dict[tuple[ReplicaKey, Epoch], ReplicaKey] = {}
+        self.wiped: set[NodeId] = set()
+        """Those that ever lost their disk: what they had stored is not known."""
+        self._barriers: dict[tuple[NodeId, int], int] = {}
+        """How much was committed when each read barrier was asked for."""
+        self._aliases: dict[tuple[NodeId, int], NodeId] = {}
+        """As which bootstrap server a node was asked, by who asked and the correlation."""
         self._next_value = 0
         self._last_event = "the start"
 
@@ -103,11 +147,12 @@ class CoreWorld:
         machine.core = self._factory(
             config=self.config,
             cluster_id=CLUSTER_ID,
-            key=ReplicaKey(node),
-            endpoint=None,
-            voters=self.voters,
+            key=machine.key,
+            endpoint=endpoint_of(node) if self.bootstrap else None,
+            voters=VoterSet(()) if self.bootstrap else self.voters,
             election=machine.disk.election,
             log=machine.disk.recovered(),
+            bootstrap=self.bootstrap,
         )
         self._last_event = f"the start of node {node}"
         effects = machine.core.start()
@@ -134,6 +179,8 @@ class CoreWorld:
         machine.core = None
         machine.timers.clear()
         machine.syncs.clear()
+        machine.checks.clear()
+        machine.disk.part = None
         if keep is not None:
             if keep < machine.disk.synced:
                 raise ValueError(
@@ -146,7 +193,73 @@ class CoreWorld:
         return self.step(node, Propose(self._next_value - count, count))
 
     def deliver(self, message: Message, *, effects_done: int | None = None) -> tuple[Effect, ...]:
-        return self.step(message.destination, Received(message), effects_done=effects_done)
+        return self.step(self.reached_by(message), Received(message), effects_done=effects_done)
+
+    def reached_by(self, message: Message) -> NodeId:
+        """The node that `message` is for, which may be addressed as a bootstrap server."""
+        destination = message.destination
+        return destination if destination >= 0 else self.voters.ids[-2 - destination]
+
+    def wipe(self, node: NodeId) -> None:
+        """It lost its disk, while it was down, and was given a new one."""
+        machine = self.nodes[node]
+        if machine.core is not None:
+            raise ValueError(f"node {node} is up; crash it first")
+        directory_id = None if machine.disk.directory_id is None else machine.disk.directory_id + "-new"
+        machine.disk = CoreDisk(directory_id=directory_id)
+        self.wiped.add(node)
+
+    def take_snapshot(self, node: NodeId) -> SnapshotId | None:
+        """Of all that `node` knows to be committed and has stored; None if that is nothing new."""
+        machine = self.nodes[node]
+        disk = machine.disk
+        end = min(machine.up.high_watermark or 0, machine.up.durable_end_offset)
+        latest = disk.latest_snapshot
+        while 0 < end < len(disk.entries) and disk.entries[end].value == disk.entries[end - 1].value:
+            end -= 1  # not inside a batch of control records (S11)
+        if end == 0 or (latest is not None and end <= latest.end_offset):
+            return None
+        snapshot = SnapshotId(Offset(end), disk.entries[end - 1].epoch)
+        disk.snapshots[snapshot] = tuple(disk.entries[:end])
+        in_snapshot = disk.voters_below(end, disk.entries)
+        told = machine.up.voters_at(snapshot.end_offset)
+        self._require(told == in_snapshot, "the core knows the voters of a snapshot", machine)
+        self.step(node, SnapshotTaken(snapshot))
+        return snapshot
+
+    def move_start(self, node: NodeId) -> None:
+        """To the end of the latest snapshot; older ones go."""
+        machine = self.nodes[node]
+        latest = machine.up.snapshot
+        if latest is not None and latest.end_offset > machine.disk.start:
+            machine.disk.start = latest.end_offset
+            for snapshot in [each for each in machine.disk.snapshots if each < latest]:
+                del machine.disk.snapshots[snapshot]
+            self.step(node, LogStartMoved(EpochEnd(latest.epoch, latest.end_offset)))
+
+    def check_snapshot(self, node: NodeId, *, damaged: bool = False) -> tuple[Effect, ...]:
+        """Finish the check of a fetched snapshot."""
+        machine = self.nodes[node]
+        snapshot = machine.checks.pop(0)
+        disk = machine.disk
+        if damaged:
+            disk.part = None
+            return self.step(node, SnapshotDamaged(snapshot))
+        part = disk.part
+        whole = part is not None and part[0] == snapshot and bytes(part[1]) == snapshot_bytes(snapshot)
+        self._require(whole, f"what was fetched is snapshot {snapshot}, whole", machine)
+        disk.part = None
+        entries = tuple(self.committed[: snapshot.end_offset])
+        self._require(len(entries) == snapshot.end_offset, "a snapshot holds what is committed", machine)
+        disk.snapshots[snapshot] = entries
+        voters = next((entry.voters for entry in reversed(entries) if entry.voters is not None), None)
+        if voters is None and self.bootstrap:
+            voters = self.voters
+        return self.step(node, SnapshotChecked(snapshot, voters))
+
+    def read_barrier(self, node: NodeId, barrier: int) -> tuple[Effect, ...]:
+        self._barriers[node, barrier] = len(self.committed)
+        return self.step(node, ReadBarrier(barrier))
 
     def sync(self, node: NodeId) -> tuple[Effect, ...]:
         """Finish every sync that was asked for, and say so."""
@@ -193,7 +306,13 @@ class CoreWorld:
             case Persist():
                 disk.election = effect.state
             case AppendLeaderChange():
-                self._append(machine, effect.base_offset, [Entry(effect.epoch, -effect.epoch)])
+                change = [Entry(effect.epoch, -effect.epoch)]
+                if effect.voter_set is not None:
+                    change += _voter_entries(effect.epoch, effect.voter_set, first=True)
+                self._append(machine, effect.base_offset, change)
+            case AppendVoters():
+                change = _voter_entries(effect.epoch, effect.voters, first=effect.first)
+                self._append(machine, effect.base_offset, change)
             case AppendProposal():
                 count = effect.end_offset - effect.base_offset
                 entries = [Entry(effect.epoch, effect.proposal + index) for index in range(count)]
@@ -225,17 +344,69 @@ class CoreWorld:
                 self._check_high_watermark(machine, effect.high_watermark)
             case RoleChanged():
                 self._check_role(machine, effect)
-            case RejectProposal():
+            case SendSnapshotChunk():
+                known = effect.response.snapshot in disk.snapshots
+                self._send(chunk_of(effect, known=known, chunk_bytes=self._chunk_bytes()))
+            case StoreSnapshotChunk():
+                if effect.position == 0:
+                    disk.part = effect.snapshot, bytearray()
+                self._require(
+                    disk.part is not None
+                    and disk.part[0] == effect.snapshot
+                    and len(disk.part[1]) == effect.position,
+                    f"chunks of {effect.snapshot} follow each other, not at {effect.position}",
+                    machine,
+                )
+                if disk.part is not None:
+                    disk.part[1].extend(effect.chunk)
+            case CheckSnapshot():
+                self._check_asked(machine, effect.snapshot)
+            case InstallSnapshot():
+                disk.entries = list(disk.snapshots[effect.snapshot])
+                disk.start = disk.synced = len(disk.entries)
+                for snapshot in [each for each in disk.snapshots if each < effect.snapshot]:
+                    del disk.snapshots[snapshot]
+            case BarrierPassed():
+                committed = self._barriers[machine.id, effect.barrier]
+                self._require(
+                    effect.read_index >= committed,
+                    f"a read sees all {committed} committed before it",
+                    machine,
+                )
+            case RejectProposal() | VotersChanged() | BarrierFailed() | TransferEnded():
                 pass
+            case _:
+                assert_never(effect)
 
     def _send(self, message: Message) -> None:
-        self.mailbox.append(message)
+        self.mailbox.append(self._addressed(message))
+
+    def _addressed(self, message: Message) -> Message:
+        """As the driver sees to it: an answer comes from whom was asked, be it by another name."""
+        if isinstance(message, Request):
+            if message.destination < 0:
+                self._aliases[message.source, message.correlation] = message.destination
+            return message
+        alias = self._aliases.get((message.destination, message.correlation))
+        return message if alias is None else replace(message, source=alias)
 
     def _armed(self, machine: CoreNode, effect: ArmTimer) -> None:
         """A timer runs."""
 
     def _sync_asked(self, machine: CoreNode, durable: Durable) -> None:
         machine.syncs.append(durable)
+
+    def _check_asked(self, machine: CoreNode, snapshot: SnapshotId) -> None:
+        machine.checks.append(snapshot)
+
+    def _chunk_bytes(self) -> int:
+        return 8
+
+    def _formatted(self, node: NodeId, dynamic: bool) -> CoreDisk:
+        if not dynamic:
+            return CoreDisk()
+        voters = self.voters if node in self.voters else None
+        return CoreDisk(directory_id=f"disk-{node}", bootstrap_voters=voters)
 
     def _append(self, machine: CoreNode, base_offset: Offset, entries: list[Entry]) -> None:
         disk = machine.disk
@@ -244,13 +415,18 @@ class CoreWorld:
         self._sync_asked(machine, Durable(machine.up.generation, Offset(len(disk.entries))))
 
     def _with_records(self, machine: CoreNode, effect: SendRecords) -> Message:
-        entries = machine.disk.entries[effect.start_offset : effect.start_offset + self._records_max()]
+        stored = machine.disk.entries
+        end = min(effect.start_offset + self._records_max(), len(stored))
+        while end < len(stored) and stored[end].value == stored[end - 1].value:
+            end += 1  # batches of control records come whole
+        entries = stored[effect.start_offset : end]
         batches: list[BatchSpan] = []
         for offset, entry in enumerate(entries, start=effect.start_offset):
-            if batches and batches[-1].epoch == entry.epoch:
-                batches[-1] = BatchSpan(batches[-1].base_offset, Offset(offset + 1), entry.epoch)
+            voters = None if entry.voters is None else VotersAt(Offset(offset), entry.voters)
+            if batches and batches[-1].epoch == entry.epoch and batches[-1].voters is None:
+                batches[-1] = BatchSpan(batches[-1].base_offset, Offset(offset + 1), entry.epoch, voters)
             else:
-                batches.append(BatchSpan(Offset(offset), Offset(offset + 1), entry.epoch))
+                batches.append(BatchSpan(Offset(offset), Offset(offset + 1), entry.epoch, voters))
         return replace_records(effect, tuple(batches), entries)
 
     def _records_max(self) -> int:
@@ -268,6 +444,14 @@ class CoreWorld:
         self._require(core.log_end_offset == len(disk.entries), "the core knows where its log ends", machine)
         last_epoch = disk.entries[-1].epoch if disk.entries else 0
         self._require(core.log_end_epoch == last_epoch, "the core knows its last epoch", machine)
+        self._require(core.log_start_offset == disk.start, "the core knows where its log starts", machine)
+        configured = VoterSet(()) if self.bootstrap else self.voters
+        voters = disk.voters_below(len(disk.entries), disk.entries)
+        self._require(
+            core.voters == (configured if voters is None else voters),
+            "the last voters in the log count",
+            machine,
+        )
         self._require(core.durable_end_offset <= disk.synced, "what the core calls durable is", machine)
         self._require(core.election == disk.election, "the vote is stored", machine)
         self._require(
@@ -284,19 +468,19 @@ class CoreWorld:
         if isinstance(message, Response):
             self._require(message.error is not ErrorCode.INVALID_REQUEST, "nodes send what is valid", machine)
         if isinstance(message, VoteResponse) and message.granted and not message.pre_vote:
-            candidate = ReplicaKey(message.destination)
-            self._require(
-                machine.disk.election.voted == candidate, "a vote is stored before it is said", machine
-            )
-            self._check_vote(machine, message.epoch, candidate)
+            voted = machine.disk.election.voted
+            is_stored = voted is not None and voted.id == message.destination
+            self._require(is_stored, "a vote is stored before it is said", machine)
+            if voted is not None:
+                self._check_vote(machine, message.epoch, voted)
 
     def _check_vote(self, machine: CoreNode, epoch: Epoch, candidate: ReplicaKey) -> None:
-        given = self._votes.setdefault((machine.id, epoch), candidate)
+        given = self._votes.setdefault((machine.key, epoch), candidate)
         self._require(given == candidate, f"one vote in epoch {epoch}, but {given} had it before", machine)
 
     def _check_role(self, machine: CoreNode, changed: RoleChanged) -> None:
         if changed.role is Role.CANDIDATE:
-            self._check_vote(machine, changed.epoch, ReplicaKey(machine.id))
+            self._check_vote(machine, changed.epoch, machine.key)
         if changed.role is not Role.LEADER:
             return
         leader = self._leaders.setdefault(changed.epoch, machine.id)
@@ -322,13 +506,15 @@ class CoreWorld:
         )
         if high_watermark > len(self.committed):
             last = Offset(high_watermark - 1)
+            voters = machine.up.voters
             holders = [
                 voter
-                for voter in self.voters.ids
-                if (disk := self.nodes[voter].disk).synced > last and disk.entries[last] == entries[last]
+                for voter in voters.ids
+                if voter in self.wiped
+                or ((disk := self.nodes[voter].disk).synced > last and disk.entries[last] == entries[last])
             ]
             self._require(
-                len(holders) >= self.voters.majority,
+                len(holders) >= voters.majority,
                 f"a majority has stored what is committed, not only {holders} offset {last}",
                 machine,
             )

@@ -296,10 +296,8 @@ class Follower(RoleState):
     def _fetched_chunk(self, node: Node, response: FetchSnapshotResponse) -> bool:
         """False if it says nothing, or is not what was asked for."""
         incoming = node.incoming
-        invariant(self._loading and incoming is not None, "a chunk was asked for", response=response)
-        assert incoming is not None  # for the type checker
-        if incoming.arrival is not Arrival.FETCHING:
-            return True  # asked for nothing but an answer
+        if not self._loading or incoming is None or incoming.arrival is not Arrival.FETCHING:
+            return True  # asked for nothing but an answer, while it was checked
         end = response.position + response.length
         if response.snapshot != incoming.id or response.position != incoming.position or end > response.size:
             self._drop_incoming(node)

@@ -119,11 +119,9 @@ class Leader(RoleState):
     def on_propose(self, node: Node, event: Propose) -> None:
         invariant(event.count > 0, "a proposal has records", proposal=event.proposal, count=event.count)
         log = node.log
-        base_offset = log.end_offset
-        end_offset = Offset(base_offset + event.count)
-        log.end_offset = end_offset  # the epoch began with LeaderChange
+        base_offset = log.append(count=event.count, epoch=node.election.epoch)
         node.out.append(
-            AppendProposal(log.generation, event.proposal, base_offset, end_offset, node.election.epoch)
+            AppendProposal(log.generation, event.proposal, base_offset, log.end_offset, node.election.epoch)
         )
         self._offer(node)
 

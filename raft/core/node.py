@@ -62,6 +62,7 @@ class Node:
         "leader",
         "leader_endpoint",
         "log",
+        "may_know_leader",
         "others",
         "out",
         "paused",
@@ -105,6 +106,8 @@ class Node:
         self.voters: VoterSet
         self.is_voter: bool
         self.others: tuple[ReplicaKey, ...]
+        self.may_know_leader: tuple[NodeId, ...]
+        """Whom to ask: the other voters, then the bootstrap servers that are none of them."""
         self.look_up_voters()
 
     def look_up_voters(self) -> bool:
@@ -117,6 +120,13 @@ class Node:
         self.others = tuple(voter.key for voter in voters if voter.key.id != self.id)
         if self.endpoint is None:
             self.endpoint = voters.endpoint_of(self.id)
+        known = (self.endpoint, *(voters.endpoint_of(voter.id) for voter in self.others))
+        servers = (
+            NodeId(FIRST_BOOTSTRAP - index)
+            for index, endpoint in enumerate(self.bootstrap)
+            if endpoint not in known
+        )
+        self.may_know_leader = (*(voter.id for voter in self.others), *servers)
         return self.is_voter != was_voter
 
     @property

@@ -7,7 +7,7 @@ from quorate.raft.core import requests
 from quorate.raft.core.effects import ArmTimer, Role
 from quorate.raft.core.events import Timer, TimerKind
 from quorate.raft.core.messages import FetchResponse, Response, VoteRequest
-from quorate.raft.core.node import ELECTION, FIRST_BOOTSTRAP, Node
+from quorate.raft.core.node import ELECTION, Node
 from quorate.raft.core.role import RoleState
 from quorate.raft.core.transitions import ToProspective, Transition
 from quorate.raft.core.types import NodeId
@@ -108,13 +108,11 @@ class Unattached(RoleState):
     def _look(self, node: Node) -> None:
         if node.in_flight or not node.log.is_durable:
             return
-        voters, servers = node.others, len(node.bootstrap)
-        count = len(voters) + servers
-        for step in range(count):
-            index = (self._next + step) % count
-            is_voter = index < len(voters)
-            peer = voters[index].id if is_voter else NodeId(FIRST_BOOTSTRAP - (index - len(voters)))
+        peers = node.may_know_leader
+        for step in range(len(peers)):
+            index = (self._next + step) % len(peers)
+            peer = peers[index]
             if node.may_ask(peer):
-                self._next = (index + 1) % count
+                self._next = (index + 1) % len(peers)
                 requests.fetch(node, peer, max_wait_ms=0, max_bytes=0)
                 return

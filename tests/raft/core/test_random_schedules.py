@@ -14,7 +14,10 @@ EVENTS_TO_RECOVER = 30_000
 
 def cluster_of(random: Random) -> CoreCluster:
     return CoreCluster(
-        random=random, voters=random.choice((1, 2, 3, 3, 4, 5)), observers=random.choice((0, 0, 1))
+        random=random,
+        voters=random.choice((1, 2, 3, 3, 4, 5)),
+        observers=random.choice((0, 0, 1, 2)),
+        dynamic=random.random() < 0.5,
     )
 
 
