@@ -3,7 +3,7 @@ PYTHON ?= python3
 FILE ?= README.md
 BIN := .venv/bin
 
-.PHONY: help setup demo test lint format format-check types simulate chaos bench clean
+.PHONY: help setup demo test lint format format-check types simulate chaos bench bench-compare clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -44,6 +44,9 @@ chaos: setup  ## A hundred rounds of kill -9 under load (ROUNDS=... to choose)
 
 bench: setup  ## The benchmark table, beside etcd where it is installed
 	$(BIN)/python benchmarks/run.py
+
+bench-compare: setup  ## quorate, etcd, ZooKeeper and PySyncObj in turns (apt-get install etcd-server zookeeper; Go)
+	$(BIN)/python benchmarks/run.py compare --svg docs/images/latency-against-load.svg
 
 clean:  ## Remove the virtual environment and what was built
 	rm -rf .venv build .java .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,7 +10,7 @@ import sys
 import threading
 from functools import partial
 
-from pysyncobj import FAIL_REASON, SyncObj, SyncObjConf, replicated  # type: ignore[import-untyped]
+from pysyncobj import FAIL_REASON, SyncObj, SyncObjConf, replicated
 
 _HEAD = struct.Struct(">IIcB")
 _ANSWER = struct.Struct(">IIB")

@@ -56,6 +56,12 @@ class Report:
     def _rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         systems = (LABELS.get(system, system) for system in self.systems)
         columns = ("measure", "unit", *systems, "quorate/etcd", "aim", "met")
+        used = [
+            number
+            for number, column in enumerate(columns)
+            if (column != "quorate/etcd" or any(each.ratio is not None for each in self.measures))
+            and (column not in ("aim", "met") or any(each.aim for each in self.measures))
+        ]
         rows = [
             (
                 each.name,
@@ -67,7 +73,7 @@ class Report:
             )
             for each in self.measures
         ]
-        return columns, rows
+        return tuple(columns[n] for n in used), [tuple(row[n] for n in used) for row in rows]
 
     def show(self) -> None:
         console = Console(width=WIDTH)

@@ -1,0 +1,110 @@
+"""What the benchmarks' figures rest on, so that a change of the API doesn't break them unseen."""
+
+import subprocess
+import sys
+from collections import Counter
+from itertools import permutations
+from pathlib import Path
+from xml.etree import ElementTree
+
+import compare
+import floor
+import plot
+import pytest
+import turns
+from clusters import Quorate
+from report import Measure, Report
+
+RUN = Path(__file__).parents[2] / "benchmarks" / "run.py"
+SYSTEMS = ["quorate", "etcd", "zookeeper", "pysyncobj"]
+
+
+def test_each_system_goes_first_as_often_as_any_other() -> None:
+    orders = [compare._order(SYSTEMS, number) for number in range(2 * len(SYSTEMS))]
+    assert Counter(order[0] for order in orders) == dict.fromkeys(SYSTEMS, 2)
+    assert all(sorted(order) == sorted(SYSTEMS) for order in orders)
+    before = {
+        pair
+        for order in orders
+        for pair in permutations(SYSTEMS, 2)
+        if order.index(pair[0]) < order.index(pair[1])
+    }
+    assert before == set(permutations(SYSTEMS, 2))
+
+
+def test_an_aim_is_met_missed_or_open() -> None:
+    def measure(**values: float | None) -> Measure:
+        return Measure(name="p50", unit="ms", values=values)
+
+    assert compare._with_ratio_aim(measure(quorate=0.7, etcd=1.0), most=0.7).met is True
+    assert compare._with_ratio_aim(measure(quorate=0.71, etcd=1.0), most=0.7).met is False
+    assert compare._with_ratio_aim(measure(quorate=10.0, etcd=1.0), least=10).met is True
+    assert compare._with_ratio_aim(measure(quorate=9.9, etcd=1.0), least=10).met is False
+    assert compare._with_ratio_aim(measure(quorate=0.7), most=0.7).met is None
+    assert compare._with_most(measure(quorate=40.0), 40).met is True
+    assert compare._with_most(measure(quorate=40.1), 40).met is False
+
+
+def test_what_a_system_cannot_do_is_a_dash_in_its_table() -> None:
+    reads = Measure(name="reads", unit="/s", values={"quorate": 2.0, "pysyncobj": None})
+    table = Report(title="", systems=["quorate", "pysyncobj"], measures=[reads]).markdown()
+    assert "| reads | /s | 2 | - |" in table
+    assert "pysyncobj, never syncs" in table
+
+
+def test_a_plot_puts_more_throughput_to_the_right_and_more_latency_up() -> None:
+    points = [
+        plot.Point(x=10, y=1, label="1"),
+        plot.Point(x=1000, y=1, label="2"),
+        plot.Point(x=1000, y=50, label="3"),
+    ]
+    root = ElementTree.fromstring(plot.log_log({"a<b": points}, title="t", x_label="x", y_label="y"))
+    line = root.find("{http://www.w3.org/2000/svg}polyline")
+    assert line is not None
+    first, second, third = (
+        [float(each) for each in pair.split(",")] for pair in line.attrib["points"].split()
+    )
+    assert first[0] < second[0] == third[0]
+    assert first[1] == second[1] > third[1]
+    assert all(
+        plot.LEFT <= x <= plot.WIDTH - plot.RIGHT and plot.TOP <= y <= plot.HEIGHT for x, y in (first, third)
+    )
+
+
+@pytest.mark.system
+def test_the_floor_is_its_parts_together(tmp_path: Path) -> None:
+    measured = floor.measure(tmp_path, trials=10)
+    parts = (measured.client_round_trip_ms, measured.member_round_trip_ms, measured.sync_ms)
+    assert min(parts) > 0
+    assert measured.total_ms == pytest.approx(sum(parts))
+    assert measured.commit_ms > measured.client_round_trip_ms
+
+
+@pytest.mark.system
+def test_a_cluster_is_loaded_and_survives_its_leaders_death(tmp_path: Path) -> None:
+    with Quorate(tmp_path / "quorate") as cluster:
+        assert turns.start_to_first_commit(cluster) > 0
+        counted = cluster.client.ask("write", in_flight=4, size=100, count=40, bucket_ms=10)
+        assert counted["operations"] == 40
+        assert 0 < counted["p50_ms"] <= counted["p99_ms"] <= counted["p999_ms"]
+        result = turns.load(cluster, turns.Load(4, 100), seconds=0.1)
+        assert result.per_second > 0 and result.cpu_us > 0 and result.client_cpu_us > 0
+        leader = cluster.leader()
+        cluster.kill(leader)
+        assert cluster.commit() != leader
+
+
+@pytest.mark.system
+def test_the_profile_counts_calls_of_leader_and_follower(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(RUN), "profile", "--commits", "50", "--profile", "--folder", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    heads = [line for line in done.stdout.splitlines() if "under cProfile" in line]
+    assert [head.split()[0] for head in heads] == ["leader", "follower"]
+    for head in heads:
+        syncs = next(float(part.split()[-2]) for part in head.split(",") if part.endswith("syncs"))
+        assert 0.5 < syncs < 3, f"one sync a commit, or a little more: {head}"
