@@ -245,6 +245,8 @@ def _carry_out(
         effects = act()
     except InvariantError as error:
         return Outcome(machine, broken=f"no impossible step: {error}")
+    except Exception as error:
+        return Outcome(machine, broken=f"no step fails: {type(error).__name__}: {error}")
     hands = _Hands(machine, core, letter, before.role if before is not None else None)
     high_watermark = before.high_watermark if before is not None else None
     try:
@@ -392,7 +394,14 @@ class _Hands:
         self.require(
             high_watermark is None or high_watermark <= core.log_end_offset, "high watermark <= log end"
         )
-        self.require(before is None or core.epoch >= before.epoch, "an epoch never goes back")
+        self.require(
+            not disk.log_start_offset or (high_watermark or 0) >= disk.log_start_offset,
+            "what is only in a snapshot is committed: log start <= high watermark",
+        )
+        sets = _sets(disk.history)
+        self.require(
+            not sets or core.voters == sets[-1], "the latest voters in the log count, committed or not"
+        )
         if core.role in (Role.PROSPECTIVE, Role.CANDIDATE):
             # Who was removed by a set that may not be committed may still stand, so that it can be.
             self.require(

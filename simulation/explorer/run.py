@@ -83,7 +83,7 @@ def run(task: Task, *, say: Callable[[str], None] | None = None) -> Report:
         lines = (
             *story.story(world, found.violation),
             "See it again: python -m quorate.simulation.explorer "
-            f"--bound {task.suite} --only '{task.name}'{reduction} --replay {path}",
+            f"--bound {task.suite} --only '{task.name}'{reduction}{f' --replay {path}' if path else ''}",
         )
     return Report(
         name=task.name,

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from quorate.simulation.explorer.situations import begin
+from quorate.simulation.explorer.situations import SituationError, begin
 from quorate.simulation.explorer.world import Broken, Did, State, World
 
 
@@ -37,7 +37,12 @@ def explore(
     """Visit what can be reached. `progress` is told (states, transitions, depth) after each level.
 
     Memory: about 300 bytes per state, and a few kilobytes per distinct machine."""
-    beginning = begin(world)
+    try:
+        beginning = begin(world)
+    except Broken as broken:
+        return Found(0, 0, 0, False, Violation(broken.promise, ()))
+    except SituationError as error:
+        return Found(0, 0, 0, False, Violation(f"the situation comes about: {error}", ()))
     numbers: dict[bytes, int] = {_packed(beginning): 0}
     parents = array("I", [0])
     level = [(0, beginning)]

@@ -11,13 +11,19 @@ from quorate.raft.core.events import (
     Event,
     LogStartMoved,
     Propose,
+    RemoveVoter,
     SnapshotTaken,
     Timer,
     TimerFired,
     TimerKind,
+    Unreachable,
 )
-from quorate.raft.core.types import EpochEnd, SnapshotId
+from quorate.raft.core.types import EpochEnd, NodeId, SnapshotId
 from quorate.simulation.explorer.world import State, World
+
+
+class SituationError(Exception):
+    """The core does not get there: it makes no progress, or goes another way."""
 
 
 class Director:
@@ -51,14 +57,14 @@ class Director:
         for _ in range(1000):
             if not self._one(names):
                 return
-        raise RuntimeError("the nodes never come to rest")
+        raise SituationError("the nodes never come to rest")
 
     def lose(self) -> None:
         """Everything that is under way."""
         for number, _ in self.world.letters_of(self.state):
             self.state = self.world.vanishes(self.state, number)
 
-    def _one(self, names: set[int]) -> bool:
+    def _one(self, names: set[NodeId]) -> bool:
         for node, machine in enumerate(self.world.machines_of(self.state)):
             if machine.key.id in names and machine.syncs:
                 self.happens(node, Durable(machine.syncs[0].generation, machine.syncs[0].end_offset))
@@ -88,7 +94,7 @@ def elected(director: Director) -> None:
     director.settle()
     leader = director.world.machines_of(director.state)[0].up
     if leader.role is not Role.LEADER:
-        raise RuntimeError(f"node 1 should lead, but is {leader.role.value}")
+        raise SituationError(f"node 1 should lead, but is {leader.role.value}")
 
 
 def lagging(director: Director) -> None:
@@ -100,20 +106,35 @@ def lagging(director: Director) -> None:
 
 
 def diverged(director: Director) -> None:
-    """The first node led epoch 1, appended a record that nobody else got, and is down; the second leads epoch 2,
+    """The first node led epoch 1, appended records that nobody else got, and is down; the second leads epoch 2,
     in which nothing is committed yet."""
     elected(director)
+    director.propose(0)
     director.propose(0)
     director.settle(0)
     director.crash(0)
     director.lose()
+    _second_elected(director)
+
+
+def _second_elected(director: Director) -> None:
+    """Without the first node, of which nothing is heard any more."""
+    first = director.world.names[0]
     others = range(1, len(director.world.names))
-    director.fire(1, TimerKind.FETCH)
     for node in others:
-        if node != 1:
-            director.fire(node, TimerKind.FETCH)
+        director.happens(node, Unreachable(first))
+    director.fire(1, TimerKind.FETCH)
     director.settle(*others)
     director.lose()
+    leader = director.world.machines_of(director.state)[1].up
+    if leader.role is not Role.LEADER:
+        raise SituationError(f"node 2 should lead, but is {leader.role.value}")
+
+
+def deposed(director: Director) -> None:
+    """The first node leads epoch 1 and does not know that the second leads epoch 2."""
+    elected(director)
+    _second_elected(director)
 
 
 def dynamic(director: Director) -> None:
@@ -123,7 +144,19 @@ def dynamic(director: Director) -> None:
     director.settle()
     machine = director.world.machines_of(director.state)[0]
     if machine.disk.history[-1].voters is None or machine.up.high_watermark != machine.disk.end_offset:
-        raise RuntimeError("the voters should be in the log, and committed")
+        raise SituationError("the voters should be in the log, and committed")
+
+
+def undone_change(director: Director) -> None:
+    """As diverged, but what nobody else got is a change of the voters."""
+    dynamic(director)
+    director.happens(
+        0, ChangeVoters(0, RemoveVoter(director.world.voter(director.world.names[-1]).key))
+    )
+    director.settle(0)
+    director.crash(0)
+    director.lose()
+    _second_elected(director)
 
 
 def behind_the_start(director: Director) -> None:
@@ -139,7 +172,9 @@ SITUATIONS: Final[Mapping[str, Callable[[Director], None]]] = {
     "elected": elected,
     "lagging": lagging,
     "diverged": diverged,
+    "deposed": deposed,
     "dynamic": dynamic,
+    "undone change": undone_change,
     "behind the start": behind_the_start,
 }
 

@@ -63,6 +63,9 @@ def token(world: World, did: Did) -> str:
 def story(world: World, violation: Violation) -> Iterator[str]:
     """Line by line: what happened, and what became of the node that it happened to."""
     yield f"BROKEN: {violation.promise}"
+    if not violation.path:
+        yield f"It happens on the way to the situation '{world.bound.situation}'."
+        return
     yield f"It takes {len(violation.path)} steps from the situation '{world.bound.situation}':"
     first = violation.path[0][0]
     for machine in world.machines_of(first):

@@ -12,6 +12,9 @@ SMALL: Final[Suite] = {
     "handover": Bound(situation="elected", budgets=Budgets(resignations=1, transfers=1)),
     "reads": Bound(situation="elected", budgets=Budgets(reads=1, appends=1)),
     "divergence": Bound(situation="diverged", budgets=Budgets()),
+    "restart": Bound(situation="diverged", budgets=Budgets(crashes=1), in_flight=3),
+    "two leaders": Bound(situation="deposed", budgets=Budgets(reads=1, appends=1)),
+    "undone change": Bound(situation="undone change", budgets=Budgets()),
     "snapshots": Bound(situation="behind the start", budgets=Budgets(appends=1)),
     "voters": Bound(situation="dynamic", budgets=Budgets(voter_changes=1)),
 }
@@ -26,6 +29,8 @@ CI: Final[Suite] = {
     "handover": Bound(situation="elected", budgets=Budgets(appends=1, resignations=1, transfers=1, ticks=1)),
     "reads": Bound(situation="elected", budgets=Budgets(reads=2, appends=1, timeouts=1)),
     "divergence": Bound(situation="diverged", budgets=Budgets(timeouts=1), in_flight=3),
+    "two leaders": Bound(situation="deposed", budgets=Budgets(reads=1, appends=1, timeouts=1), in_flight=4),
+    "undone change": Bound(situation="undone change", budgets=Budgets(timeouts=1), in_flight=4),
     "snapshots": Bound(situation="behind the start", budgets=Budgets(timeouts=1, damages=1), in_flight=4),
     "snapshots and crashes": Bound(situation="lagging", budgets=Budgets(snapshots=2, damages=1, crashes=1)),
     "voters": Bound(situation="dynamic", budgets=Budgets(voter_changes=2), in_flight=4),

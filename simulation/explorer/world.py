@@ -45,7 +45,7 @@ from quorate.simulation.core_node import CoreFactory
 from quorate.simulation.explorer import canonical, machine, promises
 from quorate.simulation.explorer.bounds import Bound, Budget
 from quorate.simulation.explorer.coverage import Coverage
-from quorate.simulation.explorer.disk import Disk, History, end_of, up_to
+from quorate.simulation.explorer.disk import Disk, History, Snapshot, end_of, up_to
 from quorate.simulation.explorer.machine import Half, Letter, Machine, Outcome, Sight
 from quorate.simulation.explorer.names import name
 from quorate.simulation.explorer.promises import Past
@@ -427,7 +427,7 @@ class World:
         if isinstance(event, TimerFired):
             each = replace(each, timers=each.timers - {event.timer})
         elif isinstance(event, SnapshotTaken):
-            snapshot = machine.Snapshot(event.snapshot, up_to(each.disk.history, event.snapshot.end_offset))
+            snapshot = Snapshot(event.snapshot, up_to(each.disk.history, event.snapshot.end_offset))
             each = replace(each, disk=replace(each.disk, snapshots=(*each.disk.snapshots, snapshot)))
         elif isinstance(event, LogStartMoved):
             each = replace(each, disk=replace(each.disk, log_start_offset=event.start.end_offset))
