@@ -54,6 +54,31 @@ class Durability(LogState):
                 await self._checkpoint()
         return end
 
+    def sync_at_once(self) -> Offset | None:
+        """As `sync`, if the disk can do so here and now and there is no more to it than one file; else None,
+        and nothing happened."""
+        segment = self._active
+        if (
+            self._changing
+            or self._folder_synced < self._folder_writes
+            or (len(self._segments) > 1 and self._segments[-2].synced < self._segments[-2].writes)
+            or self._bytes_above_recovery_point + self._unsynced_bytes
+            >= self._config.recovery_point_interval_bytes
+        ):
+            return None
+        self._check_writable()
+        try:
+            if not segment.file.sync_at_once():
+                return None
+        except DiskError as error:
+            self._failure = error
+            raise
+        segment.synced = segment.writes
+        self._durable_end = self.end_offset
+        self._bytes_above_recovery_point += self._unsynced_bytes
+        self._unsynced_bytes = 0
+        return self.end_offset
+
     async def flush(self) -> Offset:
         """As `sync`, and the epoch checkpoint and an own recovery point too: `recovery_point` is then the
         returned offset."""

@@ -8,7 +8,6 @@ import enum
 import struct
 from collections.abc import Sequence
 
-from quorate.raft.codec import FieldReader
 from quorate.raft.core.types import Epoch, Offset
 from quorate.raft.errors import (
     InvalidAppendError,
@@ -18,6 +17,7 @@ from quorate.raft.errors import (
     QuorumError,
     QuorumStoppedError,
 )
+from quorate.raft.fields import FieldReader
 from quorate.raft.frames import RESPONSE, Field, Frame, Kind, encode_frame
 from quorate.raft.outbox import Outbox
 from quorate.runtime.disk import Buffer

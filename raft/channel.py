@@ -129,6 +129,9 @@ class Channel:
         answer, position = self._joined_answer, len(self._joined)
         self._joined.extend(records)
         self._joined_size += size
+        if not self._answers:
+            # Nobody to share a frame with was here a moment ago: a lone append should not wait for a pass.
+            self._send_joined_now()
         frame = await self._wait(answer)
         try:
             base_offset, epoch = decode_response(frame)

@@ -1,7 +1,7 @@
 """Core messages to frames and back. What arrives is validated into types here, at the door."""
 
 from collections.abc import Sequence
-from typing import NoReturn, TypeVar
+from typing import Final
 
 from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
@@ -11,22 +11,36 @@ from quorate.raft.core.messages import (
     ErrorCode,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Message,
     Request,
     Response,
     VoteRequest,
     VoteResponse,
 )
-from quorate.raft.core.types import BatchSpan, Endpoint, Epoch, EpochEnd, NodeId, Offset, ReplicaKey
+from quorate.raft.core.types import (
+    BatchSpan,
+    Endpoint,
+    NodeId,
+    ReplicaKey,
+    SnapshotId,
+)
 from quorate.raft.errors import PeerProtocolError
+from quorate.raft.fields import INT32, FieldReader
 from quorate.raft.frames import RESPONSE, Field, Frame, Kind, encode_frame
+from quorate.raft.quick_codec import quick_fetch_request, quick_fetch_response
 from quorate.runtime.disk import Buffer
 
-_MAX_VOTERS = 1000
-_INT32 = 2**31
-_INT64 = 2**63
-
-Value = TypeVar("Value")
+_CORE_KINDS: Final = (
+    Kind.FETCH,
+    Kind.VOTE,
+    Kind.BEGIN_QUORUM_EPOCH,
+    Kind.END_QUORUM_EPOCH,
+    Kind.FETCH_SNAPSHOT,
+)
+_FETCH: Final = int(Kind.FETCH)
+_FETCHED: Final = int(Kind.FETCH) + RESPONSE
 
 
 def encode(message: Message, records: Buffer = b"") -> list[Buffer]:
@@ -35,32 +49,64 @@ def encode(message: Message, records: Buffer = b"") -> list[Buffer]:
     match message:
         case FetchRequest():
             return encode_frame(
-                Kind.FETCH,
+                _FETCH,
                 message.correlation,
                 [
-                    *_request(message),
-                    *_key(message.replica),
+                    message.source,
+                    message.destination,
+                    message.cluster_id,
+                    message.replica.id,
+                    message.replica.directory_id,
                     message.epoch,
                     message.offset,
                     message.last_fetched_epoch,
                     message.max_wait_ms,
                     message.max_bytes,
                     message.high_watermark,
+                    message.barrier,
                 ],
             )
         case FetchResponse():
             diverging = message.diverging
             payload = records or message.records
             return encode_frame(
-                Kind.FETCH + RESPONSE,
+                _FETCHED,
                 message.correlation,
                 [
-                    *_response(message),
+                    message.source,
+                    message.destination,
+                    int(message.error),
+                    message.epoch,
+                    message.leader,
+                    _endpoint(message.leader_endpoint),
                     message.high_watermark,
                     message.log_start_offset,
                     None if diverging is None else [diverging.epoch, diverging.end_offset],
+                    _snapshot(message.snapshot),
+                    message.barrier,
                 ],
                 [payload] if len(payload) else (),
+            )
+        case FetchSnapshotRequest():
+            return encode_frame(
+                Kind.FETCH_SNAPSHOT,
+                message.correlation,
+                [
+                    *_request(message),
+                    *_key(message.replica),
+                    message.epoch,
+                    _snapshot(message.snapshot),
+                    message.position,
+                    message.max_bytes,
+                ],
+            )
+        case FetchSnapshotResponse():
+            chunk = message.chunk
+            return encode_frame(
+                Kind.FETCH_SNAPSHOT + RESPONSE,
+                message.correlation,
+                [*_response(message), _snapshot(message.snapshot), message.size, message.position],
+                [chunk] if len(chunk) else (),
             )
         case VoteRequest():
             return encode_frame(
@@ -119,107 +165,12 @@ def _key(key: ReplicaKey) -> list[Field]:
     return [key.id, key.directory_id]
 
 
+def _snapshot(snapshot: SnapshotId | None) -> Field:
+    return None if snapshot is None else [snapshot.end_offset, snapshot.epoch]
+
+
 def _endpoint(endpoint: Endpoint | None) -> Field:
     return None if endpoint is None else [endpoint.host, endpoint.port]
-
-
-class FieldReader:
-    """Takes a frame's fields one by one, each as the type it must be. Fields beyond those taken are of a
-    newer version and are skipped. Raises `PeerProtocolError`."""
-
-    __slots__ = ("_fields", "_kind", "_position")
-
-    def __init__(self, kind: int, fields: Sequence[Field]) -> None:
-        self._kind = kind
-        self._fields = fields
-        self._position = 0
-
-    def _take(self) -> Field:
-        position = self._position
-        if position >= len(self._fields):
-            self._refuse(f"has only {position} fields")
-        self._position = position + 1
-        return self._fields[position]
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise PeerProtocolError(f"a frame of kind {self._kind} {what} (field {self._position})")
-
-    def integer(self, limit: int = _INT64) -> int:
-        value = self._take()
-        if type(value) is not int or not 0 <= value < limit:
-            self._refuse(f"has {value!r:.50} where a number from 0 below {limit} belongs")
-        return value
-
-    def optional_integer(self, limit: int = _INT64) -> int | None:
-        value = self._take()
-        if value is None:
-            return None
-        if type(value) is not int or not 0 <= value < limit:
-            self._refuse(f"has {value!r:.50} where a number from 0 below {limit} belongs")
-        return value
-
-    def boolean(self) -> bool:
-        value = self._take()
-        if not isinstance(value, bool):
-            self._refuse(f"has {value!r:.50} where true or false belongs")
-        return value
-
-    def text(self) -> str:
-        value = self._take()
-        if not isinstance(value, str):
-            self._refuse(f"has {value!r:.50} where text belongs")
-        return value
-
-    def integers(self) -> tuple[int, ...]:
-        value = self._take()
-        if (
-            not isinstance(value, list)
-            or len(value) > _MAX_VOTERS
-            or not all(type(item) is int and 0 <= item < _INT64 for item in value)
-        ):
-            self._refuse(f"has {value!r:.50} where a list of numbers belongs")
-        return tuple(item for item in value if isinstance(item, int))
-
-    def node(self) -> NodeId:
-        return NodeId(self.integer(_INT32))
-
-    def optional_node(self) -> NodeId | None:
-        value = self.optional_integer(_INT32)
-        return None if value is None else NodeId(value)
-
-    def epoch(self) -> Epoch:
-        return Epoch(self.integer(_INT32))
-
-    def offset(self) -> Offset:
-        return Offset(self.integer())
-
-    def optional_offset(self) -> Offset | None:
-        value = self.optional_integer()
-        return None if value is None else Offset(value)
-
-    def key(self) -> ReplicaKey:
-        node, directory = self.node(), self._take()
-        if directory is not None and not isinstance(directory, str):
-            self._refuse(f"has {directory!r:.50} where a directory id belongs")
-        return ReplicaKey(node, directory)
-
-    def endpoint(self) -> Endpoint | None:
-        match self._take():
-            case None:
-                return None
-            case [str(host), int(port)] if 0 < port <= 65535:
-                return Endpoint(host, port)
-            case value:
-                return self._refuse(f"has {value!r:.50} where [host, port] belongs")
-
-    def epoch_end(self) -> EpochEnd | None:
-        match self._take():
-            case None:
-                return None
-            case [int(epoch), int(end)] if 0 <= epoch < _INT32 and 0 <= end < _INT64:
-                return EpochEnd(Epoch(epoch), Offset(end))
-            case value:
-                return self._refuse(f"has {value!r:.50} where [epoch, end offset] belongs")
 
 
 def kind_of(message: Message) -> Kind:
@@ -233,12 +184,14 @@ def kind_of(message: Message) -> Kind:
             return Kind.BEGIN_QUORUM_EPOCH
         case EndQuorumEpochRequest():
             return Kind.END_QUORUM_EPOCH
+        case FetchSnapshotRequest():
+            return Kind.FETCH_SNAPSHOT
         case _:
             raise AssertionError(f"{type(message).__name__} is no request")
 
 
 def is_core_message(frame: Frame) -> bool:
-    return Kind.VOTE <= frame.kind <= Kind.FETCH + RESPONSE
+    return frame.kind & ~RESPONSE in _CORE_KINDS
 
 
 def decode(frame: Frame, *, spans: Sequence[BatchSpan] = ()) -> Message:
@@ -246,9 +199,17 @@ def decode(frame: Frame, *, spans: Sequence[BatchSpan] = ()) -> Message:
 
     Raises `PeerProtocolError`.
     """
+    if frame.kind == _FETCH:
+        fetch = quick_fetch_request(frame)
+        if fetch is not None:
+            return fetch
+    elif frame.kind == _FETCHED:
+        fetched = quick_fetch_response(frame, spans)
+        if fetched is not None:
+            return fetched
     read = FieldReader(frame.kind, frame.fields)
     correlation = frame.correlation
-    source, destination = read.node(), read.node()
+    source, destination = read.node(), read.destination()
     if frame.kind & RESPONSE:
         return _decode_response(frame, read, correlation, source, destination, spans)
     cluster_id = read.text()
@@ -263,9 +224,22 @@ def decode(frame: Frame, *, spans: Sequence[BatchSpan] = ()) -> Message:
                 epoch=read.epoch(),
                 offset=read.offset(),
                 last_fetched_epoch=read.epoch(),
-                max_wait_ms=read.integer(_INT32),
-                max_bytes=read.integer(_INT32),
+                max_wait_ms=read.integer(INT32),
+                max_bytes=read.integer(INT32),
                 high_watermark=read.optional_offset(),
+                barrier=read.integer(),
+            )
+        case Kind.FETCH_SNAPSHOT:
+            return FetchSnapshotRequest(
+                source=source,
+                destination=destination,
+                correlation=correlation,
+                cluster_id=cluster_id,
+                replica=read.key(),
+                epoch=read.epoch(),
+                snapshot=read.snapshot(),
+                position=read.integer(),
+                max_bytes=read.integer(INT32),
             )
         case Kind.VOTE:
             return VoteRequest(
@@ -311,7 +285,7 @@ def _decode_response(
     spans: Sequence[BatchSpan],
 ) -> Message:
     try:
-        error = ErrorCode(read.integer(_INT32))
+        error = ErrorCode(read.integer(INT32))
     except ValueError as unknown:
         raise PeerProtocolError(f"a response has an error code of a newer version: {unknown}") from unknown
     epoch, leader, endpoint = read.epoch(), read.optional_node(), read.endpoint()
@@ -328,8 +302,25 @@ def _decode_response(
                 high_watermark=read.optional_offset(),
                 log_start_offset=read.offset(),
                 diverging=read.epoch_end(),
+                snapshot=read.optional_snapshot(),
+                barrier=read.integer(),
                 batches=tuple(spans),
                 records=frame.payload,
+            )
+        case Kind.FETCH_SNAPSHOT:
+            return FetchSnapshotResponse(
+                source=source,
+                destination=destination,
+                correlation=correlation,
+                error=error,
+                epoch=epoch,
+                leader=leader,
+                leader_endpoint=endpoint,
+                snapshot=read.snapshot(),
+                size=read.integer(),
+                position=read.integer(),
+                length=len(frame.payload),
+                chunk=frame.payload,
             )
         case Kind.VOTE:
             return VoteResponse(

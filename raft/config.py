@@ -15,9 +15,20 @@ class QuorumConfig:
     cluster_id: str
     folder: str
     """Holds `meta.properties`, `quorum-state` and the log; one node and process at a time."""
-    voters: VoterSet
+    voters: VoterSet = VoterSet(())
+    """The static set (kraft.version 0). Not looked at once the log, or the bootstrap snapshot that formatting
+    wrote, has voters (KIP-853)."""
+    bootstrap: tuple[Endpoint, ...] = ()
+    """Servers to ask for the leader (Kafka's `controller.quorum.bootstrap.servers`). A node that finds no
+    voters in its folder needs them."""
     listen: Address | None = None
     """Where to accept other nodes; by default a voter's own endpoint. An observer needs none."""
+    advertised: Endpoint | None = None
+    """Where others reach this node, if that is not where it listens."""
+    auto_join: bool = False
+    """Become a voter by itself, once it has caught up (Kafka's `controller.quorum.auto.join.enable`). A voter
+    of the same id on another disk is removed first. Remove such a node only after stopping it, or it joins
+    again."""
     core: CoreConfig = field(default_factory=lambda: CoreConfig(high_watermark_wait_ms=2))
     """With a wait by which a stream of commits takes half the messages: followers learn of a commit with the
     next records, or 2 ms later, which is what an append by way of a follower may cost more."""
@@ -37,8 +48,6 @@ class QuorumConfig:
             raise QuorumConfigError(f"node_id is {self.node_id}; it must be 0 or more")
         if not self.cluster_id:
             raise QuorumConfigError("cluster_id is empty; make one with `quorate storage random-uuid`")
-        if not len(self.voters):
-            raise QuorumConfigError("voters is empty; name every voter as id@host:port")
         if self.core.fetch_timeout_ms < 2 * self.core.fetch_max_wait_ms:
             raise QuorumConfigError(
                 f"fetch_timeout_ms ({self.core.fetch_timeout_ms}) must be at least twice fetch_max_wait_ms "
@@ -62,6 +71,16 @@ class QuorumConfig:
             return self.listen
         endpoint = self.voters.endpoint_of(self.node_id)
         return None if endpoint is None else Address(endpoint.host, endpoint.port)
+
+    @property
+    def own_endpoint(self) -> Endpoint | None:
+        """What others are told."""
+        if self.advertised is not None:
+            return self.advertised
+        configured = self.voters.endpoint_of(self.node_id)
+        if configured is not None or self.listen is None:
+            return configured
+        return Endpoint(self.listen.host, self.listen.port)
 
 
 def parse_voters(text: str) -> VoterSet:

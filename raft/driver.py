@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from quorate.log.batch import read_headers
-from quorate.log.control import leader_change_batch
+from quorate.log.control import leader_change_batch, voters_batch
 from quorate.log.records import build_batch
 from quorate.raft.applier import Applier
 from quorate.raft.core import effects as fx
@@ -23,9 +23,10 @@ from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Effect, Role, RoleChanged
 from quorate.raft.core.events import Durable, Event, Propose, Resign, Timer, TimerFired
 from quorate.raft.core.messages import Message, Request
-from quorate.raft.core.types import Offset
+from quorate.raft.core.types import Epoch, Offset
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError
 from quorate.raft.forwarding import Forwarder
+from quorate.raft.leader_requests import LeaderRequests
 from quorate.raft.leadership import Announcer
 from quorate.raft.proposals import PendingAppend, Proposals
 from quorate.raft.state_machine import StateMachine
@@ -38,6 +39,8 @@ from quorate.runtime.disk import Buffer
 log = structlog.get_logger(__name__)
 
 _POLLED_SECONDS = 0.1
+_SAMPLED = 32
+"""One step in so many is timed."""
 _BARRIERS = (fx.Persist, fx.Truncate)
 _ASKING_ROLES = (Role.CANDIDATE, Role.PROSPECTIVE)
 
@@ -78,12 +81,16 @@ class Driver:
         self._forwarder = forwarder
         self._fetch_max_bytes = fetch_max_bytes
         self.proposals = Proposals(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
+        self.requests = LeaderRequests(core, self.deliver)
         self.applier = Applier(state_machine, storage.log, self.proposals, on_applied=self._applied)
         self._timers: Timers[Timer] = Timers(lambda timer: self.deliver(TimerFired(timer)))
         self._routes: Routes | None = None
         self._events: deque[Event] = deque()
         self._effects: deque[Effect] = deque()
         """Those that wait behind a barrier."""
+        self._fetched = False
+        """Records of the leader's were appended in this step, and are to be synced."""
+        self._advances = 0
         self._stepping = False
         self._blocked = False
         self._barrier_wake = trio.Event()
@@ -146,23 +153,43 @@ class Driver:
         if self._stepping or self._blocked or self._failure is not None or self._routes is None:
             return
         self._stepping = True
-        started = trio.current_time()
+        self._advances += 1
+        sampled = self._advances % _SAMPLED == 0
+        started = trio.current_time() if sampled else 0.0
         try:
             self._step_all()
             self._routes.flush()
+            if self._fetched:
+                self._acknowledge()
         except Exception as error:
             self.fail(error)
         finally:
             self._stepping = False
-        self._polled(started)
+        if sampled:
+            self._polled(started)
+
+    def _acknowledge(self) -> None:
+        """A follower's answer to records is its next Fetch, once they are durable. Where a sync holds up the
+        loop anyway it is done here and now: the leader waits for it, and a pass of the loop would apply what
+        was committed before first."""
+        self._fetched = False
+        end_offset = self.log.sync_at_once()
+        if end_offset is None:
+            self._sync_wake.set()
+            return
+        self._events.append(Durable(self.core.generation, end_offset))
+        self._step_all()
+        assert self._routes is not None
+        self._routes.flush()
 
     def _polled(self, started: float) -> None:
-        """Tell the telemetry now and then, because a step takes less than telling it."""
+        """Tell the telemetry now and then, by a sample, because a step takes less than telling it."""
         ended = trio.current_time()
-        self._busy_seconds += ended - started
+        self._busy_seconds += _SAMPLED * (ended - started)
         since = ended - self._told_at
         if since >= _POLLED_SECONDS:
-            self._telemetry.polled(idle_seconds=since - self._busy_seconds, busy_seconds=self._busy_seconds)
+            busy_seconds = min(self._busy_seconds, since)
+            self._telemetry.polled(idle_seconds=since - busy_seconds, busy_seconds=busy_seconds)
             self._told_at = ended
             self._busy_seconds = 0.0
 
@@ -173,7 +200,7 @@ class Driver:
                 return
             if events:
                 self._effects.extend(core.step(events.popleft()))
-            elif self.proposals.has_waiting:
+            elif self.proposals.has_waiting and not self.requests.holds_appends_back:
                 proposal, group = self.proposals.next_group()
                 self._effects.extend(core.step(Propose(proposal, group.count)))
             else:
@@ -208,7 +235,8 @@ class Driver:
                 self.log.append_as_follower(effect.records, headers=headers)
                 count = effect.batches[-1].end_offset - effect.batches[0].base_offset
                 self._telemetry.records_fetched(count)
-                self._log_grew()
+                self._telemetry.log_end(self.log.end_offset, self.log.last_epoch)
+                self._fetched = True
             case fx.HighWatermarkAdvanced(high_watermark):
                 self._telemetry.high_watermark(high_watermark)
                 self.log.high_watermark = high_watermark
@@ -228,13 +256,21 @@ class Driver:
                     NotLeaderError(
                         leader=effect.leader,
                         epoch=effect.epoch,
-                        endpoint=None
-                        if effect.leader is None
-                        else self.core.voters.endpoint_of(effect.leader),
+                        endpoint=None if effect.leader is None else self.core.endpoint_of(effect.leader),
                     ),
                 )
             case fx.RoleChanged():
                 self._role_changed(effect)
+            case fx.AppendVoters():
+                self._append_voters(effect)
+            case fx.VotersChanged():
+                self.requests.voters_changed(effect)
+            case fx.BarrierPassed():
+                self.requests.barrier_passed(effect)
+            case fx.BarrierFailed():
+                self.requests.barrier_failed(effect)
+            case fx.TransferEnded():
+                self.requests.transfer_ended(effect)
             case fx.Persist() | fx.Truncate():
                 raise AssertionError("barriers are carried out by _run_barriers")
             case _:
@@ -273,10 +309,24 @@ class Driver:
             leader=effect.leader,
             voters=effect.voters,
             granting_voters=effect.granting_voters,
+            voter_set=effect.voter_set,
         )
-        end = Offset(effect.base_offset + 1)
-        self.log.append_own(batch, base_offset=effect.base_offset, end_offset=end, epoch=effect.epoch)
-        self._telemetry.records_appended(1)
+        self._append_control(batch, effect.base_offset, 1 if effect.voter_set is None else 3, effect.epoch)
+
+    def _append_voters(self, effect: fx.AppendVoters) -> None:
+        batch = voters_batch(
+            base_offset=effect.base_offset,
+            epoch=effect.epoch,
+            timestamp_ms=self._runtime.wall_clock.now_ms(),
+            voters=effect.voters,
+            first=effect.first,
+        )
+        self._append_control(batch, effect.base_offset, 2 if effect.first else 1, effect.epoch)
+
+    def _append_control(self, batch: bytes, base_offset: Offset, count: int, epoch: Epoch) -> None:
+        end_offset = Offset(base_offset + count)
+        self.log.append_own(batch, base_offset=base_offset, end_offset=end_offset, epoch=epoch)
+        self._telemetry.records_appended(count)
         self._log_grew()
 
     def _log_grew(self) -> None:
@@ -324,6 +374,7 @@ class Driver:
             self._telemetry.election_finished(now - self._asking_since)
             self._asking_since = None
         if effect.role is not Role.LEADER:
+            self.requests.stopped_leading()
             self.proposals.fail_in_log(
                 OutcomeUnknownError(
                     f"this node stopped leading (epoch {effect.epoch}) before the append was committed; "
@@ -405,5 +456,6 @@ class Driver:
         """Fail what waits for an answer; nothing is stepped afterwards."""
         self.fail(error)
         self.proposals.fail_all(error)
+        self.requests.stop(error)
         self._forwarder.stop(error)
         self._announcer.stop(error)

@@ -1,5 +1,6 @@
 """What can go wrong for a user of the quorum, branched by what the user can do about it."""
 
+from quorate.raft.core.messages import ErrorCode
 from quorate.raft.core.types import Endpoint, Epoch, NodeId
 
 
@@ -34,6 +35,30 @@ class QuorumBusyError(QuorumError):
 
 class InvalidAppendError(QuorumError):
     """The append was refused before anything happened: it is empty, too large or not made of bytes."""
+
+
+class VoterChangeError(QuorumError):
+    """Nothing happened: the change of the voter set was refused. `code` is Kafka's (KIP-853), and the message
+    says what to do."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class TransferFailedError(QuorumError):
+    """This node leads on: the successor is no voter (INVALID_VOTER_KEY), or did not catch up in an election
+    timeout (REQUEST_TIMED_OUT)."""
+
+    def __init__(self, successor: NodeId, code: ErrorCode) -> None:
+        self.successor = successor
+        self.code = code
+        what = (
+            "it is not another voter of this quorum; describe the quorum to see who is"
+            if code is ErrorCode.INVALID_VOTER_KEY
+            else "it did not catch up in an election timeout; try again, or see what slows it down"
+        )
+        super().__init__(f"leadership was not handed to node {successor}: {what}")
 
 
 class StateMachineError(QuorumError):

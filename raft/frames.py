@@ -41,6 +41,14 @@ class Kind(enum.IntEnum):
     """Append records, from a follower on behalf of its user or from a client."""
     APPLICATION = 12
     """A request of the application's own, e.g. from a broker to its controller."""
+    FETCH_SNAPSHOT = 14
+    READ_INDEX = 16
+    """Which offset must be applied to read what was committed before the request (`Quorum.read_barrier`)."""
+    CHANGE_VOTERS = 18
+    """Add, remove or update one voter, or adopt a static set (KIP-853)."""
+    TRANSFER_LEADERSHIP = 20
+    DESCRIBE_QUORUM = 22
+    """What the leader knows of its replicas (KIP-836)."""
 
 
 def _refuse_tag(*_: object) -> NoReturn:
@@ -82,7 +90,8 @@ def encode_frame(
     kind: int, correlation: int, fields: Sequence[Field], payload: Sequence[Buffer] = (), *, version: int = 0
 ) -> list[Buffer]:
     """Buffers to send, payload by identity."""
-    header = cbor2.dumps([kind, version, correlation, *fields])
+    # A plain number, because for an enum's member cbor2 searches its encoders.
+    header = cbor2.dumps([int(kind), version, correlation, *fields])
     size = 2 + len(header) + sum(map(len, payload))
     return [_LENGTHS.pack(size, len(header)) + header, *payload]
 
@@ -142,7 +151,7 @@ class FrameReader:
         Raises `PeerProtocolError` for what is not a frame, `NetworkError` when the connection breaks.
         """
         while True:
-            frames = list(self._whole_frames())
+            frames = self._whole_frames()
             if frames:
                 return frames
             data = await self._more()
@@ -166,17 +175,21 @@ class FrameReader:
         self._buffer = buffered + data
         return bool(data)
 
-    def _whole_frames(self) -> Iterator[Frame]:
-        view, position, end = memoryview(self._buffer), 0, len(self._buffer)
+    def _whole_frames(self) -> list[Frame]:
+        buffer = self._buffer
+        position, end = 0, len(buffer)
+        frames: list[Frame] = []
         while end - position >= 4:
-            size = int.from_bytes(view[position : position + 4], "big")
+            size = int.from_bytes(buffer[position : position + 4], "big")
             if not 2 <= size <= self._max_frame_bytes:
                 raise PeerProtocolError(
                     f"a frame claims {size} bytes, the limit is {self._max_frame_bytes}; is it quorate?"
                 )
-            if end - position - 4 < size:
+            start, position_after = position + 4, position + 4 + size
+            if position_after > end:
                 break
-            yield decode_frame(view[position + 4 : position + 4 + size])
-            position += 4 + size
+            frames.append(decode_frame(memoryview(buffer)[start:position_after]))
+            position = position_after
         if position:
-            self._buffer = bytes(view[position:])
+            self._buffer = buffer[position:]
+        return frames

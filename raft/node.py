@@ -3,17 +3,19 @@
 import structlog
 import trio
 
-from quorate.log.batch import read_headers
+from quorate.log.batch import Batch, read_headers
+from quorate.log.control import voters_in
 from quorate.raft.config import QuorumConfig
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Role
 from quorate.raft.core.events import Received
 from quorate.raft.core.messages import FetchRequest, Message
-from quorate.raft.core.types import BatchSpan, Epoch, Offset, ReplicaKey
+from quorate.raft.core.types import BatchSpan, Endpoint, Epoch, NodeId, Offset, ReplicaKey
 from quorate.raft.driver import Driver, Routes
 from quorate.raft.errors import QuorumStoppedError
 from quorate.raft.forwarding import Forwarder
 from quorate.raft.leadership import Announcer, LeadershipView
+from quorate.raft.peer_set import PeerSet
 from quorate.raft.peers import Peer
 from quorate.raft.proposals import PendingAppend
 from quorate.raft.replicas import QuorumDescription, ReplicaTimes
@@ -32,10 +34,17 @@ _FRAME_OVERHEAD = 64 * 1024
 
 def spans_of(records: memoryview) -> list[BatchSpan]:
     """What the core has to know of fetched batches, whose CRCs are checked. Raises `InvalidBatchError`."""
-    return [
-        BatchSpan(Offset(header.base_offset), Offset(header.end_offset), Epoch(header.leader_epoch))
-        for header in read_headers(records)
-    ]
+    spans = []
+    for header in read_headers(records):
+        voters = None
+        if header.is_control:
+            voters = voters_in(Batch(header, records[header.position : header.position + header.size]))
+        spans.append(
+            BatchSpan(
+                Offset(header.base_offset), Offset(header.end_offset), Epoch(header.leader_epoch), voters
+            )
+        )
+    return spans
 
 
 class Node:
@@ -54,7 +63,9 @@ class Node:
         self._runtime = runtime
         self._times = ReplicaTimes()
         self._key = ReplicaKey(config.node_id, uuid_text(storage.meta.directory_id))
-        max_frame_bytes = config.max_batch_bytes + config.core.fetch_max_bytes + _FRAME_OVERHEAD
+        max_frame_bytes = self._max_frame_bytes = (
+            config.max_batch_bytes + config.core.fetch_max_bytes + _FRAME_OVERHEAD
+        )
         self.leadership = LeadershipView()
         self.forwarder = Forwarder(
             runtime.network,
@@ -69,8 +80,9 @@ class Node:
                 config=config.core,
                 cluster_id=config.cluster_id,
                 key=self._key,
-                endpoint=config.voters.endpoint_of(config.node_id),
+                endpoint=config.own_endpoint,
                 voters=config.voters,
+                bootstrap=config.bootstrap,
                 election=storage.election,
                 log=storage.recovered,
             ),
@@ -90,23 +102,7 @@ class Node:
             max_frame_bytes=max_frame_bytes,
             max_append_bytes=config.max_batch_bytes,
         )
-        self._peers = {
-            voter.key.id: Peer(
-                voter.key.id,
-                config.node_id,
-                voter.endpoint,
-                runtime=runtime,
-                deliver=self.driver.deliver,
-                spans_of=spans_of,
-                connect_timeout_ms=config.connect_timeout_ms,
-                request_timeout_ms=config.core.request_timeout_ms,
-                max_frame_bytes=max_frame_bytes,
-            )
-            for voter in config.voters
-            if voter.key.id != config.node_id
-        }
-        self._asked: list[Peer] = []
-        """Those with a request that waits for the next flush."""
+        self._peers = PeerSet(self.driver.core, self._make_peer, deliver=self.driver.deliver)
         self.failure: BaseException | None = None
         telemetry.booted(runtime.wall_clock.now_ms())
         telemetry.unknown_voter_connections(0)
@@ -115,12 +111,11 @@ class Node:
         """Everything that runs in the background. A failure is kept in `failure` and cancels `scope`."""
         try:
             async with trio.open_nursery() as nursery:
-                for peer in self._peers.values():
-                    nursery.start_soon(peer.run)
+                self._peers.run_in(nursery)
                 nursery.start_soon(self.forwarder.run)
                 if listener is not None:
                     nursery.start_soon(self.server.run, listener)
-                await self.driver.run(Routes(self._send_request, self.server.send_response, self._flush))
+                await self.driver.run(Routes(self._peers.send, self.server.send_response, self._flush))
         except BaseExceptionGroup as group:
             failures = group.subgroup(lambda error: not isinstance(error, trio.Cancelled))
             if failures is None:
@@ -141,7 +136,7 @@ class Node:
 
     async def leave(self) -> None:
         """Hand leadership over and wait until somebody else has it, an election timeout at most."""
-        if self.leadership.role is Role.LEADER and len(self._config.voters) > 1:
+        if self.leadership.role is Role.LEADER and len(self.driver.core.voters) > 1:
             self.driver.resign()
             with trio.move_on_after(self._config.core.election_timeout_ms / 1000):
                 await self.leadership.wait_other_leader(self._config.node_id)
@@ -149,17 +144,22 @@ class Node:
     def describe(self) -> QuorumDescription:
         return self._times.describe(self.driver.core, self._key, now_ms=self._runtime.wall_clock.now_ms())
 
-    def _send_request(self, message: Message) -> None:
-        peer = self._peers.get(message.destination)
-        if peer is not None:
-            peer.send(message)
-            self._asked.append(peer)
+    def _make_peer(self, node: NodeId, endpoint: Endpoint) -> Peer:
+        config = self._config
+        return Peer(
+            node,
+            config.node_id,
+            endpoint,
+            runtime=self._runtime,
+            deliver=self.driver.deliver,
+            spans_of=spans_of,
+            connect_timeout_ms=config.connect_timeout_ms,
+            request_timeout_ms=config.core.request_timeout_ms,
+            max_frame_bytes=self._max_frame_bytes,
+        )
 
     def _flush(self) -> None:
-        if self._asked:
-            for peer in self._asked:
-                peer.flush()
-            self._asked.clear()
+        self._peers.flush()
         self.server.flush()
 
     # What the server hands over

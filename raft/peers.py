@@ -1,4 +1,4 @@
-"""Connections to the other voters: opened when there is something to say, reopened at once when they break.
+"""Connections to other nodes: opened when there is something to say, reopened at once when they break.
 
 The core decides what to send again and when; a peer only says that a request failed. A connection that breaks
 before anything was heard on it, or on which something was heard that is not this protocol, is not reopened at
@@ -6,6 +6,7 @@ once: the other end may be anything, and would be asked in a tight loop.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import structlog
 import trio
@@ -32,7 +33,11 @@ _REFUSED_WAIT_SECONDS = 1.0
 
 
 class Peer:
-    """One other node, as a client of it."""
+    """One other node, as a client of it.
+
+    A `node` below 0 stands for whoever listens at a bootstrap server's address: its answers are delivered as
+    from that id, because it is what the core asked.
+    """
 
     def __init__(
         self,
@@ -49,6 +54,7 @@ class Peer:
     ) -> None:
         self._node = node
         self._own = own
+        self.endpoint = endpoint
         self._address = Address(endpoint.host, endpoint.port)
         self._runtime = runtime
         self._deliver = deliver
@@ -64,6 +70,7 @@ class Peer:
         self._wanted = trio.Event()
         self._timers: Timers[None] = Timers(self._check_age)
         self._down = False
+        self._scope = trio.CancelScope()
         self._refused = False
         """The last connection ended with a breach of the protocol, of which the log tells."""
         self._foreign = False
@@ -86,8 +93,16 @@ class Peer:
         if self._outbox is not None:
             self._outbox.flush()
 
+    def close(self) -> None:
+        """End `run`. What is in flight is not reported: the core was told where to ask instead."""
+        self._scope.cancel()
+
     async def run(self) -> None:
-        """Keep the connection while it is wanted. Runs until cancelled."""
+        """Keep the connection while it is wanted. Runs until cancelled or closed."""
+        with self._scope:
+            await self._run()
+
+    async def _run(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers.run)
             while True:
@@ -107,15 +122,13 @@ class Peer:
         except (NetworkError, trio.TooSlowError) as error:
             if not self._down:
                 self._down = True
-                log.info(
-                    "can't reach a voter", node=self._node, address=str(self._address), reason=str(error)
-                )
+                log.info("can't reach a node", node=self._node, address=str(self._address), reason=str(error))
             self._fail_all()
             self._deliver(Unreachable(self._node))
             return False
         if self._down:
             self._down = False
-            log.info("reached a voter again", node=self._node, address=str(self._address))
+            log.info("reached a node again", node=self._node, address=str(self._address))
         outbox = Outbox(stream)
         heard = False
         try:
@@ -166,6 +179,8 @@ class Peer:
             except InvalidBatchError as error:
                 raise PeerProtocolError(f"fetched records are damaged: {error}") from error
         message = decode(frame, spans=spans)
+        if self._node < 0:
+            message = replace(message, source=self._node)
         if message.source != self._node or message.destination != self._own:
             raise PeerProtocolError(
                 f"an answer is from node {message.source} to node {message.destination}, but node "
@@ -195,7 +210,7 @@ class Peer:
             if left > 0:
                 self._timers.arm(None, left)
                 return
-            log.info("a voter did not answer in time", node=self._node, address=str(self._address))
+            log.info("a node did not answer in time", node=self._node, address=str(self._address))
             if self._outbox is not None:
                 self._outbox.close()
             else:

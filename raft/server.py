@@ -7,7 +7,7 @@ import structlog
 import trio
 
 from quorate.raft.appends import RemoteAppend, decode_request, encode_failure, size_of
-from quorate.raft.codec import FieldReader, decode, encode, is_core_message
+from quorate.raft.codec import decode, encode, is_core_message
 from quorate.raft.core.messages import Message
 from quorate.raft.core.types import Epoch, NodeId
 from quorate.raft.errors import (
@@ -17,6 +17,7 @@ from quorate.raft.errors import (
     PeerProtocolError,
     QuorumError,
 )
+from quorate.raft.fields import FieldReader
 from quorate.raft.frames import RESPONSE, Frame, FrameReader, Kind, encode_frame
 from quorate.raft.outbox import Outbox
 from quorate.raft.proposals import PendingAppend

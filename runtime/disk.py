@@ -81,6 +81,11 @@ class File(Protocol):
         """
         ...
 
+    def sync_at_once(self) -> bool:
+        """As `sync`, here and now, if that is how this disk syncs (`SyncStrategy.INLINE`); False otherwise,
+        and nothing happened."""
+        ...
+
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes. Durable after the next `sync`."""
         ...

@@ -56,6 +56,8 @@ class SimulatedDisk:
         self._boots = 0
         self._sync_number = 0
         self._cut = False
+        self.syncs_at_once = False
+        """As a real disk whose syncs hold up the event loop."""
         self._released: trio.Event | None = None
         self._stall_syncs = self._stall_reads = False
 
@@ -80,6 +82,10 @@ class SimulatedDisk:
         if self._released is None:
             self._released = trio.Event()
         self._stall_syncs, self._stall_reads = syncs, reads
+
+    @property
+    def is_stalled(self) -> bool:
+        return self._released is not None
 
     def release(self) -> None:
         if self._released is not None:
@@ -374,6 +380,26 @@ class SimulatedFile:
         content.durable_reserve = reserve
         if disk.on_sync is not None:
             disk.on_sync(self._path)
+
+    def sync_at_once(self) -> bool:
+        disk, content = self._disk, self._content
+        if not disk.syncs_at_once or disk.is_stalled:
+            return False
+        if self._closed:
+            raise DiskError("the file is closed", path=self._path)
+        disk._check_alive(self._boots, self._path)
+        disk._sync_number += 1
+        content.last_applied = disk._sync_number
+        low, content.dirty_low = content.dirty_low, len(content.cached)
+        disk._enter(Operation.SYNC, self._path)
+        disk.syncs += 1
+        if len(content.durable) < low:
+            content.durable = content.durable.ljust(low, b"\0")
+        content.durable[low:] = memoryview(content.cached)[low:]
+        content.durable_reserve = content.reserve
+        if disk.on_sync is not None:
+            disk.on_sync(self._path)
+        return True
 
     def truncate(self, size: int) -> None:
         self._enter(Operation.TRUNCATE)

@@ -159,6 +159,15 @@ class RealFile:
     async def sync(self) -> None:
         await self._blocking(lambda: os.fdatasync(self._fd))
 
+    def sync_at_once(self) -> bool:
+        if self._worker is not None:
+            return False
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise _disk_error(error, self._path) from error
+        return True
+
     async def _blocking(self, function: Callable[[], _Result]) -> _Result:
         self._busy += 1
         try:

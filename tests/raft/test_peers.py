@@ -137,12 +137,12 @@ async def test_nobody_there_fails_the_request_and_says_unreachable_once_per_try(
         number = ends.ask()
         await trio.sleep(1)
         assert ends.events[-2:] == [RequestFailed(NodeId(2), number), Unreachable(NodeId(2))]
-    assert len([line for line in log_lines if line["event"] == "can't reach a voter"]) == 1
+    assert len([line for line in log_lines if line["event"] == "can't reach a node"]) == 1
     await ends.serve(lambda request: encode(response(request)))
     ends.ask()
     await trio.sleep(1)
     assert isinstance(ends.events[-1], Received)
-    assert [line["event"] for line in log_lines][-1] == "reached a voter again"
+    assert [line["event"] for line in log_lines][-1] == "reached a node again"
 
 
 async def test_a_node_that_ends_its_life_is_noticed_at_once(autojump_clock, ends):
