@@ -8,6 +8,7 @@ import enum
 import struct
 from collections.abc import Sequence
 
+from quorate.raft.core.messages import ErrorCode
 from quorate.raft.core.types import Epoch, Offset
 from quorate.raft.errors import (
     InvalidAppendError,
@@ -16,6 +17,7 @@ from quorate.raft.errors import (
     PeerProtocolError,
     QuorumError,
     QuorumStoppedError,
+    RequestRefusedError,
 )
 from quorate.raft.fields import FieldReader
 from quorate.raft.frames import RESPONSE, Field, Frame, Kind, encode_frame
@@ -33,6 +35,8 @@ class AppendError(enum.IntEnum):
     """Kafka's codes where it has one."""
 
     NONE = 0
+    REFUSED = 1
+    """A change of the voters, or a transfer: Kafka's code stands where an append's base offset does."""
     NOT_LEADER = 6
     OUTCOME_UNKNOWN = 7
     INVALID = 42
@@ -82,6 +86,8 @@ def encode_failure(correlation: int, error: QuorumError, *, kind: Kind = Kind.AP
             fields[0] = AppendError.INVALID.value
         case QuorumStoppedError():
             fields[0] = AppendError.STOPPED.value
+        case RequestRefusedError():
+            fields[0], fields[3] = AppendError.REFUSED.value, int(error.code)
         case _:
             pass
     return encode_frame(kind + RESPONSE, correlation, fields)
@@ -92,7 +98,7 @@ def decode_response(frame: Frame) -> tuple[Offset, Epoch]:
     `PeerProtocolError`."""
     if frame.kind != Kind.APPEND + RESPONSE:
         raise PeerProtocolError(f"an append was answered with a frame of kind {frame.kind}")
-    base_offset, epoch = _decode_outcome(frame)
+    base_offset, epoch = decode_outcome(frame)
     if base_offset is None:
         raise PeerProtocolError("a successful append's response has no offset")
     return base_offset, epoch
@@ -103,11 +109,12 @@ def decode_application_response(frame: Frame) -> bytes:
     if frame.kind != Kind.APPLICATION + RESPONSE:
         raise PeerProtocolError(f"an application's request was answered with a frame of kind {frame.kind}")
     if frame.fields:
-        _decode_outcome(frame)
+        decode_outcome(frame)
     return bytes(frame.payload)
 
 
-def _decode_outcome(frame: Frame) -> tuple[Offset | None, Epoch]:
+def decode_outcome(frame: Frame) -> tuple[Offset | None, Epoch]:
+    """Raises what the leader answered as a `QuorumError`, or `PeerProtocolError`."""
     read = FieldReader(frame.kind, frame.fields)
     code, leader, epoch, base_offset = (
         read.integer(),
@@ -122,7 +129,16 @@ def _decode_outcome(frame: Frame) -> tuple[Offset | None, Epoch]:
         raise NotLeaderError(leader=leader, epoch=epoch)
     if code == AppendError.INVALID:
         raise InvalidAppendError(message)
+    if code == AppendError.REFUSED:
+        raise RequestRefusedError(_kafka_code(base_offset), message)
     raise OutcomeUnknownError(message)
+
+
+def _kafka_code(number: int | None) -> ErrorCode:
+    try:
+        return ErrorCode(-1 if number is None else number)
+    except ValueError as unknown:
+        raise PeerProtocolError(f"an answer has an error code of a newer version: {unknown}") from unknown
 
 
 class RemoteAppend:

@@ -6,9 +6,11 @@ import structlog
 import trio
 
 from quorate.raft.appends import decode_application_response, decode_response, encode_request, size_of
-from quorate.raft.core.types import Epoch, Offset
+from quorate.raft.core.events import VoterChange
+from quorate.raft.core.types import Epoch, NodeId, Offset
 from quorate.raft.errors import OutcomeUnknownError, PeerProtocolError
-from quorate.raft.frames import PREFACE, Frame, FrameReader, Kind, encode_frame
+from quorate.raft.frames import PREFACE, Field, Frame, FrameReader, Kind, encode_frame
+from quorate.raft.leader_frames import decode_done, decode_read_index, voter_change_fields
 from quorate.raft.outbox import Outbox
 from quorate.runtime.network import Address, Network, NetworkError
 
@@ -142,17 +144,34 @@ class Channel:
     async def request(self, payload: bytes) -> bytes:
         """Send one of the application's requests; its response. Raises `NotLeaderError` when nobody serves
         such requests there, and nothing happened, or `OutcomeUnknownError`."""
-        answer = _Answer()
-        self._correlation += 1
-        self._answers[self._correlation] = answer
-        if self._outbox is not None:
-            self._outbox.push(
-                encode_frame(Kind.APPLICATION, self._correlation, [self._cluster_id], [payload])
-            )
-            self._outbox.flush()
-        frame = await self._wait(answer)
+        frame = await self._ask(Kind.APPLICATION, [], payload)
         try:
             return decode_application_response(frame)
+        except PeerProtocolError as error:
+            raise self._misunderstood(error) from error
+
+    async def read_index(self) -> Offset:
+        """What must be applied to see everything committed before this call. Raises `NotLeaderError`, or
+        `OutcomeUnknownError` when the connection breaks: nothing is known."""
+        frame = await self._ask(Kind.READ_INDEX, [])
+        try:
+            return decode_read_index(frame)
+        except PeerProtocolError as error:
+            raise self._misunderstood(error) from error
+
+    async def change_voters(self, change: VoterChange) -> None:
+        """Return when it is committed. Raises `NotLeaderError` or `RequestRefusedError` when nothing
+        happened, `OutcomeUnknownError`."""
+        await self._ask_and_wait(Kind.CHANGE_VOTERS, voter_change_fields(change))
+
+    async def transfer_leadership(self, successor: NodeId) -> None:
+        """Return when the leader has resigned in favour of `successor`. Raises as `change_voters`."""
+        await self._ask_and_wait(Kind.TRANSFER_LEADERSHIP, [successor])
+
+    async def _ask_and_wait(self, kind: Kind, fields: Sequence[Field]) -> None:
+        frame = await self._ask(kind, fields)
+        try:
+            decode_done(frame, kind)
         except PeerProtocolError as error:
             raise self._misunderstood(error) from error
 
@@ -161,6 +180,22 @@ class Channel:
             log.warning("closed a connection", address=str(self.address), reason=str(error))
             self.close()
         return OutcomeUnknownError(f"{self.address} answered, but not in this protocol: {error}")
+
+    async def _ask(self, kind: Kind, fields: Sequence[Field], payload: bytes = b"") -> Frame:
+        answer = _Answer()
+        self._correlation += 1
+        self._answers[self._correlation] = answer
+        if self._outbox is not None:
+            self._outbox.push(
+                encode_frame(
+                    kind,
+                    self._correlation,
+                    [self._cluster_id, *fields],
+                    [payload] if payload else (),
+                )
+            )
+            self._outbox.flush()
+        return await self._wait(answer)
 
     async def _wait(self, answer: _Answer) -> Frame:
         if self.broken:

@@ -37,28 +37,13 @@ class InvalidAppendError(QuorumError):
     """The append was refused before anything happened: it is empty, too large or not made of bytes."""
 
 
-class VoterChangeError(QuorumError):
-    """Nothing happened: the change of the voter set was refused. `code` is Kafka's (KIP-853), and the message
-    says what to do."""
+class RequestRefusedError(QuorumError):
+    """Nothing happened: the leader refused a change of the voters (KIP-853) or a transfer of leadership.
+    `code` is Kafka's, and the message says what to do."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         self.code = code
         super().__init__(message)
-
-
-class TransferFailedError(QuorumError):
-    """This node leads on: the successor is no voter (INVALID_VOTER_KEY), or did not catch up in an election
-    timeout (REQUEST_TIMED_OUT)."""
-
-    def __init__(self, successor: NodeId, code: ErrorCode) -> None:
-        self.successor = successor
-        self.code = code
-        what = (
-            "it is not another voter of this quorum; describe the quorum to see who is"
-            if code is ErrorCode.INVALID_VOTER_KEY
-            else "it did not catch up in an election timeout; try again, or see what slows it down"
-        )
-        super().__init__(f"leadership was not handed to node {successor}: {what}")
 
 
 class StateMachineError(QuorumError):

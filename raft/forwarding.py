@@ -83,7 +83,7 @@ class Forwarder:
         number = self._forwarded
         self._under_way[number] = self._applied_offset
         try:
-            channel = await self._channel_to(leader, address)
+            channel = await self.channel_to(leader, address)
             base_offset, epoch = await channel.append(records)
             end_offset = Offset(base_offset + len(records))
             await self.wait_applied(end_offset)
@@ -102,11 +102,12 @@ class Forwarder:
             del self._results[first]
 
     async def request(self, leader: NodeId, address: Address, payload: bytes) -> bytes:
-        channel = await self._channel_to(leader, address)
+        channel = await self.channel_to(leader, address)
         return await channel.request(payload)
 
-    async def _channel_to(self, leader: NodeId, address: Address) -> Channel:
-        """Raises `NotLeaderError` when the leader can't be reached: nothing was sent."""
+    async def channel_to(self, leader: NodeId, address: Address) -> Channel:
+        """The connection that this node's requests share. Raises `NotLeaderError` when the leader can't be
+        reached: nothing was sent."""
         async with self._opening:
             channel = self._channel
             if channel is not None and channel.address == address and not channel.broken:

@@ -17,8 +17,7 @@ from quorate.raft.errors import (
     NotLeaderError,
     OutcomeUnknownError,
     QuorumError,
-    TransferFailedError,
-    VoterChangeError,
+    RequestRefusedError,
 )
 
 
@@ -98,7 +97,7 @@ class LeaderRequests:
     # Voters
 
     async def change_voters(self, change: VoterChange) -> None:
-        """Return when the change is committed. Raises `NotLeaderError` or `VoterChangeError` when nothing
+        """Return when the change is committed. Raises `NotLeaderError` or `RequestRefusedError` when nothing
         happened, `OutcomeUnknownError`. If cancelled, the outcome is unknown."""
         self._number += 1
         number = self._number
@@ -119,7 +118,7 @@ class LeaderRequests:
         elif effect.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             error = self.not_leader()
         elif effect.error is not ErrorCode.NONE:
-            error = VoterChangeError(effect.error, effect.message)
+            error = RequestRefusedError(effect.error, effect.message)
         waiting.end(error)
 
     # Leadership
@@ -127,14 +126,14 @@ class LeaderRequests:
     async def transfer(self, successor: NodeId) -> None:
         """Return when this node has resigned in favour of `successor`, whose election then begins.
 
-        Raises `NotLeaderError`, or `TransferFailedError` when this node leads on.
+        Raises `NotLeaderError`, or `RequestRefusedError` when this node leads on.
         """
         if self._core.role is not Role.LEADER:
             raise self.not_leader()
         waiting = _Waiting()
         earlier = self._transfers.pop(successor, None)
         if earlier is not None:
-            earlier.end(TransferFailedError(successor, ErrorCode.REQUEST_TIMED_OUT))
+            earlier.end(_not_handed_over(successor, ErrorCode.REQUEST_TIMED_OUT))
         self._transfers[successor] = waiting
         self._deliver(TransferLeadership(successor))
         await waiting.wait()
@@ -147,7 +146,7 @@ class LeaderRequests:
     def transfer_ended(self, effect: TransferEnded) -> None:
         waiting = self._transfers.pop(effect.successor, None)
         if waiting is not None:
-            waiting.end(TransferFailedError(effect.successor, effect.error))
+            waiting.end(_not_handed_over(effect.successor, effect.error))
 
     # All of it
 
@@ -171,3 +170,12 @@ class LeaderRequests:
         leader = self._core.leader
         endpoint = None if leader is None else self._core.endpoint_of(leader)
         return NotLeaderError(leader=leader, epoch=self._core.epoch, endpoint=endpoint)
+
+
+def _not_handed_over(successor: NodeId, code: ErrorCode) -> RequestRefusedError:
+    what = (
+        "it is not another voter of this quorum; describe the quorum to see who is"
+        if code is ErrorCode.INVALID_VOTER_KEY
+        else "it did not catch up in an election timeout; try again, or see what slows it down"
+    )
+    return RequestRefusedError(code, f"leadership was not handed to node {successor}: {what}")

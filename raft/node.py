@@ -8,12 +8,14 @@ from quorate.log.control import voters_in
 from quorate.raft.config import QuorumConfig
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Role
-from quorate.raft.core.events import Received
-from quorate.raft.core.messages import FetchRequest, Message
+from quorate.raft.core.events import Event, Received, VoterChange
+from quorate.raft.core.messages import FetchRequest, FetchResponse, Message
 from quorate.raft.core.types import BatchSpan, Endpoint, Epoch, NodeId, Offset, ReplicaKey
 from quorate.raft.driver import Driver, Routes
 from quorate.raft.errors import QuorumStoppedError
 from quorate.raft.forwarding import Forwarder
+from quorate.raft.freshness import Freshness
+from quorate.raft.leader_requests import IndexWaiter
 from quorate.raft.leadership import Announcer, LeadershipView
 from quorate.raft.peer_set import PeerSet
 from quorate.raft.peers import Peer
@@ -62,7 +64,8 @@ class Node:
         self._config = config
         self._runtime = runtime
         self._times = ReplicaTimes()
-        self._key = ReplicaKey(config.node_id, uuid_text(storage.meta.directory_id))
+        self._freshness = Freshness(fetch_timeout_ms=config.core.fetch_timeout_ms)
+        self.key = ReplicaKey(config.node_id, uuid_text(storage.meta.directory_id))
         max_frame_bytes = self._max_frame_bytes = (
             config.max_batch_bytes + config.core.fetch_max_bytes + _FRAME_OVERHEAD
         )
@@ -79,7 +82,7 @@ class Node:
             core=Core(
                 config=config.core,
                 cluster_id=config.cluster_id,
-                key=self._key,
+                key=self.key,
                 endpoint=config.own_endpoint,
                 voters=config.voters,
                 bootstrap=config.bootstrap,
@@ -115,7 +118,7 @@ class Node:
                 nursery.start_soon(self.forwarder.run)
                 if listener is not None:
                     nursery.start_soon(self.server.run, listener)
-                await self.driver.run(Routes(self._peers.send, self.server.send_response, self._flush))
+                await self.driver.run(Routes(self._send, self.server.send_response, self._flush))
         except BaseExceptionGroup as group:
             failures = group.subgroup(lambda error: not isinstance(error, trio.Cancelled))
             if failures is None:
@@ -142,7 +145,12 @@ class Node:
                 await self.leadership.wait_other_leader(self._config.node_id)
 
     def describe(self) -> QuorumDescription:
-        return self._times.describe(self.driver.core, self._key, now_ms=self._runtime.wall_clock.now_ms())
+        return self._times.describe(self.driver.core, self.key, now_ms=self._runtime.wall_clock.now_ms())
+
+    @property
+    def staleness_ms(self) -> int | None:
+        """As `Quorum.staleness_ms`."""
+        return self._freshness.staleness_ms(self.driver.core, self.driver.applier.applied_offset)
 
     def _make_peer(self, node: NodeId, endpoint: Endpoint) -> Peer:
         config = self._config
@@ -151,12 +159,25 @@ class Node:
             config.node_id,
             endpoint,
             runtime=self._runtime,
-            deliver=self.driver.deliver,
+            deliver=self._answered,
             spans_of=spans_of,
             connect_timeout_ms=config.connect_timeout_ms,
             request_timeout_ms=config.core.request_timeout_ms,
             max_frame_bytes=self._max_frame_bytes,
         )
+
+    def _answered(self, event: Event) -> None:
+        if isinstance(event, Received) and isinstance(event.message, FetchResponse):
+            asked_at = self._freshness.asked_at(event.message)
+            self.driver.deliver(event)
+            self._freshness.answered(event.message, asked_at, self.driver.core)
+        else:
+            self.driver.deliver(event)
+
+    def _send(self, message: Message) -> None:
+        if isinstance(message, FetchRequest):
+            self._freshness.asked(message)
+        self._peers.send(message)
 
     def _flush(self) -> None:
         self._peers.flush()
@@ -177,3 +198,12 @@ class Node:
 
     async def wait_room(self) -> None:
         await self.driver.proposals.wait_room()
+
+    def read_index(self, waiter: IndexWaiter) -> None:
+        self.driver.requests.read_index(waiter)
+
+    async def change_voters(self, change: VoterChange) -> None:
+        await self.driver.requests.change_voters(change)
+
+    async def transfer_leadership(self, successor: NodeId) -> None:
+        await self.driver.requests.transfer(successor)

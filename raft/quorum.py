@@ -11,7 +11,8 @@ from quorate.log import Log
 from quorate.raft.appends import size_of
 from quorate.raft.config import QuorumConfig
 from quorate.raft.core.effects import Role
-from quorate.raft.core.types import Epoch, NodeId, Offset
+from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter
+from quorate.raft.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from quorate.raft.errors import (
     InvalidAppendError,
     NotLeaderError,
@@ -20,7 +21,9 @@ from quorate.raft.errors import (
     QuorumError,
     QuorumStoppedError,
 )
+from quorate.raft.leader_calls import LeaderCalls
 from quorate.raft.leadership import Leadership
+from quorate.raft.membership import Membership
 from quorate.raft.node import Node
 from quorate.raft.proposals import PendingAppend
 from quorate.raft.replicas import QuorumDescription
@@ -82,6 +85,7 @@ class Quorum(Generic[Outcome]):
     def __init__(self, config: QuorumConfig, node: Node) -> None:
         self._config = config
         self._node = node
+        self._calls = LeaderCalls(node, retry_backoff_ms=config.core.retry_backoff_ms)
         self._stopped = False
 
     @classmethod
@@ -115,6 +119,7 @@ class Quorum(Generic[Outcome]):
             try:
                 async with _single_errors(), trio.open_nursery() as nursery:
                     nursery.start_soon(node.run, listener, nursery.cancel_scope)
+                    nursery.start_soon(Membership(config, node, quorum._calls).run)
                     try:
                         yield quorum
                         await node.leave()
@@ -192,9 +197,14 @@ class Quorum(Generic[Outcome]):
             await self._node.forwarder.wait_applied(end_offset)
 
     def endpoint_of(self, node: NodeId) -> Address | None:
-        """Where a voter listens."""
-        endpoint = self._config.voters.endpoint_of(node)
+        """Where a voter, or the leader, listens."""
+        endpoint = self._node.driver.core.endpoint_of(node)
         return None if endpoint is None else Address(endpoint.host, endpoint.port)
+
+    @property
+    def voters(self) -> VoterSet:
+        """The latest voter set in this node's log, committed or not; the configured one if there is none."""
+        return self._node.driver.core.voters
 
     def describe(self) -> QuorumDescription:
         """Raises `NotLeaderError` when another node has to be asked."""
@@ -204,8 +214,75 @@ class Quorum(Generic[Outcome]):
 
     def _not_leader(self) -> NotLeaderError:
         leader = self.leader
-        endpoint = None if leader is None else self._config.voters.endpoint_of(leader)
+        endpoint = None if leader is None else self._node.driver.core.endpoint_of(leader)
         return NotLeaderError(leader=leader, epoch=self.epoch, endpoint=endpoint)
+
+    # Reading
+
+    async def read_barrier(self, *, max_staleness_ms: int | None = None, timeout_ms: int = 10_000) -> Offset:
+        """Return when everything that was committed before this call is applied here: what is read of the
+        state machine from then on, until the next `await`, is linearizable. Returns the applied offset.
+
+        With `max_staleness_ms`, what was committed that long before the call need be applied, which a
+        follower that hears its leader often knows by itself (`staleness_ms`), without a message.
+
+        Raises `NotLeaderError` if no leader could prove in time that it is one, `QuorumStoppedError`.
+        """
+        self._check_running()
+        staleness_ms = self.staleness_ms if max_staleness_ms is not None else None
+        if staleness_ms is None or max_staleness_ms is None or staleness_ms > max_staleness_ms:
+            with trio.move_on_after(timeout_ms / 1000):
+                read_index = await self._calls.read_index(timeout_ms=timeout_ms)
+                await self.wait_applied(read_index)
+                return self.applied_offset
+            raise self._not_leader()
+        return self.applied_offset
+
+    @property
+    def staleness_ms(self) -> int | None:
+        """By how much the applied state may lag behind what is committed, at most, as far as this node knows;
+        None if it knows no bound.
+
+        A leader that a majority no longer hears resigns within 1.5 fetch timeouts, so what it said is no
+        older than that when it says it. Assumes that the nodes' clocks run at about the same rate.
+        """
+        return self._node.staleness_ms
+
+    # Voters and leadership
+
+    async def add_voter(self, voter: Voter, *, timeout_ms: int = 30_000) -> None:
+        """Let an observer that has caught up vote from now on (KIP-853). Waits for it to catch up.
+
+        `voter.key` must have the directory id of its `meta.properties`. Raises `RequestRefusedError`
+        (DUPLICATE_VOTER: remove the old disk's first; UNSUPPORTED_VERSION: `adopt_voters` first;
+        REQUEST_TIMED_OUT: it has not caught up), `NotLeaderError`, `OutcomeUnknownError`.
+        """
+        self._check_running()
+        await self._calls.change_voters(AddVoter(voter), timeout_ms=timeout_ms)
+
+    async def remove_voter(self, key: ReplicaKey, *, timeout_ms: int = 30_000) -> None:
+        """Let a voter vote no more (KIP-853); the leader too, which resigns once that is committed. Raises as
+        `add_voter`, with VOTER_NOT_FOUND if this id with this directory is none, or is the last."""
+        self._check_running()
+        await self._calls.change_voters(RemoveVoter(key), timeout_ms=timeout_ms)
+
+    async def update_voter(self, voter: Voter, *, timeout_ms: int = 30_000) -> None:
+        """Tell where a voter listens now. Nodes do this by themselves when their endpoint changes. Raises as
+        `remove_voter`."""
+        self._check_running()
+        await self._calls.change_voters(UpdateVoter(voter), timeout_ms=timeout_ms)
+
+    async def adopt_voters(self, *, timeout_ms: int = 30_000) -> None:
+        """Write the configured voters into the log, so that they can be changed from now on (the upgrade to
+        kraft.version 1). Every voter must be running. No effect when it was done before."""
+        self._check_running()
+        await self._calls.change_voters(AdoptVoters(), timeout_ms=timeout_ms)
+
+    async def transfer_leadership(self, to: NodeId, *, timeout_ms: int = 10_000) -> None:
+        """Return when `to` leads. Appends meanwhile wait, and go to the successor; none is lost or of unknown
+        outcome by it. Raises `RequestRefusedError` when `to` is no voter or could not take over."""
+        self._check_running()
+        await self._calls.transfer_leadership(to, timeout_ms=timeout_ms)
 
     # Appending
 
@@ -266,9 +343,12 @@ class Quorum(Generic[Outcome]):
         driver.commit_soon()
         return PendingLocalAppend(waiter)
 
-    def _check(self, records: Sequence[bytes]) -> int:
+    def _check_running(self) -> None:
         if self._stopped or self._node.failure is not None:
             raise QuorumStoppedError("the quorum on this node has stopped") from self._node.failure
+
+    def _check(self, records: Sequence[bytes]) -> int:
+        self._check_running()
         if not records:
             raise InvalidAppendError("an append needs at least one record")
         for record in records:

@@ -1,13 +1,15 @@
 """The controller listener: answers other nodes' quorum requests, appends, and the application's requests."""
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from functools import partial
+from typing import Final, Protocol
 
 import structlog
 import trio
 
 from quorate.raft.appends import RemoteAppend, decode_request, encode_failure, size_of
 from quorate.raft.codec import decode, encode, is_core_message
+from quorate.raft.core.events import VoterChange
 from quorate.raft.core.messages import Message
 from quorate.raft.core.types import Epoch, NodeId
 from quorate.raft.errors import (
@@ -19,6 +21,14 @@ from quorate.raft.errors import (
 )
 from quorate.raft.fields import FieldReader
 from quorate.raft.frames import RESPONSE, Frame, FrameReader, Kind, encode_frame
+from quorate.raft.leader_frames import (
+    RemoteReader,
+    decode_cluster_id,
+    decode_transfer,
+    decode_voter_change,
+    encode_done,
+)
+from quorate.raft.leader_requests import IndexWaiter
 from quorate.raft.outbox import Outbox
 from quorate.raft.proposals import PendingAppend
 from quorate.runtime.disk import Buffer
@@ -29,7 +39,8 @@ log = structlog.get_logger(__name__)
 _MAX_CONNECTIONS = 1000
 _PREFACE_SECONDS = 10
 """A connection that says nothing for so long makes room for one that does."""
-_MAX_APPLICATION_REQUESTS = 64
+_SLOW_KINDS: Final = (Kind.APPLICATION, Kind.CHANGE_VOTERS, Kind.TRANSFER_LEADERSHIP)
+_MAX_SLOW_REQUESTS = 64
 """Under way at once on one connection; further ones wait in the socket."""
 
 ApplicationHandler = Callable[[bytes], Awaitable[bytes]]
@@ -47,6 +58,12 @@ class Inbound(Protocol):
     async def wait_room(self) -> None:
         """Return when appends may be handed over."""
         ...
+
+    def read_index(self, waiter: IndexWaiter) -> None: ...
+
+    async def change_voters(self, change: VoterChange) -> None: ...
+
+    async def transfer_leadership(self, successor: NodeId) -> None: ...
 
 
 class Server:
@@ -112,15 +129,15 @@ class Server:
                 del self._reply_to[route]
 
     async def _read(self, reader: FrameReader, outbox: Outbox, nursery: trio.Nursery) -> None:
-        limit = trio.CapacityLimiter(_MAX_APPLICATION_REQUESTS)
+        limit = trio.CapacityLimiter(_MAX_SLOW_REQUESTS)
         try:
             with trio.fail_after(_PREFACE_SECONDS):
                 if not await reader.receive_preface():
                     return
             while frames := await reader.receive():
                 for frame in frames:
-                    if frame.kind == Kind.APPLICATION:
-                        await self._start_application(frame, outbox, limit, nursery)
+                    if frame.kind in _SLOW_KINDS:
+                        await self._start_slow(frame, outbox, limit, nursery)
                     else:
                         self._received(frame, outbox)
                 self._inbound.commit_waiting()
@@ -138,6 +155,9 @@ class Server:
     def _received(self, frame: Frame, outbox: Outbox) -> None:
         if frame.kind == Kind.APPEND:
             self._received_append(frame, outbox)
+        elif frame.kind == Kind.READ_INDEX:
+            self._check_cluster(decode_cluster_id(frame))
+            self._inbound.read_index(RemoteReader(outbox, frame.correlation, self._dirty))
         elif is_core_message(frame) and not frame.kind & RESPONSE:
             message = decode(frame)
             self._reply_to[message.source, message.correlation] = outbox
@@ -161,11 +181,15 @@ class Server:
         waiter = RemoteAppend(outbox, frame.correlation, self._dirty)
         self._inbound.append(PendingAppend(records, size_of(records), waiter))
 
-    async def _start_application(
+    def _check_cluster(self, cluster_id: str) -> None:
+        if cluster_id != self._cluster_id:
+            raise PeerProtocolError(f"its request is for cluster {cluster_id}, this is {self._cluster_id}")
+
+    async def _start_slow(
         self, frame: Frame, outbox: Outbox, limit: trio.CapacityLimiter, nursery: trio.Nursery
     ) -> None:
-        if FieldReader(frame.kind, frame.fields).text() != self._cluster_id:
-            raise PeerProtocolError(f"its request is not for cluster {self._cluster_id}, which this is")
+        """Answer it in a task of its own: by the application, or after a commit or an election."""
+        answer = self._answer_of(frame)
         borrower = object()
         try:
             limit.acquire_on_behalf_of_nowait(borrower)
@@ -173,27 +197,55 @@ class Server:
             # What goes on may be waiting for an append that came with it.
             self._inbound.commit_waiting()
             await limit.acquire_on_behalf_of(borrower)
-        nursery.start_soon(self._answer_application, frame, outbox, limit, borrower)
+        nursery.start_soon(self._answer_slow, frame, answer, outbox, limit, borrower)
 
-    async def _answer_application(
-        self, frame: Frame, outbox: Outbox, limit: trio.CapacityLimiter, borrower: object
+    def _answer_of(self, frame: Frame) -> Callable[[], Awaitable[list[Buffer]]]:
+        """What to do for it. Raises `PeerProtocolError` for what can't be decoded."""
+        match frame.kind:
+            case Kind.CHANGE_VOTERS:
+                cluster_id, change = decode_voter_change(frame)
+                self._check_cluster(cluster_id)
+                return partial(self._done, frame, partial(self._inbound.change_voters, change))
+            case Kind.TRANSFER_LEADERSHIP:
+                cluster_id, successor = decode_transfer(frame)
+                self._check_cluster(cluster_id)
+                return partial(self._done, frame, partial(self._inbound.transfer_leadership, successor))
+            case _:
+                self._check_cluster(FieldReader(frame.kind, frame.fields).text())
+                return partial(self._apply, frame)
+
+    async def _done(self, frame: Frame, action: Callable[[], Awaitable[None]]) -> list[Buffer]:
+        await action()
+        return encode_done(frame)
+
+    async def _apply(self, frame: Frame) -> list[Buffer]:
+        if self.handler is None:
+            raise NotLeaderError(leader=None, epoch=Epoch(0))
+        response = await self.handler(bytes(frame.payload))
+        if len(response) > self._max_frame_bytes // 2:
+            raise OutcomeUnknownError(
+                f"the answer has {len(response)} bytes, at most {self._max_frame_bytes // 2} can be sent"
+            )
+        return encode_frame(Kind.APPLICATION + RESPONSE, frame.correlation, [], [response])
+
+    async def _answer_slow(
+        self,
+        frame: Frame,
+        answer_of: Callable[[], Awaitable[list[Buffer]]],
+        outbox: Outbox,
+        limit: trio.CapacityLimiter,
+        borrower: object,
     ) -> None:
+        kind = Kind(frame.kind)
         try:
-            if self.handler is None:
-                raise NotLeaderError(leader=None, epoch=Epoch(0))
-            response = await self.handler(bytes(frame.payload))
-            if len(response) > self._max_frame_bytes // 2:
-                raise OutcomeUnknownError(
-                    f"the answer has {len(response)} bytes, at most {self._max_frame_bytes // 2} can be sent"
-                )
-            answer = encode_frame(Kind.APPLICATION + RESPONSE, frame.correlation, [], [response])
+            answer = await answer_of()
         except QuorumError as error:
-            answer = encode_failure(frame.correlation, error, kind=Kind.APPLICATION)
+            answer = encode_failure(frame.correlation, error, kind=kind)
         except Exception as error:
             # The application's mistake must not stop the quorum, nor what else this connection carries.
             log.exception("the application failed to answer a request", peer=outbox.peer)
             failure = OutcomeUnknownError(f"the application failed to answer ({type(error).__name__})")
-            answer = encode_failure(frame.correlation, failure, kind=Kind.APPLICATION)
+            answer = encode_failure(frame.correlation, failure, kind=kind)
         finally:
             limit.release_on_behalf_of(borrower)
         outbox.push(answer)

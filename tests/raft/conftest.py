@@ -51,6 +51,8 @@ class World:
         self.nursery = nursery
         self.network = SimulatedNetwork(random.Random(1))
         self.voters = parse_voters("1@node-1:9093,2@node-2:9093,3@node-3:9093")
+        self.disks = 0
+        """Replaced so far."""
         self.hosts: dict[int, SimulatedRuntime] = {}
         self.quorums: dict[int, Quorum] = {}
         self.journals: dict[int, Journal] = {}
@@ -75,10 +77,17 @@ class World:
     def runtime(self, node: int) -> Runtime:
         return self.wrap(node, self.hosts[node].runtime())
 
+    def replace_disk(self, node: int) -> None:
+        """Of a node that is down: the next start formats it anew."""
+        del self.hosts[node]
+        self.disks += 1
+
     async def start(self, *nodes: int, journal: Callable[[], object] = Journal) -> None:
         for node in nodes:
             if node not in self.hosts:
-                self.hosts[node] = SimulatedRuntime(f"node-{node}", self.network, random.Random(node))
+                self.hosts[node] = SimulatedRuntime(
+                    f"node-{node}", self.network, random.Random(node + 1000 * self.disks)
+                )
                 await format_folder(self.runtime(node), "data", cluster_id=CLUSTER_ID, node_id=NodeId(node))
             await self.nursery.start(self._run, node, journal)
 

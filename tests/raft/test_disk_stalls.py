@@ -78,7 +78,7 @@ async def test_slow_syncs_on_a_thread_cause_no_election_and_hold_up_nobody(tmp_p
             for number in (1, 2, 3):
                 await nursery.start(node, number)
             # Until all agree: at a start two may stand at once, and the second take over.
-            while len(known := {quorum.leader for quorum in quorums.values()}) > 1 or None in known:
+            while len(known := {quorum.leader for quorum in quorums.values()}) > 1 or None in known:  # noqa: ASYNC110
                 await trio.sleep(0.01)
             leader = quorums[known.pop()]
             epoch = leader.epoch

@@ -1,0 +1,149 @@
+"""What any node may ask of the leader, wherever that is: found, asked, and asked again while it changes."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import trio
+
+from quorate.raft.channel import Channel
+from quorate.raft.core.effects import Role
+from quorate.raft.core.events import VoterChange
+from quorate.raft.core.messages import ErrorCode
+from quorate.raft.core.types import NodeId, Offset
+from quorate.raft.errors import (
+    NotLeaderError,
+    OutcomeUnknownError,
+    QuorumError,
+    RequestRefusedError,
+)
+from quorate.raft.node import Node
+from quorate.runtime.network import Address
+
+Answer = TypeVar("Answer")
+
+
+class _LocalReader:
+    """`IndexWaiter` of a task on this node."""
+
+    __slots__ = ("_done", "_error", "_read_index")
+
+    def __init__(self) -> None:
+        self._done = trio.Event()
+        self._error: QuorumError | None = None
+        self._read_index = Offset(0)
+
+    def passed(self, read_index: Offset) -> None:
+        self._read_index = read_index
+        self._done.set()
+
+    def failed(self, error: QuorumError) -> None:
+        self._error = error
+        self._done.set()
+
+    async def wait(self) -> Offset:
+        await self._done.wait()
+        if self._error is not None:
+            raise self._error
+        return self._read_index
+
+
+class LeaderCalls:
+    """Requests that the leader answers, made on any node."""
+
+    def __init__(self, node: Node, *, retry_backoff_ms: int) -> None:
+        self._node = node
+        self._retry_s = retry_backoff_ms / 1000
+
+    async def read_index(self, *, timeout_ms: int) -> Offset:
+        """First offset (exclusive end) that a reader must have applied to see everything committed before
+        this call. Raises `NotLeaderError` if no leader proved in time that it is one."""
+
+        async def here() -> Offset:
+            reader = _LocalReader()
+            self._node.read_index(reader)
+            return await reader.wait()
+
+        return await self._ask(here, Channel.read_index, timeout_ms=timeout_ms, repeatable=True)
+
+    async def change_voters(self, change: VoterChange, *, timeout_ms: int) -> None:
+        """Return when it is committed. Raises `RequestRefusedError` or `NotLeaderError` when nothing
+        happened, `OutcomeUnknownError`."""
+        await self._ask(
+            lambda: self._node.change_voters(change),
+            lambda channel: channel.change_voters(change),
+            timeout_ms=timeout_ms,
+            repeatable=False,
+        )
+
+    async def transfer_leadership(self, successor: NodeId, *, timeout_ms: int) -> None:
+        """Return when `successor` leads. Raises `RequestRefusedError` if it does not in the end."""
+        if self._node.leadership.current.leader == successor:
+            return
+        with trio.move_on_after(timeout_ms / 1000):
+            await self._ask(
+                lambda: self._node.transfer_leadership(successor),
+                lambda channel: channel.transfer_leadership(successor),
+                timeout_ms=timeout_ms,
+                repeatable=False,
+            )
+            epoch = self._node.leadership.current.epoch
+            while (current := self._node.leadership.current).leader != successor:
+                if current.leader is not None and current.epoch > epoch:
+                    break
+                await self._node.leadership.wait_change()
+            else:
+                return
+        raise RequestRefusedError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"the leader gave up, but node {successor} was not elected; describe the quorum to see who was",
+        )
+
+    async def _ask(
+        self,
+        here: Callable[[], Awaitable[Answer]],
+        there: Callable[[Channel], Awaitable[Answer]],
+        *,
+        timeout_ms: int,
+        repeatable: bool,
+    ) -> Answer:
+        """By the leader, again and again until it is answered or time is up. What is `repeatable` is asked
+        again even when its outcome is unknown."""
+        error: QuorumError | None = None
+        under_way = False
+        with trio.move_on_after(timeout_ms / 1000):
+            while True:
+                seen = self._node.leadership.current
+                try:
+                    under_way = True
+                    if self._node.driver.core.role is Role.LEADER:
+                        return await here()
+                    under_way = False
+                    channel = await self._channel_to_leader()
+                    under_way = True
+                    return await there(channel)
+                except NotLeaderError as not_leader:
+                    error, under_way = not_leader, False
+                except RequestRefusedError as refused:
+                    error, under_way = refused, False
+                    if refused.code is not ErrorCode.REQUEST_TIMED_OUT:
+                        raise
+                except OutcomeUnknownError as unknown:
+                    error = unknown
+                    if not repeatable:
+                        raise
+                with trio.move_on_after(self._retry_s):
+                    while self._node.leadership.current == seen:
+                        await self._node.leadership.wait_change()
+        if under_way and not repeatable:
+            raise OutcomeUnknownError(f"the leader did not answer within {timeout_ms} ms")
+        if isinstance(error, RequestRefusedError):
+            raise error
+        raise self._node.driver.requests.not_leader()
+
+    async def _channel_to_leader(self) -> Channel:
+        node = self._node
+        leader = node.leadership.current.leader
+        endpoint = None if leader is None else node.driver.core.endpoint_of(leader)
+        if leader is None or endpoint is None:
+            raise node.driver.requests.not_leader()
+        return await node.forwarder.channel_to(leader, Address(endpoint.host, endpoint.port))

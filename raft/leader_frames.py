@@ -1,0 +1,121 @@
+"""Requests to the leader that append nothing: which offset to wait for before a read, a change of the voters,
+a transfer of leadership.
+
+Each names its cluster first. The responses have the fields of an append's (`quorate.raft.appends`): a read
+index stands where the base offset does.
+"""
+
+import enum
+
+from quorate.raft.appends import AppendError, decode_outcome, encode_failure
+from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter, VoterChange
+from quorate.raft.core.types import NodeId, Offset, Voter
+from quorate.raft.errors import PeerProtocolError, QuorumError
+from quorate.raft.fields import FieldReader
+from quorate.raft.frames import RESPONSE, Field, Frame, Kind, encode_frame
+from quorate.raft.outbox import Outbox
+from quorate.runtime.disk import Buffer
+
+
+class _Change(enum.IntEnum):
+    ADD = 0
+    REMOVE = 1
+    UPDATE = 2
+    ADOPT = 3
+
+
+def voter_change_fields(change: VoterChange) -> list[Field]:
+    """What follows the cluster id in a CHANGE_VOTERS request."""
+    match change:
+        case AddVoter(voter):
+            return [_Change.ADD.value, *_voter(voter)]
+        case UpdateVoter(voter):
+            return [_Change.UPDATE.value, *_voter(voter)]
+        case RemoveVoter(key):
+            return [_Change.REMOVE.value, key.id, key.directory_id]
+        case AdoptVoters():
+            return [_Change.ADOPT.value]
+
+
+def _voter(voter: Voter) -> list[Field]:
+    return [voter.key.id, voter.key.directory_id, [voter.endpoint.host, voter.endpoint.port]]
+
+
+def decode_voter_change(frame: Frame) -> tuple[str, VoterChange]:
+    """The cluster id and the change. Raises `PeerProtocolError`."""
+    read = FieldReader(frame.kind, frame.fields)
+    cluster_id, kind = read.text(), read.integer()
+    match kind:
+        case _Change.ADD:
+            return cluster_id, AddVoter(_read_voter(read))
+        case _Change.UPDATE:
+            return cluster_id, UpdateVoter(_read_voter(read))
+        case _Change.REMOVE:
+            return cluster_id, RemoveVoter(read.key())
+        case _Change.ADOPT:
+            return cluster_id, AdoptVoters()
+    raise PeerProtocolError(f"a change of the voters of kind {kind} is not known to this version")
+
+
+def _read_voter(read: FieldReader) -> Voter:
+    key, endpoint = read.key(), read.endpoint()
+    if endpoint is None:
+        raise PeerProtocolError(f"node {key.id} is to be a voter, but where it listens is not said")
+    return Voter(key, endpoint)
+
+
+def decode_transfer(frame: Frame) -> tuple[str, NodeId]:
+    """The cluster id and the successor. Raises `PeerProtocolError`."""
+    read = FieldReader(frame.kind, frame.fields)
+    return read.text(), read.node()
+
+
+def decode_cluster_id(frame: Frame) -> str:
+    """Of a READ_INDEX request. Raises `PeerProtocolError`."""
+    return FieldReader(frame.kind, frame.fields).text()
+
+
+def decode_read_index(frame: Frame) -> Offset:
+    """Raises what the leader answered as a `QuorumError`, or `PeerProtocolError`."""
+    if frame.kind != Kind.READ_INDEX + RESPONSE:
+        raise PeerProtocolError(f"a read barrier was answered with a frame of kind {frame.kind}")
+    read_index, _ = decode_outcome(frame)
+    if read_index is None:
+        raise PeerProtocolError("a read barrier that passed has no offset")
+    return read_index
+
+
+def decode_done(frame: Frame, kind: Kind) -> None:
+    """The end of a change of the voters, or of a transfer. Raises as `decode_read_index`."""
+    if frame.kind != kind + RESPONSE:
+        raise PeerProtocolError(f"a request of kind {kind} was answered with a frame of kind {frame.kind}")
+    decode_outcome(frame)
+
+
+def encode_done(frame: Frame) -> list[Buffer]:
+    """The answer to `frame`: it is done."""
+    return encode_frame(
+        frame.kind + RESPONSE, frame.correlation, [AppendError.NONE.value, None, 0, None, None]
+    )
+
+
+class RemoteReader:
+    """`IndexWaiter` that answers over a connection."""
+
+    __slots__ = ("_correlation", "_dirty", "_outbox")
+
+    def __init__(self, outbox: Outbox, correlation: int, dirty: dict[Outbox, None]) -> None:
+        self._outbox = outbox
+        self._correlation = correlation
+        self._dirty = dirty
+
+    def passed(self, read_index: Offset) -> None:
+        fields: list[Field] = [AppendError.NONE.value, None, 0, read_index, None]
+        self._answer(encode_frame(Kind.READ_INDEX + RESPONSE, self._correlation, fields))
+
+    def failed(self, error: QuorumError) -> None:
+        self._answer(encode_failure(self._correlation, error, kind=Kind.READ_INDEX))
+
+    def _answer(self, buffers: list[Buffer]) -> None:
+        self._outbox.push(buffers)
+        self._dirty[self._outbox] = None

@@ -1,0 +1,54 @@
+"""What a node does about its own place among the voters: it tells where it listens now, and joins."""
+
+import structlog
+import trio
+
+from quorate.raft.config import QuorumConfig
+from quorate.raft.core.effects import Role
+from quorate.raft.core.events import AddVoter, RemoveVoter, UpdateVoter, VoterChange
+from quorate.raft.core.types import ReplicaKey, Voter
+from quorate.raft.errors import QuorumError
+from quorate.raft.leader_calls import LeaderCalls
+from quorate.raft.node import Node
+
+log = structlog.get_logger(__name__)
+
+
+class Membership:
+    """Looks once per fetch timeout, as Kafka does."""
+
+    def __init__(self, config: QuorumConfig, node: Node, calls: LeaderCalls) -> None:
+        self._config = config
+        self._node = node
+        self._calls = calls
+        self._told: str | None = None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        timeout_ms = self._config.core.fetch_timeout_ms
+        while True:
+            await trio.sleep(timeout_ms / 1000)
+            change = self._wanted()
+            if change is None:
+                continue
+            log.info("asking for a change of the voters", node=self._config.node_id, change=str(change))
+            try:
+                await self._calls.change_voters(change, timeout_ms=timeout_ms)
+            except QuorumError as error:
+                # It may pass; it is told once and asked for again.
+                if str(error) != self._told:
+                    self._told = str(error)
+                    log.info("the voters stay", node=self._config.node_id, reason=str(error))
+
+    def _wanted(self) -> VoterChange | None:
+        core, endpoint = self._node.driver.core, self._config.own_endpoint
+        if not core.has_dynamic_voters or endpoint is None or core.leader is None:
+            return None
+        key = self._node.key
+        voter = Voter(key, endpoint)
+        if core.is_voter:
+            return UpdateVoter(voter) if core.voters.endpoint_of(key.id) != endpoint else None
+        if not self._config.auto_join or core.role is not Role.FOLLOWER:
+            return None
+        earlier = next((other.key for other in core.voters if other.key.id == key.id), None)
+        return AddVoter(voter) if earlier is None else RemoveVoter(ReplicaKey(key.id, earlier.directory_id))

@@ -1,0 +1,202 @@
+"""Voters that come and go, barriers and transfers, through the whole stack (KIP-853)."""
+
+import pytest
+import trio
+
+from quorate.raft.core.messages import ErrorCode
+from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
+from quorate.raft.errors import NotLeaderError, RequestRefusedError
+
+
+async def until(holds):
+    with trio.fail_after(20):
+        while not holds():  # noqa: ASYNC110
+            await trio.sleep(0.02)
+
+
+def voter_of(quorum):
+    return Voter(quorum._node.key, Endpoint(f"node-{quorum.node_id}", 9093))
+
+
+async def three_that_can_change(world):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    await world.followers()
+    await leader.adopt_voters()
+    return leader
+
+
+async def test_a_static_set_is_adopted_with_its_directories_and_then_changed_from_any_node(
+    world, autojump_clock
+):
+    leader = await three_that_can_change(world)
+    assert leader.voters.has(leader._node.key)
+    assert all(voter.key.directory_id is not None for voter in leader.voters)
+    world.overrides["voters"] = VoterSet(())
+    world.overrides["bootstrap"] = (Endpoint("node-2", 9093),)
+    await world.start(4)
+    newcomer = world.quorums[4]
+    follower = (await world.followers())[0]
+    await follower.add_voter(voter_of(newcomer))
+    assert leader.voters.ids == (1, 2, 3, 4)
+    appended = await newcomer.append([b"by the new voter"])
+    assert appended.results == (16,)
+    # Its vote counts: with two of the four gone nothing commits, and with one it does.
+    gone = next(quorum for quorum in await world.followers() if quorum is not newcomer)
+    await world.stop(gone.node_id)
+    await leader.append([b"three of four"])
+    await leader.remove_voter(voter_of(gone).key)
+    assert newcomer.voters == leader.voters
+    assert gone.node_id not in leader.voters
+
+
+async def test_the_leader_removes_itself_leads_until_that_commits_and_then_follows_as_an_observer(
+    world, autojump_clock
+):
+    leader = await three_that_can_change(world)
+    await leader.append([b"before"])
+    await leader.remove_voter(leader._node.key)
+    await until(lambda: leader.leader not in (None, leader.node_id))
+    await leader.append([b"forwarded by an observer"])
+    await trio.sleep(1)
+    assert [journal.records for journal in world.journals.values()] == [
+        [b"before", b"forwarded by an observer"]
+    ] * 3
+    assert [status.key.id for status in world.quorums[leader.leader].describe().observers] == [leader.node_id]
+
+
+async def test_what_the_leader_refuses_says_why_and_changes_nothing(world, autojump_clock):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    follower = (await world.followers())[0]
+    stranger = Voter(ReplicaKey(NodeId(9), "A" * 22), Endpoint("node-9", 9093))
+    for quorum in (leader, follower):
+        with pytest.raises(RequestRefusedError, match=r"kraft\.version 1") as refused:
+            await quorum.add_voter(stranger)
+        assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+    await leader.adopt_voters()
+    for quorum in (leader, follower):
+        with pytest.raises(RequestRefusedError, match="does not fetch here; start it") as refused:
+            await quorum.add_voter(stranger, timeout_ms=500)
+        assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+        with pytest.raises(RequestRefusedError, match="is no voter") as refused:
+            await quorum.remove_voter(stranger.key)
+        assert refused.value.code is ErrorCode.VOTER_NOT_FOUND
+    assert leader.voters.ids == (1, 2, 3)
+
+
+async def test_a_voter_that_moved_says_where_it_listens_now(world, autojump_clock):
+    await three_that_can_change(world)
+    follower = (await world.followers())[0]
+    node = follower.node_id
+    await world.stop(node)
+    world.overrides["advertised"] = Endpoint(f"node-{node}", 9099)
+    await world.start(node)
+    leader = await world.leader()
+    await until(lambda: leader.voters.endpoint_of(node) == Endpoint(f"node-{node}", 9099))
+
+
+async def test_a_node_that_lost_its_disk_joins_again_in_place_of_what_it_was(world, autojump_clock):
+    leader = await three_that_can_change(world)
+    await leader.append([b"kept"])
+    lost = (await world.followers())[0].node_id
+    earlier = world.quorums[lost]._node.key
+    await world.stop(lost)
+    world.replace_disk(lost)
+    world.overrides["auto_join"] = True
+    await world.start(lost)
+    returned = world.quorums[lost]
+    await until(lambda: leader.voters.has(returned._node.key))
+    assert returned._node.key != earlier
+    assert not leader.voters.has(earlier)
+    await leader.append([b"on all"])
+    await returned.read_barrier()
+    assert world.journals[lost].records == [b"kept", b"on all"]
+
+
+async def test_a_read_barrier_waits_until_all_that_was_committed_is_applied_here(world, autojump_clock):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    for follower in await world.followers():
+        appended = await leader.append([b"x"])
+        applied = await follower.read_barrier()
+        assert applied > appended.base_offset
+        assert world.journals[follower.node_id].records == world.journals[leader.node_id].records
+    assert await leader.read_barrier() == leader.applied_offset
+
+
+async def test_a_leader_that_the_others_have_left_passes_no_barrier(world, autojump_clock):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    others = await world.followers()
+    for other in others:
+        world.network.block(f"node-{leader.node_id}", f"node-{other.node_id}")
+        world.network.block(f"node-{other.node_id}", f"node-{leader.node_id}")
+    with pytest.raises(NotLeaderError):
+        await leader.read_barrier(timeout_ms=5000)
+    world.network.heal()
+    await leader.read_barrier()
+
+
+async def test_a_follower_knows_a_bound_on_its_staleness_and_reads_within_it_without_a_message(
+    world, autojump_clock
+):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    follower = (await world.followers())[0]
+    await leader.append([b"x"])
+    await follower.read_barrier()
+    await trio.sleep(0.5)
+    bound = follower.staleness_ms
+    # 1.5 fetch timeouts, and the age of the last Fetch that was answered.
+    assert bound is not None
+    assert 900 < bound < 900 + 300
+    for other in world.quorums:
+        if other != follower.node_id:
+            world.network.block(f"node-{follower.node_id}", f"node-{other}")
+    await follower.read_barrier(max_staleness_ms=2000)
+    await trio.sleep(3)
+    assert follower.staleness_ms is None or follower.staleness_ms > 3000
+    with pytest.raises(NotLeaderError):
+        await follower.read_barrier(max_staleness_ms=2000, timeout_ms=1000)
+
+
+async def test_leadership_goes_to_the_chosen_node_under_load_and_no_append_notices(
+    world, autojump_clock, nursery
+):
+    await world.start(1, 2, 3)
+    await world.leader()
+    await world.followers()
+    done = 0
+    ending = False
+
+    async def load(quorum):
+        nonlocal done
+        while not ending:
+            await quorum.append([b"x"])
+            done += 1
+
+    for quorum in world.quorums.values():
+        nursery.start_soon(load, quorum)
+    for _ in range(4):
+        await trio.sleep(0.2)
+        for target in (1, 2, 3):
+            asked = world.quorums[1 + target % 3]
+            before = done
+            await asked.transfer_leadership(NodeId(target))
+            assert asked.leader == target
+            await trio.sleep(0.1)
+            assert done > before
+    ending = True
+    await trio.sleep(1)
+    assert [len(journal.records) for journal in world.journals.values()] == [done] * 3
+
+
+async def test_leadership_is_not_handed_to_a_stranger(world, autojump_clock):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    for quorum in (leader, (await world.followers())[0]):
+        with pytest.raises(RequestRefusedError, match="not another voter"):
+            await quorum.transfer_leadership(NodeId(9))
+    assert leader.is_leader
+    await leader.append([b"goes on"])
