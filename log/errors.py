@@ -106,8 +106,8 @@ class UncoveredLogStartError(LogError):
         has = "there is none" if latest is None else f"the latest ends at {latest.end_offset}"
         super().__init__(
             f"{folder}: the log starts at offset {log_start_offset}, so a snapshot must end there or above, "
-            f"but {has}. Restore the .checkpoint file from this node's disk, or move the folder away and let the "
-            "node come back empty as a new replica: docs/how-to/replace-a-disk.md says when that is safe"
+            f"but {has}. Restore the .checkpoint file from this node's disk, or move the folder away and let "
+            "the node come back empty as a new replica: docs/how-to/replace-a-disk.md says when that is safe"
         )
         self.log_start_offset = log_start_offset
         self.latest = latest

@@ -103,7 +103,7 @@ class Reads(LogState):
         return spot is not None and spot.base_offset == offset
 
     async def voter_sets(self, from_offset: int) -> list[VotersAt]:
-        """The voter sets that control records at or above `from_offset` hold, in order (KIP-853). Reads
+        """The voter sets in the batches from the one that holds `from_offset` on, in order (KIP-853). Reads
         headers, and whole batches only of control records: for a start. Raises `OffsetOutOfRangeError`,
         `DamagedLogError`, `DiskError`."""
         self._check_range(from_offset)
@@ -113,7 +113,7 @@ class Reads(LogState):
             spot = await read_cold(segment.find(from_offset))
             if spot is not None:
                 found += await voter_sets_in(segment.file, spot.position, segment.size)
-        return [voters for voters in found if voters.offset >= from_offset]
+        return found
 
     def max_timestamp(self) -> int | None:
         """The newest timestamp (ms) of any record; None for an empty log."""

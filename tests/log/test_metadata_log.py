@@ -202,6 +202,23 @@ async def test_s12_a_follower_deletes_its_own_when_it_has_installed_one(
     assert node.snapshots.ids == (snapshot,)
 
 
+async def test_a_start_removes_the_segments_that_a_crash_left_below_the_log_start(
+    open_node: OpenNode,
+) -> None:
+    node = await open_node()
+    await node.fill(20)
+    for end in (2, 18):
+        await node.take(end)
+    node.disk.fail(Operation.SYNC_FOLDER, path_part=F)
+    with pytest.raises(DiskError, match="injected"):
+        await node.log.advance_log_start(Offset(18))
+    node.disk.crash_process()
+    assert len([base for base in segments(node.disk) if base <= 18]) > 2
+    node = await node.restarted()
+    assert node.log.log_start_offset == 18
+    assert len([base for base in segments(node.disk) if base <= 18]) == 1
+
+
 # What a start refuses
 
 
@@ -310,6 +327,34 @@ async def test_s5_a_damaged_snapshot_that_the_log_begins_with_stops_the_start(
         node.disk.flip(path, 100)
         node = await node.restarted()
         assert len(await node.values()) == 30
+
+
+async def test_s5_a_damaged_snapshot_is_not_set_aside_for_the_end_of_a_log(open_node: OpenNode) -> None:
+    node = await open_node()
+    await node.fill(40)
+    await node.take(6)
+    snapshot = await node.take(30)
+    await node.log.advance_log_start(Offset(30))
+    assert 6 < segments(node.disk)[0] < 30
+    node.disk.flip(f"{F}/{name_of(snapshot)}", 100)
+    node.disk.crash_process()
+    with pytest.raises(DamagedSnapshotError):
+        await node.restarted()
+    assert name_of(snapshot) in node.disk.list(F)
+
+
+async def test_s5_a_damaged_snapshot_is_not_set_aside_for_a_log_that_differs(
+    open_node: OpenNode, fetch: Fetch
+) -> None:
+    source, node = await open_node(), await open_node()
+    await source.fill(20, epoch=3)
+    snapshot = await source.take(20)
+    await node.fill(30, epoch=1)
+    await fetch(source.snapshots, node.snapshots, snapshot)
+    node.disk.flip(f"{F}/{name_of(snapshot)}", 100)
+    node.disk.crash_process()
+    with pytest.raises(DamagedSnapshotError):
+        await node.restarted()
 
 
 async def test_a_diverged_log_that_is_longer_than_the_snapshot_is_dropped(

@@ -2,9 +2,11 @@
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 import pytest
 import trio.testing
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -27,6 +29,7 @@ from quorate.raft.core.types import (
     VoterSet,
 )
 from quorate.runtime.disk import DiskError, DiskFullError
+from quorate.runtime.real.disk import RealDisk, SyncStrategy
 from quorate.simulation.disk import Operation, SimulatedDisk
 
 F = "data/__cluster_metadata-0"
@@ -117,6 +120,8 @@ async def test_s7_a_state_of_large_chunks_is_written_in_bounded_batches() -> Non
     await take(store, chunks)
     assert disk.syncs >= 6, "the device works along"
     assert loaded(store) == chunks
+    await take(store, [bytes(5000), chunks[0], b"small"], at(150))
+    assert [len(chunk) for chunk in loaded(store, at(150))] == [5000, MAX_CHUNK_BYTES, 5]
     small = [b"x" * 1000] * 3000
     await take(store, small, at(200))
     sizes = [batch.header.size for batch in read_batches(disk.content(f"{F}/{name_of(at(200))}"))]
@@ -272,6 +277,14 @@ def footer(base_offset: int, epoch: int = 3) -> bytes:
     return snapshot_footer_batch(base_offset=base_offset, epoch=epoch, timestamp_ms=1)
 
 
+def nonsense(base_offset: int) -> bytes:
+    """With a good CRC."""
+    data = bytearray(state(base_offset) + b"?")
+    data[8:12] = (len(data) - 12).to_bytes(4, "big")
+    data[17:21] = crc32c(data[CRC_START:]).to_bytes(4, "big")
+    return bytes(data)
+
+
 def state(base_offset: int, epoch: int = 3) -> bytes:
     return build_batch(base_offset=base_offset, epoch=epoch, timestamp_ms=1, values=[b"x"])
 
@@ -290,8 +303,13 @@ def state(base_offset: int, epoch: int = 3) -> bytes:
         (header() + footer(1) + state(2), "follow the SnapshotFooter"),
         (header() + footer(1) + b"\0", "follow the SnapshotFooter"),
         (header() + state(1)[:-3], "cut off"),
+        (header() + nonsense(1) + footer(2), "bytes follow the last record"),
         (header() + state(1)[:8] + b"\x7f\xff\xff\xff" + state(1)[12:], "more than the allowed"),
     ],
+    ids=str.split(
+        "empty no-footer no-footer-after-state no-header footer-first two-headers gap epoch "
+        "state-after-footer byte-after-footer torn nonsense huge"
+    ),
 )
 async def test_a_fetched_snapshot_that_is_not_whole_is_refused_and_removed(data: bytes, problem: str) -> None:
     disk = SimulatedDisk()
@@ -372,9 +390,11 @@ async def test_a_node_may_write_and_fetch_the_same_snapshot_at_once(fetch: Fetch
     assert loaded(target) == [b"state"]
 
 
-async def test_checking_a_large_snapshot_lets_others_run(fetch: Fetch) -> None:
-    source, target = await opened(), await opened()
+async def test_checking_a_large_snapshot_lets_others_run(tmp_path: Path) -> None:
+    source = await opened()
     await take(source, [bytes(1024 * 1024)] * 20)
+    # Reads of which don't pause by themselves when the page cache has it all.
+    target = await SnapshotStore.open(RealDisk(sync=SyncStrategy.INLINE), str(tmp_path))
     turns = 0
 
     async def count() -> None:
@@ -389,7 +409,7 @@ async def test_checking_a_large_snapshot_lets_others_run(fetch: Fetch) -> None:
         nursery.start_soon(count)
         before = turns
         await target.complete_part(ID)
-        assert turns - before >= 20
+        assert turns - before >= 15
         nursery.cancel_scope.cancel()
 
 
