@@ -6,7 +6,7 @@ and hand-made schedules use it.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import (
@@ -47,7 +47,7 @@ from quorate.raft.core.events import (
     Timer,
     TimerFired,
 )
-from quorate.raft.core.messages import ErrorCode, Message, Request, Response, VoteResponse
+from quorate.raft.core.messages import Message, Request
 from quorate.raft.core.types import (
     BatchSpan,
     CoreConfig,
@@ -72,9 +72,10 @@ from quorate.simulation.core_node import (
     snapshot_bytes,
     unpack_entries,
 )
-from quorate.simulation.violations import SafetyViolation
+from quorate.simulation.core_promises import Promises
 
 CLUSTER_ID = "simulated"
+_VOTERS_MAY_CHANGE: Final = (AppendFetched, AppendLeaderChange, AppendVoters, Truncate, InstallSnapshot)
 
 
 def endpoint_of(node: NodeId) -> Endpoint:
@@ -121,20 +122,26 @@ class CoreWorld:
         }
         self.mailbox: list[Message] = []
         """Sent, and not yet delivered."""
-        self.committed: list[Entry] = []
-        """The longest prefix that any node ever called committed."""
+        self.lost_keys: list[ReplicaKey] = []
+        """Replicas whose data is gone."""
+        self.promises = Promises(
+            self.nodes,
+            configured=VoterSet(()) if dynamic else self.voters,
+            is_lost=lambda key: key in self.lost_keys,
+        )
         self.on_effect: Callable[[NodeId, Effect], None] | None = None
         """Sees each effect before it is carried out."""
-        self._leaders: dict[Epoch, NodeId] = {}
-        self._votes: dict[tuple[ReplicaKey, Epoch], ReplicaKey] = {}
         self.wiped: set[NodeId] = set()
         """Those that ever lost their disk: what they had stored is not known."""
-        self._barriers: dict[tuple[NodeId, int], int] = {}
-        """How much was committed when each read barrier was asked for."""
         self._aliases: dict[tuple[NodeId, int], NodeId] = {}
         """As which bootstrap server a node was asked, by who asked and the correlation."""
         self._next_value = 0
-        self._last_event = "the start"
+        self._voters_changed = True
+
+    @property
+    def committed(self) -> list[Entry]:
+        """The longest prefix that any node ever called committed."""
+        return self.promises.committed
 
     # --- what can be made to happen ---
 
@@ -154,7 +161,8 @@ class CoreWorld:
             log=machine.disk.recovered(),
             bootstrap=self.bootstrap,
         )
-        self._last_event = f"the start of node {node}"
+        self.promises.last_event = node, "starts"
+        self._voters_changed = True
         effects = machine.core.start()
         self._carry_out(machine, effects)
         return effects
@@ -163,7 +171,7 @@ class CoreWorld:
         """Give `node` an event and carry out what it asks for; only the first `effects_done`, if given, as
         if it crashed then."""
         machine = self.nodes[node]
-        self._last_event = f"node {node}: {event}"
+        self.promises.last_event = node, event
         effects = machine.up.step(event)
         if effects_done is None:
             self._carry_out(machine, effects)
@@ -205,9 +213,10 @@ class CoreWorld:
         machine = self.nodes[node]
         if machine.core is not None:
             raise ValueError(f"node {node} is up; crash it first")
+        self.wiped.add(node)
+        self.lost_keys.append(machine.key)
         directory_id = None if machine.disk.directory_id is None else machine.disk.directory_id + "-new"
         machine.disk = CoreDisk(directory_id=directory_id)
-        self.wiped.add(node)
 
     def take_snapshot(self, node: NodeId) -> SnapshotId | None:
         """Of all that `node` knows to be committed and has stored; None if that is nothing new."""
@@ -223,7 +232,7 @@ class CoreWorld:
         disk.snapshots[snapshot] = tuple(disk.entries[:end])
         in_snapshot = disk.voters_below(end, disk.entries)
         told = machine.up.voters_at(snapshot.end_offset)
-        self._require(told == in_snapshot, "the core knows the voters of a snapshot", machine)
+        self.promises.require(told == in_snapshot, "the core knows the voters of a snapshot", machine)
         self.step(node, SnapshotTaken(snapshot))
         return snapshot
 
@@ -247,10 +256,12 @@ class CoreWorld:
             return self.step(node, SnapshotDamaged(snapshot))
         part = disk.part
         whole = part is not None and part[0] == snapshot and bytes(part[1]) == snapshot_bytes(snapshot)
-        self._require(whole, f"what was fetched is snapshot {snapshot}, whole", machine)
+        self.promises.require(whole, f"what was fetched is snapshot {snapshot}, whole", machine)
         disk.part = None
         entries = tuple(self.committed[: snapshot.end_offset])
-        self._require(len(entries) == snapshot.end_offset, "a snapshot holds what is committed", machine)
+        self.promises.require(
+            len(entries) == snapshot.end_offset, "a snapshot holds what is committed", machine
+        )
         disk.snapshots[snapshot] = entries
         voters = next((entry.voters for entry in reversed(entries) if entry.voters is not None), None)
         if voters is None and self.bootstrap:
@@ -258,7 +269,7 @@ class CoreWorld:
         return self.step(node, SnapshotChecked(snapshot, voters))
 
     def read_barrier(self, node: NodeId, barrier: int) -> tuple[Effect, ...]:
-        self._barriers[node, barrier] = len(self.committed)
+        self.promises.barrier_asked(self.nodes[node], barrier)
         return self.step(node, ReadBarrier(barrier))
 
     def sync(self, node: NodeId) -> tuple[Effect, ...]:
@@ -296,11 +307,14 @@ class CoreWorld:
     def _carry_out(self, machine: CoreNode, effects: Iterable[Effect]) -> None:
         for effect in effects:
             self._do(machine, effect)
-        self._check(machine)
+        self.promises.stepped(machine, voters_changed=self._voters_changed)
+        self._voters_changed = False
 
     def _do(self, machine: CoreNode, effect: Effect) -> None:
         if self.on_effect is not None:
             self.on_effect(machine.id, effect)
+        if type(effect) in _VOTERS_MAY_CHANGE:
+            self._voters_changed = True
         disk = machine.disk
         match effect:
             case Persist():
@@ -320,19 +334,14 @@ class CoreWorld:
             case AppendFetched():
                 self._append(machine, effect.batches[0].base_offset, unpack_entries(effect))
             case Truncate():
-                cut = zip(
-                    disk.entries[effect.end_offset :], self.committed[effect.end_offset :], strict=False
-                )
-                self._require(
-                    all(entry != committed for entry, committed in cut), "no committed record is cut", machine
-                )
+                self.promises.cut(machine, effect.end_offset)
                 del disk.entries[effect.end_offset :]
                 disk.synced = effect.end_offset
             case Send():
-                self._check_said(machine, effect.message)
+                self.promises.said(machine, effect.message)
                 self._send(effect.message)
             case SendRecords():
-                self._check_said(machine, effect.response)
+                self.promises.said(machine, effect.response)
                 self._send(self._with_records(machine, effect))
             case ArmTimer():
                 machine.timers.pop(effect.timer, None)
@@ -341,16 +350,16 @@ class CoreWorld:
             case CancelTimer():
                 machine.timers.pop(effect.timer, None)
             case HighWatermarkAdvanced():
-                self._check_high_watermark(machine, effect.high_watermark)
+                self.promises.high_watermark_moved(machine, effect.high_watermark)
             case RoleChanged():
-                self._check_role(machine, effect)
+                self.promises.role_changed(machine, effect)
             case SendSnapshotChunk():
                 known = effect.response.snapshot in disk.snapshots
                 self._send(chunk_of(effect, known=known, chunk_bytes=self._chunk_bytes()))
             case StoreSnapshotChunk():
                 if effect.position == 0:
                     disk.part = effect.snapshot, bytearray()
-                self._require(
+                self.promises.require(
                     disk.part is not None
                     and disk.part[0] == effect.snapshot
                     and len(disk.part[1]) == effect.position,
@@ -367,12 +376,7 @@ class CoreWorld:
                 for snapshot in [each for each in disk.snapshots if each < effect.snapshot]:
                     del disk.snapshots[snapshot]
             case BarrierPassed():
-                committed = self._barriers[machine.id, effect.barrier]
-                self._require(
-                    effect.read_index >= committed,
-                    f"a read sees all {committed} committed before it",
-                    machine,
-                )
+                self.promises.barrier_passed(machine, effect.barrier, effect.read_index)
             case RejectProposal() | VotersChanged() | BarrierFailed() | TransferEnded():
                 pass
             case _:
@@ -410,7 +414,9 @@ class CoreWorld:
 
     def _append(self, machine: CoreNode, base_offset: Offset, entries: list[Entry]) -> None:
         disk = machine.disk
-        self._require(base_offset == len(disk.entries), f"append at {base_offset} leaves a gap", machine)
+        self.promises.require(
+            base_offset == len(disk.entries), f"append at {base_offset} leaves a gap", machine
+        )
         disk.entries.extend(entries)
         self._sync_asked(machine, Durable(machine.up.generation, Offset(len(disk.entries))))
 
@@ -432,103 +438,5 @@ class CoreWorld:
     def _records_max(self) -> int:
         return 1000
 
-    # --- promises ---
-
-    def _require(self, condition: bool, promise: str, machine: CoreNode) -> None:
-        if not condition:
-            raise SafetyViolation(f"{promise}: node {machine.id}, after {self._last_event}; {machine}")
-
-    def _check(self, machine: CoreNode) -> None:
-        """What must hold whenever the effects of a step are done."""
-        core, disk = machine.up, machine.disk
-        self._require(core.log_end_offset == len(disk.entries), "the core knows where its log ends", machine)
-        last_epoch = disk.entries[-1].epoch if disk.entries else 0
-        self._require(core.log_end_epoch == last_epoch, "the core knows its last epoch", machine)
-        self._require(core.log_start_offset == disk.start, "the core knows where its log starts", machine)
-        configured = VoterSet(()) if self.bootstrap else self.voters
-        voters = disk.voters_below(len(disk.entries), disk.entries)
-        self._require(
-            core.voters == (configured if voters is None else voters),
-            "the last voters in the log count",
-            machine,
-        )
-        self._require(core.durable_end_offset <= disk.synced, "what the core calls durable is", machine)
-        self._require(core.election == disk.election, "the vote is stored", machine)
-        self._require(
-            core.high_watermark is None or core.high_watermark <= core.log_end_offset,
-            "high watermark <= log end",
-            machine,
-        )
-
-    def _check_said(self, machine: CoreNode, message: Message) -> None:
-        """Durable before said."""
-        self._require(
-            message.epoch <= machine.disk.election.epoch, "an epoch is stored before it is said", machine
-        )
-        if isinstance(message, Response):
-            self._require(message.error is not ErrorCode.INVALID_REQUEST, "nodes send what is valid", machine)
-        if isinstance(message, VoteResponse) and message.granted and not message.pre_vote:
-            voted = machine.disk.election.voted
-            is_stored = voted is not None and voted.id == message.destination
-            self._require(is_stored, "a vote is stored before it is said", machine)
-            if voted is not None:
-                self._check_vote(machine, message.epoch, voted)
-
-    def _check_vote(self, machine: CoreNode, epoch: Epoch, candidate: ReplicaKey) -> None:
-        given = self._votes.setdefault((machine.key, epoch), candidate)
-        self._require(given == candidate, f"one vote in epoch {epoch}, but {given} had it before", machine)
-
-    def _check_role(self, machine: CoreNode, changed: RoleChanged) -> None:
-        if changed.role is Role.CANDIDATE:
-            self._check_vote(machine, changed.epoch, machine.key)
-        if changed.role is not Role.LEADER:
-            return
-        leader = self._leaders.setdefault(changed.epoch, machine.id)
-        self._require(leader == machine.id, f"one leader in epoch {changed.epoch}, not {leader} too", machine)
-        self._require(
-            machine.disk.entries[: len(self.committed)] == self.committed,
-            "a leader has every committed record",
-            machine,
-        )
-
-    def _check_high_watermark(self, machine: CoreNode, high_watermark: Offset) -> None:
-        before = machine.high_watermark
-        self._require(
-            before is None or high_watermark > before, "the high watermark never goes back", machine
-        )
-        machine.high_watermark = high_watermark
-        entries = machine.disk.entries
-        self._require(high_watermark <= len(entries), "high watermark <= log end", machine)
-        start = before if before is not None else 0
-        shared = min(high_watermark, len(self.committed))
-        self._require(
-            entries[start:shared] == self.committed[start:shared], "a committed record never changes", machine
-        )
-        if high_watermark > len(self.committed):
-            last = Offset(high_watermark - 1)
-            voters = machine.up.voters
-            holders = [
-                voter
-                for voter in voters.ids
-                if voter in self.wiped
-                or ((disk := self.nodes[voter].disk).synced > last and disk.entries[last] == entries[last])
-            ]
-            self._require(
-                len(holders) >= voters.majority,
-                f"a majority has stored what is committed, not only {holders} offset {last}",
-                machine,
-            )
-            self.committed.extend(entries[len(self.committed) : high_watermark])
-
     def check_logs(self) -> None:
-        """Log matching (Raft section 5.3): equal epochs at an offset mean equal logs up to it. Compares
-        all pairs."""
-        machines = list(self.nodes.values())
-        for index, one in enumerate(machines):
-            for other in machines[index + 1 :]:
-                shared = min(len(one.disk.entries), len(other.disk.entries))
-                for offset in range(shared - 1, -1, -1):
-                    if one.disk.entries[offset].epoch == other.disk.entries[offset].epoch:
-                        same = one.disk.entries[: offset + 1] == other.disk.entries[: offset + 1]
-                        self._require(same, f"logs match up to {offset}, as in node {other.id}", one)
-                        break
+        self.promises.check_logs()

@@ -42,7 +42,8 @@ class Operation(Generic[Request, Answer]):
 
     An operation that was never answered, or with an error that says nothing about its effect, has the answer
     `UNKNOWN` and returns at infinity: it may have taken effect at any time since, or never. One that
-    certainly had no effect is left out of the history.
+    certainly had no effect is left out of the history. One that never returned, but whose effect is known
+    from elsewhere, returns at infinity with the answer that it would have had.
     """
 
     client: str
@@ -54,12 +55,12 @@ class Operation(Generic[Request, Answer]):
     def __post_init__(self) -> None:
         if self.returned_at < self.invoked_at:
             raise ValueError(f"{self} returned before it was invoked")
-        if (self.answer is UNKNOWN) != math.isinf(self.returned_at):
-            raise ValueError(f"{self}: exactly the operations with an unknown answer never return")
+        if self.answer is UNKNOWN and not math.isinf(self.returned_at):
+            raise ValueError(f"{self}: without an answer, it may take effect later: it returns at infinity")
 
     @property
-    def is_known(self) -> bool:
-        return self.answer is not UNKNOWN
+    def has_returned(self) -> bool:
+        return not math.isinf(self.returned_at)
 
     def __str__(self) -> str:
         return f"{self.client}: {self.request} -> {self.answer} ({self.invoked_at:g} to {self.returned_at:g})"
@@ -202,7 +203,7 @@ class Search(Generic[State, Request, Answer]):
     def _plan(self) -> None:
         moments = [(each.invoked_at, 0, number) for number, each in enumerate(self._operations)]
         moments += [
-            (each.returned_at, 1, number) for number, each in enumerate(self._operations) if each.is_known
+            (each.returned_at, 1, number) for number, each in enumerate(self._operations) if each.has_returned
         ]
         moments.sort()
         open_now: dict[int, None] = {}
@@ -215,7 +216,7 @@ class Search(Generic[State, Request, Answer]):
                 self._open.append((number, *open_now))
                 self._unknown_open.append(len(self._unknown))
                 free.append(self._bits[number])
-            elif not self._operations[number].is_known:
+            elif not self._operations[number].has_returned:
                 self._bits[number] = 1 << len(self._unknown)
                 self._unknown.append(number)
             else:
@@ -269,7 +270,7 @@ class Search(Generic[State, Request, Answer]):
         for number in self._unknown[: self._unknown_open[at]]:
             bit = self._bits[number]
             if not guessed & bit:
-                ok, after = step(state, operations[number].request, UNKNOWN)
+                ok, after = step(state, operations[number].request, operations[number].answer)
                 if ok and after != state and self._reaches_the_end(at, done, guessed | bit, after):
                     return True
         for bit, after in possible:
@@ -318,7 +319,7 @@ class Shrinker(Generic[State, Request, Answer]):
         while size:
             for start in range(0, len(history), size):
                 end = start + size
-                chunk = [Part(part.operation, part.operation.is_known) for part in history[start:end]]
+                chunk = [Part(part.operation, part.operation.has_returned) for part in history[start:end]]
                 relaxed = [*history[:start], *chunk, *history[end:]]
                 if relaxed != history and self._verdict(relaxed) is Verdict.NOT_LINEARIZABLE:
                     history = relaxed
@@ -365,7 +366,7 @@ class Shrinker(Generic[State, Request, Answer]):
         until = one.operation.returned_at
         return self._verdict(
             [
-                part if part is one else Part(part.operation, part.operation.is_known)
+                part if part is one else Part(part.operation, part.operation.has_returned)
                 for part in history
                 if part.operation.invoked_at <= until
             ]
@@ -373,4 +374,4 @@ class Shrinker(Generic[State, Request, Answer]):
 
 
 def _matters(part: Part[Request, Answer]) -> bool:
-    return part.operation.is_known and not part.is_bystander
+    return part.operation.has_returned and not part.is_bystander
