@@ -1,16 +1,12 @@
 """`quorate log`: what is in a log file."""
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from quorate.cli.batches import batches_of, map_file, print_batch
 from quorate.cli.errors import ExitCode, fail, user_errors
-
-if TYPE_CHECKING:
-    from quorate.log.batch import Batch
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -18,73 +14,10 @@ app = typer.Typer(
     epilog="Example: quorate log dump 00000000000000000000.log --json",
 )
 
-_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_BLOCK = 1024 * 1024
-_HEADER_BYTES = 61
-
 
 @app.callback()
 def log() -> None:
     """Log files."""
-
-
-def _batches(view: memoryview) -> "Iterator[Batch]":
-    """Whole batches up to the zeros that a file may end in, room made ahead. Raises `InvalidBatchError`."""
-    from quorate.log.batch import Batch, read_header
-
-    position = 0
-    while position < len(view):
-        if not any(view[position : position + _HEADER_BYTES]) and _all_zeros(view[position:]):
-            return
-        header = read_header(view, position, dense=False)
-        yield Batch(header, view[position : position + header.size])
-        position += header.size
-
-
-def _all_zeros(view: memoryview) -> bool:
-    zeros = bytes(_BLOCK)
-    return all(
-        view[start : start + _BLOCK] == zeros[: len(view) - start] for start in range(0, len(view), _BLOCK)
-    )
-
-
-def _records(batch: "Batch", *, metadata: bool) -> list[dict[str, object]] | None:
-    """None for compressed ones, which are not decoded."""
-    from quorate.log.records import records_of
-    from quorate.spark_source.entries import entries_of, record_json
-
-    header = batch.header
-    if header.codec:
-        return None
-    if metadata:
-        return [
-            {
-                "offset": entry.offset,
-                "timestamp": entry.timestamp_ms,
-                "type": entry.type,
-                "version": entry.version,
-                "record": json.loads(record_json(entry) or "null"),
-            }
-            for entry in entries_of(batch, start=header.base_offset, end=header.end_offset)
-        ]
-    return [
-        {
-            "offset": record.offset,
-            "timestamp": record.timestamp,
-            "key": None if record.key is None else record.key.hex(),
-            "value": None if record.value is None else record.value.hex(),
-        }
-        for record in records_of(batch)
-    ]
-
-
-def _map(file: Path) -> memoryview:
-    import mmap
-
-    with file.open("rb") as opened:
-        if not file.stat().st_size:
-            return memoryview(b"")
-        return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 @app.command(epilog="Example: quorate log dump data/1/__cluster_metadata-0/00000000000000000000.log --json")
@@ -104,35 +37,10 @@ def dump(
         from quorate.log.errors import InvalidBatchError
 
         try:
-            for batch in _batches(_map(file)):
-                _print(batch, metadata=metadata, as_json=as_json, with_records=records)
+            for batch in batches_of(map_file(file)):
+                print_batch(batch, metadata=metadata, as_json=as_json, with_records=records)
         except InvalidBatchError as error:
             raise fail(
                 f"{file}: {error}. What comes before is whole; the rest is damaged, or was being written",
                 ExitCode.STORAGE,
             ) from None
-
-
-def _print(batch: "Batch", *, metadata: bool, as_json: bool, with_records: bool) -> None:
-    header = batch.header
-    shown: dict[str, object] = {
-        "baseOffset": header.base_offset,
-        "lastOffset": header.end_offset - 1,
-        "count": header.count,
-        "position": header.position,
-        "size": header.size,
-        "leaderEpoch": header.leader_epoch,
-        "isControl": header.is_control,
-        "compression": _CODECS[header.codec] if header.codec < len(_CODECS) else str(header.codec),
-        "producerId": header.producer_id,
-        "producerEpoch": header.producer_epoch,
-        "baseSequence": header.base_sequence,
-        "crc": header.crc,
-    }
-    entries = _records(batch, metadata=metadata) if with_records else None
-    if as_json:
-        typer.echo(json.dumps({**shown, "records": entries}))
-        return
-    typer.echo(" ".join(f"{name}: {value}" for name, value in shown.items()))
-    for entry in entries or ():
-        typer.echo("  | " + " ".join(f"{name}: {value}" for name, value in entry.items()))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli import cluster, demo, log_dump, quorum, server, storage, topics
+from quorate.cli import cluster, demo, log_dump, quorum, server, snapshot, storage, topics
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,6 +25,7 @@ app.add_typer(storage.app, name="storage")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(topics.app, name="topics")
 app.add_typer(log_dump.app, name="log")
+app.add_typer(snapshot.app, name="snapshot")
 app.command("demo", epilog="Example: quorate demo --file README.md")(demo.demo)
 
 

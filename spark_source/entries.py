@@ -5,17 +5,26 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from quorate.broker.controller.codec import MAX_RECORD_BYTES, RecordDecodeError, decode, encode
 from quorate.broker.controller.records import Record
 from quorate.broker.controller.schema import SchemaError, load
 from quorate.log.batch import Batch, BatchHeader
-from quorate.log.control import ControlType, LeaderChange, control_type_of, read_leader_change
+from quorate.log.control import (
+    ControlType,
+    LeaderChange,
+    control_type_of,
+    read_kraft_version,
+    read_leader_change,
+    read_snapshot_header,
+    read_voters,
+)
 from quorate.log.errors import InvalidBatchError
 from quorate.log.records import Record as LogRecord
 from quorate.log.records import records_of
+from quorate.raft.core.types import VoterSet
 from quorate.runtime.entropy import uuid_text
 from quorate.spark_source.errors import DamagedRecordError
 
@@ -26,6 +35,24 @@ _ARRAY_OF_THREE: Final = 0x83
 _SMALL: Final = 24
 """CBOR integers below this are one byte."""
 UNKNOWN: Final = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftVersion:
+    """1 from when the voters are in the log."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotHeader:
+    """A snapshot's first record."""
+
+    last_timestamp_ms: int
+    """Of the last record of the log that it holds."""
+
+
+ControlRecord: TypeAlias = LeaderChange | VoterSet | KRaftVersion | SnapshotHeader
 
 
 class Entry(NamedTuple):
@@ -40,8 +67,8 @@ class Entry(NamedTuple):
     type: str
     """The record's type by name, `Unknown` for one of a later version of quorate."""
     version: int
-    record: Record | LeaderChange | None
-    """None for a type or version that this version does not know."""
+    record: Record | ControlRecord | None
+    """None for a type or version that this version does not know, and where there is nothing to say."""
     value: bytes
 
 
@@ -118,18 +145,41 @@ def _entry(header: BatchHeader, raw: LogRecord) -> Entry:
 def _control_entry(header: BatchHeader, raw: LogRecord) -> Entry:
     kind = control_type_of(raw)
     value = raw.value or b""
-    record = read_leader_change(value) if kind is ControlType.LEADER_CHANGE else None
     return Entry(
         raw.offset,
         header.leader_epoch,
         raw.timestamp,
         header.base_offset,
         True,
-        UNKNOWN if kind is None else "".join(word.capitalize() for word in kind.name.split("_")),
+        UNKNOWN if kind is None else _CONTROL_NAMES.get(kind) or _camel_case(kind.name),
         int.from_bytes(value[:2], "big"),
-        record,
+        _control_record(kind, value),
         value,
     )
+
+
+_CONTROL_NAMES: Final = {
+    ControlType.KRAFT_VERSION: "KRaftVersion",
+    ControlType.KRAFT_VOTERS: "KRaftVoters",
+}
+
+
+def _camel_case(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _control_record(kind: ControlType | None, value: bytes) -> ControlRecord | None:
+    match kind:
+        case ControlType.LEADER_CHANGE:
+            return read_leader_change(value)
+        case ControlType.KRAFT_VERSION:
+            return KRaftVersion(read_kraft_version(value))
+        case ControlType.KRAFT_VOTERS:
+            return read_voters(value)
+        case ControlType.SNAPSHOT_HEADER:
+            return SnapshotHeader(read_snapshot_header(value))
+        case _:
+            return None
 
 
 def record_json(entry: Entry) -> str | None:

@@ -1,9 +1,11 @@
 """A node in the foreground: how it says that it serves, and why it won't."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,3 +124,43 @@ def test_a_node_whose_disk_is_full_says_so_and_stops(
     said = refused(processes, node, ExitCode.STORAGE)
     assert "no space left" in said.lower()
     assert str(disk) in said
+
+
+def test_a_broker_whose_folders_all_failed_stops_and_says_so(
+    processes: Any, node: Any, quorate: Callable[..., Result], small_disk: Callable[[str], Path]
+) -> None:
+    disk = small_disk("size=256k")
+    # The quorum's folder is on another disk, and goes on.
+    node.write(log_dirs=str(disk / "data"), metadata_log_dir=str(node.folder))
+    assert quorate("storage", "format", "-t", "a-cluster", "-c", node.config).exit_code == 0
+    process, line = started(processes, node)
+    address = re.search(r"clients at ([\d.:]+)", line)
+    assert address is not None
+    create = ("topics", "create", "-b", address[1], "-t")
+    deadline = time.monotonic() + 30
+    while quorate(*create, "first").exit_code:
+        assert time.monotonic() < deadline, "the broker is not ready"
+    with (disk / "filler").open("wb", buffering=0) as filler:
+        try:
+            while True:
+                filler.write(bytes(4096))
+        except OSError:
+            pass
+    # The controller accepts it before the replica's folder is made.
+    quorate(*create, "one-too-many")
+    ended = processes.end(process)
+    assert ended.code == ExitCode.STORAGE, ended.errors
+    assert "Traceback" not in ended.errors
+    assert str(disk / "data") in ended.errors.splitlines()[-1]
+
+
+def test_a_log_that_is_damaged_below_what_was_synced_is_refused(processes: Any, formatted_node: Any) -> None:
+    process, _ = started(processes, formatted_node)
+    assert processes.end(process, signal.SIGTERM).code == 0
+    file = formatted_node.folder / "__cluster_metadata-0" / f"{0:020}.log"
+    data = bytearray(file.read_bytes())
+    data[70] ^= 1
+    file.write_bytes(data)
+    said = refused(processes, formatted_node, ExitCode.STORAGE)
+    assert str(file) in said
+    assert file.read_bytes() == data, "what is damaged is left as it was found"
