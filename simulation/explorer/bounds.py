@@ -67,3 +67,5 @@ class Bound:
     """Batches in a log above the situation's longest."""
     in_flight: int = 5
     """Messages under way."""
+    fetch_batches: int = 1000
+    """Batches that a Fetch is answered with at most."""

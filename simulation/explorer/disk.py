@@ -88,7 +88,7 @@ class Disk:
         latest = self.snapshots[-1] if self.snapshots else None
         voters = [batch.voters for batch in self.history if batch.voters is not None]
         if latest is not None:
-            held = [each for each in voters if each.offset < latest.id.end_offset]
+            held = [batch.voters for batch in latest.history if batch.voters is not None]
             above = [each for each in voters if each.offset >= latest.id.end_offset]
             if held:
                 above.insert(0, VotersAt(Offset(latest.id.end_offset - 1), held[-1].voters))

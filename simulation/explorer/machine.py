@@ -189,17 +189,16 @@ Make = Callable[[Machine], Core]
 def start(machine: Machine, make: Make) -> Outcome:
     """Start it, or restart it. What recovery read is synced before the first step."""
     disk = machine.disk
-    latest = disk.snapshots[-1] if disk.snapshots else None
-    if latest is not None and disk.history[: len(latest.history)] != latest.history:
-        # It crashed between the snapshot's name and the new beginning of the log.
-        disk = replace(disk, history=latest.history, log_start_offset=latest.id.end_offset)
     disk = replace(disk, synced=disk.end_offset)
     core = make(replace(machine, disk=disk))
     return _carry_out(Machine(machine.key, core, disk), core, None, core.start, letter=None)
 
 
-def step(machine: Machine, event: Event, letter: Letter | None = None) -> Outcome:
-    """Clone the core, give it `event`, and carry out what it asks for. `letter`: what `Received` holds."""
+def step(
+    machine: Machine, event: Event, letter: Letter | None = None, *, fetch_batches: int = 1000
+) -> Outcome:
+    """Clone the core, give it `event`, and carry out what it asks for. `letter`: what `Received` holds;
+    `fetch_batches`: how many a Fetch is answered with at most."""
     before = machine.up
     core = before.clone()
     changed: Machine = replace(machine, core=core)
@@ -215,7 +214,9 @@ def step(machine: Machine, event: Event, letter: Letter | None = None) -> Outcom
             changed = replace(changed, partial=None, position=0, checking=None)
         case _:
             pass
-    return _carry_out(changed, core, before, lambda: core.step(event), letter=letter)
+    return _carry_out(
+        changed, core, before, lambda: core.step(event), letter=letter, fetch_batches=fetch_batches
+    )
 
 
 def _synced(machine: Machine, durable: Durable) -> Machine:
@@ -239,6 +240,7 @@ def _carry_out(
     act: Callable[[], tuple[Effect, ...]],
     *,
     letter: Letter | None,
+    fetch_batches: int = 1000,
 ) -> Outcome:
     asked = canonical.asked(before)
     try:
@@ -247,7 +249,7 @@ def _carry_out(
         return Outcome(machine, broken=f"no impossible step: {error}")
     except Exception as error:
         return Outcome(machine, broken=f"no step fails: {type(error).__name__}: {error}")
-    hands = _Hands(machine, core, letter, before.role if before is not None else None)
+    hands = _Hands(machine, core, letter, before.role if before is not None else None, fetch_batches)
     high_watermark = before.high_watermark if before is not None else None
     try:
         for effect in effects:
@@ -292,6 +294,7 @@ class _Hands:
     letter: Letter | None
     role: Role | None
     """As told last."""
+    fetch_batches: int
     disk: Disk = field(init=False)
     timers: set[Timer] = field(init=False)
     syncs: list[Durable] = field(init=False)
@@ -544,6 +547,7 @@ class _Hands:
             bool(history) and history[0].base_offset == effect.start_offset >= disk.log_start_offset,
             f"there are records to send from {effect.start_offset} on",
         )
+        history = history[: self.fetch_batches]
         spans = tuple(batch.span() for batch in history)
         self._send(Letter(replace(effect.response, batches=spans), history))
 

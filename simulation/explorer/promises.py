@@ -58,7 +58,7 @@ def seen(
                     _require(
                         read.node != key
                         or read.barrier > sight.barrier
-                        or sight.read_index >= read.committed,
+                        or (sight.read_index or 0) >= read.committed,
                         f"a linearizable read sees what was committed: {read} passed at {sight.read_index}",
                     )
                 past = _without_reads(past, key, sight.barrier)

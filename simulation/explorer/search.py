@@ -70,9 +70,12 @@ def explore(
             progress(len(parents), transitions, depth)
     for machine, did in world.heeded_answers():
         states = list(numbers)
-        number = next(n for n, packed in enumerate(states) if _unpacked(packed)[2 + did.node] == machine)
+        found = (n for n, packed in enumerate(states) if _unpacked(packed)[2 + did.node] == machine)
+        number = next(found, None)
         promise = "an answer that nobody waits for is ignored"
-        path = (*_path(world, states, parents, number), (_unpacked(states[number]), did))
+        path: tuple[tuple[State, Did], ...] = ()
+        if number is not None:  # else only states out of bounds have that machine
+            path = (*_path(world, states, parents, number), (_unpacked(states[number]), did))
         return Found(len(parents), transitions, depth, False, Violation(promise, path))
     return Found(len(parents), transitions, depth, True, None)
 

@@ -51,13 +51,23 @@ class Director:
     def crash(self, node: int) -> None:
         self.state = self.world.falls(self.state, node)
 
-    def settle(self, *nodes: int) -> None:
-        """Among these (all, if none are given) every message arrives and every sync ends, until nothing is left."""
+    def settle(self, *nodes: int, leads: int | None = None) -> None:
+        """Among these (all, if none are given) every message arrives and every sync ends, until nothing is left,
+        or until the node `leads` does."""
         names = {self.world.names[node] for node in nodes or range(len(self.world.names))}
         for _ in range(1000):
-            if not self._one(names):
+            if (leads is not None and self.role(leads) is Role.LEADER) or not self._one(names):
                 return
         raise SituationError("the nodes never come to rest")
+
+    def role(self, node: int) -> Role | None:
+        core = self.world.machines_of(self.state)[node].core
+        return core.role if core is not None else None
+
+    def must_lead(self, node: int) -> None:
+        role = self.role(node)
+        if role is not Role.LEADER:
+            raise SituationError(f"node {node + 1} should lead, but is {role.value if role else 'down'}")
 
     def lose(self) -> None:
         """Everything that is under way."""
@@ -86,55 +96,106 @@ def cold(director: Director) -> None:
     director.start(*range(len(director.world.names)))
 
 
+def rivals(director: Director) -> None:
+    """Two of the nodes that have just started stand for election at once."""
+    cold(director)
+    director.settle()
+    for node in range(1, len(director.world.names)):
+        director.fire(node, TimerKind.ELECTION)
+
+
 def elected(director: Director) -> None:
     """The first node leads epoch 1; everybody has its LeaderChange record and waits for more."""
     cold(director)
     director.settle()
-    director.fire(0, TimerKind.ELECTION)
+    if director.role(0) is not Role.LEADER:  # a sole voter needs no timer
+        director.fire(0, TimerKind.ELECTION)
+        director.settle()
+    director.must_lead(0)
+
+
+def premature(director: Director) -> None:
+    """The first node led epoch 1, but nobody has its LeaderChange record, and it is down; the second asks for votes."""
+    cold(director)
     director.settle()
-    leader = director.world.machines_of(director.state)[0].up
-    if leader.role is not Role.LEADER:
-        raise SituationError(f"node 1 should lead, but is {leader.role.value}")
+    director.fire(0, TimerKind.ELECTION)
+    director.settle(leads=0)
+    director.must_lead(0)
+    director.crash(0)
+    director.lose()
+    kind = TimerKind.FETCH if director.role(1) is Role.FOLLOWER else TimerKind.ELECTION
+    director.fire(1, kind)
 
 
 def lagging(director: Director) -> None:
-    """The first node leads; the last has missed the last committed record and lost touch."""
+    """The first node leads; the last has missed the last two committed records and lost touch."""
     elected(director)
+    director.propose(0)
     director.propose(0)
     director.settle(*range(len(director.world.names) - 1))
     director.lose()
 
 
+def short_candidate(director: Director) -> None:
+    """The leader is down; the last node, which has missed a committed record, asks for votes."""
+    lagging(director)
+    director.crash(0)
+    last = len(director.world.names) - 1
+    for node in range(1, last):
+        director.happens(node, Unreachable(director.world.names[0]))
+    director.fire(last, TimerKind.FETCH)
+
+
+def wooed(director: Director) -> None:
+    """The leader has a new record that nobody else has; the second node has lost touch with it, and the last asks
+    that one for its vote."""
+    elected(director)
+    director.happens(1, Unreachable(director.world.names[0]))
+    director.fire(len(director.world.names) - 1, TimerKind.FETCH)
+    director.propose(0)
+
+
 def diverged(director: Director) -> None:
-    """The first node led epoch 1, appended records that nobody else got, and is down; the second leads epoch 2,
-    in which nothing is committed yet."""
+    """The first node led epoch 1, appended records that nobody else got, and is down; the second asks for votes."""
     elected(director)
     director.propose(0)
     director.propose(0)
     director.settle(0)
     director.crash(0)
     director.lose()
-    _second_elected(director)
+    _second_stands(director)
 
 
-def _second_elected(director: Director) -> None:
-    """Without the first node, of which nothing is heard any more."""
-    first = director.world.names[0]
-    others = range(1, len(director.world.names))
-    for node in others:
-        director.happens(node, Unreachable(first))
-    director.fire(1, TimerKind.FETCH)
-    director.settle(*others)
+def stale_candidate(director: Director) -> None:
+    """As diverged, but the second node has led epoch 2, committed in it, and is down; the first, whose log is the
+    longer, asks for votes."""
+    diverged(director)
+    director.settle(*range(1, len(director.world.names)))
+    director.must_lead(1)
     director.lose()
-    leader = director.world.machines_of(director.state)[1].up
-    if leader.role is not Role.LEADER:
-        raise SituationError(f"node 2 should lead, but is {leader.role.value}")
+    director.crash(1)
+    for node in range(2, len(director.world.names)):
+        director.happens(node, Unreachable(director.world.names[1]))
+    director.start(0)
+    director.fire(0, TimerKind.ELECTION)
+    director.lose()
+    director.fire(0, TimerKind.ELECTION)
 
 
 def deposed(director: Director) -> None:
     """The first node leads epoch 1 and does not know that the second leads epoch 2."""
     elected(director)
-    _second_elected(director)
+    _second_stands(director)
+    director.settle(*range(1, len(director.world.names)))
+    director.must_lead(1)
+    director.lose()
+
+
+def _second_stands(director: Director) -> None:
+    """Of the first node nothing is heard any more."""
+    for node in range(1, len(director.world.names)):
+        director.happens(node, Unreachable(director.world.names[0]))
+    director.fire(1, TimerKind.FETCH)
 
 
 def dynamic(director: Director) -> None:
@@ -156,7 +217,7 @@ def undone_change(director: Director) -> None:
     director.settle(0)
     director.crash(0)
     director.lose()
-    _second_elected(director)
+    _second_stands(director)
 
 
 def behind_the_start(director: Director) -> None:
@@ -169,9 +230,14 @@ def behind_the_start(director: Director) -> None:
 
 SITUATIONS: Final[Mapping[str, Callable[[Director], None]]] = {
     "cold": cold,
+    "rivals": rivals,
+    "premature": premature,
     "elected": elected,
     "lagging": lagging,
+    "short candidate": short_candidate,
+    "wooed": wooed,
     "diverged": diverged,
+    "stale candidate": stale_candidate,
     "deposed": deposed,
     "dynamic": dynamic,
     "undone change": undone_change,

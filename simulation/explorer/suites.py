@@ -1,4 +1,4 @@
-"""The explorations that are run together, with what each is for. Figures: docs/verification."""
+"""The explorations that are run together. Figures: docs/explanation/verification."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,10 +11,11 @@ SMALL: Final[Suite] = {
     "crash": Bound(situation="elected", budgets=Budgets(appends=1, crashes=1), voters=2),
     "handover": Bound(situation="elected", budgets=Budgets(resignations=1, transfers=1)),
     "reads": Bound(situation="elected", budgets=Budgets(reads=1, appends=1)),
-    "divergence": Bound(situation="diverged", budgets=Budgets()),
-    "restart": Bound(situation="diverged", budgets=Budgets(crashes=1), in_flight=3),
+    "short candidate": Bound(situation="short candidate", budgets=Budgets()),
+    "stale candidate": Bound(situation="stale candidate", budgets=Budgets()),
     "two leaders": Bound(situation="deposed", budgets=Budgets(reads=1, appends=1)),
-    "undone change": Bound(situation="undone change", budgets=Budgets()),
+    "catching up": Bound(situation="lagging", budgets=Budgets(timeouts=0, ticks=1), fetch_batches=1),
+    "observer": Bound(situation="elected", budgets=Budgets(timeouts=1), voters=1, observers=1),
     "snapshots": Bound(situation="behind the start", budgets=Budgets(appends=1)),
     "voters": Bound(situation="dynamic", budgets=Budgets(voter_changes=1)),
 }
@@ -22,20 +23,35 @@ SMALL: Final[Suite] = {
 
 CI: Final[Suite] = {
     "elections": Bound(situation="cold", budgets=Budgets(timeouts=1), epochs=1, in_flight=3),
-    "elections of two": Bound(situation="cold", budgets=Budgets(timeouts=2, crashes=1), voters=2, epochs=2),
+    "elections of two": Bound(
+        situation="cold", budgets=Budgets(timeouts=2, crashes=1), voters=2, epochs=2, in_flight=4
+    ),
+    "rivals": Bound(situation="rivals", budgets=Budgets(), epochs=1, batches=1, in_flight=4),
+    "premature leader": Bound(situation="premature", budgets=Budgets(), in_flight=4),
+    "wooed voter": Bound(situation="wooed", budgets=Budgets(), in_flight=3),
+    "divergence": Bound(situation="diverged", budgets=Budgets(), in_flight=4),
+    "stale candidate": Bound(situation="stale candidate", budgets=Budgets(timeouts=1), in_flight=4),
     "crashes": Bound(situation="elected", budgets=Budgets(appends=1, crashes=1, power_losses=1)),
     "repeats": Bound(situation="elected", budgets=Budgets(appends=2, duplicates=1, losses=1)),
-    "timeouts": Bound(situation="lagging", budgets=Budgets(appends=1, timeouts=1)),
-    "handover": Bound(situation="elected", budgets=Budgets(appends=1, resignations=1, transfers=1, ticks=1)),
-    "reads": Bound(situation="elected", budgets=Budgets(reads=2, appends=1, timeouts=1)),
-    "divergence": Bound(situation="diverged", budgets=Budgets(timeouts=1), in_flight=3),
-    "two leaders": Bound(situation="deposed", budgets=Budgets(reads=1, appends=1, timeouts=1), in_flight=4),
-    "undone change": Bound(situation="undone change", budgets=Budgets(timeouts=1), in_flight=4),
-    "snapshots": Bound(situation="behind the start", budgets=Budgets(timeouts=1, damages=1), in_flight=4),
-    "snapshots and crashes": Bound(situation="lagging", budgets=Budgets(snapshots=2, damages=1, crashes=1)),
+    "timeouts": Bound(situation="lagging", budgets=Budgets(appends=1, timeouts=1), in_flight=4),
+    "handover": Bound(situation="elected", budgets=Budgets(appends=1, resignations=1, transfers=1)),
+    "reads": Bound(situation="elected", budgets=Budgets(reads=1, appends=1, timeouts=1)),
+    "two leaders": Bound(
+        situation="deposed", budgets=Budgets(reads=1, appends=1, timeouts=1), in_flight=3
+    ),
+    "undone change": Bound(situation="undone change", budgets=Budgets(voter_changes=1), in_flight=3),
     "voters": Bound(situation="dynamic", budgets=Budgets(voter_changes=2), in_flight=4),
     "voters and crashes": Bound(situation="dynamic", budgets=Budgets(voter_changes=1, crashes=1)),
-    "voters come and go": Bound(situation="dynamic", budgets=Budgets(voter_changes=2), voters=2, observers=1),
+    "voters come and go": Bound(
+        situation="dynamic", budgets=Budgets(voter_changes=2), voters=2, observers=1
+    ),
+    "observer": Bound(
+        situation="elected", budgets=Budgets(timeouts=2, appends=1), voters=2, observers=1, in_flight=4
+    ),
+    "snapshots": Bound(situation="behind the start", budgets=Budgets(timeouts=1, damages=1), in_flight=4),
+    "snapshots and crashes": Bound(
+        situation="lagging", budgets=Budgets(snapshots=2, damages=1, crashes=1)
+    ),
 }
 """A minute or two on two cores."""
 

@@ -431,7 +431,7 @@ class World:
             each = replace(each, disk=replace(each.disk, snapshots=(*each.disk.snapshots, snapshot)))
         elif isinstance(event, LogStartMoved):
             each = replace(each, disk=replace(each.disk, log_start_offset=event.start.end_offset))
-        return self._in_numbers(machine.step(each, event, letter))
+        return self._in_numbers(machine.step(each, event, letter, fetch_batches=self.bound.fetch_batches))
 
     def _in_numbers(self, outcome: Outcome) -> Move:
         if outcome.broken:
