@@ -163,6 +163,7 @@ class BrokerNode:
         try:
             async with trio.open_nursery() as nursery:
                 self.lifecycle.on_registered = self.replicas.registered
+                self.replicas.controller_silent_s = lambda: self.lifecycle.controller_silent_s
                 nursery.start_soon(self.lifecycle.run)
                 nursery.start_soon(self._replicate)
                 nursery.start_soon(self.groups.run)
@@ -266,6 +267,7 @@ def replication_config(config: ServerConfig) -> ReplicationConfig:
         ),
         log_flush_offset_checkpoint_interval_ms=config.int("log.flush.offset.checkpoint.interval.ms"),
         log_retention_check_interval_ms=config.int("log.retention.check.interval.ms"),
+        broker_session_timeout_ms=config.int("broker.session.timeout.ms"),
         fetch_max_bytes=config.int("fetch.max.bytes"),
     )
 

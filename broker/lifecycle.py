@@ -91,6 +91,7 @@ class BrokerLifecycle:
         metadata.subscribe(self._look)
         self.broker_epoch = -1
         self.state = LifecycleState.STARTING
+        self._heard_at = trio.current_time()
         self.on_registered: Callable[[int], None] | None = None
         """Called with each new broker epoch."""
 
@@ -140,6 +141,12 @@ class BrokerLifecycle:
             return None
         return held
 
+    @property
+    def controller_silent_s(self) -> float:
+        """Since the newest heartbeat that was answered left. For a whole session: others may lead what this
+        broker led."""
+        return trio.current_time() - self._heard_at
+
     async def _register(self, deadline: float) -> None:
         identity = self._identity
         request = RegisterBrokerRequest(
@@ -153,6 +160,7 @@ class BrokerLifecycle:
             previous_broker_epoch=self._previous_epoch,
         )
         while True:
+            asked_at = trio.current_time()
             left = max(deadline - trio.current_time(), self._times.heartbeat_interval)
             answer: RegisterBrokerResponse = await self._channel.ask(
                 lambda client: client.register_broker(request), timeout_seconds=left
@@ -172,6 +180,7 @@ class BrokerLifecycle:
                         f"{answer.error.name}: {answer.error_message}"
                     )
         self.broker_epoch = answer.broker_epoch
+        self._heard_at = asked_at
         # The proof counts once: what comes after is another life of the data.
         self._previous_epoch = -1
         if self.state is LifecycleState.STARTING:
@@ -189,6 +198,7 @@ class BrokerLifecycle:
             want_fence=not self._ready,
             want_shut_down=self._want_shut_down,
         )
+        asked_at = trio.current_time()
         try:
             answer: BrokerHeartbeatResponse = await self._channel.ask(
                 lambda client: client.heartbeat(request), timeout_seconds=self._times.session_timeout / 2
@@ -198,6 +208,7 @@ class BrokerLifecycle:
             return _RETRY_SECONDS
         match answer.error:
             case ErrorCode.NONE:
+                self._heard_at = asked_at
                 return self._answered(answer)
             case ErrorCode.STALE_BROKER_EPOCH | ErrorCode.BROKER_ID_NOT_REGISTERED:
                 log.warning(

@@ -25,6 +25,7 @@ _PATIENCE_S = 60.0
 BROKER_FAULTS = (
     Fault.CRASH,
     Fault.POWER_LOSS,
+    Fault.CRASH_THEN_POWER_LOSS,
     Fault.STOP,
     Fault.PAUSE,
     Fault.PARTITION,
@@ -44,43 +45,58 @@ BROKER_FAULTS = (
 class BrokerFaults(Faults[BrokerHost]):
     """Keeps to the budget of partitions: fewer than min ISR members lose unsynced data at once.
 
-    A host that lost power may be in the ISR, even alone, until the controller knows it as another
-    incarnation. So until then no other node ends, and before it none has, or else the ISR may come to be the
-    one that lost its data. Kafka promises no more before it has eligible leader replicas (KIP-966), nor does
-    this version.
+    A broker counts as one that lost data from the moment its host loses power, or its disk is told to fail,
+    until the controller knows of its next life and every partition has min ISR members in sync again.
+    Processes may be killed at any time beside that.
     """
 
-    # Not a day: a broker would forget its idempotent producers (producer.id.expiration.ms), as Kafka's does.
-    clock_jumps_ms = (-3_600_000, -1000, 1000, 3_600_000)
+    clock_jumps_ms = (-86_400_000, -3_600_000, -1000, 1000, 3_600_000, 86_400_000)
 
     def __init__(self, cluster: BrokerCluster, settings: FaultSettings, source: random.Random) -> None:
         super().__init__(cluster, settings, source)
         self._brokers = cluster
-        self._without_power: BrokerHost | None = None
+        self._lost: dict[BrokerHost, int] = {}
+        """Who lost data, and in which life."""
 
-    def _may_die(self) -> bool:
-        node, leader = self._without_power, self._brokers.leader()
-        if node is not None and leader is not None and node.is_unfenced(leader.image):
-            self._without_power = None
-        return self._without_power is None
+    def _may_lose(self, node: BrokerHost) -> bool:
+        """Whether the budget has room for it; it is taken then."""
+        self._forget_who_recovered()
+        least = self._brokers.settings.min_isr
+        if len(self._lost.keys() | {node}) >= least:
+            return False
+        self._lost[node] = node.life
+        return True
 
-    async def _crash(self) -> None:
-        if self._may_die():
-            await super()._crash()
-
-    async def _stop(self) -> None:
-        if self._may_die():
-            await super()._stop()
+    def _forget_who_recovered(self) -> None:
+        leader = self._brokers.leader()
+        if leader is None:
+            return
+        image, least = leader.image, self._brokers.settings.min_isr
+        if all(len(state.isr) >= least for _, state in image.all_partitions()):
+            self._lost = {
+                node: life
+                for node, life in self._lost.items()
+                if node.life == life or node.disk_failing or not node.is_unfenced(image)
+            }
 
     async def _sync_error(self) -> None:
-        if self._may_die():
-            await super()._sync_error()
+        if self._may_lose(node := self._some()):
+            self._fail_disk(node)
 
     async def _power_loss(self) -> None:
-        failing = any(node.disk_failing for node in self._brokers.nodes)
-        if not failing and self._brokers.all_in_sync():
-            node = self._without_power = self._some()
+        if self._may_lose(node := self._some()):
             await self._cut_power(node)
+
+    async def _crash_then_power_loss(self) -> None:
+        node = self._some()
+        await self._cluster.crash(node, power_loss=False)
+        if self._random.random() < 0.5:
+            self._start(node)
+        await trio.sleep(self._random.random() * self._random.choice((0.02, 0.5, 3.0)))
+        if self._may_lose(node):
+            await self._cluster.crash(node, power_loss=True)
+        await self._last()
+        self._start(node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

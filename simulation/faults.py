@@ -258,7 +258,9 @@ class Faults(Generic[Node]):
         disk.release()
 
     async def _sync_error(self) -> None:
-        node = self._some()
+        self._fail_disk(self._some())
+
+    def _fail_disk(self, node: Node) -> None:
         node.disk_failing = True
         operation = self._random.choice(
             (Operation.SYNC, Operation.SYNC, Operation.SYNC_FOLDER, Operation.APPEND)

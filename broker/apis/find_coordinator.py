@@ -50,7 +50,10 @@ def _coordinator(broker: Broker, group_id: str, listener: str) -> _Fields:
         return _nobody(ErrorCode.invalid_group_id, "the group id is empty")
     if not partitions:
         return _nobody(ErrorCode.coordinator_not_available, f"{OFFSETS_TOPIC} is gone")
-    leader = partitions[partition_of(group_id, len(partitions))].leader
+    partition = partition_of(group_id, len(partitions))
+    leader = partitions[partition].leader
+    if leader == broker.config.node_id and broker.replicas.is_cut_off(OFFSETS_TOPIC, partition):
+        leader = NO_LEADER
     # The same address as in Metadata: librdkafka takes this one for the node otherwise.
     endpoint = None if leader == NO_LEADER else broker.endpoint(leader, listener)
     if endpoint is None:

@@ -80,15 +80,22 @@ def _answer(broker: Broker, context: RequestContext, request: Any, errors: dict[
         topics = [_topic(broker, topic, listener) for topic in image.topics.values()]
     else:
         topics = [_asked_topic(broker, asked, listener, errors) for asked in request.topics]
+    brokers: list[_Fields] = [
+        {"node_id": each.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": each.rack}
+        for each in image.brokers.values()
+        if not each.fenced and (endpoint := endpoint_of(each, listener)) is not None
+    ]
+    controller_id: object = broker.controller_id()
+    if broker.replicas.any_cut_off:
+        # Who asks again should ask another: what is known here is old.
+        others = [each for each in brokers if each["node_id"] != broker.config.node_id]
+        if others:
+            brokers, controller_id = others, others[0]["node_id"]
     return respond(
         context,
-        brokers=[
-            {"node_id": each.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": each.rack}
-            for each in image.brokers.values()
-            if not each.fenced and (endpoint := endpoint_of(each, listener)) is not None
-        ],
+        brokers=brokers,
         cluster_id=broker.cluster_id,
-        controller_id=broker.controller_id(),
+        controller_id=controller_id,
         topics=topics,
     )
 
@@ -124,18 +131,22 @@ def _topic(broker: Broker, topic: TopicState, listener: str) -> _Fields:
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
         "partitions": [
-            _partition(broker, index, state, listener)
+            _partition(broker, topic, index, state, listener)
             for index, state in enumerate(broker.image.partitions(topic.topic_id))
         ],
     }
 
 
-def _partition(broker: Broker, index: int, state: PartitionState, listener: str) -> _Fields:
+def _partition(
+    broker: Broker, topic: TopicState, index: int, state: PartitionState, listener: str
+) -> _Fields:
     error = ErrorCode.none
     leader = state.leader
     if leader == NO_LEADER:
         error = ErrorCode.leader_not_available
-    elif broker.endpoint(leader, listener) is None:
+    elif broker.endpoint(leader, listener) is None or (
+        leader == broker.config.node_id and broker.replicas.is_cut_off(topic.topic_id, index)
+    ):
         error = ErrorCode.leader_not_available
         leader = NO_LEADER
     return {

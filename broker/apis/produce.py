@@ -110,4 +110,6 @@ def _produced(broker: Broker, topic: str, result: AppendResult) -> ProducedParti
 def _leader(broker: Broker, name: str, partition: int) -> tuple[int, int]:
     topic = broker.image.topic(name)
     state = None if topic is None else broker.image.partition(topic.topic_id, partition)
-    return (-1, -1) if state is None else (state.leader, state.leader_epoch)
+    if state is None or state.leader == broker.config.node_id:
+        return (-1, -1)  # this one doesn't, whatever metadata says
+    return (state.leader, state.leader_epoch)

@@ -27,6 +27,8 @@ class ReplicationConfig:
     """Ours: a disk that takes longer to sync everything at shutdown is given up."""
     alter_partition_retry_ms: int = 50
     """Ours: between tries to reach the controller."""
+    broker_session_timeout_ms: int = 9000
+    """After so much silence of the controller and of every follower a leader takes itself for cut off."""
     fetch_max_bytes: int = 57_671_680
     """Upper bound of one Fetch answer, whatever the client asks for."""
 

@@ -64,8 +64,10 @@ class FetchService:
         *,
         max_bytes: int,
         disk_failed: Callable[[Partition, Exception], None],
+        cut_off: Callable[[Partition], bool],
     ) -> None:
         self._lookup = lookup
+        self._cut_off = cut_off
         self._disk_failed = disk_failed
         self._purgatory = purgatory
         self._max_bytes = max_bytes
@@ -175,6 +177,9 @@ class FetchService:
                 return _refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition), None
             self._disk_failed(partition, error)
             return _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, partition), None
+        if not records and not options.from_follower and self._cut_off(partition):
+            # There is nothing more to come from here, perhaps from another.
+            return _refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition), None
         answer = FetchResult(
             topic=item.topic,
             partition_id=item.partition_id,
@@ -197,5 +202,7 @@ def _refused(item: FetchItem, code: ErrorCode, partition: Partition | None) -> F
             result, high_watermark=partition.high_watermark, log_start_offset=partition.log.log_start_offset
         )
     if code in _WITH_LEADER and partition.state is not None:
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition.state.leader == partition.broker_id:
+            return result  # cut off, or its disk has failed
         return replace(result, leader=(partition.state.leader, partition.state.leader_epoch))
     return result

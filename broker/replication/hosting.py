@@ -63,7 +63,6 @@ class Hosting:
         eligible: Eligible,
         propose: Callable[[Partition, IsrProposal], None],
         stats: ReplicationStats,
-        now_ms: Callable[[], int],
         disk_failed: Callable[[Partition, Exception], None],
         failed: Callable[[str, int, Exception], None],
     ) -> None:
@@ -75,7 +74,6 @@ class Hosting:
         self._eligible = eligible
         self._propose = propose
         self._stats = stats
-        self._now_ms = now_ms
         self._disk_failed = disk_failed
         self._failed = failed
         self._opening = trio.CapacityLimiter(_OPENED_AT_ONCE)
@@ -243,7 +241,6 @@ class Hosting:
             eligible=self._eligible,
             propose=self._propose,
             stats=self._stats,
-            now_ms=self._now_ms,
             disk_failed=self._disk_failed,
         )
         await partition.load_producers()

@@ -96,6 +96,11 @@ class LeaderState:
                 least = end
         return least
 
+    def unheard_by_others(self, *, now: float, after_s: float) -> bool:
+        """Whether there are other members, and none has fetched for `after_s`: nothing can be committed."""
+        others = [remote for remote in self.remotes.values() if remote.broker_id in self.isr.maximal]
+        return bool(others) and all(now - remote.heard_at >= after_s for remote in others)
+
     def _about_to_join(self, remote: RemoteReplica, log_end_offset: int, rule: LagRule) -> bool:
         # Otherwise a follower that is right behind might never find itself above a running high watermark.
         return (

@@ -82,7 +82,6 @@ class Partition:
         eligible: Eligible,
         propose: Callable[["Partition", IsrProposal], None],
         stats: ReplicationStats,
-        now_ms: Callable[[], int],
         disk_failed: Callable[["Partition", Exception], None],
     ) -> None:
         self.broker_id = broker_id
@@ -103,13 +102,12 @@ class Partition:
         """The last committed state that was taken in."""
         self.failure: str | None = None
         """Why the log can't be used any more."""
-        self.producers = ProducerState(now_ms=now_ms)
+        self.producers = ProducerState()
         self._disk = disk
         self._lag_s = lag_s
         self._eligible = eligible
         self._propose = propose
         self._stats = stats
-        self._now_ms = now_ms
         self._disk_failed = disk_failed
 
     def __str__(self) -> str:
@@ -133,7 +131,7 @@ class Partition:
 
     async def load_producers(self) -> None:
         """From the snapshot and the log. Nothing may be appended meanwhile. Raises `DiskError`."""
-        state = ProducerState(now_ms=self._now_ms, on_duplicate=self._count_duplicate)
+        state = ProducerState(on_duplicate=self._count_duplicate)
         await load(self._disk, self.log.folder, self.log, state)
         self.producers = state
 

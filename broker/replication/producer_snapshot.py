@@ -3,7 +3,7 @@
 The file holds the state after everything below its offset; what is above is read back from the batches'
 headers. A snapshot is a shortcut: one that is missing or unreadable costs a longer scan.
 Layout, big-endian: magic 'QPS', version int8, crc32c uint32 of the rest, then count int32 of
-{id int64, epoch int16, last seen int64 (ms since the Unix epoch), batches int8 of {first sequence int32,
+{id int64, epoch int16, silent for int64 (ms), batches int8 of {first sequence int32,
 last sequence int32, base offset int64, last offset int64}}.
 """
 
@@ -16,7 +16,7 @@ import structlog
 import trio
 from crc32c import crc32c
 
-from quorate.broker.replication.producer_state import KEPT_BATCHES, KeptBatch, Producer, ProducerState
+from quorate.broker.replication.producer_state import KEPT_BATCHES, KeptBatch, ProducerState
 from quorate.log import Log
 from quorate.log.batch import read_headers
 from quorate.runtime.disk import Disk, DiskError, read_file, write_file_atomically
@@ -30,14 +30,15 @@ _COUNT = struct.Struct(">i")
 _PRODUCER = struct.Struct(">qhqb")
 _BATCH = struct.Struct(">iiqq")
 _MAGIC: Final = b"QPS"
-_VERSION: Final = 1
+_VERSION: Final = 2
 _SCAN_BYTES: Final = 1024 * 1024
 
 
 def encode(state: ProducerState) -> bytes:
     pieces = [_COUNT.pack(len(state.producers))]
     for producer_id, producer in state:
-        pieces.append(_PRODUCER.pack(producer_id, producer.epoch, producer.seen_ms, len(producer.batches)))
+        silent_ms = state.silent_ms(producer)
+        pieces.append(_PRODUCER.pack(producer_id, producer.epoch, silent_ms, len(producer.batches)))
         for kept in producer.batches:
             pieces.append(
                 _BATCH.pack(
@@ -53,7 +54,7 @@ def encode(state: ProducerState) -> bytes:
 
 def decode_into(state: ProducerState, data: bytes) -> None:
     """Raises `ValueError`; `state` is then unchanged."""
-    producers: dict[int, Producer] = {}
+    producers: list[tuple[int, int, deque[KeptBatch], int]] = []
     try:
         magic, version, crc = _HEAD.unpack_from(data)
         if magic != _MAGIC or version != _VERSION:
@@ -63,7 +64,7 @@ def decode_into(state: ProducerState, data: bytes) -> None:
         (count,) = _COUNT.unpack_from(data, _HEAD.size)
         position = _HEAD.size + _COUNT.size
         for _ in range(count):
-            producer_id, epoch, seen_ms, batches = _PRODUCER.unpack_from(data, position)
+            producer_id, epoch, silent_ms, batches = _PRODUCER.unpack_from(data, position)
             position += _PRODUCER.size
             if not 0 < batches <= KEPT_BATCHES:
                 raise ValueError(f"{batches} batches of producer {producer_id}")
@@ -71,10 +72,11 @@ def decode_into(state: ProducerState, data: bytes) -> None:
             for _ in range(batches):
                 kept.append(KeptBatch(*_BATCH.unpack_from(data, position)))
                 position += _BATCH.size
-            producers[producer_id] = Producer(epoch, kept, seen_ms)
+            producers.append((producer_id, epoch, kept, silent_ms))
     except struct.error as error:
         raise ValueError("truncated") from error
-    state.producers.update(producers)
+    for producer_id, epoch, kept, silent_ms in producers:
+        state.restore(producer_id, epoch, kept, silent_ms=silent_ms)
 
 
 def snapshot_offsets(disk: Disk, folder: str) -> list[int]:

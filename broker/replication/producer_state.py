@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import trio
+
 from quorate.broker.replication.errors import ErrorCode, PartitionError
 from quorate.log.batch import BatchHeader
 
@@ -40,12 +42,18 @@ class Producer:
     epoch: int
     batches: deque[KeptBatch]
     seen_ms: int
-    """When this broker last saw a batch of it. Not what the records say: an import has old timestamps, and
-    its producer is alive all the same (Kafka forgets it)."""
+    """When this broker last saw a batch of it, on its monotonic clock. Not what the records say: an import
+    has old timestamps, and its producer is alive all the same (Kafka forgets it). Nor by the wall clock: to
+    set that a day on must not make retried batches new ones."""
 
     @property
     def last(self) -> KeptBatch:
         return self.batches[-1]
+
+
+def monotonic_ms() -> int:
+    """Of an arbitrary beginning; it goes on at the same pace whatever happens to the wall clock."""
+    return int(trio.current_time() * 1000)
 
 
 class ProducerState:
@@ -57,7 +65,7 @@ class ProducerState:
         self,
         end_offset: int = 0,
         *,
-        now_ms: Callable[[], int],
+        now_ms: Callable[[], int] = monotonic_ms,
         on_duplicate: Callable[[], None] | None = None,
     ) -> None:
         self.end_offset = end_offset
@@ -127,10 +135,17 @@ class ProducerState:
         for header in headers:
             self.record(header, header.base_offset)
 
+    def silent_ms(self, producer: Producer) -> int:
+        """For how long nothing of it has been seen."""
+        return max(0, self._now_ms() - producer.seen_ms)
+
+    def restore(self, producer_id: int, epoch: int, batches: deque[KeptBatch], *, silent_ms: int) -> None:
+        """As a snapshot has it. The time that this broker was down does not count as silence."""
+        self.producers[producer_id] = Producer(epoch, batches, self._now_ms() - silent_ms)
+
     def expire(self, *, after_ms: int) -> int:
         """Forget producers that were silent for longer; how many."""
-        now_ms = self._now_ms()
-        expired = [key for key, producer in self.producers.items() if now_ms - producer.seen_ms > after_ms]
+        expired = [key for key, producer in self.producers.items() if self.silent_ms(producer) > after_ms]
         for key in expired:
             del self.producers[key]
         return len(expired)

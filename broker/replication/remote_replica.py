@@ -14,6 +14,7 @@ class RemoteReplica:
         "_leader_end_at_last_fetch",
         "broker_epoch",
         "broker_id",
+        "heard_at",
         "last_caught_up_at",
         "log_end_offset",
         "log_start_offset",
@@ -26,6 +27,8 @@ class RemoteReplica:
         self.log_start_offset = UNKNOWN_OFFSET
         self.last_caught_up_at = now if in_sync else -math.inf
         """A member of the ISR is given the whole lag time to come for the first time."""
+        self.heard_at = now
+        """When it has fetched last, or when it could first."""
         self._last_fetch_at = -math.inf
         self._leader_end_at_last_fetch = math.inf
 
@@ -45,7 +48,7 @@ class RemoteReplica:
         self.log_start_offset = log_start_offset
         self.broker_epoch = broker_epoch
         self._leader_end_at_last_fetch = leader_end_offset
-        self._last_fetch_at = now
+        self._last_fetch_at = self.heard_at = now
 
     def caught_up(self, *, leader_end_offset: int, now: float, lag_s: float) -> bool:
         """Whether it belongs into the ISR by time. An idle partition's follower always does (KAFKA-7152)."""

@@ -64,7 +64,11 @@ class ReplicaManager:
         self._image = MetadataImage()
         self._purgatory = Purgatory()
         self._fetches = FetchService(
-            self.partition, self._purgatory, max_bytes=config.fetch_max_bytes, disk_failed=self._disk_failed
+            self.partition,
+            self._purgatory,
+            max_bytes=config.fetch_max_bytes,
+            disk_failed=self._disk_failed,
+            cut_off=self._is_cut_off,
         )
         self._isr_updater = IsrUpdater(
             broker_id,
@@ -91,7 +95,6 @@ class ReplicaManager:
             eligible=self._eligible,
             propose=self._isr_updater.submit,
             stats=self.stats,
-            now_ms=runtime.wall_clock.now_ms,
             disk_failed=self._disk_failed,
             failed=self._disk_failed_for,
         )
@@ -104,6 +107,8 @@ class ReplicaManager:
             disk_failed=self._disk_failed,
         )
         self._out_of_folders = trio.Event()
+        self.controller_silent_s: Callable[[], float] = lambda: 0.0
+        """For how long the controller has not answered this broker."""
         self._began = False
 
     @classmethod
@@ -246,6 +251,26 @@ class ReplicaManager:
             f"partition {partition_id} of {topic} is led by broker {state.leader}, or not opened here yet",
         )
 
+    def _is_cut_off(self, partition: Partition) -> bool:
+        """Whether this broker leads it for all that it knows, and hears of nobody who could confirm that: its
+        clients should look for another leader. While followers fetch, a quorum without a leader is no reason:
+        what they have can be committed."""
+        session_s = self._config.broker_session_timeout_ms / 1000
+        return (
+            partition.leading is not None
+            and self.controller_silent_s() >= session_s
+            and partition.leading.unheard_by_others(now=trio.current_time(), after_s=session_s)
+        )
+
+    def is_cut_off(self, topic: TopicRef, partition_id: int) -> bool:
+        """As for whoever asks who leads the partition."""
+        found = self._hosting.find(topic, partition_id)
+        return found is not None and self._is_cut_off(found)
+
+    @property
+    def any_cut_off(self) -> bool:
+        return any(self._is_cut_off(each) for each in self._hosting.partitions())
+
     # Requests
 
     def append(
@@ -258,6 +283,12 @@ class ReplicaManager:
         for item in items:
             try:
                 partition = self.partition(item.topic, item.partition_id)
+                if self._is_cut_off(partition):
+                    raise PartitionError(
+                        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                        f"{partition}: neither the controller nor a follower has been heard of for a "
+                        "session; another broker may lead by now",
+                    )
                 appended = partition.append(item.records, acks=acks, internal=internal)
             except PartitionError as error:
                 results.append(

@@ -2,10 +2,17 @@
 
 import random
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import pytest
 import trio
+from kio.schema.errors import ErrorCode
 
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.client import open_client
+from quorate.broker.wire.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
+from quorate.log.records import build_batch
 from quorate.simulation.broker_admin import Administrator
 from quorate.simulation.broker_clients import TOPIC, BrokerClientSettings
 from quorate.simulation.broker_cluster import BrokerHost
@@ -58,9 +65,9 @@ def test_a_partition_leader_that_was_stopped_acknowledges_nothing_that_was_sent_
     tell(seed, story, clients=settings)
 
 
-async def many_more_acknowledgements(scene: BrokerScene) -> None:
+async def many_more_acknowledgements(scene: BrokerScene, count: int = ACKNOWLEDGED_PER_ROUND) -> None:
     clients = scene.clients
-    wanted = len(clients.acknowledged) + ACKNOWLEDGED_PER_ROUND
+    wanted = len(clients.acknowledged) + count
     with trio.fail_after(PATIENCE_S):
         while True:
             if len(clients.acknowledged) >= wanted:
@@ -120,3 +127,69 @@ def test_a_broker_that_stops_may_hear_of_new_topics_to_the_last() -> None:
             admin.finish()
 
     tell(1, story, clients=BrokerClientSettings(idempotent=1, plain=0))
+
+
+@pytest.mark.parametrize("deaf", [False, True], ids=["mute", "mute and deaf"])
+def test_clients_of_a_leader_that_no_other_node_hears_are_sent_on(deaf: bool) -> None:
+    async def story(scene: BrokerScene) -> None:
+        cluster, clients, network = scene.cluster, scene.clients, scene.cluster.network
+        await trio.sleep(2)
+        old = scene.leader_of(0)
+        for other in cluster.nodes:
+            if other is not old:
+                network.block(old.name, other.name)
+                if deaf:
+                    network.block(other.name, old.name)
+        await trio.sleep(6)
+        new = scene.leader_of(0)
+        assert new is not old
+        asker = network.for_node("asker")
+        async with open_client(asker, old.address, client_id="asker", timeout_s=2) as connection:
+            metadata: Any = await connection.call(
+                ApiKey.METADATA, topics=[{"name": TOPIC}], allow_auto_topic_creation=False
+            )
+            partition = metadata.topics[0].partitions[0]
+            assert (partition.error_code, partition.leader_id) == (ErrorCode.leader_not_available, -1)
+            known = {each.node_id for each in metadata.brokers}
+            assert old.id not in known
+            assert metadata.controller_id in known
+            batch = build_batch(base_offset=0, epoch=-1, timestamp_ms=0, values=[b"not here"])
+            request = ProduceRequest(
+                version=10,
+                acks=-1,
+                timeout_ms=1000,
+                topics=[ProduceTopic(TOPIC, [ProducePartition(0, memoryview(batch))])],
+            )
+            produced = (await connection.produce(request))[0].partitions[0]
+            assert (produced.error, produced.leader_id) == (ErrorCode.not_leader_or_follower, -1)
+        since = len(clients.acknowledged)
+        await trio.sleep(2)
+        meanwhile = {host for _, host in clients.acknowledged[since:]}
+        assert meanwhile == {str(new.address)}
+
+    tell(1, story, clients=BrokerClientSettings(idempotent=2, plain=2, think_max_s=0.2))
+
+
+@pytest.mark.parametrize("seed", range(1, 3))
+def test_five_hundred_acknowledgements_between_kills_and_power_losses(seed: int) -> None:
+    settings = BrokerClientSettings(idempotent=8, plain=4, think_max_s=0.02)
+    source = random.Random(f"many acknowledgements {seed}")
+
+    async def story(scene: BrokerScene) -> None:
+        cluster, clients = scene.cluster, scene.clients
+        for number in range(3):
+            before = len(clients.acknowledged)
+            await many_more_acknowledgements(scene, 500)
+            killed = victims(number, scene, source) if number < 2 else cluster.nodes
+            loser = source.choice(killed)
+            # All are killed in the same instant, and one of them loses what it had not synced.
+            async with trio.open_nursery() as nursery:
+                for node in killed:
+                    nursery.start_soon(partial(cluster.crash, node, power_loss=node is loser))
+            await trio.sleep(source.choice((0.0, 0.5, 3.0)))
+            for node in killed:
+                cluster.start(node)
+            await cluster.converge(within_s=PATIENCE_S)
+            assert len(clients.acknowledged) - before >= 500
+
+    tell(seed, story, clients=settings, partitions=2)

@@ -1,5 +1,6 @@
 """What the broker simulation must find: each test breaks a rule of the shipped code; a seed must show it."""
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,12 +12,14 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.controller import brokers
 from quorate.broker.controller.image import PartitionState
 from quorate.broker.groups.coordinator import GroupCoordinator
+from quorate.broker.replication import log_folder, log_manager
 from quorate.broker.replication.isr import IsrProposal, IsrState
 from quorate.broker.replication.leader_state import LeaderState
 from quorate.broker.replication.partition import Partition, Readable
 from quorate.broker.replication.producer_state import ProducerState
 from quorate.quorum_state.election_state import QuorumStateFile
 from quorate.raft.core.types import ElectionState
+from quorate.runtime.disk import read_file
 from quorate.simulation.broker_clients import TOPIC, BrokerClientSettings
 from quorate.simulation.broker_run import BrokerRun
 from quorate.simulation.broker_story import BrokerScene, tell
@@ -45,6 +48,29 @@ def a_broker_that_lost_power_stays_in_the_isr(patch: pytest.MonkeyPatch) -> None
         return replace(honest(partition, **options), isr=partition.isr)
 
     patch.setattr(brokers, "elect", elect)
+
+
+def a_broker_that_lost_power_stays_eligible(patch: pytest.MonkeyPatch) -> None:
+    honest = brokers.elect
+
+    def elect(partition: PartitionState, **options):
+        return honest(partition, **(options | {"lost": False}))
+
+    patch.setattr(brokers, "elect", elect)
+
+
+def a_broker_does_not_ask_whether_its_host_has_booted_since(patch: pytest.MonkeyPatch) -> None:
+    def load(disk, log_dir: str, *, boot_id: str) -> int | None:
+        try:
+            return json.loads(read_file(disk, f"{log_dir}/{log_folder.PAGE_CACHE}"))["brokerEpoch"]
+        except (FileNotFoundError, ValueError):
+            return None
+
+    patch.setattr(log_manager, "load_page_cache", load)
+
+
+def a_leader_commits_while_others_are_eligible(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LeaderState, "under_min_isr", lambda self, min_isr: False)
 
 
 def a_consumer_reads_up_to_the_log_end(patch: pytest.MonkeyPatch) -> None:
@@ -92,6 +118,7 @@ MOVES = (Fault.CRASH, Fault.PAUSE, Fault.PARTITION, Fault.POWER_LOSS)
 
 PLANTS: Sequence[tuple[Plant, tuple[Fault, ...], str]] = (
     (a_consumer_reads_up_to_the_log_end, MOVES, "WhatWasReadStays|NothingAboveTheHighWatermark"),
+    (a_leader_commits_while_others_are_eligible, MOVES, "lost|WhatWasRead|Sequences|elsewhere"),
     (a_repeated_batch_is_appended_again, MOVES, "appended twice"),
     (an_append_is_acknowledged_by_the_leader_alone, MOVES, "lost|WhatWasRead|Sequences|elsewhere"),
     (a_commit_of_offsets_is_acknowledged_at_once, MOVES, "CommittedOffsetsStay"),
@@ -165,6 +192,21 @@ async def a_follower_loses_power_and_is_next_to_lead_when_it_is_back(scene: Brok
     await trio.sleep(3)
 
 
+async def a_follower_loses_power_and_only_it_comes_back_to_be_led(scene: BrokerScene) -> None:
+    """The ISR has been too small before: the other member, cut off by then, is eligible, and the third one
+    has been away for too long to be."""
+    cluster, leader = scene.cluster, scene.leader_of(0)
+    follower, third = [node for node in cluster.nodes if node is not leader]
+    await cluster.crash(third, power_loss=False)
+    await trio.sleep(4)
+    assert third.id not in cluster.states(TOPIC)[0].isr
+    cluster.network.partition([leader.name], [follower.name, third.name])
+    await cluster.crash(follower, power_loss=True)
+    cluster.start(follower)
+    cluster.start(third)
+    await trio.sleep(8)
+
+
 Story = Callable[[BrokerScene], Awaitable[None]]
 
 STORIES: Sequence[tuple[Plant, Story, Mapping[str, str], str]] = (
@@ -178,6 +220,18 @@ STORIES: Sequence[tuple[Plant, Story, Mapping[str, str], str]] = (
         a_broker_that_lost_power_stays_in_the_isr,
         a_follower_loses_power_and_is_next_to_lead_when_it_is_back,
         {"replica.lag.time.max.ms": "30000"},  # or the leader takes it out of the ISR first
+        "lost|WhatWasRead|Sequences",
+    ),
+    (
+        a_broker_that_lost_power_stays_eligible,
+        a_follower_loses_power_and_only_it_comes_back_to_be_led,
+        {},
+        "lost|WhatWasRead|Sequences",
+    ),
+    (
+        a_broker_does_not_ask_whether_its_host_has_booted_since,
+        a_follower_loses_power_and_only_it_comes_back_to_be_led,
+        {},
         "lost|WhatWasRead|Sequences",
     ),
 )

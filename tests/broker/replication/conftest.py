@@ -98,7 +98,7 @@ class Controller:
         await trio.sleep(self.rtt_s)
         return outcome.response
 
-    def register(self, broker_id, incarnation):
+    def register(self, broker_id, incarnation, *, previous):
         outcome = register_broker(
             self.image,
             RegisterBrokerRequest(
@@ -106,6 +106,7 @@ class Controller:
                 cluster_id=CLUSTER_ID,
                 incarnation_id=incarnation,
                 listeners=(Listener(name="PLAINTEXT", host=f"b{broker_id}", port=9092),),
+                previous_broker_epoch=previous,
             ),
             cluster_id=CLUSTER_ID,
             live_session=False,
@@ -204,7 +205,7 @@ class Broker:
             connect=self._address_of,
         )
         incarnation = uuid.UUID(int=(9 << 100) + self.id * 1000 + self.starts)
-        epoch = controller.register(self.id, incarnation)
+        epoch = controller.register(self.id, incarnation, previous=manager.complete_epoch)
         manager.registered(epoch)
         self.manager = manager
         self._scope = trio.CancelScope()

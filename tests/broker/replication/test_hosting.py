@@ -1,7 +1,11 @@
+import random
+
 import trio
 import trio.testing
 
+from quorate.broker.replication.config import ReplicationConfig
 from quorate.broker.replication.errors import ErrorCode
+from quorate.broker.replication.log_manager import LogManager
 from quorate.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, load_offsets
 from quorate.simulation.disk import Operation
 
@@ -196,3 +200,85 @@ async def test_strays_of_a_broker_that_was_away_are_removed(make_brokers, autoju
     cluster.controller.delete()
     await cluster[2].start()
     await cluster.until(lambda: not cluster[2].disk.exists("data/t-0"))
+
+
+# What a broker proves of its life before
+
+
+async def epoch_proved(broker):
+    await broker.start()
+    return broker.manager.complete_epoch
+
+
+async def test_a_broker_that_was_killed_has_all_its_data_while_its_host_runs_on(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    for _ in range(3):
+        epoch = cluster[1].manager._broker_epoch
+        await cluster[1].produced("a")
+        await cluster[1].crash()
+        assert await epoch_proved(cluster[1]) == epoch
+        await cluster.opened()
+    assert await cluster[1].consumed() == ["a"] * 3
+
+
+async def test_a_broker_whose_host_lost_power_proves_nothing(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    await cluster[1].crash(power=True)
+    assert await epoch_proved(cluster[1]) == -1
+    await cluster[1].crash()
+    cluster[1].disk.lose_power(random.Random(1))
+    assert await epoch_proved(cluster[1]) == -1, "lost by the host after the process had ended"
+
+
+async def test_an_orderly_shutdown_is_proved_across_a_boot_and_by_whoever_is_killed_before_it_registers(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    epoch = cluster[1].manager._broker_epoch
+    assert await closed(cluster[1])
+    disk = cluster[1].disk
+    disk.lose_power(random.Random(1))
+    runtime = cluster[1].host.runtime()
+    config = ReplicationConfig(log_dirs=("data",))
+    for _ in range(2):
+        logs = await LogManager.open(disk, config, now_ms=lambda: 0, boot_id=runtime.boot_id)
+        assert logs.complete_epoch == epoch
+        disk.crash_process()
+    disk.lose_power(random.Random(1))
+    logs = await LogManager.open(disk, config, now_ms=lambda: 0, boot_id=cluster[1].host.runtime().boot_id)
+    assert logs.complete_epoch == -1, "it began to write, for all that is known"
+
+
+async def test_a_broker_whose_disk_failed_proves_nothing(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    cluster[1].disk.fail(Operation.APPEND, path_part="t-0")
+    assert (await cluster[1].produced("a")).error is ErrorCode.KAFKA_STORAGE_ERROR
+    await cluster[1].crash()
+    assert await epoch_proved(cluster[1]) == -1
+
+
+async def test_a_broker_that_could_not_write_a_checkpoint_proves_nothing(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1, replica_high_watermark_checkpoint_interval_ms=1000)
+    await cluster.with_topic(replicas=(1,))
+    cluster[1].disk.fail(Operation.SYNC, path_part=HIGH_WATERMARKS)
+    await cluster[1].produced("a")
+    await trio.sleep(2)
+    cluster[1].manager.registered(cluster[1].manager._broker_epoch)
+    await cluster[1].crash()
+    assert await epoch_proved(cluster[1]) == -1
+
+
+async def test_a_broker_with_a_new_folder_of_log_dirs_proves_nothing(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    await cluster[1].crash()
+    await cluster[1].start(log_dirs=("data", "more"))
+    assert cluster[1].manager.complete_epoch == -1
+    epoch = cluster[1].manager._broker_epoch
+    await cluster[1].crash()
+    await cluster[1].start(log_dirs=("data", "more"))
+    assert cluster[1].manager.complete_epoch == epoch

@@ -359,3 +359,66 @@ async def test_what_a_partition_refuses_says_why(make_brokers, autojump_clock):
     cluster.cut_off(1)
     with pytest.raises(PartitionError, match=r"\[1, 2\], fewer than min.insync.replicas=3"):
         cluster[1].partition().append(b"", acks=-1)
+
+
+async def test_nothing_is_committed_while_others_are_eligible_to_lead(make_brokers, autojump_clock):
+    """The controller has put them there by a min.insync.replicas that this broker may not know of yet."""
+    cluster = make_brokers(min_isr=1)
+    await cluster.with_topic(replicas=(1, 2), isr=(1,))
+    cluster.cut_off(1)
+    cluster.controller.change(eligible_leader_replicas=(2,))
+    assert cluster[1].produce("a", acks=1).done
+    assert await cluster[1].consumed() == []
+    assert (await cluster[1].produced("b")).error is ErrorCode.NOT_ENOUGH_REPLICAS
+    cluster.controller.change(eligible_leader_replicas=())
+    assert await cluster[1].consumed() == ["a"]
+
+
+async def test_the_answer_about_a_smaller_isr_says_who_is_eligible(make_brokers, autojump_clock):
+    """Before metadata does, and by the controller's min.insync.replicas."""
+    cluster = make_brokers(min_isr=2)
+    await cluster.with_topic(replicas=(1, 2))
+    cluster[1].hold_metadata()
+    cluster[1].partition().min_isr = 1
+    await cluster[2].crash()
+    await cluster.until(lambda: cluster[1].partition().leading.isr.committed == (1,))
+    assert cluster[1].partition().leading.isr.elr == (2,)
+    cluster[1].produce("a", acks=1)
+    assert cluster[1].partition().high_watermark == 0
+
+
+# Leaders that nobody hears
+
+
+async def test_a_leader_that_hears_of_nobody_sends_clients_on(make_brokers, autojump_clock):
+    cluster = make_brokers(broker_session_timeout_ms=5000)
+    await cluster.with_topic()
+    await cluster[1].produced("a")
+    await cluster.caught_up()
+    manager = cluster[1].manager
+    silent_since = trio.current_time()
+    manager.controller_silent_s = lambda: trio.current_time() - silent_since
+    await trio.sleep(10)
+    assert not manager.any_cut_off, "the followers fetch, though the quorum has no leader"
+    cluster.cut_off(1)
+    await trio.sleep(4)
+    assert not manager.any_cut_off
+    await trio.sleep(2)
+    assert manager.is_cut_off("t", 0)
+    refused = await cluster[1].produced("b")
+    assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert cluster[1].partition().log.end_offset == 1
+    assert (await cluster[1].fetch(0)).records, "what is committed can still be read"
+    at_the_end = await cluster[1].fetch(1, max_wait_ms=1000)
+    assert (at_the_end.error, at_the_end.leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    cluster.heal()
+    await cluster.until(lambda: not manager.any_cut_off)
+    assert not (await cluster[1].produced("b")).error
+
+
+async def test_a_leader_that_needs_nobody_serves_on_without_a_controller(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    cluster[1].manager.controller_silent_s = lambda: 1000.0
+    await trio.sleep(1000)
+    assert not (await cluster[1].produced("a")).error

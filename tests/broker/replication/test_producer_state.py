@@ -211,3 +211,38 @@ def test_every_flipped_bit_of_a_snapshot_is_noticed():
             damaged[position] ^= 1 << bit
             with pytest.raises(ValueError):
                 decode_into(state_of(), bytes(damaged))
+
+
+def test_a_producer_is_forgotten_after_so_much_silence_as_this_broker_has_lived_through():
+    state = ProducerState(now_ms=lambda: now)
+    now = 5000
+    state.record(header(7, 0, 0), 0)
+    now = 8000
+    state.record(header(8, 0, 0), 1)
+    now = 9000
+    later = ProducerState(now_ms=lambda: now)
+    snapshot = encode(state)
+    now = 50  # another life of the broker, whose clock begins anew
+    decode_into(later, snapshot)
+    assert (later.expire(after_ms=4000), sorted(later.producers)) == (0, [7, 8])
+    now = 51
+    assert (later.expire(after_ms=4000), sorted(later.producers)) == (1, [8])
+
+
+async def test_no_producer_is_forgotten_because_the_wall_clock_jumps(make_brokers, autojump_clock):
+    day_ms = 86_400_000
+    cluster = make_brokers(
+        brokers=1, min_isr=1, log_flush_offset_checkpoint_interval_ms=1000, producer_id_expiration_ms=day_ms
+    )
+    await cluster.with_topic(replicas=(1,))
+    await cluster[1].produced("a", producer=(7, 0, 0))
+    for jump_ms in (3 * day_ms, -7 * day_ms):
+        cluster[1].host.wall_clock.offset_ms += jump_ms
+        await trio.sleep(5)
+        assert (await cluster[1].produced("a", producer=(7, 0, 0))).duplicate
+        await cluster[1].crash()
+        await cluster[1].start()
+        await cluster.opened()
+        assert (await cluster[1].produced("a", producer=(7, 0, 0))).duplicate
+    await trio.sleep(day_ms / 1000 + 5)
+    assert not cluster[1].partition().producers.producers
