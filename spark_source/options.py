@@ -66,7 +66,7 @@ class SourceOptions:
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
     include_control: bool = False
-    """Also the records that Raft itself writes (LeaderChange, KRaftVersion, KRaftVoters), in the records view."""
+    """Also the records that Raft itself writes (LeaderChange, KRaftVoters, ...), in the records view."""
     read_uncommitted: bool = False
     """Read a folder beyond its persisted high watermark: what is there may yet be cut from the log."""
     retries: int = 10
