@@ -10,7 +10,7 @@ from typing import Final
 from quorate.broker.config_keys import CONFIG_KEYS, ServerKey
 from quorate.broker.controller.configs import BROKER_KEYS
 from quorate.broker.controller.records import Listener
-from quorate.raft.config import parse_voters
+from quorate.raft.config import HIGH_WATERMARK_WAIT_MS, parse_voters
 from quorate.raft.core.types import CoreConfig, NodeId, VoterSet
 from quorate.raft.errors import QuorumConfigError
 from quorate.runtime.network import Address
@@ -85,6 +85,7 @@ class ServerConfig:
             fetch_max_bytes=self.int("controller.quorum.fetch.max.bytes"),
             # An idle leader must not look dead, however short the timeout is (fixed at 500 ms in Kafka).
             fetch_max_wait_ms=min(500, fetch_timeout_ms // 2),
+            high_watermark_wait_ms=HIGH_WATERMARK_WAIT_MS,
         )
 
 
@@ -243,6 +244,8 @@ def _build(values: _Values) -> ServerConfig:
         )
     _check_protocols(values, [each.name for each in bound])
     log_dirs = tuple(str(PurePosixPath(item)) for item in values.items("log.dirs") or values.items("log.dir"))
+    if len(set(log_dirs)) < len(log_dirs):
+        raise values.error("log.dirs", "it names a folder twice; name each once")
     if not log_dirs:
         raise values.error("log.dirs", "it names no folder; set log.dirs")
     if values.get("controller.quorum.fetch.timeout.ms") == "1":

@@ -20,6 +20,7 @@ from quorate.metrics import RaftMetrics, serve_metrics
 from quorate.quorum_state.meta_properties import load_meta_properties
 from quorate.raft.config import QuorumConfig
 from quorate.raft.quorum import Quorum
+from quorate.raft.storage import LOCK_FILE
 from quorate.runtime import Runtime
 from quorate.runtime.network import Address
 from quorate.runtime.network import Listener as NetworkListener
@@ -105,6 +106,7 @@ class BrokerServer:
                 )
             broker = None
             if config.is_broker:
+                _lock_log_dirs(stack, config, runtime)
                 broker = await BrokerNode.open(
                     config,
                     cluster_id=meta.cluster_id,
@@ -153,6 +155,14 @@ class BrokerServer:
         await self.quorum.wait_leader()
         if self.broker is not None:
             await self.broker.lifecycle.wait_unfenced()
+
+
+def _lock_log_dirs(stack: AsyncExitStack, config: ServerConfig, runtime: Runtime) -> None:
+    """The quorum has locked the metadata log's folder. Raises `DiskLockedError`."""
+    for path in config.log_dirs:
+        if path != config.metadata_log_dir:
+            runtime.disk.make_folder(path)
+            stack.callback(runtime.disk.lock(f"{path}/{LOCK_FILE}").release)
 
 
 async def _listen(stack: AsyncExitStack, runtime: Runtime, address: Address) -> NetworkListener:

@@ -1,10 +1,15 @@
 """How a node takes part in a quorum."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from quorate.raft.core.types import CoreConfig, Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 from quorate.raft.errors import QuorumConfigError
 from quorate.runtime.network import Address
+
+HIGH_WATERMARK_WAIT_MS: Final = 2
+"""Takes half the messages off a stream of commits: followers learn of a commit with the next records, by the
+answer to an append of theirs, or so much later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +34,9 @@ class QuorumConfig:
     """Become a voter by itself, once it has caught up (Kafka's `controller.quorum.auto.join.enable`). A voter
     of the same id on another disk is removed first. Remove such a node only after stopping it, or it joins
     again."""
-    core: CoreConfig = field(default_factory=lambda: CoreConfig(high_watermark_wait_ms=2))
-    """With a wait by which a stream of commits takes half the messages: followers learn of a commit with the
-    next records, or 2 ms later, which is what an append by way of a follower may cost more."""
+    core: CoreConfig = field(
+        default_factory=lambda: CoreConfig(high_watermark_wait_ms=HIGH_WATERMARK_WAIT_MS)
+    )
     max_batch_bytes: int = 8 * 1024 * 1024
     """Largest append, and largest batch that concurrent appends are joined into; each record counts for 20
     bytes more than it has."""

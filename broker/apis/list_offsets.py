@@ -1,6 +1,6 @@
 """ListOffsets."""
 
-from typing import Any
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -9,6 +9,7 @@ from quorate.broker.apis.context import Broker, respond
 from quorate.broker.wire.messages import Answer, RequestContext, Response
 
 _Fields = dict[str, object]
+_OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
@@ -22,14 +23,23 @@ async def _list(broker: Broker, context: RequestContext, request: Any) -> Respon
         topics=[
             {
                 "name": topic.name,
-                "partitions": [await _partition(broker, topic.name, part) for part in topic.partitions],
+                "partitions": [
+                    await _partition(broker, context, topic.name, part) for part in topic.partitions
+                ],
             }
             for topic in request.topics
         ],
     )
 
 
-async def _partition(broker: Broker, topic: str, part: Any) -> _Fields:
+def _known(error: ErrorCode, version: int) -> ErrorCode:
+    """As a client of that version of the request understands it (KIP-207)."""
+    if error is ErrorCode.offset_not_available and version < _OFFSET_NOT_AVAILABLE_SINCE:
+        return ErrorCode.leader_not_available
+    return error
+
+
+async def _partition(broker: Broker, context: RequestContext, topic: str, part: Any) -> _Fields:
     if topic == CLUSTER_METADATA:
         listed = await broker.cluster_metadata.list_offset(part.partition_index, part.timestamp)
         return {
@@ -47,7 +57,7 @@ async def _partition(broker: Broker, topic: str, part: Any) -> _Fields:
     )
     return {
         "partition_index": part.partition_index,
-        "error_code": ErrorCode(int(result.error)),
+        "error_code": _known(ErrorCode(int(result.error)), context.version),
         "timestamp": result.timestamp,
         "offset": result.offset,
         "leader_epoch": result.leader_epoch,
