@@ -75,6 +75,12 @@ def live(cluster: LocalCluster) -> Callable[[str], str]:
     return lambda text: on(cluster, text)
 
 
+@pytest.fixture
+def blocks_of() -> Callable[[str], list[Block]]:
+    """The `sh` blocks of a page, in order."""
+    return lambda page: [block for block in blocks("sh") if block.file.name == page]
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`sh_block`, `python_block`: every block of that language; `program`: Python that is whole."""
     if "program" in metafunc.fixturenames:

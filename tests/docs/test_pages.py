@@ -68,3 +68,12 @@ def test_every_public_name_of_the_quorum_is_in_the_reference() -> None:
 
     text = (ROOT / "docs/reference/python-api.md").read_text()
     assert not [name for name in quorate.raft.__all__ if name not in text]
+
+
+def test_every_public_member_of_a_quorum_is_in_the_reference() -> None:
+    from quorate.raft import Quorum
+
+    text = (ROOT / "docs/reference/python-api.md").read_text()
+    members = [name for name in vars(Quorum) if not name.startswith("_")]
+    assert len(members) > 10
+    assert not [name for name in members if not re.search(rf"`[^`]*\b{name}\b", text)]
