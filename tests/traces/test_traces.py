@@ -5,138 +5,61 @@ rest is for the reader. `pytest tests/traces --rewrite` writes what happens now;
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from quorate.raft.core.effects import (
-    AppendFetched,
-    AppendLeaderChange,
-    AppendProposal,
-    ArmTimer,
-    CancelTimer,
-    Effect,
-    HighWatermarkAdvanced,
-    Persist,
-    RejectProposal,
-    RoleChanged,
-    Send,
-    SendRecords,
-    Truncate,
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import Effect
+from quorate.raft.core.events import (
+    AddVoter,
+    AdoptVoters,
+    ChangeVoters,
+    Durable,
+    RemoveVoter,
+    RequestFailed,
+    Resign,
+    Timer,
+    TimerKind,
+    TransferLeadership,
+    Unreachable,
+    UpdateVoter,
+    VoterChange,
 )
-from quorate.raft.core.events import Durable, RequestFailed, Resign, Timer, TimerKind, Unreachable
-from quorate.raft.core.messages import (
-    BeginQuorumEpochRequest,
-    BeginQuorumEpochResponse,
-    EndQuorumEpochRequest,
-    EndQuorumEpochResponse,
-    ErrorCode,
-    FetchRequest,
-    FetchResponse,
-    Message,
-    Request,
-    Response,
-    VoteRequest,
-    VoteResponse,
+from quorate.raft.core.invariant import InvariantError
+from quorate.raft.core.messages import FetchRequest, FetchResponse, Message, Request
+from quorate.raft.core.types import (
+    ElectionState,
+    Endpoint,
+    Epoch,
+    EpochEnd,
+    Generation,
+    NodeId,
+    Offset,
+    Voter,
 )
-from quorate.raft.core.types import ElectionState, Epoch, Generation, NodeId, Offset
 from quorate.simulation.core_cluster import CoreWorld, Entry
+from quorate.simulation.core_node import CoreDisk
 
 STORIES = sorted(Path(__file__).parent.glob("*.txt"))
 
-
-def shown_id(node: NodeId | None) -> str:
-    return "nobody" if node is None else str(node)
-
-
-def shown_hw(high_watermark: Offset | None) -> str:
-    return "hw ?" if high_watermark is None else f"hw {high_watermark}"
-
-
-def shown_timer(timer: Timer) -> str:
-    return timer.kind.value if timer.node is None else f"{timer.kind.value} {timer.node}"
-
-
-def shown_message(message: Message) -> str:
-    way = f"{message.source}->{message.destination}"
-    if isinstance(message, Response):
-        known = f"epoch {message.epoch} leader {shown_id(message.leader)}"
-        if message.error is not ErrorCode.NONE:
-            known = f"{message.error.name} {known}"
-    match message:
-        case VoteRequest():
-            kind = "PreVote" if message.pre_vote else "Vote"
-            return f"{way} {kind}? epoch {message.epoch}, log {message.end_offset}@{message.last_epoch}"
-        case VoteResponse():
-            kind = "PreVote" if message.pre_vote else "Vote"
-            return f"{way} {kind} {'granted' if message.granted else 'refused'}, {known}"
-        case BeginQuorumEpochRequest():
-            return f"{way} Begin? epoch {message.epoch}"
-        case BeginQuorumEpochResponse():
-            return f"{way} Begin, {known}"
-        case EndQuorumEpochRequest():
-            successors = " ".join(map(str, message.preferred_successors))
-            return f"{way} End? epoch {message.epoch}, successors {successors}"
-        case EndQuorumEpochResponse():
-            return f"{way} End, {known}"
-        case FetchRequest():
-            where = f"{message.offset}@{message.last_fetched_epoch}"
-            discover = ", only who leads" if message.max_bytes == 0 else ""
-            hw = shown_hw(message.high_watermark)
-            return f"{way} Fetch? epoch {message.epoch}, from {where}, {hw}{discover}"
-        case FetchResponse():
-            parts = [known, shown_hw(message.high_watermark)]
-            if message.diverging is not None:
-                parts.append(f"diverging {message.diverging.end_offset}@{message.diverging.epoch}")
-            parts += [f"[{batch.base_offset},{batch.end_offset})@{batch.epoch}" for batch in message.batches]
-            return f"{way} Fetch, {', '.join(parts)}"
-
-
-def shown_effect(effect: Effect) -> str:
-    match effect:
-        case Persist(state=state):
-            voted = shown_id(state.voted.id if state.voted is not None else None)
-            return f"persist epoch {state.epoch} leader {shown_id(state.leader)} voted {voted}"
-        case AppendLeaderChange():
-            granting = " ".join(map(str, effect.granting_voters))
-            return f"append {effect.base_offset}: LeaderChange epoch {effect.epoch}, votes of {granting}"
-        case AppendProposal():
-            return f"append [{effect.base_offset},{effect.end_offset})@{effect.epoch}"
-        case AppendFetched():
-            return "append fetched " + " ".join(
-                f"[{batch.base_offset},{batch.end_offset})@{batch.epoch}" for batch in effect.batches
-            )
-        case RejectProposal():
-            return f"reject: leader {shown_id(effect.leader)}, epoch {effect.epoch}"
-        case Truncate():
-            return f"truncate to {effect.end_offset}, generation {effect.generation}"
-        case Send():
-            return f"send {shown_message(effect.message)}"
-        case SendRecords():
-            return f"send {shown_message(effect.response)}, records from {effect.start_offset}"
-        case ArmTimer():
-            span = (
-                str(effect.min_ms) if effect.min_ms == effect.max_ms else f"{effect.min_ms}-{effect.max_ms}"
-            )
-            return f"timer {shown_timer(effect.timer)} in {span} ms"
-        case CancelTimer():
-            return f"timer {shown_timer(effect.timer)} cancelled"
-        case HighWatermarkAdvanced():
-            return f"high watermark {effect.high_watermark}"
-        case RoleChanged():
-            voted = shown_id(effect.voted)
-            return f"{effect.role.value}, epoch {effect.epoch} leader {shown_id(effect.leader)} voted {voted}"
+TellEffect = Callable[[Effect], str]
+TellMessage = Callable[[Message], str]
 
 
 class Interpreter:
     """Carries out one story's commands on a world where nothing happens by itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell_effect: TellEffect, tell_message: TellMessage) -> None:
+        self._tell_effect = tell_effect
+        self._tell_message = tell_message
         self.world = CoreWorld(voters=3)
         self.cut: set[NodeId] = set()
         self.lines: list[str] = []
         self._quiet = False
+        self._changes = 0
 
     def run(self, command: str) -> list[str]:
         self.lines = []
@@ -152,13 +75,14 @@ class Interpreter:
             self.lines.append(line)
 
     def _happened(self, node: NodeId, effect: Effect) -> None:
-        self._say(f"{node}   {shown_effect(effect)}")
+        self._say(f"{node}   {self._tell_effect(effect)}")
 
     # --- commands ---
 
-    def do_cluster(self, voters: str, observers: str = "0") -> None:
-        """cluster VOTERS [OBSERVERS]: nodes 1, 2, ... with empty disks, all down."""
-        self.world = CoreWorld(voters=int(voters), observers=int(observers))
+    def do_cluster(self, voters: str, observers: str = "0", dynamic: str = "") -> None:
+        """cluster VOTERS [OBSERVERS [dynamic]]: nodes 1, 2, ... with empty disks, all down. `dynamic`: the
+        voters are those of the bootstrap snapshot, and observers know only where those are."""
+        self.world = CoreWorld(voters=int(voters), observers=int(observers), dynamic=bool(dynamic))
         self.world.on_effect = self._happened
 
     def do_log(self, node: str, *epochs: str) -> None:
@@ -177,8 +101,9 @@ class Interpreter:
             self.world.start(NodeId(int(node)))
 
     def do_fire(self, node: str, kind: str, of: str | None = None) -> None:
-        """fire NODE TIMER [OF]: its timer ends."""
-        timer = Timer(TimerKind(kind), None if of is None else NodeId(int(of)))
+        """fire NODE TIMER [OF]: its timer ends. b1 is the first bootstrap server."""
+        peer = None if of is None else int(of) if of[0] != "b" else -1 - int(of[1:])
+        timer = Timer(TimerKind(kind), None if peer is None else NodeId(peer))
         self.world.fire(NodeId(int(node)), timer)
 
     def do_deliver(self, way: str | None = None) -> None:
@@ -189,7 +114,7 @@ class Interpreter:
     def do_drop(self, way: str | None = None) -> None:
         """drop [A->B]: it is lost instead."""
         for message in self._taken(way):
-            self._say(f"lost: {shown_message(message)}")
+            self._say(f"lost: {self._tell_message(message)}")
 
     def do_sync(self, *nodes: str) -> None:
         for node in nodes:
@@ -198,8 +123,9 @@ class Interpreter:
     def do_settle(self) -> None:
         """settle: messages arrive and syncs end, until nothing is left to happen but timers."""
         for _ in range(200):
+            checking = [node for node, machine in self.world.nodes.items() if machine.core and machine.checks]
             syncing = [node for node, machine in self.world.nodes.items() if machine.core and machine.syncs]
-            if not self.world.mailbox and not syncing:
+            if not self.world.mailbox and not syncing and not checking:
                 return
             for message in self._taken(None):
                 self._deliver(message)
@@ -207,11 +133,51 @@ class Interpreter:
                 if self.world.nodes[node].syncs:
                     self._say(f"({node} synced)")
                     self.world.sync(node)
+            for node in checking:
+                if self.world.nodes[node].checks:
+                    self._say(f"({node} checked the snapshot)")
+                    self.world.check_snapshot(node)
         raise AssertionError("the story does not settle")
 
     def do_cut(self, *nodes: str) -> None:
         """cut NODE...: what they send and what is sent to them is lost."""
         self.cut |= {NodeId(int(node)) for node in nodes}
+
+    def do_unchecked(self, node: str) -> None:
+        """unchecked NODE: the fetched snapshot is checked and named, and the node does not hear of it."""
+        machine = self.world.nodes[NodeId(int(node))]
+        snapshot = machine.checks.pop()
+        machine.disk.part = None
+        machine.disk.snapshots[snapshot] = tuple(self.world.committed[: snapshot.end_offset])
+
+    def do_settle_messages(self) -> None:
+        """settle_messages: messages arrive, and no disk does anything."""
+        while self.world.mailbox:
+            for message in self._taken(None):
+                self._deliver(message)
+
+    def do_forge(self, way: str, end: str, epoch: str) -> None:
+        """forge A->B END EPOCH: A's answer to the Fetch that B is waiting for, asking it to cut there."""
+        source, destination = (NodeId(int(node)) for node in way.split("->"))
+        core = self.world.nodes[destination].up
+        (asked,) = [
+            message
+            for message in self._taken(f"{destination}->{source}")
+            if isinstance(message, FetchRequest)
+        ]
+        answer = FetchResponse(
+            source=source,
+            destination=destination,
+            correlation=asked.correlation,
+            epoch=core.epoch,
+            leader=source,
+            diverging=EpochEnd(Epoch(int(epoch)), Offset(int(end))),
+        )
+        try:
+            self._deliver(answer)
+        except InvariantError as error:
+            self._say(f"{destination} stops: {error}")
+            self.world.crash(destination)
 
     def do_heal(self) -> None:
         self.cut.clear()
@@ -242,6 +208,46 @@ class Interpreter:
         event = Durable(Generation(int(generation)), Offset(int(end_offset)))
         self.world.step(NodeId(int(node)), event)
 
+    def do_wipe(self, node: str) -> None:
+        """wipe NODE: it is down, and comes back with an empty disk."""
+        self.world.wipe(NodeId(int(node)))
+
+    def do_snapshot(self, node: str) -> None:
+        """snapshot NODE: of all it knows to be committed."""
+        snapshot = self.world.take_snapshot(NodeId(int(node)))
+        self._say("nothing new" if snapshot is None else f"{node}   {snapshot.end_offset}@{snapshot.epoch}")
+
+    def do_trim(self, node: str) -> None:
+        """trim NODE: its log now begins where its latest snapshot ends."""
+        self.world.move_start(NodeId(int(node)))
+
+    def do_check(self, node: str, damaged: str = "") -> None:
+        """check NODE [damaged]: it has looked at the snapshot that it fetched."""
+        self.world.check_snapshot(NodeId(int(node)), damaged=bool(damaged))
+
+    def do_barrier(self, node: str, barrier: str) -> None:
+        self.world.read_barrier(NodeId(int(node)), int(barrier))
+
+    def do_transfer(self, node: str, successor: str) -> None:
+        self.world.step(NodeId(int(node)), TransferLeadership(NodeId(int(successor))))
+
+    def do_add(self, node: str, voter: str) -> None:
+        """add NODE VOTER: ask NODE to make VOTER one, as it is now."""
+        self._change(node, AddVoter(self._voter(voter)))
+
+    def do_remove(self, node: str, voter: str, directory_id: str = "") -> None:
+        """remove NODE VOTER [DIRECTORY]: with the directory it has now, or that one."""
+        key = self._voter(voter).key
+        self._change(node, RemoveVoter(replace(key, directory_id=directory_id or key.directory_id)))
+
+    def do_update(self, node: str, voter: str, host: str) -> None:
+        """update NODE VOTER HOST: ask NODE to write down that VOTER listens on HOST."""
+        self._change(node, UpdateVoter(replace(self._voter(voter), endpoint=Endpoint(host, 9093))))
+
+    def do_adopt(self, node: str) -> None:
+        """adopt NODE: ask NODE to write the configured voters into the log."""
+        self._change(node, AdoptVoters())
+
     def do_state(self, *nodes: str) -> None:
         for node, machine in self.world.nodes.items():
             if nodes and str(node) not in nodes:
@@ -250,34 +256,58 @@ class Interpreter:
                 self.lines.append(f"{node} down")
                 continue
             core = machine.core
-            log = " ".join(str(entry.epoch) for entry in machine.disk.entries)
-            self.lines.append(
-                f"{node} {core.role.value}, epoch {core.epoch} leader {shown_id(core.leader)}, "
-                f"log of epochs [{log}], durable {core.durable_end_offset}, {shown_hw(core.high_watermark)}"
-            )
+            self.lines.append(f"{node} {self._shown_state(core, machine.disk)}")
+
+    def _shown_state(self, core: Core, disk: CoreDisk) -> str:
+        log = " ".join(str(entry.epoch) for entry in disk.entries[disk.start :])
+        start = f" from {disk.start}" if disk.start else ""
+        leader = "nobody" if core.leader is None else core.leader
+        parts = [
+            f"{core.role.value}, epoch {core.epoch} leader {leader}",
+            f"log{start} of epochs [{log}]",
+            f"durable {core.durable_end_offset}",
+            "hw ?" if core.high_watermark is None else f"hw {core.high_watermark}",
+        ]
+        if core.snapshot is not None:
+            parts.append(f"snapshot {core.snapshot.end_offset}@{core.snapshot.epoch}")
+        if core.has_dynamic_voters or self.world.bootstrap:
+            voters = " ".join(str(voter) for voter in core.voters.ids)
+            parts.append(f"voters {voters}" if voters else "no voters")
+        return ", ".join(parts)
+
+    def _voter(self, node: str) -> Voter:
+        return Voter(self.world.nodes[NodeId(int(node))].key, Endpoint(f"node-{node}", 9093))
+
+    def _change(self, node: str, change: VoterChange) -> None:
+        self._changes += 1
+        self.world.step(NodeId(int(node)), ChangeVoters(self._changes, change))
 
     # --- messages ---
 
     def _taken(self, way: str | None) -> list[Message]:
         mailbox = self.world.mailbox
-        taken = [
-            message for message in mailbox if way is None or way == f"{message.source}->{message.destination}"
-        ]
+        taken = [message for message in mailbox if way is None or way == self._way(message)]
         self.world.mailbox = [message for message in mailbox if message not in taken]
         return taken
 
+    def _way(self, message: Message) -> str:
+        source = message.source
+        if source < 0:
+            source = self.world.voters.ids[-2 - source]
+        return f"{source}->{self.world.reached_by(message)}"
+
     def _deliver(self, message: Message) -> None:
-        unreachable = {message.source, message.destination} & self.cut
-        if unreachable or self.world.nodes[message.destination].core is None:
-            self._say(f"lost: {shown_message(message)}")
+        destination = self.world.reached_by(message)
+        unreachable = {message.source, destination} & self.cut
+        if unreachable or self.world.nodes[destination].core is None:
+            self._say(f"lost: {self._tell_message(message)}")
             return
-        self._say(f"{shown_message(message)}")
+        self._say(f"{self._tell_message(message)}")
         self.world.deliver(message)
 
 
-def replay(text: str) -> Iterator[str]:
+def replay(text: str, interpreter: Interpreter) -> Iterator[str]:
     """The story's lines, with what happens now below each command."""
-    interpreter = Interpreter()
     for line in text.splitlines():
         if line.startswith("    "):
             continue
@@ -288,9 +318,11 @@ def replay(text: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.stem)
-def test_a_story_goes_as_it_was_told(story: Path, request: pytest.FixtureRequest) -> None:
+def test_a_story_goes_as_it_was_told(
+    story: Path, request: pytest.FixtureRequest, tell_effect: TellEffect, tell_message: TellMessage
+) -> None:
     told = story.read_text()
-    now = "\n".join(replay(told)) + "\n"
+    now = "\n".join(replay(told, Interpreter(tell_effect, tell_message))) + "\n"
     if request.config.getoption("--rewrite", default=False):
         story.write_text(now)
     else:
@@ -298,5 +330,5 @@ def test_a_story_goes_as_it_was_told(story: Path, request: pytest.FixtureRequest
 
 
 def test_there_are_stories_and_each_shows_something() -> None:
-    assert len(STORIES) >= 10
+    assert len(STORIES) >= 42
     assert all(re.search(r"^    ", story.read_text(), re.MULTILINE) for story in STORIES)

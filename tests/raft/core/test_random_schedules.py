@@ -61,7 +61,6 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 def test_a_copy_behaves_like_its_original_and_does_not_touch_it(seed: int) -> None:
     """Laws of clone and key: at every step of a random run."""
     cluster = cluster_of(Random(seed))
-    node = Random(seed).choice(list(cluster.nodes))
     step = cluster.step
     checked = 0
 
@@ -78,9 +77,9 @@ def test_a_copy_behaves_like_its_original_and_does_not_touch_it(seed: int) -> No
         if cluster.nodes[of].core is core:
             assert copy.key() == core.key()
             assert hash(copy.key()) == hash(core.key())
-        checked += of == node
+        checked += 1
         return effects
 
     cluster.step = step_twice  # type: ignore[method-assign]
     cluster.run(400)
-    assert checked
+    assert checked > 100
