@@ -9,7 +9,7 @@ from quorate.raft.channel import Channel
 from quorate.raft.core.types import Epoch, NodeId, Offset
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.runtime.network import NetworkError
-from quorate.simulation.history import Append, History, Outcome
+from quorate.simulation.history import Append, History, Outcome, Read
 from quorate.simulation.quorum_cluster import CLUSTER_ID, QuorumCluster, QuorumNode
 from quorate.simulation.violations import SafetyViolation
 
@@ -22,6 +22,8 @@ class ClientSettings:
 
     in_process: int = 2
     remote: int = 1
+    readers: int = 1
+    """Clients that ask any node for linearizable reads."""
     think_max_s: float = 0.2
     timeout_s: float = 4.0
     records_max: int = 3
@@ -48,6 +50,9 @@ class AppendingClients:
             for number in range(1, self._settings.remote + 1):
                 client = f"client-{number}"
                 nursery.start_soon(self._send, client, random.Random(self._random.getrandbits(64)))
+            for number in range(1, self._settings.readers + 1):
+                client = f"reader-{number}"
+                nursery.start_soon(self._read, client, random.Random(self._random.getrandbits(64)))
 
     def finish(self) -> None:
         self._finish.set()
@@ -126,6 +131,38 @@ class AppendingClients:
                     SafetyViolation(f"{append} was answered with {appended.results}, expected {expected}"),
                 )
         done.set()
+
+    async def _read(self, client: str, source: random.Random) -> None:
+        cluster = self._cluster
+        while not self._finish.is_set():
+            running = list(cluster.running)
+            if running:
+                node = source.choice(running)
+                done = trio.Event()
+                with cluster.scheduler.process(node.name):
+                    cluster.spawn(self._read_from, node, client, done)
+                with trio.move_on_after(self._settings.timeout_s + 1):
+                    await done.wait()
+            await self._think(source)
+
+    async def _read_from(self, node: QuorumNode, client: str, done: trio.Event) -> None:
+        quorum, life, invoked_at = node.quorum, node.life, trio.current_time()
+        if quorum is not None and node.alive:
+            try:
+                await quorum.read_barrier(timeout_ms=int(self._settings.timeout_s * 1000))
+            except (NotLeaderError, QuorumStoppedError, OutcomeUnknownError):
+                pass
+            else:
+                if self._still_lives(node, life):
+                    end_offset = quorum.applied_offset
+                    self._history.reads.append(Read(client, invoked_at, trio.current_time(), end_offset))
+                    self._cluster.trace.add(client, f"reads below {end_offset} from {node.name}")
+        done.set()
+
+    @staticmethod
+    def _still_lives(node: QuorumNode, life: int) -> bool:
+        """Otherwise, whatever it was about to be told, it was not."""
+        return node.alive and node.life == life
 
     # Over the network
 

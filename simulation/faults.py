@@ -7,7 +7,7 @@ so damaged stays away.
 
 import enum
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Generic
@@ -53,6 +53,23 @@ class Fault(enum.Enum):
     """The leader is asked to step down."""
     DAMAGE = "damage"
     """A bit of a log flips where it was durable."""
+    CRASH_AT_AWAIT = "crash-at-await"
+    """A process dies, or its host, between two awaits of it that are drawn, and not at a time that is drawn:
+    most awaits take no time."""
+    FLAPPING = "flapping"
+    """A link goes and comes many times."""
+    SLOW_NODE = "slow-node"
+    """Its disk and all its links."""
+    WRITE_ERROR = "write-error"
+    FULL_DISK = "full-disk"
+    CLOCK_RATE = "clock-rate"
+    """Monotonic clocks run at different rates, all the time."""
+    TRANSFER = "transfer"
+    """The leader is asked to hand over to a chosen node."""
+
+
+COMMON_FAULTS: Final = tuple(Fault)[: tuple(Fault).index(Fault.CRASH_AT_AWAIT)]
+"""What any cluster can be put through."""
 
 
 _BETWEEN_NODES: Final = (
@@ -61,6 +78,7 @@ _BETWEEN_NODES: Final = (
     Fault.SLOW_LINK,
     Fault.CUT,
     Fault.HALF_OPEN,
+    Fault.FLAPPING,
 )
 
 
@@ -73,10 +91,10 @@ class FaultSettings:
     """Drawn, and not done: a run without them that is as close to the other as can be."""
 
     @classmethod
-    def draw(cls, source: random.Random) -> "FaultSettings":
+    def draw(cls, source: random.Random, kinds: Sequence[Fault] = COMMON_FAULTS) -> "FaultSettings":
         """Each kind is on in some seeds and off in others, so that none always hides another (swarm)."""
         share = source.choice((0.2, 0.5, 0.8))
-        kinds = tuple(kind for kind in Fault if source.random() < share)
+        kinds = tuple(kind for kind in kinds if source.random() < share)
         return cls(
             kinds=kinds or (Fault.CRASH,),
             mean_interval_s=source.choice((0.5, 1.0, 2.0, 4.0)),
@@ -96,7 +114,7 @@ class Faults(Generic[Node]):
         self._settings = settings
         self._random = source
         self.counts: dict[Fault, int] = {}
-        self._do: Final[Mapping[Fault, Callable[[], Awaitable[None]]]] = {
+        self._do: Final[dict[Fault, Callable[[], Awaitable[None]]]] = {
             Fault.CRASH: self._crash,
             Fault.POWER_LOSS: self._power_loss,
             Fault.BLACKOUT: self._blackout,
@@ -114,14 +132,20 @@ class Faults(Generic[Node]):
             Fault.CLOCK_JUMP: self._clock_jump,
             Fault.RESIGN: self._resign,
             Fault.DAMAGE: self._damage,
+            Fault.CRASH_AT_AWAIT: self._crash_at_await,
+            Fault.FLAPPING: self._flapping,
+            Fault.SLOW_NODE: self._slow_node,
+            Fault.WRITE_ERROR: self._write_error,
+            Fault.FULL_DISK: self._full_disk,
         }
 
     async def run(self) -> None:
+        kinds = [kind for kind in self._settings.kinds if kind in self._do]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cluster.supervise, self._random)
-            while True:
+            while kinds:
                 await trio.sleep(self._random.expovariate(1 / self._settings.mean_interval_s))
-                fault = self._random.choice(self._settings.kinds)
+                fault = self._random.choice(kinds)
                 if fault in self._settings.skipped:
                     continue
                 if fault in _BETWEEN_NODES and len(self._cluster.nodes) == 1:
@@ -181,6 +205,18 @@ class Faults(Generic[Node]):
         await self._last()
         self._start(*nodes)
 
+    async def _crash_at_await(self) -> None:
+        node = self._some()
+        if not node.up or not node.alive:
+            return
+        life = node.life
+        with trio.move_on_after(2.0):
+            await self._cluster.scheduler.wait_passes(node.name, self._random.randint(1, 300))
+        if node.life == life:
+            await self._cluster.crash(node, power_loss=self._random.random() < 0.5)
+            await self._last()
+            self._start(node)
+
     async def _stop(self) -> None:
         node = self._some()
         if node.open and node.alive:
@@ -235,6 +271,16 @@ class Faults(Generic[Node]):
         await self._last()
         self._cluster.network.set_link(node.name, other.name, self._cluster.network_settings.link)
 
+    async def _flapping(self) -> None:
+        node = self._some()
+        other = self._other(node)
+        for _ in range(self._random.randint(3, 12)):
+            self._cluster.network.partition([node.name], [other.name])
+            await trio.sleep(self._random.random() * 0.2)
+            self._cluster.network.heal(node.name, other.name)
+            self._cluster.network.heal(other.name, node.name)
+            await self._last()
+
     async def _cut(self) -> None:
         node = self._some()
         self._cluster.network.cut(node.name, self._other(node).name)
@@ -250,6 +296,33 @@ class Faults(Generic[Node]):
         host.disk_speed = DiskSpeed(sync_min_s=0.005, sync_max_s=self._random.choice((0.02, 0.2, 1.0)))
         await self._last()
         host.disk_speed = DiskSpeed()
+
+    async def _slow_node(self) -> None:
+        node = self._some()
+        slow = LinkQuality(latency_min_s=0.005, latency_max_s=self._random.choice((0.02, 0.1)))
+        others = [other for other in self._cluster.nodes if other is not node]
+        node.host.disk_speed = DiskSpeed(sync_min_s=0.005, sync_max_s=0.1)
+        for other in others:
+            self._cluster.network.set_link(node.name, other.name, slow)
+            self._cluster.network.set_link(other.name, node.name, slow)
+        await self._last()
+        node.host.disk_speed = DiskSpeed()
+        for other in others:
+            self._cluster.network.set_link(node.name, other.name, self._cluster.network_settings.link)
+            self._cluster.network.set_link(other.name, node.name, self._cluster.network_settings.link)
+
+    async def _write_error(self) -> None:
+        node = self._some()
+        node.disk_failing = True
+        operation = self._random.choice((Operation.APPEND, Operation.WRITE_AT, Operation.RENAME))
+        node.disk.fail(operation, skip=self._random.randint(0, 5))
+
+    async def _full_disk(self) -> None:
+        node = self._some()
+        node.disk_failing = True
+        node.disk.space_left = self._random.choice((0, 100, 4096))
+        await self._last()
+        node.disk.space_left = None
 
     async def _stalled_disk(self) -> None:
         disk = self._some().disk

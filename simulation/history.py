@@ -2,10 +2,13 @@
 
 import enum
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from quorate.raft.core.types import Epoch, Offset
+from quorate.simulation import models
+from quorate.simulation.linearizability import Operation, check_history
+from quorate.simulation.models import AppendBatch, KnownLog
 from quorate.simulation.violations import SafetyViolation
 
 
@@ -38,11 +41,22 @@ class Append:
         return f"{what} ({when}: {self.outcome.value}{where})"
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One answered call that saw everything below `end_offset`, and nothing else."""
+
+    client: str
+    invoked_at: float
+    ended_at: float
+    end_offset: Offset
+
+
 class History:
-    """All appends of a run, in the order of their invocation."""
+    """All appends and answered reads of a run, in the order of their invocation and answer."""
 
     def __init__(self) -> None:
         self.appends: list[Append] = []
+        self.reads: list[Read] = []
 
     def invoke(self, client: str, records: Sequence[bytes], now: float) -> Append:
         append = Append(client, records, now)
@@ -83,6 +97,7 @@ class History:
             strange = [offset for record, offset in found.items() if record not in asked]
             raise SafetyViolation(f"nobody appended what is at offsets {strange[:5]}")
         self._check_order(found)
+        self._check_linearizable(found)
 
     def _check_whole(self, append: Append, offsets: list[int]) -> None:
         if offsets and offsets != list(range(offsets[0], offsets[0] + len(append.records))):
@@ -94,6 +109,35 @@ class History:
                 raise SafetyViolation(f"acknowledged elsewhere: {append} is at offset {offsets[0]}")
         elif append.outcome is Outcome.FAILED and offsets:
             raise SafetyViolation(f"refused but appended: {append} is at offset {offsets[0]}")
+
+    def _check_linearizable(self, found: Mapping[bytes, int]) -> None:
+        """The reads too. Whether an append of unknown outcome took effect, and where, the log says."""
+        operations: list[Operation[AppendBatch | models.Read, int]] = []
+        starts = []
+        for append in self.appends:
+            offset = found.get(append.records[0])
+            if offset is not None:
+                starts.append(offset)
+                operations.append(
+                    Operation(
+                        client=append.client,
+                        request=AppendBatch(),
+                        answer=offset,
+                        invoked_at=append.invoked_at,
+                        returned_at=append.ended_at if append.outcome is Outcome.ACKNOWLEDGED else math.inf,
+                    )
+                )
+        for read in self.reads:
+            operations.append(
+                Operation(
+                    client=read.client,
+                    request=models.Read(),
+                    answer=read.end_offset,
+                    invoked_at=read.invoked_at,
+                    returned_at=read.ended_at,
+                )
+            )
+        check_history(KnownLog(tuple(sorted(starts))), operations).require()
 
     def _check_order(self, found: dict[bytes, int]) -> None:
         """Sweep over time: what is invoked lies above everything that was acknowledged before."""

@@ -148,7 +148,7 @@ class SimulatedCluster(ABC, Generic[Node]):
         node.life += 1
         node.up = node.alive = True
         node.failure = None
-        node.disk_failing = node.disk.failing
+        node.disk_failing = node.disk.failing or node.disk.space_left is not None
         node.scope, node.stop, node.ended = trio.CancelScope(), trio.Event(), trio.Event()
         self.trace.add(node.name, f"starts, life {node.life}")
         self.network.restart_node(node.name)
@@ -238,6 +238,7 @@ class SimulatedCluster(ABC, Generic[Node]):
             self.scheduler.resume(node.name)
             node.disk.release()
             node.disk.clear_faults()
+            node.disk.space_left = None
             node.host.disk_speed = replace(self._disk_speed)
 
     async def start_all(self) -> None:

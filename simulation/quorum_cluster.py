@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import trio
 
@@ -37,6 +37,11 @@ class ClusterSettings:
     recovery_point_bytes: int = 64 * 1024
     network: NetworkSettings = field(default_factory=NetworkSettings)
     disk: DiskSpeed = field(default_factory=DiskSpeed)
+    clock_rates: tuple[float, ...] = ()
+    """How many of its own ms each node takes for one of the others': 2.0 is a clock at half speed. A process
+    only ever measures durations on its monotonic clock, and all of them are configured, so this is the same
+    as to scale its configuration, which is how it is done. (A wait that a request asks for is measured by who
+    parks it.)"""
 
 
 class QuorumNode(SimulatedNode):
@@ -98,11 +103,27 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
             cluster_id=CLUSTER_ID,
             folder=FOLDER,
             voters=VoterSet(voters),
-            core=self.settings.core,
+            core=self._clocked(number),
             segment_bytes=self.settings.segment_bytes,
             recovery_point_bytes=self.settings.recovery_point_bytes,
         )
         return QuorumNode(config, host)
+
+    def _clocked(self, number: int) -> CoreConfig:
+        core, rates = self.settings.core, self.settings.clock_rates
+        rate = rates[(number - 1) % len(rates)] if rates else 1.0
+        if rate == 1.0:
+            return core
+        return replace(
+            core,
+            election_timeout_ms=int(core.election_timeout_ms * rate),
+            fetch_timeout_ms=int(core.fetch_timeout_ms * rate),
+            election_backoff_max_ms=int(core.election_backoff_max_ms * rate),
+            request_timeout_ms=int(core.request_timeout_ms * rate),
+            retry_backoff_ms=int(core.retry_backoff_ms * rate),
+            fetch_max_wait_ms=int(core.fetch_max_wait_ms * rate),
+            broken_connection_wait_ms=int(core.broken_connection_wait_ms * rate),
+        )
 
     async def boot(self) -> None:
         """Format every folder and start every node."""

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 import trio
@@ -10,10 +10,11 @@ import trio
 from quorate.raft.core.types import CoreConfig
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError
 from quorate.simulation.clients import AppendingClients, ClientSettings
-from quorate.simulation.faults import Faults, FaultSettings
+from quorate.simulation.faults import Fault, FaultSettings
 from quorate.simulation.history import History, Outcome
 from quorate.simulation.network import LinkQuality, NetworkSettings
 from quorate.simulation.quorum_cluster import ClusterSettings, QuorumCluster, QuorumNode
+from quorate.simulation.quorum_faults import QuorumFaults
 from quorate.simulation.runtime import DiskSpeed
 from quorate.simulation.scheduler import Scheduler, run
 from quorate.simulation.trace import Trace, logs_into
@@ -39,10 +40,13 @@ class QuorumRunSettings:
     @classmethod
     def draw(cls, source: random.Random) -> "QuorumRunSettings":
         fetch_timeout_ms = source.choice((600, 1000, 2000))
+        faults = FaultSettings.draw(source, tuple(Fault))
+        rates = tuple(source.choice((0.5, 0.8, 1.0, 1.25, 2.0)) for _ in range(8))
         return cls(
             cluster=ClusterSettings(
-                voters=source.choice((3, 3, 3, 5, 1, 2)),
+                voters=source.choice((3, 3, 3, 4, 5, 5, 7, 1, 2)),
                 observers=source.choice((0, 0, 1)),
+                clock_rates=rates if Fault.CLOCK_RATE in faults.kinds else (),
                 core=CoreConfig(
                     election_timeout_ms=source.choice((300, 1000)),
                     fetch_timeout_ms=fetch_timeout_ms,
@@ -63,10 +67,11 @@ class QuorumRunSettings:
             clients=ClientSettings(
                 in_process=source.randint(1, 3),
                 remote=source.randint(0, 2),
+                readers=source.randint(0, 2),
                 think_max_s=source.choice((0.2, 0.5, 1.0)),
                 padding_max=source.choice((20, 300)),
             ),
-            faults=FaultSettings.draw(source),
+            faults=faults,
             faults_s=source.uniform(3.0, 8.0),
             blackout_at_end=source.random() < 0.5,
         )
@@ -81,6 +86,7 @@ class RunResult:
     acknowledged: int
     failed: int
     unknown: int
+    read: int
     committed: int
     epoch: int
     faults: dict[str, int]
@@ -110,7 +116,7 @@ class QuorumRun:
         cluster: QuorumCluster | None = None
         try:
             async with trio.open_nursery() as nursery:
-                cluster = QuorumCluster(self.settings.cluster, source, scheduler, nursery, self.trace)
+                cluster = QuorumCluster(self._cluster_settings, source, scheduler, nursery, self.trace)
                 await self._phases(cluster, source)
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
@@ -124,7 +130,7 @@ class QuorumRun:
         clients = AppendingClients(
             cluster, self.history, self.settings.clients, random.Random(source.getrandbits(64))
         )
-        faults = Faults(cluster, self.settings.faults, random.Random(source.getrandbits(64)))
+        faults = QuorumFaults(cluster, self.settings.faults, random.Random(source.getrandbits(64)))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(clients.run)
             with trio.move_on_after(self.settings.faults_s):
@@ -151,6 +157,7 @@ class QuorumRun:
             acknowledged=self.history.count(Outcome.ACKNOWLEDGED),
             failed=self.history.count(Outcome.FAILED),
             unknown=self.history.count(Outcome.UNKNOWN),
+            read=len(self.history.reads),
             committed=cluster.checker.committed.end_offset,
             epoch=0 if cluster.checker.committed.last is None else cluster.checker.committed.last.epoch,
             faults={
@@ -160,10 +167,17 @@ class QuorumRun:
         )
 
     @property
+    def _cluster_settings(self) -> ClusterSettings:
+        cluster = self.settings.cluster
+        if Fault.CLOCK_RATE in self.settings.faults.skipped:
+            return replace(cluster, clock_rates=())
+        return cluster
+
+    @property
     def _patience_s(self) -> float:
-        core = self.settings.cluster.core
+        core, rates = self.settings.cluster.core, self.settings.cluster.clock_rates
         longest_ms = max(core.election_timeout_ms, core.fetch_timeout_ms, core.request_timeout_ms)
-        return _CONVERGE_TIMEOUTS * longest_ms / 1000
+        return _CONVERGE_TIMEOUTS * longest_ms * max(rates, default=1.0) / 1000
 
     async def _append_through_every_node(self, cluster: QuorumCluster) -> None:
         """A healed cluster takes appends, whichever node is asked."""

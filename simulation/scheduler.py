@@ -36,6 +36,8 @@ class Scheduler(random.Random):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self._paused: dict[str, list[trio.lowlevel.Task]] = {}
+        self._awaited: list[tuple[str, list[int], trio.Event]] = []
+        """Processes, how many of their passes are still to come, and who wants to know."""
         self._passes = 0
         self._pass_time = -1.0
         self._scope = trio.CancelScope()
@@ -66,6 +68,17 @@ class Scheduler(random.Random):
     def is_paused(self, name: str) -> bool:
         return name in self._paused
 
+    async def wait_passes(self, name: str, count: int) -> None:
+        """Return after `count` passes in which a task of the process ran: as each task runs from one await to
+        the next in a pass, there is such a moment between any two awaits."""
+        event = trio.Event()
+        entry = (name, [count], event)
+        self._awaited.append(entry)
+        try:
+            await event.wait()
+        finally:
+            self._awaited.remove(entry)
+
     # For trio
 
     def shuffle(self, x: Any) -> None:
@@ -80,8 +93,18 @@ class Scheduler(random.Random):
                 self.stuck(f"busy loop: {_PASSES_MAX} passes of the scheduler at {now:.6f} s")
         if self._paused:
             x[:] = [task for task in x if not self._hold(task)]
+        if self._awaited:
+            self._count_passes(x)
         if len(x) > 1:
             super().shuffle(x)
+
+    def _count_passes(self, batch: list[trio.lowlevel.Task]) -> None:
+        running = {task.context.get(_PROCESS) for task in batch}
+        for name, left, event in self._awaited:
+            if name in running:
+                left[0] -= 1
+                if left[0] == 0:
+                    event.set()
 
     def _hold(self, task: trio.lowlevel.Task) -> bool:
         name = task.context.get(_PROCESS)

@@ -1,18 +1,29 @@
 """Seeds from the command line: run them, say what each one drew, and how to run a failing one again."""
 
 import enum
+import gc
+import multiprocessing
 import random
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from quorate.simulation.broker_run import BrokerRun, BrokerRunResult, BrokerRunSettings
+from quorate.simulation.core_run import CoreRun, CoreRunResult
+from quorate.simulation.core_swarm_settings import CoreSwarmSettings
 from quorate.simulation.quorum_run import QuorumRun, QuorumRunSettings, RunResult, describe
 from quorate.simulation.scheduler import StuckError
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
+
+_COLLECT_EVERY = 20
+"""Runs between two garbage collections: a run makes little garbage, and looking for it takes a tenth."""
 
 
 class Subject(enum.Enum):
     """What a seed breaks."""
 
+    CORE = "core"
+    """The protocol alone, without disks, sockets or trio: quick."""
     QUORUM = "quorum"
     BROKER = "broker"
 
@@ -21,25 +32,48 @@ FAILURES = (SafetyViolation, LivenessViolation, StuckError)
 """What a run raises when a promise was broken. Anything else is a bug of the simulation, or of the code in
 a place that no promise covers; it counts as a failure too."""
 
+Run = CoreRun | QuorumRun | BrokerRun
+Show = Callable[[str], None]
 
-def quorum_run(seed: int, *, show: Callable[[str], None] | None = None) -> QuorumRun:
+
+def core_run(seed: int, *, show: Show | None = None) -> CoreRun:
     """The run that `seed` means: nothing but the seed and the code decides it."""
+    return CoreRun(seed, CoreSwarmSettings.draw(random.Random(f"core-settings/{seed}")), show=show)
+
+
+def run_core_seed(seed: int, *, show: Show | None = None) -> CoreRunResult:
+    """Raises one of `FAILURES`."""
+    return core_run(seed, show=show).execute()
+
+
+def quorum_run(seed: int, *, show: Show | None = None) -> QuorumRun:
+    """As `core_run`, of the whole quorum."""
     return QuorumRun(seed, QuorumRunSettings.draw(random.Random(f"quorum-settings/{seed}")), show=show)
 
 
-def run_quorum_seed(seed: int, *, show: Callable[[str], None] | None = None) -> RunResult:
+def run_quorum_seed(seed: int, *, show: Show | None = None) -> RunResult:
     """Raises one of `FAILURES`."""
     return quorum_run(seed, show=show).execute()
 
 
-def broker_run(seed: int, *, show: Callable[[str], None] | None = None) -> BrokerRun:
-    """As `quorum_run`, of a broker cluster."""
+def broker_run(seed: int, *, show: Show | None = None) -> BrokerRun:
+    """As `core_run`, of a broker cluster."""
     return BrokerRun(seed, BrokerRunSettings.draw(random.Random(f"broker-settings/{seed}")), show=show)
 
 
-def run_broker_seed(seed: int, *, show: Callable[[str], None] | None = None) -> BrokerRunResult:
+def run_broker_seed(seed: int, *, show: Show | None = None) -> BrokerRunResult:
     """Raises one of `FAILURES`."""
     return broker_run(seed, show=show).execute()
+
+
+def run_of(what: Subject, seed: int, *, show: Show | None = None) -> Run:
+    match what:
+        case Subject.CORE:
+            return core_run(seed, show=show)
+        case Subject.QUORUM:
+            return quorum_run(seed, show=show)
+        case Subject.BROKER:
+            return broker_run(seed, show=show)
 
 
 def run_seeds(
@@ -48,15 +82,116 @@ def run_seeds(
     """Those that failed. Says the seed, what it drew, and the result; every event too if `verbose`."""
     failed = []
     for seed in seeds:
-        show = say if verbose else None
-        run = quorum_run(seed, show=show) if what is Subject.QUORUM else broker_run(seed, show=show)
+        run = run_of(what, seed, show=say if verbose else None)
         say(f"seed {seed} --{what.value}\n{describe(run.settings)}")
         try:
             say(f"  passed: {run.execute()}")
         except Exception as error:
             failed.append(seed)
             say(f"  FAILED: {type(error).__name__}: {error}")
-            say(f"  replay: python -m quorate.simulation --{what.value} --seed {seed} --verbose")
+            say(f"  replay: {replay_of(what, seed)}")
             if not isinstance(error, FAILURES):
                 raise
     return failed
+
+
+def replay_of(what: Subject, seed: int) -> str:
+    return f"python -m quorate.simulation --{what.value} --seed {seed} --verbose"
+
+
+@dataclass(slots=True)
+class Totals:
+    """Of many runs."""
+
+    runs: int = 0
+    events: int = 0
+    """Steps of cores, or events in traces."""
+    virtual_s: float = 0.0
+    committed: int = 0
+    """Records, or acknowledged produces."""
+    faults: dict[str, int] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+    """What went wrong, by seed."""
+
+    def add(self, other: "Totals") -> None:
+        self.runs += other.runs
+        self.events += other.events
+        self.virtual_s += other.virtual_s
+        self.committed += other.committed
+        for kind, count in other.faults.items():
+            self.faults[kind] = self.faults.get(kind, 0) + count
+        self.failures |= other.failures
+
+    def __str__(self) -> str:
+        kinds = len(self.faults)
+        return (
+            f"{self.runs:,} runs, {len(self.failures)} failed: {self.events:,} events, "
+            f"{self.virtual_s / 3600:,.1f} hours of virtual time, {self.committed:,} committed, "
+            f"{sum(self.faults.values()):,} faults of {kinds} kinds"
+        )
+
+
+def run_quietly(what: Subject, seeds: Iterable[int]) -> Totals:
+    """Run seeds, count, and note what fails."""
+    totals = Totals()
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for seed in seeds:
+            if totals.runs % _COLLECT_EVERY == 0:
+                gc.collect()
+            totals.runs += 1
+            try:
+                _count(totals, run_of(what, seed).execute())
+            except Exception as error:
+                totals.failures[seed] = f"{type(error).__name__}: {error}"
+    finally:
+        if collecting:
+            gc.enable()
+    return totals
+
+
+def _count(totals: Totals, result: CoreRunResult | RunResult | BrokerRunResult) -> None:
+    match result:
+        case CoreRunResult():
+            totals.events += result.steps
+            totals.virtual_s += result.virtual_ms / 1000
+            totals.committed += result.committed
+        case RunResult():
+            totals.events += result.events
+            totals.virtual_s += result.virtual_s
+            totals.committed += result.committed
+        case BrokerRunResult():
+            totals.events += result.events
+            totals.virtual_s += result.virtual_s
+            totals.committed += result.acknowledged
+    for kind, count in result.faults.items():
+        totals.faults[kind] = totals.faults.get(kind, 0) + count
+
+
+def run_many(seeds: Sequence[int], *, what: Subject, jobs: int, say: Callable[[str], None]) -> Totals:
+    """Run seeds in `jobs` processes. Says each failure with how to replay it, some progress, and at last one
+    line with all counts."""
+    began = time.monotonic()
+    size = max(1, min(200, len(seeds) // (4 * jobs)))
+    chunks = [(what, seeds[start : start + size]) for start in range(0, len(seeds), size)]
+    totals = Totals()
+    said = 0
+    with multiprocessing.Pool(jobs) as pool:
+        for part in pool.imap_unordered(_chunk, chunks):
+            totals.add(part)
+            for seed, failure in part.failures.items():
+                say(f"seed {seed} FAILED: {failure[:500]}\n  replay: {replay_of(what, seed)}")
+            if totals.runs >= said + len(seeds) // 20 and totals.runs < len(seeds):
+                said = totals.runs
+                say(f"  {totals.runs:,} runs after {time.monotonic() - began:.0f} s")
+    took = time.monotonic() - began
+    say(
+        f"--{what.value} seeds {seeds[0]} to {seeds[-1]}: {totals}; {took:.0f} s, "
+        f"{totals.runs / took:.1f} runs/s with {jobs} processes"
+    )
+    return totals
+
+
+def _chunk(work: tuple[Subject, Sequence[int]]) -> Totals:
+    return run_quietly(*work)

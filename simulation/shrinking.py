@@ -1,71 +1,111 @@
-"""A failing seed, told with as few kinds of faults as it takes."""
+"""A failing seed, told with as few kinds of faults, and in as little time, as it takes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol, assert_never
 
+from quorate.simulation.broker_run import BrokerRun
+from quorate.simulation.core_run import CoreRun
+from quorate.simulation.core_swarm_settings import CoreFault
 from quorate.simulation.faults import Fault
-from quorate.simulation.seeds import FAILURES, Subject, broker_run, quorum_run
+from quorate.simulation.quorum_run import QuorumRun
+from quorate.simulation.seeds import FAILURES, Show, Subject, broker_run, core_run, quorum_run
 
 _NOISE: Final = (" bytes ", " synced ", "log debug ")
 """Of these lines a story has no need."""
+_SHARES: Final = (0.1, 0.25, 0.5, 0.75)
+"""Of the time under faults, tried in this order."""
 
-Attempt = Callable[[frozenset[Fault], Callable[[str], None] | None], Exception | None]
-"""Run without these faults; what went wrong."""
+
+class Attempt(Protocol):
+    """Run without some kinds of faults, and only for a share of the time; what went wrong."""
+
+    def __call__(
+        self, skipped: frozenset[str], share: float, show: Show | None = None
+    ) -> Exception | None: ...
 
 
 def shrink(seed: int, *, what: Subject, say: Callable[[str], None]) -> bool:
     """Whether the seed fails. If so, say which faults it takes, and what happens then, event by event."""
-    attempt, kinds = _quorum(seed) if what is Subject.QUORUM else _broker(seed)
-    failure = attempt(frozenset(), None)
+    attempt, kinds = _attempts(seed, what)
+    failure = attempt(frozenset(), 1.0)
     if failure is None:
         say(f"seed {seed} --{what.value} passes: there is nothing to shrink")
         return False
-    say(f"seed {seed} --{what.value} fails with {', '.join(kind.value for kind in kinds)}")
-    skipped: frozenset[Fault] = frozenset()
+    say(f"seed {seed} --{what.value} fails with {', '.join(kinds)}")
+    promise = _promise(failure)
+
+    def still_fails(skipped: frozenset[str], share: float) -> bool:
+        found = attempt(skipped, share)
+        return found is not None and _promise(found) == promise
+
+    skipped: frozenset[str] = frozenset()
     for kind in kinds:
-        without = attempt(skipped | {kind}, None)
-        if without is not None and _promise(without) == _promise(failure):
+        if still_fails(skipped | {kind}, 1.0):
             skipped |= {kind}
-            say(f"  and without {kind.value}")
-    needed = [kind.value for kind in kinds if kind not in skipped]
+            say(f"  and without {kind}")
+    share = next((share for share in _SHARES if still_fails(skipped, share)), 1.0)
+    if share < 1.0:
+        say(f"  and in {share:.0%} of the time")
+    needed = [kind for kind in kinds if kind not in skipped]
     say(f"needed: {', '.join(needed) or 'no faults at all'}")
 
     def tell(line: str) -> None:
         if not any(noise in line for noise in _NOISE):
             say(f"  {line}")
 
-    last = attempt(skipped, tell)
+    last = attempt(skipped, share, tell)
     say(f"{type(last).__name__}: {last}")
     return True
 
 
-def _quorum(seed: int) -> tuple[Attempt, Sequence[Fault]]:
-    def attempt(skipped: frozenset[Fault], show: Callable[[str], None] | None) -> Exception | None:
-        run = quorum_run(seed, show=show)
-        run.settings = replace(run.settings, faults=replace(run.settings.faults, skipped=skipped))
-        return _failure(run.execute)
+def _attempts(seed: int, what: Subject) -> tuple[Attempt, list[str]]:
+    """How to run it with less, and the kinds of faults that it drew."""
+    match what:
+        case Subject.CORE:
+            kinds = [kind.value for kind in core_run(seed).settings.kinds]
+        case Subject.QUORUM:
+            kinds = [kind.value for kind in quorum_run(seed).settings.faults.kinds]
+        case Subject.BROKER:
+            kinds = [kind.value for kind in broker_run(seed).settings.faults.kinds]
+        case _:
+            assert_never(what)
 
-    return attempt, quorum_run(seed).settings.faults.kinds
+    def attempt(skipped: frozenset[str], share: float, show: Show | None = None) -> Exception | None:
+        run: CoreRun | QuorumRun | BrokerRun
+        match what:
+            case Subject.CORE:
+                run = core_run(seed, show=show)
+                run.settings = replace(
+                    run.settings,
+                    skipped=frozenset(kind for kind in CoreFault if kind.value in skipped),
+                    events=int(share * run.settings.events),
+                )
+            case Subject.QUORUM:
+                run = quorum_run(seed, show=show)
+                without = frozenset(kind for kind in Fault if kind.value in skipped)
+                run.settings = replace(
+                    run.settings,
+                    faults=replace(run.settings.faults, skipped=without),
+                    faults_s=share * run.settings.faults_s,
+                )
+            case Subject.BROKER:
+                run = broker_run(seed, show=show)
+                without = frozenset(kind for kind in Fault if kind.value in skipped)
+                run.settings = replace(
+                    run.settings,
+                    faults=replace(run.settings.faults, skipped=without),
+                    faults_s=share * run.settings.faults_s,
+                )
+        try:
+            run.execute()
+        except FAILURES as failure:
+            return failure
+        return None
 
-
-def _broker(seed: int) -> tuple[Attempt, Sequence[Fault]]:
-    def attempt(skipped: frozenset[Fault], show: Callable[[str], None] | None) -> Exception | None:
-        run = broker_run(seed, show=show)
-        run.settings = replace(run.settings, faults=replace(run.settings.faults, skipped=skipped))
-        return _failure(run.execute)
-
-    return attempt, broker_run(seed).settings.faults.kinds
+    return attempt, kinds
 
 
 def _promise(failure: Exception) -> str:
     """Which one was broken, without the details."""
     return f"{type(failure).__name__}: {str(failure).partition(':')[0]}"
-
-
-def _failure(execute: Callable[[], object]) -> Exception | None:
-    try:
-        execute()
-    except FAILURES as failure:
-        return failure
-    return None

@@ -1,0 +1,182 @@
+"""Swarms of cores from seeds: the protocol under all that can happen to it, and what such swarms find."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import Effect, Persist
+from quorate.raft.core.events import Durable, Event
+from quorate.raft.core.node import Node
+from quorate.raft.core.read_barriers import ReadBarriers
+from quorate.raft.core.types import Offset
+from quorate.raft.core.voter_changes import VoterChanges
+from quorate.simulation import seeds
+from quorate.simulation.core_run import CoreRun
+from quorate.simulation.core_swarm_settings import CoreFault, CoreSwarmSettings
+from quorate.simulation.seeds import Subject, run_many, run_quietly
+from quorate.simulation.shrinking import shrink
+from quorate.simulation.violations import LivenessViolation, SafetyViolation
+
+SEEDS = int(os.environ.get("QUORATE_SIMULATION_CORE_SEEDS", "200"))
+PARTS = 4
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_seed_keeps_the_promises_and_recovers(part: int) -> None:
+    totals = run_quietly(Subject.CORE, range(1 + part, 1 + SEEDS, PARTS))
+    assert not totals.failures
+    assert totals.events > 500 * totals.runs
+    assert totals.committed > 10 * totals.runs
+
+
+def test_every_kind_of_trouble_is_drawn_and_happens() -> None:
+    totals = run_quietly(Subject.CORE, range(1, 41))
+    drawn = {kind for seed in range(1, 41) for kind in seeds.core_run(seed).settings.kinds}
+    assert drawn == set(CoreFault)
+    ambient = {
+        CoreFault.LOSS,
+        CoreFault.DUPLICATION,
+        CoreFault.REORDERING,
+        CoreFault.DELAY,
+        CoreFault.CLOCK_RATE,
+        CoreFault.CRASH_MIDWAY,
+        CoreFault.DAMAGED_SNAPSHOT,
+    }
+    assert {kind.value for kind in set(CoreFault) - ambient} <= set(totals.faults)
+
+
+def test_a_seed_has_the_same_run_in_two_fresh_processes() -> None:
+    program = (
+        "from quorate.simulation.seeds import run_core_seed\n"
+        "for seed in range(1, 9): print(run_core_seed(seed))"
+    )
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert "digest=" in outputs[0]
+    assert outputs[0] == outputs[1]
+
+
+def test_many_seeds_are_counted_in_one_line() -> None:
+    said: list[str] = []
+    totals = run_many(range(1, 9), what=Subject.CORE, jobs=2, say=said.append)
+    assert totals.runs == 8
+    assert said[-1].startswith("--core seeds 1 to 8: 8 runs, 0 failed: ")
+
+
+# What the swarm is there to find
+
+
+class ForgetsItsVote(Core):
+    """Says a vote that it has not stored."""
+
+    def step(self, event: Event) -> tuple[Effect, ...]:
+        effects = super().step(event)
+        return tuple(effect for effect in effects if not isinstance(effect, Persist) or effect.state.leader)
+
+
+class AcknowledgesBeforeDurable(Core):
+    """Takes an append for done when it has asked for it."""
+
+    def step(self, event: Event) -> tuple[Effect, ...]:
+        effects = super().step(event)
+        if self.durable_end_offset < self.log_end_offset:
+            effects += super().step(Durable(self.generation, self.log_end_offset))
+        return effects
+
+
+class NeverStandsAgain(Core):
+    """Loses interest once it has failed to be elected."""
+
+    def step(self, event: Event) -> tuple[Effect, ...]:
+        effects = super().step(event)
+        return () if self.epoch > 2 else effects
+
+
+@pytest.mark.parametrize(
+    ("core", "promise"),
+    [
+        (ForgetsItsVote, "stored"),
+        (AcknowledgesBeforeDurable, "durable"),
+        (NeverStandsAgain, "stored|ValidRoles|EventuallyLeaderElected"),
+    ],
+)
+def test_a_broken_core_is_found(core: type[Core], promise: str) -> None:
+    for seed in range(1, 30):
+        run = seeds.core_run(seed)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(run, "_core", core)
+            try:
+                run.execute()
+            except (SafetyViolation, LivenessViolation) as violation:
+                if any(part in str(violation) for part in promise.split("|")):
+                    return
+    pytest.fail("not found by any of 30 seeds")
+
+
+def found(plant: Callable[[pytest.MonkeyPatch], None], *kinds: CoreFault) -> list[str]:
+    """What swarms with these troubles say of code in which a fault was planted."""
+    said = []
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        for seed in range(1, 41):
+            settings = CoreSwarmSettings(
+                voters=3, dynamic=True, observers=1, kinds=kinds, fault_every_ms=80, read_every_ms=20
+            )
+            try:
+                CoreRun(seed, settings).execute()
+            except (SafetyViolation, LivenessViolation) as violation:
+                said.append(str(violation))
+    return said
+
+
+def test_a_read_that_asks_nobody_whether_this_node_still_leads_is_found() -> None:
+    honest = ReadBarriers.check
+
+    def check(self: ReadBarriers, node: Node, *, high_watermark: Offset | None) -> None:
+        for voter in node.others:
+            self.echoed(voter.id, self.round)
+        honest(self, node, high_watermark=high_watermark)
+
+    said = found(
+        lambda patch: patch.setattr(ReadBarriers, "check", check), CoreFault.PARTITION, CoreFault.PAUSE
+    )
+    assert any("a read sees" in line or "no order" in line for line in said)
+
+
+def test_two_voter_changes_at_once_are_found() -> None:
+    """Each may have a majority of its own set (the bug of Raft's first single-server algorithm, 2015)."""
+    said = found(
+        lambda patch: patch.setattr(VoterChanges, "_not_now", lambda *_, **__: None),
+        CoreFault.VOTERS,
+        CoreFault.PARTITION,
+    )
+    assert any("one leader in epoch" in line or "LeaderCompleteness" in line for line in said)
+
+
+def test_a_failing_seed_is_told_with_few_faults_and_in_little_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = seeds.core_run
+
+    def broken(seed: int, *, show: seeds.Show | None = None) -> CoreRun:
+        run = honest(seed, show=show)
+        monkeypatch.setattr(run, "_core", ForgetsItsVote)
+        return run
+
+    monkeypatch.setattr("quorate.simulation.shrinking.core_run", broken)
+    said: list[str] = []
+    assert shrink(3, what=Subject.CORE, say=said.append)
+    assert any(line.startswith("  and without ") for line in said)
+    assert any("of the time" in line for line in said)
+    assert any(" starts" in line for line in said)
+    assert said[-1].startswith("SafetyViolation: ")
