@@ -120,6 +120,7 @@ def encode(message: Message, records: Buffer = b"") -> list[Buffer]:
                     message.last_epoch,
                     message.end_offset,
                     message.pre_vote,
+                    message.leader_resigned,
                 ],
             )
         case VoteResponse():
@@ -253,6 +254,7 @@ def decode(frame: Frame, *, spans: Sequence[BatchSpan] = ()) -> Message:
                 last_epoch=read.epoch(),
                 end_offset=read.offset(),
                 pre_vote=read.boolean(),
+                leader_resigned=read.boolean(),
             )
         case Kind.BEGIN_QUORUM_EPOCH:
             return BeginQuorumEpochRequest(

@@ -7,7 +7,7 @@ from quorate.raft.core.types import CoreConfig, Endpoint, NodeId, ReplicaKey, Vo
 from quorate.raft.errors import QuorumConfigError
 from quorate.runtime.network import Address
 
-HIGH_WATERMARK_WAIT_MS: Final = 2
+HIGH_WATERMARK_WAIT_MS: Final = 5
 """Takes half the messages off a stream of commits: followers learn of a commit with the next records, by the
 answer to an append of theirs, or so much later."""
 
@@ -46,6 +46,18 @@ class QuorumConfig:
     recovery_point_bytes: int = 16 * 1024 * 1024
     """After how many appended bytes the log writes its recovery point, which bounds what a restart has to
     read and rewrite."""
+    snapshot_max_new_bytes: int = 20 * 1024 * 1024
+    """Take a snapshot after so many bytes of applied log (Kafka's
+    `metadata.log.max.record.bytes.between.snapshots`)."""
+    snapshot_max_interval_ms: int = 60 * 60 * 1000
+    """Or after so long, if anything was applied since the last one; 0 for never (Kafka's
+    `metadata.log.max.snapshot.interval.ms`)."""
+    retention_bytes: int = 100 * 1024 * 1024
+    """While log and snapshots have more, the oldest of several snapshots and the log before the next go
+    (Kafka's `metadata.max.retention.bytes`)."""
+    retention_ms: int = 7 * 24 * 60 * 60 * 1000
+    """So do a snapshot whose last record is older, and the log before the next (Kafka's
+    `metadata.max.retention.ms`)."""
     connect_timeout_ms: int = 1000
 
     def __post_init__(self) -> None:
@@ -67,6 +79,14 @@ class QuorumConfig:
             raise QuorumConfigError(
                 f"fetch_max_bytes is {self.core.fetch_max_bytes}; a follower has to ask for something"
             )
+        if self.snapshot_max_new_bytes < 1:
+            raise QuorumConfigError(
+                f"snapshot_max_new_bytes is {self.snapshot_max_new_bytes}; a snapshot needs something new: 1 "
+                "or more"
+            )
+        for name in ("snapshot_max_interval_ms", "retention_bytes", "retention_ms"):
+            if getattr(self, name) < 0:
+                raise QuorumConfigError(f"{name} is {getattr(self, name)}; it must be 0 or more")
         if not 1024 <= self.max_batch_bytes <= 512 * 1024 * 1024:
             raise QuorumConfigError(f"max_batch_bytes is {self.max_batch_bytes}; choose 1 KiB to 512 MiB")
 

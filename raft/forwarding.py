@@ -1,6 +1,6 @@
 """Requests of this node's user to the node that leads."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -25,8 +25,12 @@ class Forwarder:
         max_frame_bytes: int,
         max_append_bytes: int,
         silence_timeout_ms: int,
+        on_committed: Callable[[Epoch, Offset], None],
     ) -> None:
+        """`on_committed` is told what a leader's answer says: of which epoch, and the end of what is
+        committed."""
         self._network = network
+        self._on_committed = on_committed
         self._cluster_id = cluster_id
         self._max_frame_bytes = max_frame_bytes
         self._max_append_bytes = max_append_bytes
@@ -86,6 +90,8 @@ class Forwarder:
             channel = await self.channel_to(leader, address)
             base_offset, epoch = await channel.append(records)
             end_offset = Offset(base_offset + len(records))
+            if self._applied_offset < end_offset:
+                self._on_committed(epoch, end_offset)
             await self.wait_applied(end_offset)
             return base_offset, epoch, [self._results[offset] for offset in range(base_offset, end_offset)]
         finally:

@@ -8,7 +8,7 @@ from quorate.log.control import voters_in
 from quorate.raft.config import QuorumConfig
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Role
-from quorate.raft.core.events import Event, Received, VoterChange
+from quorate.raft.core.events import CommitHeard, Event, Received, VoterChange
 from quorate.raft.core.messages import FetchRequest, FetchResponse, Message
 from quorate.raft.core.types import BatchSpan, Endpoint, Epoch, NodeId, Offset, ReplicaKey
 from quorate.raft.driver import Driver, Routes
@@ -22,6 +22,8 @@ from quorate.raft.peers import Peer
 from quorate.raft.proposals import PendingAppend
 from quorate.raft.replicas import QuorumDescription, ReplicaTimes
 from quorate.raft.server import Server
+from quorate.raft.snapshot_cleaning import Retention
+from quorate.raft.snapshot_taking import SnapshotTriggers
 from quorate.raft.state_machine import StateMachine
 from quorate.raft.storage import Storage
 from quorate.raft.telemetry import Telemetry
@@ -77,6 +79,7 @@ class Node:
             max_append_bytes=config.max_batch_bytes,
             # A leader without its majority resigns after 1.5 of these, and says so.
             silence_timeout_ms=2 * config.core.fetch_timeout_ms,
+            on_committed=lambda epoch, end_offset: self.driver.deliver(CommitHeard(epoch, end_offset)),
         )
         self.driver = Driver(
             core=Core(
@@ -96,6 +99,11 @@ class Node:
             max_batch_bytes=config.max_batch_bytes,
             max_pending_bytes=config.max_pending_bytes,
             fetch_max_bytes=config.core.fetch_max_bytes,
+            snapshot_triggers=SnapshotTriggers(
+                max_new_bytes=config.snapshot_max_new_bytes,
+                max_interval_ms=config.snapshot_max_interval_ms,
+            ),
+            retention=Retention(max_bytes=config.retention_bytes, max_ms=config.retention_ms),
             announcer=Announcer(config.node_id, self.leadership),
             forwarder=self.forwarder,
         )

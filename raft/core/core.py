@@ -14,6 +14,7 @@ from quorate.raft.core.effects import (
 )
 from quorate.raft.core.events import (
     ChangeVoters,
+    CommitHeard,
     Durable,
     Event,
     LogStartMoved,
@@ -157,6 +158,9 @@ class Core(RequestHandlers, ResponseHandlers, Observable):
             case RequestFailed():
                 if self._node.in_flight.get(event.destination) == event.correlation:
                     self._unanswered(event.destination)
+            case CommitHeard():
+                if isinstance(self._role, Follower) and event.epoch == self._node.epoch:
+                    self._role.on_commit_heard(self._node, event.end_offset)
             case Unreachable():
                 self._role.on_unreachable(self._node, event.node)
             case Resign():

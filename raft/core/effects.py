@@ -6,7 +6,6 @@ others may complete later: `Append` is finished by a `Durable` event, `Send` by 
 """
 
 import enum
-from dataclasses import dataclass
 
 from quorate.raft.core.events import Timer
 from quorate.raft.core.messages import ErrorCode, FetchResponse, FetchSnapshotResponse, Message
@@ -20,6 +19,7 @@ from quorate.raft.core.types import (
     SnapshotId,
     VoterSet,
 )
+from quorate.raft.core.value import value
 
 
 class Role(enum.Enum):
@@ -33,14 +33,14 @@ class Role(enum.Enum):
     RESIGNED = "resigned"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Persist:
     """Barrier: write the quorum-state file."""
 
     state: ElectionState
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class AppendLeaderChange:
     """Append a batch with one LeaderChange control record at `base_offset`; if `voter_set` is given, followed
     in the same batch by KRaftVersion and KRaftVoters (the voters are so far only in the bootstrap snapshot),
@@ -55,7 +55,7 @@ class AppendLeaderChange:
     voter_set: VoterSet | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class AppendVoters:
     """Append a control batch at `base_offset` with KRaftVoters, after KRaftVersion if `first` (then two
     records: the set was static until now)."""
@@ -67,7 +67,7 @@ class AppendVoters:
     first: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class AppendProposal:
     """Append the batch that `Propose(proposal)` named, at offsets [base_offset, end_offset)."""
 
@@ -78,7 +78,7 @@ class AppendProposal:
     epoch: Epoch
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class AppendFetched:
     """Append the batches of a FetchResponse as they are."""
 
@@ -87,7 +87,7 @@ class AppendFetched:
     records: bytes | memoryview
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RejectProposal:
     """This node does not lead; nothing was appended."""
 
@@ -96,7 +96,7 @@ class RejectProposal:
     epoch: Epoch
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Truncate:
     """Barrier: cut the log to `end_offset` and forget epochs that start at or above it. Appends of older
     generations that are not yet durable are covered by the cut."""
@@ -105,12 +105,12 @@ class Truncate:
     end_offset: Offset
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Send:
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class SendRecords:
     """Read whole batches from `start_offset` (up to `max_bytes`, at least one batch, never past the log end)
     and send `response` with them."""
@@ -120,7 +120,7 @@ class SendRecords:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class SendSnapshotChunk:
     """Read up to `max_bytes` of the snapshot that `response` names, from `response.position`, and send it
     with size, length and chunk filled in; or with SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE."""
@@ -129,7 +129,7 @@ class SendSnapshotChunk:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class StoreSnapshotChunk:
     """Write fetched bytes at `position` of the partial snapshot. At position 0 it begins anew, and any other
     partial snapshot is dropped."""
@@ -139,7 +139,7 @@ class StoreSnapshotChunk:
     chunk: bytes | memoryview
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class CheckSnapshot:
     """The partial snapshot has all its bytes: sync it, check it, give it its name, load it beside the running
     state, and answer with `SnapshotChecked` or `SnapshotDamaged`."""
@@ -147,7 +147,7 @@ class CheckSnapshot:
     snapshot: SnapshotId
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class InstallSnapshot:
     """Barrier: empty the log and let it begin at the snapshot's end; the state loaded by `CheckSnapshot`
     becomes the state."""
@@ -156,7 +156,7 @@ class InstallSnapshot:
     snapshot: SnapshotId
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ArmTimer:
     """(Re)start a timer with a duration drawn uniformly from [min_ms, max_ms]."""
 
@@ -165,19 +165,19 @@ class ArmTimer:
     max_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class CancelTimer:
     timer: Timer
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class HighWatermarkAdvanced:
     """Everything below `high_watermark` is committed."""
 
     high_watermark: Offset
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RoleChanged:
     """For the application, the log and the metrics. A leader may be announced to the application only when
     it has applied everything below `epoch_start_offset`."""
@@ -190,7 +190,7 @@ class RoleChanged:
     """As leader: where its LeaderChange record is."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class VotersChanged:
     """`ChangeVoters(request)` ended: committed (NONE), or nothing happened and why, or, when `unknown`, this
     node stopped leading before it was known."""
@@ -201,7 +201,7 @@ class VotersChanged:
     unknown: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class BarrierPassed:
     """This node still led after every `ReadBarrier` up to `barrier` was asked for: who has applied everything
     below `read_index` sees what was committed then."""
@@ -210,7 +210,7 @@ class BarrierPassed:
     read_index: Offset
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class BarrierFailed:
     """This node does not lead (any more): nothing is known for any `ReadBarrier` up to `barrier`."""
 
@@ -219,7 +219,7 @@ class BarrierFailed:
     epoch: Epoch
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class TransferEnded:
     """`TransferLeadership` came to nothing: the successor is no voter, or did not catch up in an election
     timeout. This node leads on. (When it succeeds, the role changes to Resigned instead.)"""

@@ -1,10 +1,11 @@
 """What the core is told. One event at a time goes into `step`."""
 
 import enum
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from quorate.raft.core.messages import Message
 from quorate.raft.core.types import (
+    Epoch,
     EpochEnd,
     Generation,
     NodeId,
@@ -14,9 +15,12 @@ from quorate.raft.core.types import (
     Voter,
     VoterSet,
 )
+from quorate.raft.core.value import value
 
 
 class TimerKind(enum.Enum):
+    __hash__ = object.__hash__  # Enum's own is a call into Python, for every look-up of a timer
+
     ELECTION = "election"
     """An election (or pre-vote round, or wait of an unattached or resigned node) took too long."""
     FETCH = "fetch"
@@ -33,20 +37,19 @@ class TimerKind(enum.Enum):
     """The chosen successor has not caught up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timer:
+class Timer(NamedTuple):
     kind: TimerKind
     node: NodeId | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Received:
     """A message arrived. For a FetchResponse the driver has checked each batch's CRC."""
 
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RequestFailed:
     """No response came: the connection broke, or the request timed out."""
 
@@ -54,14 +57,14 @@ class RequestFailed:
     correlation: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Unreachable:
     """The connection to `node` broke and could not be opened again at once."""
 
     node: NodeId
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Durable:
     """The local log is durable below `end_offset`."""
 
@@ -69,12 +72,21 @@ class Durable:
     end_offset: Offset
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
+class CommitHeard:
+    """The leader of `epoch` answered an append of ours: everything below `end_offset` is committed. A Fetch
+    would tell, and may take `high_watermark_wait_ms` longer."""
+
+    epoch: Epoch
+    end_offset: Offset
+
+
+@value(frozen=True, slots=True)
 class TimerFired:
     timer: Timer
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Propose:
     """Append one batch of `count` records, if this node leads. `proposal` is the driver's name for it."""
 
@@ -82,12 +94,12 @@ class Propose:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Resign:
     """Stop leading and let a successor be elected (shutdown, or the application gave up)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class TransferLeadership:
     """Resign in favour of `successor` once it has the whole log and all of it is committed. Nothing may be
     proposed from here to the `TransferEnded` that follows, or the loss of leadership."""
@@ -95,7 +107,7 @@ class TransferLeadership:
     successor: NodeId
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ReadBarrier:
     """Find out whether this node still leads, after now. `barrier` is the driver's name for it, larger than
     any before."""
@@ -103,26 +115,26 @@ class ReadBarrier:
     barrier: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class AddVoter:
     voter: Voter
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RemoveVoter:
     """Exactly this one: the directory id must match."""
 
     key: ReplicaKey
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class UpdateVoter:
     """Where a voter listens has changed. Its key has not."""
 
     voter: Voter
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class AdoptVoters:
     """Write the static voter set into the log, with the directory ids that the voters fetch with. From then
     on it is changed by the events above (the upgrade to kraft.version 1)."""
@@ -131,7 +143,7 @@ class AdoptVoters:
 VoterChange = AddVoter | RemoveVoter | UpdateVoter | AdoptVoters
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ChangeVoters:
     """Ask the leader for one change of the voter set. Answered by `VotersChanged` with `request`."""
 
@@ -139,7 +151,7 @@ class ChangeVoters:
     change: VoterChange
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class SnapshotTaken:
     """A snapshot of this node's state is complete and durable. Its end is at or below the high watermark and
     the durable end, and the end of a batch."""
@@ -147,7 +159,7 @@ class SnapshotTaken:
     snapshot: SnapshotId
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LogStartMoved:
     """The log now begins at `start.end_offset`, the end of a snapshot, whose last record is of
     `start.epoch`. Told before the files below are removed."""
@@ -155,7 +167,7 @@ class LogStartMoved:
     start: EpochEnd
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class SnapshotChecked:
     """What `CheckSnapshot` asked for: the fetched snapshot is whole and durable. `voters`: those in it, None
     if it has none (kraft.version 0)."""
@@ -164,7 +176,7 @@ class SnapshotChecked:
     voters: VoterSet | None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class SnapshotDamaged:
     """What `CheckSnapshot` asked for: it is not whole, and was removed."""
 
@@ -176,6 +188,7 @@ Event = (
     | RequestFailed
     | Unreachable
     | Durable
+    | CommitHeard
     | TimerFired
     | Propose
     | Resign

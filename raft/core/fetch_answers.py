@@ -22,7 +22,8 @@ def answer_fetch(
         correlation=request.correlation,
         epoch=node.election.epoch,
         leader=node.id,
-        leader_endpoint=node.endpoint,
+        # Who asks for records knows where we are, and is spared decoding it with every commit.
+        leader_endpoint=None if request.max_bytes > 0 else node.endpoint,
         high_watermark=high_watermark,
         log_start_offset=node.log.start_offset,
         diverging=diverging,

@@ -90,6 +90,11 @@ class Follower(RoleState):
         self._fetch(node)
         return None
 
+    def on_commit_heard(self, node: Node, end_offset: Offset) -> None:
+        # Before the first answer of this epoch that fits, our log may hold what the leader's does not.
+        if self._has_fetched:
+            node.advance_high_watermark(Offset(min(node.log.end_offset, end_offset)))
+
     def on_not_leader(self, node: Node, peer: NodeId) -> Transition | None:
         if peer != self.leader:
             return None

@@ -372,7 +372,7 @@ class Leader(RoleState):
         if wait_ms == 0:
             self._answer_parked(node, replica)
         else:
-            node.out.append(ArmTimer(replica.fetch_wait, 0, wait_ms))
+            node.out.append(ArmTimer(replica.fetch_wait, wait_ms, wait_ms))
 
     def _answer_parked(self, node: Node, replica: ReplicaProgress) -> None:
         # FETCH_WAIT is left to fire, or to be armed again with the next Fetch: nothing parked, nothing done.

@@ -5,7 +5,6 @@ correlation is not the one in flight to that node are ignored by the receiver.
 """
 
 import enum
-from dataclasses import dataclass
 
 from quorate.raft.core.types import (
     BatchSpan,
@@ -17,6 +16,7 @@ from quorate.raft.core.types import (
     ReplicaKey,
     SnapshotId,
 )
+from quorate.raft.core.value import value
 
 
 class ErrorCode(enum.IntEnum):
@@ -38,7 +38,7 @@ class ErrorCode(enum.IntEnum):
     VOTER_NOT_FOUND = 127
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Request:
     source: NodeId
     destination: NodeId
@@ -46,7 +46,7 @@ class Request:
     cluster_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Response:
     source: NodeId
     destination: NodeId
@@ -58,7 +58,7 @@ class Response:
     leader_endpoint: Endpoint | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class VoteRequest(Request):
     voter: ReplicaKey
     """Whose vote is asked for."""
@@ -75,13 +75,13 @@ class VoteRequest(Request):
     need not refuse because it heard from that leader a moment ago (KAFKA-20895)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class VoteResponse(Response):
     granted: bool = False
     pre_vote: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class BeginQuorumEpochRequest(Request):
     voter: ReplicaKey
     epoch: Epoch
@@ -89,24 +89,24 @@ class BeginQuorumEpochRequest(Request):
     """The leader's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class BeginQuorumEpochResponse(Response):
     pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class EndQuorumEpochRequest(Request):
     epoch: Epoch
     preferred_successors: tuple[NodeId, ...]
     """The other voters, the most up to date first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class EndQuorumEpochResponse(Response):
     pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FetchRequest(Request):
     replica: ReplicaKey
     epoch: Epoch
@@ -123,7 +123,7 @@ class FetchRequest(Request):
     """The read-barrier round in this leader's last answer of this epoch; 0 if none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FetchResponse(Response):
     high_watermark: Offset | None = None
     log_start_offset: Offset = Offset(0)
@@ -138,7 +138,7 @@ class FetchResponse(Response):
     """The batches' bytes. Opaque to the core, which goes by `batches`; the driver has checked CRCs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FetchSnapshotRequest(Request):
     replica: ReplicaKey
     epoch: Epoch
@@ -149,7 +149,7 @@ class FetchSnapshotRequest(Request):
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FetchSnapshotResponse(Response):
     snapshot: SnapshotId
     size: int = 0

@@ -1,8 +1,9 @@
 """The nouns of the protocol."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import NewType
+
+from quorate.raft.core.value import value
 
 NodeId = NewType("NodeId", int)
 Epoch = NewType("Epoch", int)
@@ -13,7 +14,7 @@ Generation = NewType("Generation", int)
 """Counts truncations of the local log. A durable completion of an older generation says nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ReplicaKey:
     """Who a replica is: a node id, and the directory that holds its log (KIP-853). A missing directory id
     matches any."""
@@ -27,19 +28,19 @@ class ReplicaKey:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Endpoint:
     host: str
     port: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Voter:
     key: ReplicaKey
     endpoint: Endpoint
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class VoterSet:
     """Who may vote. Ordered by id, so that every node walks it alike."""
 
@@ -83,7 +84,7 @@ class VoterSet:
         return VoterSet(tuple(voter for voter in self.voters if voter.key.id != node))
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class EpochEnd:
     """An epoch and the end offset (exclusive) of its records."""
 
@@ -91,7 +92,7 @@ class EpochEnd:
     end_offset: Offset
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class EpochStart:
     """An epoch and the offset of its first record."""
 
@@ -99,7 +100,7 @@ class EpochStart:
     start_offset: Offset
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@value(frozen=True, slots=True, order=True)
 class SnapshotId:
     """A snapshot holds what the records below `end_offset` (exclusive) made; the last of them is of `epoch`
     (KIP-630). `SnapshotId(0, 0)` is the bootstrap snapshot, which only names the first voters."""
@@ -108,7 +109,7 @@ class SnapshotId:
     epoch: Epoch
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class VotersAt:
     """The voter set from a KRaftVoters control record on (KIP-853): it counts as soon as it is in the log."""
 
@@ -118,7 +119,7 @@ class VotersAt:
     voters: VoterSet
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class BatchSpan:
     """One record batch, as far as the core is concerned: offsets [base_offset, end_offset) in one epoch."""
 
@@ -129,7 +130,7 @@ class BatchSpan:
     """The voter set in it, if it is a control batch that has one."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ElectionState:
     """What the quorum-state file holds (KIP-595): durable before anything that depends on it is said."""
 
@@ -138,7 +139,7 @@ class ElectionState:
     voted: ReplicaKey | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CoreConfig:
     """Durations in ms; Kafka's `controller.quorum.*` keys of the same names."""
 
@@ -157,7 +158,7 @@ class CoreConfig:
     and could not be reopened. Pre-vote makes this safe (KIP-996)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RecoveredLog:
     """What is in the local log at start-up, all of it durable."""
 

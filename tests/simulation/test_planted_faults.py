@@ -16,7 +16,7 @@ from quorate.log.recovery import _Recovery
 from quorate.log.segment import Segment
 from quorate.quorum_state.election_state import QuorumStateFile
 from quorate.raft import leadership, proposals, quorum
-from quorate.raft.core import leader
+from quorate.raft.core import replicas
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Persist
 from quorate.raft.core.types import ElectionState, Epoch, Offset
@@ -71,12 +71,12 @@ def a_recovered_tail_is_acknowledged_without_being_rewritten(patch: pytest.Monke
 
 
 def an_older_epochs_record_is_committed_by_counting(patch: pytest.MonkeyPatch) -> None:
-    honest = leader.majority_end
+    honest = replicas.majority_end
 
     def majority_end(ends: Sequence[Offset], *, epoch_start: Offset) -> Offset | None:
         return honest(ends, epoch_start=Offset(-1))
 
-    patch.setattr(leader, "majority_end", majority_end)
+    patch.setattr(replicas, "majority_end", majority_end)
 
 
 def a_truncation_is_skipped(patch: pytest.MonkeyPatch) -> None:
