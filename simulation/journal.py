@@ -21,8 +21,23 @@ class Journal:
         return offsets
 
     def take_snapshot(self) -> Iterator[bytes]:
-        for offset, record in self.entries:
-            yield offset.to_bytes(8, "big") + record
+        return (offset.to_bytes(8, "big") + record for offset, record in self.entries.copy())
 
-    def load_snapshot(self, chunks: Iterator[bytes]) -> None:
-        self.entries = [(int.from_bytes(chunk[:8], "big"), chunk[8:]) for chunk in chunks]
+    def load_snapshot(self) -> "JournalLoader":
+        return JournalLoader(self)
+
+
+class JournalLoader:
+    """`SnapshotLoader` of a journal: a chunk per record."""
+
+    __slots__ = ("_entries", "_journal")
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._entries: list[tuple[int, bytes]] = []
+
+    def add(self, chunk: bytes) -> None:
+        self._entries.append((int.from_bytes(chunk[:8], "big"), chunk[8:]))
+
+    def install(self) -> None:
+        self._journal.entries = self._entries

@@ -17,195 +17,18 @@ equal deadlines by object identity.
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 import trio
 
-from quorate.runtime.disk import Buffer
 from quorate.runtime.network import Address, AddressInUseError, NetworkError
+from quorate.simulation.network_ends import NodeNetwork, SimulatedListener, SimulatedStream
+from quorate.simulation.pipes import Last, Pipe
+from quorate.simulation.pipes import LinkQuality as LinkQuality
+from quorate.simulation.pipes import NetworkSettings as NetworkSettings
 
-_BACKLOG: Final = 512
 _FIRST_EPHEMERAL_PORT: Final = 49152
 _OFFSET_S: Final = 1e-6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkQuality:
-    """One direction between two nodes. Latency is drawn per segment, uniformly; `bytes_per_s` None is
-    without limit."""
-
-    latency_min_s: float = 0.0002
-    latency_max_s: float = 0.002
-    bytes_per_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkSettings:
-    """`window_bytes`: sent and not yet received, per direction, before a sender waits. `short_read_chance`:
-    how often a receive returns less than it could."""
-
-    link: LinkQuality = LinkQuality()
-    loopback: LinkQuality = LinkQuality(latency_min_s=0.00001, latency_max_s=0.00005)
-    window_bytes: int = 256 * 1024
-    short_read_chance: float = 0.1
-
-
-class _Last(Enum):
-    """What comes after the last byte of a pipe."""
-
-    END = "end"
-    RESET = "reset"
-
-
-class _Pipe:
-    """One direction of a stream: what `source` sent and `target` has not received."""
-
-    __slots__ = ("changed", "deaf_at", "in_flight", "last", "last_arrival", "receive_error", "segments",
-                 "send_error", "source", "target", "vanishing")  # fmt: skip
-
-    def __init__(self, source: str, target: str) -> None:
-        self.source = source
-        self.target = target
-        self.segments: deque[tuple[float, bytes]] = deque()
-        """(arrival time, bytes)."""
-        self.in_flight = 0
-        self.last_arrival = 0.0
-        """Of the latest segment or of `last`."""
-        self.last: _Last | None = None
-        self.send_error: str | None = None
-        self.receive_error: str | None = None
-        self.vanishing = False
-        self.deaf_at: float | None = None
-        """When `source` could know that `target` has left."""
-        self.changed = trio.Event()
-
-    @property
-    def over(self) -> bool:
-        return self.send_error is not None and self.receive_error is not None
-
-    def notify(self) -> None:
-        self.changed.set()
-        self.changed = trio.Event()
-
-    def fail(self, reason: str, *, sender: bool = True, receiver: bool = True) -> None:
-        if sender and self.send_error is None:
-            self.send_error = reason
-        if receiver and self.receive_error is None:
-            self.receive_error = reason
-            self.segments.clear()
-        self.notify()
-
-    def swallow(self) -> None:
-        """From now on nothing gets through, and nobody is told."""
-        self.vanishing = True
-        self.segments.clear()
-
-
-class SimulatedStream:
-    """`quorate.runtime.network.Stream` between two simulated nodes."""
-
-    __slots__ = ("_closed", "_incoming", "_network", "_outgoing", "_peer")
-
-    def __init__(self, network: "SimulatedNetwork", incoming: _Pipe, outgoing: _Pipe, peer: str) -> None:
-        self._network = network
-        self._incoming = incoming
-        self._outgoing = outgoing
-        self._peer = peer
-        self._closed = False
-
-    @property
-    def peer(self) -> str:
-        return self._peer
-
-    async def receive_some(self, max_bytes: int = 65536) -> bytes:
-        return await self._network._receive(self._incoming, max_bytes, self._peer)
-
-    async def receive_into(self, buffer: memoryview) -> int:
-        data = await self._network._receive(self._incoming, len(buffer), self._peer)
-        buffer[: len(data)] = data
-        return len(data)
-
-    def send_nowait(self, buffers: Sequence[Buffer]) -> int:
-        return self._network._send_nowait(self._outgoing, b"".join(buffers), self._peer)
-
-    async def send(self, buffers: Sequence[Buffer]) -> None:
-        # Copied once, now: the caller may reuse its buffers when this returns.
-        await self._network._send(self._outgoing, b"".join(buffers), self._peer)
-
-    def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._network._leave(self._incoming, self._outgoing, "closed here", _Last.END)
-
-
-class SimulatedListener:
-    """`quorate.runtime.network.Listener` of a simulated node."""
-
-    __slots__ = ("_address", "_arrived", "_backlog", "_network", "closed", "node")
-
-    def __init__(self, network: "SimulatedNetwork", node: str, address: Address) -> None:
-        self._network = network
-        self.node = node
-        self._address = address
-        self._backlog: deque[SimulatedStream] = deque()
-        self._arrived = trio.Event()
-        self.closed: str | None = None
-
-    @property
-    def address(self) -> Address:
-        return self._address
-
-    async def accept(self) -> SimulatedStream:
-        await trio.lowlevel.checkpoint()
-        while not self._backlog:
-            if self.closed is not None:
-                raise NetworkError(f"{self._address}: {self.closed}")
-            await self._arrived.wait()
-        return self._backlog.popleft()
-
-    def close(self) -> None:
-        self.shut("closed")
-
-    def offer(self, stream: SimulatedStream) -> bool:
-        if len(self._backlog) >= _BACKLOG:
-            return False
-        self._backlog.append(stream)
-        self._wake()
-        return True
-
-    def shut(self, reason: str) -> None:
-        if self.closed is not None:
-            return
-        self.closed = reason
-        self._network._listeners.pop(self._address, None)
-        for stream in self._backlog:
-            stream.close()
-        self._backlog.clear()
-        self._wake()
-
-    def _wake(self) -> None:
-        self._arrived.set()
-        self._arrived = trio.Event()
-
-
-class NodeNetwork:
-    """`quorate.runtime.network.Network` as one node sees it."""
-
-    __slots__ = ("_network", "name")
-
-    def __init__(self, network: "SimulatedNetwork", name: str) -> None:
-        self._network = network
-        self.name = name
-
-    async def connect(self, address: Address) -> SimulatedStream:
-        return await self._network._connect(self.name, address)
-
-    async def listen(self, address: Address) -> SimulatedListener:
-        await trio.lowlevel.checkpoint()
-        return self._network._listen(self.name, address)
 
 
 class SimulatedNetwork:
@@ -220,7 +43,7 @@ class SimulatedNetwork:
         """Crashed nodes; the value says whether silently."""
         self._listeners: dict[Address, SimulatedListener] = {}
         self._owners: dict[Address, str] = {}
-        self._pipes: list[tuple[_Pipe, _Pipe]] = []
+        self._pipes: list[tuple[Pipe, Pipe]] = []
         self._next_port = _FIRST_EPHEMERAL_PORT
         self._changed = trio.Event()
         self.on_receive: Callable[[str, str, bytes], None] | None = None
@@ -286,7 +109,7 @@ class SimulatedNetwork:
                 if silent:
                     incoming.swallow()
                     outgoing.swallow()
-                self._leave(incoming, outgoing, "the node crashed", None if silent else _Last.RESET)
+                self._leave(incoming, outgoing, "the node crashed", None if silent else Last.RESET)
         self._wake()
 
     def restart_node(self, name: str) -> None:
@@ -296,7 +119,7 @@ class SimulatedNetwork:
             for incoming, outgoing in (pair, pair[::-1]):
                 if incoming.target == name and outgoing.last is None:
                     outgoing.vanishing = False
-                    self._finish(outgoing, _Last.RESET)
+                    self._finish(outgoing, Last.RESET)
                     incoming.deaf_at = outgoing.last_arrival
                     incoming.notify()
         self._wake()
@@ -330,7 +153,7 @@ class SimulatedNetwork:
         listener = self._listeners.get(address)
         if listener is None:
             raise NetworkError(f"can't connect to {address}: connection refused")
-        there, back = _Pipe(node, listener.node), _Pipe(listener.node, node)
+        there, back = Pipe(node, listener.node), Pipe(listener.node, node)
         ours = SimulatedStream(self, back, there, str(address))
         theirs = SimulatedStream(self, there, back, f"{node}:{self._draw_port()}")
         if not listener.offer(theirs):
@@ -346,7 +169,7 @@ class SimulatedNetwork:
             or (self._down.get(owner, False) and node not in self._down)
         )
 
-    def _send_nowait(self, pipe: _Pipe, data: bytes, peer: str) -> int:
+    def _send_nowait(self, pipe: Pipe, data: bytes, peer: str) -> int:
         if pipe.send_error is not None:
             raise NetworkError(f"{peer}: {pipe.send_error}")
         deaf_at = self._deaf_at(pipe)
@@ -359,7 +182,7 @@ class SimulatedNetwork:
             pipe.notify()
         return len(segment)
 
-    async def _send(self, pipe: _Pipe, data: bytes, peer: str) -> None:
+    async def _send(self, pipe: Pipe, data: bytes, peer: str) -> None:
         await trio.lowlevel.checkpoint()
         while True:
             data = data[self._send_nowait(pipe, data, peer) :]
@@ -367,10 +190,10 @@ class SimulatedNetwork:
                 return
             await self._wait(pipe, self._deaf_at(pipe))
 
-    def _deaf_at(self, pipe: _Pipe) -> float | None:
+    def _deaf_at(self, pipe: Pipe) -> float | None:
         return None if (pipe.target, pipe.source) in self._blocked else pipe.deaf_at
 
-    async def _receive(self, pipe: _Pipe, max_bytes: int, peer: str) -> bytes:
+    async def _receive(self, pipe: Pipe, max_bytes: int, peer: str) -> bytes:
         await trio.lowlevel.checkpoint()
         while True:
             if pipe.receive_error is not None:
@@ -380,12 +203,12 @@ class SimulatedNetwork:
                 await self._wait(pipe, arrival)
             elif pipe.segments:
                 return self._take(pipe, max_bytes)
-            elif pipe.last is _Last.END:
+            elif pipe.last is Last.END:
                 return b""
             else:
                 raise NetworkError(f"{peer}: connection reset by peer")
 
-    async def _wait(self, pipe: _Pipe, until: float | None) -> None:
+    async def _wait(self, pipe: Pipe, until: float | None) -> None:
         changed = pipe.changed
         if until is None:
             await changed.wait()
@@ -393,14 +216,14 @@ class SimulatedNetwork:
             with trio.move_on_at(until):
                 await changed.wait()
 
-    def _next_arrival(self, pipe: _Pipe) -> float | None:
+    def _next_arrival(self, pipe: Pipe) -> float | None:
         if (pipe.source, pipe.target) in self._blocked:
             return None
         if pipe.segments:
             return pipe.segments[0][0]
         return None if pipe.last is None else pipe.last_arrival
 
-    def _take(self, pipe: _Pipe, max_bytes: int) -> bytes:
+    def _take(self, pipe: Pipe, max_bytes: int) -> bytes:
         if self._random.random() < self._settings.short_read_chance:
             max_bytes = self._random.randint(1, max_bytes)
         now = trio.current_time()
@@ -420,7 +243,7 @@ class SimulatedNetwork:
             self.on_receive(pipe.source, pipe.target, data)
         return data
 
-    def _leave(self, incoming: _Pipe, outgoing: _Pipe, reason: str, last: _Last | None) -> None:
+    def _leave(self, incoming: Pipe, outgoing: Pipe, reason: str, last: Last | None) -> None:
         """One end of a stream goes. What it sent still arrives, then `last`; None says nothing."""
         outgoing.fail(reason, receiver=False)
         incoming.fail(reason, sender=False)
@@ -431,7 +254,7 @@ class SimulatedNetwork:
             incoming.deaf_at = outgoing.last_arrival
             incoming.notify()
 
-    def _finish(self, pipe: _Pipe, last: _Last) -> None:
+    def _finish(self, pipe: Pipe, last: Last) -> None:
         if pipe.last is None:
             self._arrival(pipe, 0)
             pipe.last = last
@@ -451,7 +274,7 @@ class SimulatedNetwork:
     def _offset(self) -> float:
         return self._random.random() * _OFFSET_S
 
-    def _arrival(self, pipe: _Pipe, size: int) -> float:
+    def _arrival(self, pipe: Pipe, size: int) -> float:
         now = trio.current_time()
         quality = self._quality(pipe.source, pipe.target)
         sending = size / quality.bytes_per_s if quality.bytes_per_s else 0.0
@@ -462,7 +285,7 @@ class SimulatedNetwork:
         pipe.last_arrival = arrival
         return arrival
 
-    def _reschedule(self, pipe: _Pipe) -> None:
+    def _reschedule(self, pipe: Pipe) -> None:
         """What was held back arrives from now on, in order."""
         arrival = trio.current_time() + self._latency(pipe.source, pipe.target)
         moved = deque[tuple[float, bytes]]()
@@ -474,10 +297,10 @@ class SimulatedNetwork:
 
     # Which streams
 
-    def _of(self, name: str) -> list[tuple[_Pipe, _Pipe]]:
+    def _of(self, name: str) -> list[tuple[Pipe, Pipe]]:
         return [pair for pair in self._pipes if name in (pair[0].source, pair[0].target)]
 
-    def _between(self, left: str, right: str) -> list[tuple[_Pipe, _Pipe]]:
+    def _between(self, left: str, right: str) -> list[tuple[Pipe, Pipe]]:
         ends = ((left, right), (right, left))
         return [pair for pair in self._pipes if (pair[0].source, pair[0].target) in ends]
 
