@@ -148,7 +148,9 @@ def main(
     only: Annotated[str, typer.Option(help="Those whose name, file or source has this in it.")] = "",
     finder: Annotated[Finder | None, typer.Option(help="Those meant for this finder.")] = None,
     jobs: Annotated[int, typer.Option(help="At the same time.", min=1)] = 1,
-    all_finders: Annotated[bool, typer.Option(help="Ask every finder, not just the one it is meant for.")] = False,
+    all_finders: Annotated[
+        bool, typer.Option(help="Ask every finder, not just the one it is meant for.")
+    ] = False,
     skip_control: Annotated[bool, typer.Option(help="Don't check that all is well without a fault.")] = False,
 ) -> None:
     """Plant each fault in a copy of the tree and see whether the tests find it."""

@@ -31,7 +31,13 @@ class Mutation:
 
 def _explorer(name: str, file: str, old: str, new: str, source: str, *where: str) -> Mutation:
     return Mutation(
-        name=name, file=f"raft/core/{file}", old=old, new=new, source=source, finder=Finder.EXPLORER, where=where
+        name=name,
+        file=f"raft/core/{file}",
+        old=old,
+        new=new,
+        source=source,
+        finder=Finder.EXPLORER,
+        where=where,
     )
 
 

@@ -134,16 +134,17 @@ def _commits(past: Past, key: NodeId, sight: Commits, machines: Sequence[Machine
         history[:shared] == committed[:shared],
         f"a committed record never changes: node {key} has {_told(history)}, committed is {_told(committed)}",
     )
+    if sight.own_epoch is not None:
+        _require(
+            bool(history) and history[-1].epoch == sight.own_epoch,
+            f"older epochs' records commit only with one of the leader's own: node {key}, leader of epoch "
+            f"{sight.own_epoch}, commits {_told(history)}",
+        )
     if len(history) <= len(committed):
         return past
     _require(
         sight.own_epoch is not None,
         f"nothing is committed that no leader committed: node {key} commits {_told(history)}",
-    )
-    _require(
-        history[-1].epoch == sight.own_epoch,
-        f"older epochs' records commit only with one of the leader's own: node {key}, leader of epoch "
-        f"{sight.own_epoch}, commits {_told(history)}",
     )
     leader = next(machine for machine in machines if machine.key.id == key)
     voters = voters_in(leader.disk.history, static)

@@ -80,6 +80,19 @@ def explore(
     return Found(len(parents), transitions, depth, True, None)
 
 
+def reachable(world: World) -> set[State]:
+    """All states, whole. For small worlds."""
+    beginning = begin(world)
+    known = {beginning}
+    waiting = [beginning]
+    while waiting:
+        for _, after in world.successors(waiting.pop()):
+            if after not in known:
+                known.add(after)
+                waiting.append(after)
+    return known
+
+
 def _packed(state: State) -> bytes:
     return array("I", state).tobytes()
 

@@ -211,9 +211,7 @@ def dynamic(director: Director) -> None:
 def undone_change(director: Director) -> None:
     """As diverged, but what nobody else got is a change of the voters."""
     dynamic(director)
-    director.happens(
-        0, ChangeVoters(0, RemoveVoter(director.world.voter(director.world.names[-1]).key))
-    )
+    director.happens(0, ChangeVoters(0, RemoveVoter(director.world.voter(director.world.names[-1]).key)))
     director.settle(0)
     director.crash(0)
     director.lose()

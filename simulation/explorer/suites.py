@@ -36,22 +36,16 @@ CI: Final[Suite] = {
     "timeouts": Bound(situation="lagging", budgets=Budgets(appends=1, timeouts=1), in_flight=4),
     "handover": Bound(situation="elected", budgets=Budgets(appends=1, resignations=1, transfers=1)),
     "reads": Bound(situation="elected", budgets=Budgets(reads=1, appends=1, timeouts=1)),
-    "two leaders": Bound(
-        situation="deposed", budgets=Budgets(reads=1, appends=1, timeouts=1), in_flight=3
-    ),
+    "two leaders": Bound(situation="deposed", budgets=Budgets(reads=1, appends=1, timeouts=1), in_flight=3),
     "undone change": Bound(situation="undone change", budgets=Budgets(voter_changes=1), in_flight=3),
     "voters": Bound(situation="dynamic", budgets=Budgets(voter_changes=2), in_flight=4),
     "voters and crashes": Bound(situation="dynamic", budgets=Budgets(voter_changes=1, crashes=1)),
-    "voters come and go": Bound(
-        situation="dynamic", budgets=Budgets(voter_changes=2), voters=2, observers=1
-    ),
+    "voters come and go": Bound(situation="dynamic", budgets=Budgets(voter_changes=2), voters=2, observers=1),
     "observer": Bound(
         situation="elected", budgets=Budgets(timeouts=2, appends=1), voters=2, observers=1, in_flight=4
     ),
     "snapshots": Bound(situation="behind the start", budgets=Budgets(timeouts=1, damages=1), in_flight=4),
-    "snapshots and crashes": Bound(
-        situation="lagging", budgets=Budgets(snapshots=2, damages=1, crashes=1)
-    ),
+    "snapshots and crashes": Bound(situation="lagging", budgets=Budgets(snapshots=2, damages=1, crashes=1)),
 }
 """A minute or two on two cores."""
 

@@ -1,0 +1,138 @@
+"""The explorer finds what is wrong, and nothing in the core that ships."""
+
+from collections.abc import Collection
+
+import pytest
+
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import Role
+from quorate.raft.core.events import Event
+from quorate.raft.core.messages import Response
+from quorate.raft.core.request_handlers import RequestHandlers
+from quorate.raft.core.types import Offset
+from quorate.simulation.explorer import story
+from quorate.simulation.explorer.bounds import Bound, Budgets
+from quorate.simulation.explorer.canonical import STALE
+from quorate.simulation.explorer.coverage import KINDS, UNREACHABLE
+from quorate.simulation.explorer.run import Task, run
+from quorate.simulation.explorer.search import Violation, explore, reachable
+from quorate.simulation.explorer.situations import SITUATIONS
+from quorate.simulation.explorer.suites import SMALL, SUITES
+from quorate.simulation.explorer.world import World
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_core_keeps_its_promises_in_every_state_of_the_small_bound(name: str) -> None:
+    report = run(Task(suite="small", name=name))
+    assert not report.story, "\n".join(report.story)
+    assert report.complete
+
+
+def test_exploring_again_finds_the_same_states() -> None:
+    first, second = (run(Task(suite="small", name="voters")) for _ in range(2))
+    assert (first.states, first.transitions, first.depth) == (second.states, second.transitions, second.depth)
+
+
+def test_every_situation_of_a_suite_exists_and_comes_about() -> None:
+    assert {bound.situation for suite in SUITES.values() for bound in suite.values()} <= set(SITUATIONS)
+    for situation in SITUATIONS:
+        found = explore(World(Bound(situation=situation, budgets=Budgets())), states_max=2)
+        assert found.violation is None, situation
+
+
+LITTLE = (
+    Bound(situation="elected", budgets=Budgets(appends=1, duplicates=1), in_flight=30),
+    Bound(situation="elected", budgets=Budgets(resignations=1), in_flight=30),
+    Bound(situation="behind the start", budgets=Budgets(duplicates=1), in_flight=30),
+    Bound(situation="short candidate", budgets=Budgets(), in_flight=30),
+)
+
+
+@pytest.mark.parametrize("bound", LITTLE, ids=lambda bound: bound.situation)
+def test_leaving_out_answers_that_nobody_waits_for_leaves_out_nothing_else(bound: Bound) -> None:
+    """All states without the reduction, with those answers struck out, are the states with it."""
+    whole = World(bound, reduce=False)
+    reduced = World(bound, reduce=True)
+    without, with_it = _in_full(whole), _in_full(reduced)
+    assert len(without) > 10
+    assert without == with_it
+
+
+def _in_full(world: World) -> set[object]:
+    """Each state by what it is, not by numbers, which depend on the way there."""
+    names = len(world.names)
+    return {
+        (
+            world.budgets[state[0]],
+            world.pasts[state[1]],
+            tuple(world.machines[number].identity() for number in state[2 : 2 + names]),
+            frozenset(
+                _counted(
+                    [
+                        letter
+                        for _, letter in world.letters_of(state)
+                        if letter.message.correlation != STALE or not isinstance(letter.message, Response)
+                    ]
+                )
+            ),
+        )
+        for state in reachable(world)
+    }
+
+
+def _counted(letters: Collection[object]) -> set[tuple[object, int]]:
+    return {(letter, sum(each == letter for each in letters)) for letter in letters}
+
+
+def test_a_high_watermark_from_an_older_epochs_record_is_found_and_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """KAFKA-12619: >= in place of >."""
+
+    def planted(ends: Collection[Offset], *, epoch_start: Offset) -> Offset | None:
+        end = sorted(ends)[len(ends) - 1 - len(ends) // 2]
+        return end if end >= epoch_start else None
+
+    monkeypatch.setattr("quorate.raft.core.replicas.majority_end", planted)
+    violation, lines = _violation(Bound(situation="premature", budgets=Budgets(), in_flight=5))
+    assert "older epochs' records commit only with one of the leader's own" in violation.promise
+    assert len(violation.path) < 20
+    assert lines[0].startswith("BROKEN: ")
+
+
+def test_a_way_to_a_violation_can_be_gone_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RequestHandlers, "_is_up_to_date", lambda self, request: True)
+    bound = Bound(situation="short candidate", budgets=Budgets())
+    world = World(bound)
+    violation = explore(world).violation
+    assert violation is not None
+    again, repeated = story.replay(bound, story.path_of(world, violation))
+    assert repeated is not None
+    assert list(story.story(again, repeated)) == list(story.story(world, violation))
+    with pytest.raises(ValueError, match="nothing called ffffff can happen after 0 steps"):
+        story.replay(bound, "ffffff")
+
+
+def test_a_step_that_fails_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Core.step
+
+    def failing(self: Core, event: Event) -> object:
+        if self.role is Role.RESIGNED:
+            raise KeyError("planted")
+        return step(self, event)
+
+    monkeypatch.setattr(Core, "step", failing)
+    violation, _ = _violation(Bound(situation="elected", budgets=Budgets(resignations=1)))
+    assert violation.promise == "no step fails: KeyError: 'planted'"
+
+
+def test_what_is_said_to_be_unreachable_names_real_events() -> None:
+    assert {kind for _, kind in UNREACHABLE} <= set(KINDS)
+    assert all(reason for reason in UNREACHABLE.values())
+
+
+def _violation(bound: Bound) -> tuple[Violation, list[str]]:
+    world = World(bound)
+    violation = explore(world).violation
+    assert violation is not None
+    return violation, list(story.story(world, violation))
