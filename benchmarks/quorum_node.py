@@ -24,6 +24,7 @@ from quorate.raft.storage import format_folder
 from quorate.runtime.real import SyncStrategy, real_runtime
 
 KEY_BYTES = 8
+CHUNK_BYTES = 64 * 1024
 
 
 class Values:
@@ -39,18 +40,42 @@ class Values:
         return [None] * len(batch.records)
 
     def take_snapshot(self) -> Iterator[bytes]:
-        records = list(self.values.values())
-        for record in records:
-            yield len(record).to_bytes(4, "big") + record
+        return _chunks(list(self.values.values()))
 
-    def load_snapshot(self, chunks: Iterator[bytes]) -> None:
-        self.values.clear()
-        rest = b""
-        for chunk in chunks:
-            rest += chunk
-            while len(rest) >= 4 and len(rest) >= (end := 4 + int.from_bytes(rest[:4], "big")):
-                record, rest = rest[4:end], rest[end:]
-                self.values[record[:KEY_BYTES]] = record
+    def load_snapshot(self) -> "ValuesLoader":
+        return ValuesLoader(self)
+
+
+def _chunks(records: Sequence[bytes]) -> Iterator[bytes]:
+    """Whole records, each behind its length, about 64 KiB at a time."""
+    parts: list[bytes] = []
+    size = 0
+    for record in records:
+        parts += (len(record).to_bytes(4, "big"), record)
+        size += len(record)
+        if size >= CHUNK_BYTES:
+            yield b"".join(parts)
+            parts.clear()
+            size = 0
+    if parts:
+        yield b"".join(parts)
+
+
+class ValuesLoader:
+    def __init__(self, target: Values) -> None:
+        self._target = target
+        self._values: dict[bytes, bytes] = {}
+
+    def add(self, chunk: bytes) -> None:
+        position = 0
+        while position < len(chunk):
+            end = position + 4 + int.from_bytes(chunk[position : position + 4], "big")
+            record = chunk[position + 4 : end]
+            self._values[record[:KEY_BYTES]] = record
+            position = end
+
+    def install(self) -> None:
+        self._target.values = self._values
 
 
 async def main() -> None:

@@ -7,7 +7,7 @@ import trio
 from quorate.broker.controller.codec import decode
 from quorate.broker.controller.delta import BrokerDelta, MetadataDelta, PartitionDelta, apply_records
 from quorate.broker.controller.image import MetadataImage
-from quorate.raft.state_machine import CommittedBatch
+from quorate.raft.state_machine import CommittedBatch, SnapshotLoader
 
 MetadataListener = Callable[[MetadataDelta, MetadataImage], None]
 """Called for each committed batch, in order, after it was applied. Must not block; the image is live."""
@@ -83,7 +83,7 @@ class MetadataCache:
     def take_snapshot(self) -> Iterator[bytes]:
         raise NotImplementedError("snapshots of the metadata log come with KIP-630")
 
-    def load_snapshot(self, chunks: Iterator[bytes]) -> None:
+    def load_snapshot(self) -> SnapshotLoader:
         raise NotImplementedError("snapshots of the metadata log come with KIP-630")
 
 

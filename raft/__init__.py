@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from quorate.raft.config import QuorumConfig, parse_voters
     from quorate.raft.core.effects import Role
-    from quorate.raft.core.types import CoreConfig, Epoch, NodeId, Offset
+    from quorate.raft.core.types import CoreConfig, Epoch, NodeId, Offset, SnapshotId
     from quorate.raft.errors import (
         InvalidAppendError,
         NotLeaderError,
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
         QuorumConfigError,
         QuorumError,
         QuorumStoppedError,
+        SnapshotNotTakenError,
         StateMachineError,
     )
     from quorate.raft.leadership import Leadership
     from quorate.raft.quorum import Quorum
     from quorate.raft.replicas import QuorumDescription, ReplicaStatus
-    from quorate.raft.state_machine import Appended, CommittedBatch, StateMachine
+    from quorate.raft.state_machine import Appended, CommittedBatch, SnapshotLoader, StateMachine
     from quorate.raft.storage import format_folder
     from quorate.raft.telemetry import Telemetry
 
@@ -39,6 +40,7 @@ _HOMES = {
     "Epoch": "core.types",
     "NodeId": "core.types",
     "Offset": "core.types",
+    "SnapshotId": "core.types",
     "InvalidAppendError": "errors",
     "NotLeaderError": "errors",
     "OutcomeUnknownError": "errors",
@@ -47,6 +49,7 @@ _HOMES = {
     "QuorumConfigError": "errors",
     "QuorumError": "errors",
     "QuorumStoppedError": "errors",
+    "SnapshotNotTakenError": "errors",
     "StateMachineError": "errors",
     "Leadership": "leadership",
     "Quorum": "quorum",
@@ -54,6 +57,7 @@ _HOMES = {
     "ReplicaStatus": "replicas",
     "Appended": "state_machine",
     "CommittedBatch": "state_machine",
+    "SnapshotLoader": "state_machine",
     "StateMachine": "state_machine",
     "format_folder": "storage",
     "Telemetry": "telemetry",
@@ -87,6 +91,9 @@ __all__ = [
     "QuorumStoppedError",
     "ReplicaStatus",
     "Role",
+    "SnapshotId",
+    "SnapshotLoader",
+    "SnapshotNotTakenError",
     "StateMachine",
     "StateMachineError",
     "Telemetry",

@@ -10,6 +10,7 @@ import trio
 
 from quorate.log import Log
 from quorate.log.batch import read_batches
+from quorate.log.errors import OffsetOutOfRangeError
 from quorate.log.records import records_of
 from quorate.raft.core.types import Epoch, Offset
 from quorate.raft.errors import StateMachineError
@@ -19,6 +20,7 @@ from quorate.raft.state_machine import CommittedBatch, StateMachine
 _READ_BYTES = 1024 * 1024
 _SLICE_SECONDS = 0.005
 """How long decoding and applying may hold the event loop."""
+_NEVER = 2**63
 
 
 class Applier:
@@ -39,7 +41,13 @@ class Applier:
         self._high_watermark = Offset(0)
         self._wake = trio.Event()
         self.applied_offset: Offset = log.log_start_offset
-        """Everything below is applied (exclusive)."""
+        """Everything below is applied (exclusive). Always the end of a batch, or of a snapshot."""
+        self.applied_bytes = 0
+        """Of the log's batches, since the process started."""
+        self.last_timestamp_ms = 0
+        """Of the last applied batch; 0 before the first."""
+        self._awaited_bytes = _NEVER
+        self._bytes_wake = trio.Event()
 
     def advance(self, high_watermark: Offset) -> None:
         """Apply what is committed, now if it is in memory. Raises `StateMachineError`."""
@@ -47,6 +55,31 @@ class Applier:
         self._apply_from_memory()
         if self.applied_offset < high_watermark:
             self._wake.set()
+
+    def replaced(self, end_offset: Offset, *, last_timestamp_ms: int) -> None:
+        """The state is now that of a snapshot that ends at `end_offset`, above what was applied."""
+        self.applied_offset = end_offset
+        self.last_timestamp_ms = last_timestamp_ms
+        self._on_applied(end_offset, (), end_offset)
+        if end_offset < self._high_watermark:
+            self._wake.set()
+
+    async def wait_bytes(self, count: int) -> None:
+        """Return when `applied_bytes` is at least `count`. No checkpoint if it is. One caller at a time."""
+        while self.applied_bytes < count:
+            self._awaited_bytes = count
+            self._bytes_wake = trio.Event()
+            try:
+                await self._bytes_wake.wait()
+            finally:
+                self._awaited_bytes = _NEVER
+
+    def _went_on(self, end: Offset, *, batch_bytes: int, timestamp_ms: int) -> None:
+        self.applied_offset = end
+        self.last_timestamp_ms = timestamp_ms
+        self.applied_bytes += batch_bytes
+        if self.applied_bytes >= self._awaited_bytes:
+            self._bytes_wake.set()
 
     def _apply_from_memory(self) -> None:
         proposals = self._proposals
@@ -59,17 +92,18 @@ class Applier:
             proposals.resolve_first(self._apply_group(group))
 
     def _apply_group(self, group: Group) -> Sequence[object]:
-        return self._apply(
-            group.base_offset, group.end_offset, group.epoch, group.timestamp_ms, group.records()
+        batch = CommittedBatch(
+            base_offset=group.base_offset,
+            epoch=group.epoch,
+            timestamp_ms=group.timestamp_ms,
+            records=group.records(),
         )
+        return self._apply(batch, end=group.end_offset, batch_bytes=group.batch_bytes)
 
-    def _apply(
-        self, base: Offset, end: Offset, epoch: Epoch, timestamp_ms: int, records: Sequence[bytes]
-    ) -> Sequence[object]:
+    def _apply(self, batch: CommittedBatch, *, end: Offset, batch_bytes: int) -> Sequence[object]:
+        base, records = batch.base_offset, batch.records
         try:
-            results = self._state_machine.apply(
-                CommittedBatch(base_offset=base, epoch=epoch, timestamp_ms=timestamp_ms, records=records)
-            )
+            results = self._state_machine.apply(batch)
         except Exception as error:
             raise StateMachineError(
                 f"apply raised {type(error).__name__} ({error}) for the batch at offset {base}; this node "
@@ -87,7 +121,7 @@ class Applier:
                 "return one result per record",
                 offset=base,
             )
-        self.applied_offset = end
+        self._went_on(end, batch_bytes=batch_bytes, timestamp_ms=batch.timestamp_ms)
         self._on_applied(base, results, end)
         return results
 
@@ -104,7 +138,13 @@ class Applier:
             await self._wake.wait()
 
     async def _apply_from_log(self) -> None:
-        data = await self._log.read(self.applied_offset, _READ_BYTES, max_offset=self._high_watermark)
+        try:
+            data = await self._log.read(self.applied_offset, _READ_BYTES, max_offset=self._high_watermark)
+        except OffsetOutOfRangeError:
+            if self._log.log_start_offset > self.applied_offset:
+                # A snapshot is taking the log's place, and will soon take the state's.
+                return
+            raise
         slice_end = trio.current_time() + _SLICE_SECONDS
         for batch in read_batches(data):
             header = batch.header
@@ -113,13 +153,16 @@ class Applier:
                 continue
             end = Offset(header.end_offset)
             if header.is_control:
-                self.applied_offset = end
+                self._went_on(end, batch_bytes=header.size, timestamp_ms=header.max_timestamp)
                 self._on_applied(Offset(header.base_offset), (), end)
             else:
-                values = [record.value or b"" for record in records_of(batch)]
-                self._apply(
-                    Offset(header.base_offset), end, Epoch(header.leader_epoch), header.max_timestamp, values
+                committed = CommittedBatch(
+                    base_offset=Offset(header.base_offset),
+                    epoch=Epoch(header.leader_epoch),
+                    timestamp_ms=header.max_timestamp,
+                    records=[record.value or b"" for record in records_of(batch)],
                 )
+                self._apply(committed, end=end, batch_bytes=header.size)
             self._apply_from_memory()
             if trio.current_time() >= slice_end:
                 await trio.lowlevel.checkpoint()

@@ -16,19 +16,23 @@ import trio
 
 from quorate.log.batch import read_headers
 from quorate.log.control import leader_change_batch, voters_batch
+from quorate.log.errors import OffsetOutOfRangeError
 from quorate.log.records import build_batch
 from quorate.raft.applier import Applier
 from quorate.raft.core import effects as fx
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Effect, Role, RoleChanged
 from quorate.raft.core.events import Durable, Event, Propose, Resign, Timer, TimerFired
-from quorate.raft.core.messages import Message, Request
+from quorate.raft.core.messages import FetchSnapshotResponse, Message, Request
 from quorate.raft.core.types import Epoch, Offset
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError
 from quorate.raft.forwarding import Forwarder
 from quorate.raft.leader_requests import LeaderRequests
 from quorate.raft.leadership import Announcer
 from quorate.raft.proposals import PendingAppend, Proposals
+from quorate.raft.snapshot_cleaning import Retention
+from quorate.raft.snapshot_keeping import Snapshots
+from quorate.raft.snapshot_taking import SnapshotTriggers
 from quorate.raft.state_machine import StateMachine
 from quorate.raft.storage import Storage
 from quorate.raft.telemetry import Telemetry
@@ -41,7 +45,7 @@ log = structlog.get_logger(__name__)
 _POLLED_SECONDS = 0.1
 _SAMPLED = 32
 """One step in so many is timed."""
-_BARRIERS = (fx.Persist, fx.Truncate)
+_BARRIERS = (fx.Persist, fx.Truncate, fx.InstallSnapshot)
 _ASKING_ROLES = (Role.CANDIDATE, Role.PROSPECTIVE)
 
 
@@ -68,6 +72,8 @@ class Driver:
         max_batch_bytes: int,
         max_pending_bytes: int,
         fetch_max_bytes: int,
+        snapshot_triggers: SnapshotTriggers,
+        retention: Retention,
         announcer: Announcer,
         forwarder: Forwarder,
     ) -> None:
@@ -83,6 +89,15 @@ class Driver:
         self.proposals = Proposals(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
         self.requests = LeaderRequests(core, self.deliver)
         self.applier = Applier(state_machine, storage.log, self.proposals, on_applied=self._applied)
+        self.snapshots = Snapshots(
+            self,
+            storage,
+            state_machine,
+            runtime.wall_clock,
+            telemetry,
+            triggers=snapshot_triggers,
+            retention=retention,
+        )
         self._timers: Timers[Timer] = Timers(lambda timer: self.deliver(TimerFired(timer)))
         self._routes: Routes | None = None
         self._events: deque[Event] = deque()
@@ -94,6 +109,7 @@ class Driver:
         self._stepping = False
         self._blocked = False
         self._barrier_wake = trio.Event()
+        self._unblocked = trio.Event()
         self._sync_wake = trio.Event()
         self._commit_wake = trio.Event()
         self._reads: list[fx.SendRecords] = []
@@ -117,6 +133,7 @@ class Driver:
                 self._run_reads,
                 self._run_commits,
                 self.applier.run,
+                self.snapshots.run,
                 self._watermark.run,
                 self._raise_failure,
             ):
@@ -261,6 +278,12 @@ class Driver:
                 )
             case fx.RoleChanged():
                 self._role_changed(effect)
+            case fx.SendSnapshotChunk():
+                self.snapshots.send_chunk(effect)
+            case fx.StoreSnapshotChunk():
+                self.snapshots.store_chunk(effect)
+            case fx.CheckSnapshot():
+                self.snapshots.check(effect)
             case fx.AppendVoters():
                 self._append_voters(effect)
             case fx.VotersChanged():
@@ -271,7 +294,7 @@ class Driver:
                 self.requests.barrier_failed(effect)
             case fx.TransferEnded():
                 self.requests.transfer_ended(effect)
-            case fx.Persist() | fx.Truncate():
+            case fx.Persist() | fx.Truncate() | fx.InstallSnapshot():
                 raise AssertionError("barriers are carried out by _run_barriers")
             case _:
                 assert_never(effect)
@@ -294,6 +317,7 @@ class Driver:
             timestamp_ms=group.timestamp_ms,
             values=group.records(),
         )
+        group.batch_bytes = len(batch)
         self.log.append_own(
             batch, base_offset=effect.base_offset, end_offset=effect.end_offset, epoch=effect.epoch
         )
@@ -396,23 +420,56 @@ class Driver:
         while True:
             await self._barrier_wake.wait()
             self._barrier_wake = trio.Event()
-            while self._effects and isinstance(barrier := self._effects[0], fx.Persist | fx.Truncate):
-                if isinstance(barrier, fx.Persist):
-                    await self._state_file.store(barrier.state)
-                else:
-                    await self.log.truncate(barrier.end_offset)
-                    self._telemetry.log_end(self.log.end_offset, self.log.last_epoch)
+            while self._effects and isinstance(barrier := self._effects[0], _BARRIERS):
+                await self._pass(barrier)
                 self._effects.popleft()
             self._blocked = False
             self._advance()
+            if not self._blocked:
+                unblocked, self._unblocked = self._unblocked, trio.Event()
+                unblocked.set()
+
+    async def _pass(self, barrier: fx.Persist | fx.Truncate | fx.InstallSnapshot) -> None:
+        match barrier:
+            case fx.Persist(state):
+                await self._state_file.store(state)
+            case fx.Truncate():
+                await self.log.truncate(barrier.end_offset)
+                self._telemetry.log_end(self.log.end_offset, self.log.last_epoch)
+            case fx.InstallSnapshot():
+                await self.snapshots.install(barrier)
+            case _:
+                assert_never(barrier)
+
+    async def wait_unblocked(self) -> None:
+        """Return when no barrier is under way: what is delivered before the next await is stepped at once.
+        No checkpoint if that is so."""
+        while self._blocked:
+            await self._unblocked.wait()
+
+    async def make_durable(self, end_offset: Offset) -> None:
+        """Return when the core knows that the log is durable below `end_offset`, which it has appended. A
+        failure stops the node, and is raised."""
+        while True:
+            await self.wait_unblocked()
+            if self.core.durable_end_offset >= end_offset:
+                return
+            try:
+                await self._sync()
+            except Exception as error:
+                self.fail(error)
+                raise
 
     async def _run_syncs(self) -> None:
         while True:
             await self._sync_wake.wait()
             self._sync_wake = trio.Event()
-            generation = self.core.generation
-            end_offset = await self.log.sync()
-            self.deliver(Durable(generation, Offset(end_offset)))
+            await self._sync()
+
+    async def _sync(self) -> None:
+        generation = self.core.generation
+        end_offset = await self.log.sync()
+        self.deliver(Durable(generation, Offset(end_offset)))
 
     async def _run_commits(self) -> None:
         while True:
@@ -432,12 +489,25 @@ class Driver:
     async def _read_and_send(self, effect: fx.SendRecords) -> None:
         assert self._routes is not None
         generation = self.core.generation
-        records = await self.log.read(effect.start_offset, min(effect.max_bytes, self._fetch_max_bytes))
-        leads = self.core.role is Role.LEADER and self.core.epoch == effect.response.epoch
-        if leads and self.core.generation == generation:
+        try:
+            records = await self.log.read(effect.start_offset, min(effect.max_bytes, self._fetch_max_bytes))
+        except OffsetOutOfRangeError:
+            # The log start moved, or the log was cut. Told nothing, the follower asks again, and is told what
+            # to do.
+            records = b""
+        if self._leads(effect.response.epoch) and self.core.generation == generation:
             # Otherwise what was read may since have been cut from the log; the follower asks again.
             self._routes.send_response(effect.response, records)
             self._routes.flush()
+
+    def answer_snapshot_fetch(self, response: FetchSnapshotResponse) -> None:
+        """With a chunk that was read; not if another leads by now, whom the follower will hear of."""
+        if self._leads(response.epoch) and self._routes is not None:
+            self._routes.send_response(response, b"")
+            self._routes.flush()
+
+    def _leads(self, epoch: Epoch) -> bool:
+        return self.core.role is Role.LEADER and self.core.epoch == epoch
 
     # Failure
 

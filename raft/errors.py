@@ -55,6 +55,11 @@ class StateMachineError(QuorumError):
         """Base offset of the batch that was being applied."""
 
 
+class SnapshotNotTakenError(QuorumError):
+    """There is no new snapshot, and the node goes on. The message says why, and `__cause__` what was raised,
+    by the state machine or the disk."""
+
+
 class PeerProtocolError(QuorumError):
     """The other end of a connection does not speak this protocol; the connection is closed."""
 

@@ -42,6 +42,8 @@ class Group:
     epoch: Epoch = Epoch(0)
     timestamp_ms: int = 0
     appended_at: float = 0.0
+    batch_bytes: int = 0
+    """Of the batch in the log."""
 
     def records(self) -> list[bytes]:
         if len(self.appends) == 1:

@@ -22,25 +22,75 @@ class CommittedBatch:
     records: Sequence[bytes]
 
 
+class SnapshotLoader(Protocol):
+    """A state in the making, from a snapshot's chunks, beside the one that runs.
+
+    It must not touch the running state before `install`. It is dropped halfway, without a word, when the
+    snapshot turns out to be damaged or is not wanted any more.
+    """
+
+    def add(self, chunk: bytes) -> None:
+        """The next chunk, as `take_snapshot` gave it on whichever node took the snapshot."""
+        ...
+
+    def install(self) -> None:
+        """All chunks are there: this state becomes the state, at once. Called last, between two calls of
+        `apply`; records that the snapshot ends before are applied to it next."""
+        ...
+
+
 class StateMachine(Protocol[Result]):
     """Replicated state. All methods are called on the quorum's task, one at a time.
 
     `apply` must be deterministic: no clocks, no randomness, no I/O. If it raises, the node stops at that
-    batch and says so.
+    batch and says so. Snapshots (KIP-630) stand in for the records that made them: the log before them is
+    removed, and a node that starts, or is far behind, loads one. For a dictionary::
+
+        class Dictionary:
+            def __init__(self):
+                self.items = {}
+
+            def apply(self, batch):
+                return [self.items.update([json.loads(record)]) for record in batch.records]
+
+            def take_snapshot(self):
+                items = list(self.items.items())  # now: what follows goes on while apply does
+                return (json.dumps(items[i : i + 1000]).encode() for i in range(0, len(items), 1000))
+
+            def load_snapshot(self):
+                return DictionaryLoader(self)
+
+        class DictionaryLoader:
+            def __init__(self, dictionary):
+                self.dictionary, self.items = dictionary, {}
+
+            def add(self, chunk):
+                self.items.update(json.loads(chunk))
+
+            def install(self):
+                self.dictionary.items = self.items
     """
 
     def apply(self, batch: CommittedBatch) -> Sequence[Result]:
-        """Apply committed records, each exactly once per life of this object and in order. Returns one
-        result per record, for the caller of `append`."""
+        """Apply committed records, each exactly once per state and in order. Returns one result per record,
+        for the caller of `append`."""
         ...
 
     def take_snapshot(self) -> Iterator[bytes]:
-        """The state after the last applied batch, in chunks. Not called in this version: snapshots
-        (KIP-630) come later."""
+        """The state after the last applied batch, in chunks of at most 8 MiB.
+
+        The iterator is pulled bit by bit while `apply` goes on, and must give the state as it was at this
+        call: so copy what is mutable *before* returning it, which a generator function does not do by itself
+        (its body runs at the first pull, too late). A shallow copy of a container is enough where its values
+        are replaced, not changed. A chunk is made in one go, and nothing else runs meanwhile: 64 KiB to 1 MiB
+        each is a good size. If this or the iterator raises, the node goes on without this snapshot, and tries
+        again later. The iterator may be dropped halfway; if it has a `close`, that is called.
+        """
         ...
 
-    def load_snapshot(self, chunks: Iterator[bytes]) -> None:
-        """Replace the state. Not called in this version."""
+    def load_snapshot(self) -> SnapshotLoader:
+        """Begin to load one. The running state goes on, and is applied to, until the loader's `install`. If
+        this or the loader raises, the node stops with `StateMachineError`."""
         ...
 
 

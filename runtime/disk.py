@@ -128,6 +128,11 @@ class Disk(Protocol):
         """Make the folder's creations, renames and removals durable."""
         ...
 
+    def in_background(self) -> "Disk":
+        """The same files, for work on much at once (a snapshot of gigabytes): whatever is awaited leaves the
+        event loop alone, even if this disk syncs on it (`SyncStrategy.INLINE`)."""
+        ...
+
     def lock(self, path: str) -> "DiskLock":
         """Hold an exclusive lock file until released or the process ends. Raises `DiskLockedError`."""
         ...

@@ -219,6 +219,9 @@ class SimulatedDisk:
         if self.on_sync is not None:
             self.on_sync(path)
 
+    def in_background(self) -> "SimulatedDisk":
+        return self
+
     def lock(self, path: str) -> "_SimulatedLock":
         path = self._enter(None, path)
         if path in self._locks:

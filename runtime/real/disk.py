@@ -229,6 +229,14 @@ class RealDisk:
 
     def __init__(self, *, sync: SyncStrategy) -> None:
         self._worker = _Worker() if sync is SyncStrategy.THREAD else None
+        self._background: RealDisk | None = None
+
+    def in_background(self) -> "RealDisk":
+        if self._worker is not None:
+            return self
+        if self._background is None:
+            self._background = RealDisk(sync=SyncStrategy.THREAD)
+        return self._background
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
