@@ -13,16 +13,31 @@ from quorate.raft.core.types import (
     Offset,
     RecoveredLog,
     ReplicaKey,
+    SnapshotId,
     Voter,
+    VotersAt,
     VoterSet,
 )
 
 CoreMaker = Callable[..., Core]
 
 
+def voters_with_disks(*ids: int) -> VoterSet:
+    return VoterSet(
+        tuple(Voter(ReplicaKey(NodeId(node), f"disk-{node}"), Endpoint(f"node-{node}", 9093)) for node in ids)
+    )
+
+
+@pytest.fixture
+def make_voters() -> Callable[..., VoterSet]:
+    """The set of these ids, with directories disk-1, disk-2, ..."""
+    return voters_with_disks
+
+
 @pytest.fixture
 def make_core() -> CoreMaker:
-    """A core of cluster "c", node 1 of voters 1..3, not started; `epochs` are those of its log's records."""
+    """A core of cluster "c", node 1 of voters 1..3, not started; `epochs` are those of its log's records,
+    `voter_sets` the sets in it by offset, with directories disk-1, disk-2, ..."""
 
     def make(
         *,
@@ -34,6 +49,10 @@ def make_core() -> CoreMaker:
         epochs: tuple[int, ...] = (),
         directory_id: str | None = None,
         config: CoreConfig | None = None,
+        voter_sets: dict[int, tuple[int, ...]] | None = None,
+        start_offset: int = 0,
+        snapshot_end: int | None = None,
+        bootstrap: tuple[Endpoint, ...] = (),
     ) -> Core:
         starts = [
             EpochStart(Epoch(written), Offset(offset))
@@ -56,7 +75,20 @@ def make_core() -> CoreMaker:
                 NodeId(leader) if leader is not None else None,
                 ReplicaKey(NodeId(voted)) if voted is not None else None,
             ),
-            log=RecoveredLog(epochs=tuple(starts), end_offset=Offset(len(epochs))),
+            log=RecoveredLog(
+                epochs=tuple(starts),
+                log_start_offset=Offset(start_offset),
+                start_epoch=Epoch(epochs[start_offset - 1] if start_offset else 0),
+                end_offset=Offset(len(epochs)),
+                snapshot=None
+                if snapshot_end is None
+                else SnapshotId(Offset(snapshot_end), Epoch(epochs[snapshot_end - 1])),
+                voters=tuple(
+                    VotersAt(Offset(offset), voters_with_disks(*ids))
+                    for offset, ids in (voter_sets or {}).items()
+                ),
+            ),
+            bootstrap=bootstrap,
         )
 
     return make
