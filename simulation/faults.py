@@ -66,6 +66,10 @@ class Fault(enum.Enum):
     """Monotonic clocks run at different rates, all the time."""
     TRANSFER = "transfer"
     """The leader is asked to hand over to a chosen node."""
+    VOTERS = "voters"
+    """Voters are removed and added. Only where they are in the log."""
+    LOST_DISK = "lost-disk"
+    """A node comes back with an empty disk, as another replica. Only where the voters are in the log."""
 
 
 COMMON_FAULTS: Final = tuple(Fault)[: tuple(Fault).index(Fault.CRASH_AT_AWAIT)]

@@ -31,6 +31,8 @@ class SimulatedNode:
         self.id = NodeId(number)
         self.host = host
         self.life = 0
+        self.disks = 1
+        """How many it has had: another disk is another replica."""
         self.up = False
         """A process runs, or starts or ends, on it."""
         self.alive = False

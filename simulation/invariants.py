@@ -1,5 +1,12 @@
 """What must hold after every step of every node: small named checks on what nodes say of themselves.
 
+By the names of the TLA+ specifications of KRaft (`kraft.md` section 10): ElectionSafety is
+`OneLeaderPerEpoch`; LogMatching, NoLogDivergence and AckedValueNotLost are `CommittedPrefixAgrees` with
+`CommittedIsDurableOnAMajority`; LeaderCompleteness is `LeaderHasEverythingCommitted`; NoIllegalState and
+ValidRolesAndStates are held by the core, whose `InvariantError` stops a node, which nodes never do by
+themselves (`NodesStayUp`). What must happen at last (EventuallyLeaderElected, NotStuckInProspective,
+ValuesEventuallyAcked, ReconfigurationNotStuck) is looked at when all is healed, in `quorum_run`.
+
 Nodes tell through the same `Telemetry` that metrics use, so the code that is checked is the code that ships.
 """
 
@@ -38,6 +45,11 @@ class NodeView(Protocol):
     @property
     def life(self) -> int:
         """Counts the node's processes."""
+        ...
+
+    @property
+    def disks(self) -> int:
+        """Counts the node's disks: with another one it is another replica, and may vote anew."""
         ...
 
     @property
@@ -125,11 +137,11 @@ class OneVotePerEpoch(Invariant):
     """Across restarts too."""
 
     def __init__(self) -> None:
-        self._votes: dict[tuple[NodeId, Epoch], NodeId] = {}
+        self._votes: dict[tuple[NodeId, int, Epoch], NodeId] = {}
 
     def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
         if seen.voted is not None:
-            first = self._votes.setdefault((node.id, seen.epoch), seen.voted)
+            first = self._votes.setdefault((node.id, node.disks, seen.epoch), seen.voted)
             if first != seen.voted:
                 raise SafetyViolation(
                     f"node {node.id} voted twice in epoch {seen.epoch}: for {first}, then for {seen.voted}"
@@ -154,13 +166,13 @@ class EpochNeverGoesBack(Invariant):
     """Across restarts too."""
 
     def __init__(self) -> None:
-        self._epochs: dict[NodeId, Epoch] = {}
+        self._epochs: dict[tuple[NodeId, int], Epoch] = {}
 
     def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
-        newest = self._epochs.get(node.id, Epoch(0))
+        newest = self._epochs.get((node.id, node.disks), Epoch(0))
         if seen.epoch < newest:
             raise SafetyViolation(f"node {node.id} went back from epoch {newest} to {seen.epoch}")
-        self._epochs[node.id] = seen.epoch
+        self._epochs[node.id, node.disks] = seen.epoch
 
 
 class HighWatermarkNeverGoesBack(Invariant):
@@ -239,9 +251,11 @@ class CommitsAreOfTheLeadersEpoch(Invariant):
 class CommittedIsDurableOnAMajority(Invariant):
     """On the devices, not just in caches. Nodes that lost synced bytes are given the benefit of the doubt."""
 
-    def __init__(self, committed: CommittedLog, nodes: Sequence[NodeView]) -> None:
+    def __init__(
+        self, committed: CommittedLog, voters_of: Callable[[NodeView], Sequence[NodeView | None]]
+    ) -> None:
         self._committed = committed
-        self._nodes = nodes
+        self._voters_of = voters_of
         self._checked = Offset(0)
 
     def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
@@ -249,10 +263,12 @@ class CommittedIsDurableOnAMajority(Invariant):
         if last is None or last.end_offset <= self._checked:
             return
         self._checked = last.end_offset
-        having = [each.id for each in self._nodes if each.damaged or _is_durable(each, last.data)]
-        if 2 * len(having) <= len(self._nodes):
+        voters = self._voters_of(node)
+        having = [each for each in voters if each is None or each.damaged or _is_durable(each, last.data)]
+        if 2 * len(having) <= len(voters):
+            names = [each.id for each in having if each is not None]
             raise SafetyViolation(
-                f"node {node.id} committed up to {offset}, but only the devices of nodes {having} have it"
+                f"node {node.id} committed up to {offset}, but only the devices of nodes {names} have it"
             )
 
 
@@ -334,6 +350,8 @@ class Checker:
     nodes: Sequence[NodeView]
     trace: Trace
     found: Callable[[str, SafetyViolation], None]
+    voters_of: Callable[[NodeView], Sequence[NodeView | None]] | None = None
+    """The voters by what a node knows, None for one whose disk is gone. By default they are `nodes`."""
     committed: CommittedLog = field(default_factory=CommittedLog)
     broken: bool = False
     invariants: tuple[Invariant, ...] = ()
@@ -349,7 +367,7 @@ class Checker:
             # This one extends `committed`, which those behind it look at.
             CommittedPrefixAgrees(committed),
             CommitsAreOfTheLeadersEpoch(committed),
-            CommittedIsDurableOnAMajority(committed, self.nodes),
+            CommittedIsDurableOnAMajority(committed, self.voters_of or (lambda _: self.nodes)),
             LeaderHasEverythingCommitted(committed),
             AppliedIsCommittedAndInOrder(committed),
         )

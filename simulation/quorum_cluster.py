@@ -9,12 +9,14 @@ import trio
 from quorate.log import Log
 from quorate.raft.config import QuorumConfig
 from quorate.raft.core.types import CoreConfig, Endpoint, NodeId, ReplicaKey, Voter, VoterSet
+from quorate.raft.errors import QuorumError
 from quorate.raft.quorum import Quorum
 from quorate.raft.state_machine import CommittedBatch
 from quorate.raft.storage import format_folder
+from quorate.runtime.entropy import uuid_text
 from quorate.runtime.network import Address
 from quorate.simulation.hosts import FOLDER, SimulatedCluster, SimulatedNode
-from quorate.simulation.invariants import Checker, WatchedTelemetry
+from quorate.simulation.invariants import Checker, NodeView, WatchedTelemetry
 from quorate.simulation.journal import Journal
 from quorate.simulation.network import NetworkSettings
 from quorate.simulation.runtime import DiskSpeed, SimulatedRuntime
@@ -23,7 +25,7 @@ from quorate.simulation.trace import Trace
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 
 CLUSTER_ID = "simulated-cluster-0001"
-_PORT = 9093
+PORT = 9093
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,8 @@ class ClusterSettings:
 
     voters: int = 3
     observers: int = 0
+    dynamic: bool = False
+    """Whether the voters are written into the log, so that they can be changed (KIP-853)."""
     core: CoreConfig = field(default_factory=CoreConfig)
     segment_bytes: int = 1024 * 1024
     recovery_point_bytes: int = 64 * 1024
@@ -52,6 +56,8 @@ class QuorumNode(SimulatedNode):
         self.config = config
         self.quorum: Quorum[int] | None = None
         self.journal: Journal | None = None
+        self.directory_id = ""
+        """Of its disk."""
 
     @property
     def open(self) -> bool:
@@ -85,17 +91,30 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
         trace: Trace,
     ) -> None:
         self.settings = settings
+        self.lost_directories: dict[str, QuorumNode] = {}
+        """Directory ids of disks that are gone, and whose they were."""
         nodes = settings.voters + settings.observers
         super().__init__(nodes, settings.network, settings.disk, source, scheduler, nursery, trace)
-        self.checker = Checker(self.voters, trace, self.found)
+        self.checker = Checker(self.voters, trace, self.found, self._voters_of)
 
     @property
     def voters(self) -> Sequence[QuorumNode]:
         return self.nodes[: self.settings.voters]
 
+    def _voters_of(self, view: NodeView) -> Sequence[QuorumNode | None]:
+        quorum = self.nodes[view.id - 1].quorum
+        if quorum is None:
+            return self.voters
+        holders: list[QuorumNode | None] = []
+        for voter in quorum.voters:
+            holder = self.nodes[voter.key.id - 1]
+            is_lost = voter.key.directory_id is not None and voter.key.directory_id in self.lost_directories
+            holders.append(None if is_lost else holder)
+        return holders
+
     def _node(self, number: int, host: SimulatedRuntime) -> QuorumNode:
         voters = tuple(
-            Voter(ReplicaKey(NodeId(voter)), Endpoint(f"node-{voter}", _PORT))
+            Voter(ReplicaKey(NodeId(voter)), Endpoint(f"node-{voter}", PORT))
             for voter in range(1, self.settings.voters + 1)
         )
         config = QuorumConfig(
@@ -128,9 +147,29 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
     async def boot(self) -> None:
         """Format every folder and start every node."""
         for node in self.nodes:
-            await format_folder(node.host.runtime(), FOLDER, cluster_id=CLUSTER_ID, node_id=node.id)
+            await self._format(node)
         for node in self.nodes:
             self.start(node)
+
+    async def _format(self, node: QuorumNode) -> None:
+        runtime = node.host.runtime()
+        meta = await format_folder(runtime, FOLDER, cluster_id=CLUSTER_ID, node_id=node.id)
+        node.directory_id = uuid_text(meta.directory_id)
+
+    async def replace_disk(self, node: QuorumNode) -> None:
+        """The node loses its disk and gets an empty one. It comes back as another replica that knows only
+        where to ask. Only where the voters are in the log: or it would vote again for what it forgot."""
+        await self.crash(node, power_loss=True)
+        self.lost_directories[node.directory_id] = node
+        node.disks += 1
+        node.host.replace_disk()
+        config = node.config
+        endpoints = tuple(Endpoint(f"node-{number}", PORT) for number in range(1, len(self.nodes) + 1))
+        node.config = replace(
+            config, voters=VoterSet(()), bootstrap=endpoints, listen=Address(node.name, PORT)
+        )
+        await self._format(node)
+        self.trace.add(node.name, f"has a new disk, {node.directory_id}")
 
     async def _process(self, node: QuorumNode) -> None:
         node.journal = Journal(lambda batch: self._applied(node, batch))
@@ -171,6 +210,18 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
                             f"{applied} of the {before.end_offset} that older epochs committed"
                         ),
                     )
+
+    async def adopt_voters(self) -> None:
+        """Write the voters into the log. All nodes must be up."""
+        while True:
+            leader = self.leader()
+            try:
+                if leader is not None:
+                    await leader.serving.adopt_voters(timeout_ms=2000)
+                    return
+            except QuorumError as error:
+                self.trace.add("operator", f"adopt voters: {error}")
+            await trio.sleep(0.1)
 
     async def converge(self, *, within_s: float) -> QuorumNode:
         """Wait until one node leads, all running ones know it, and all have applied everything; the leader.

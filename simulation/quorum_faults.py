@@ -1,34 +1,126 @@
-"""What goes wrong in a simulated quorum beyond what any cluster may suffer: what its operators ask for."""
+"""What goes wrong in a simulated quorum beyond what any cluster may suffer; what its operators ask for."""
 
 import random
+from collections.abc import Awaitable, Callable
 
+import trio
+
+from quorate.raft.core.types import Endpoint, ReplicaKey, Voter
 from quorate.raft.errors import QuorumError
+from quorate.raft.quorum import Quorum
 from quorate.simulation.faults import Fault, Faults, FaultSettings
-from quorate.simulation.quorum_cluster import QuorumCluster, QuorumNode
+from quorate.simulation.quorum_cluster import PORT, QuorumCluster, QuorumNode
 
 
 class QuorumFaults(Faults[QuorumNode]):
-    """As `Faults`, with leaders that are asked to hand over to a chosen node."""
+    """As `Faults`, with leaders that hand over, voters that change and disks that are lost.
+
+    Of the voters one at most is gone at a time, be it damaged or on a lost disk, and then the set is not
+    made smaller but by that one.
+    """
 
     def __init__(self, cluster: QuorumCluster, settings: FaultSettings, source: random.Random) -> None:
         super().__init__(cluster, settings, source)
         self._quorum = cluster
+        self._changing = False
         self._do[Fault.TRANSFER] = self._transfer
+        if cluster.settings.dynamic:
+            self._do[Fault.VOTERS] = self._voters
+            self._do[Fault.LOST_DISK] = self._lost_disk
+            self._do[Fault.DAMAGE] = self._damage_or_nothing
+
+    # --- asked of a node, in its process ---
+
+    def _ask(self, node: QuorumNode, what: str, call: Callable[[], Awaitable[None]]) -> None:
+        with self._quorum.scheduler.process(node.name):
+            self._quorum.spawn(self._asked, what, call)
+
+    async def _asked(self, what: str, call: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await call()
+        except QuorumError as error:
+            self._quorum.trace.add("operator", f"{what}: {type(error).__name__}: {error}")
+        else:
+            self._quorum.trace.add("operator", f"{what}: done")
+        finally:
+            self._changing = False
 
     async def _transfer(self) -> None:
         leader = self._quorum.leader()
-        if leader is None:
+        if leader is None or leader.quorum is None or self._changing:
             return
-        successor = self._random.choice(self._quorum.nodes)
-        with self._quorum.scheduler.process(leader.name):
-            self._quorum.spawn(self._hand_over, leader, successor)
+        quorum, to = leader.quorum, self._random.choice(self._quorum.nodes)
+        self._ask(
+            leader, f"hand over to {to.name}", lambda: quorum.transfer_leadership(to.id, timeout_ms=3000)
+        )
 
-    async def _hand_over(self, leader: QuorumNode, successor: QuorumNode) -> None:
-        if leader.quorum is None or not leader.alive:
+    # --- voters ---
+
+    @property
+    def _gone(self) -> bool:
+        """Some voter has lost what it had."""
+        leader = self._quorum.leader()
+        if leader is None or leader.quorum is None or any(node.damaged for node in self._quorum.nodes):
+            return True
+        lost = self._quorum.lost_directories
+        return any(voter.key.directory_id in lost for voter in leader.quorum.voters)
+
+    @property
+    def _all_know_the_voters(self) -> bool:
+        """So that no earlier or later set may decide anything."""
+        sets = [node.quorum.voters if node.quorum is not None else None for node in self._quorum.nodes]
+        return all(each is not None and each == sets[0] for each in sets)
+
+    async def _voters(self) -> None:
+        leader = self._quorum.leader()
+        if leader is None or leader.quorum is None or self._changing:
             return
-        try:
-            await leader.quorum.transfer_leadership(successor.id, timeout_ms=3000)
-        except QuorumError as error:
-            self._quorum.trace.add("faults", f"transfer to {successor.name}: {type(error).__name__}")
+        quorum, node = leader.quorum, self._random.choice(self._quorum.nodes)
+        key = ReplicaKey(node.id, node.directory_id)
+        is_voter = quorum.voters.has(key)
+        if is_voter and (self._gone or len(quorum.voters) < 2):
+            return
+        if not is_voter and node.id in quorum.voters:
+            return  # its old disk's is to be removed first, which `repair` does
+        self._changing = True
+        if is_voter:
+            self._remove(leader, quorum, key)
         else:
-            self._quorum.trace.add("faults", f"{leader.name} handed over to {successor.name}")
+            voter = Voter(key, Endpoint(node.name, PORT))
+            self._ask(leader, f"add {key}", lambda: quorum.add_voter(voter, timeout_ms=4000))
+
+    def _remove(self, leader: QuorumNode, quorum: Quorum[int], key: ReplicaKey) -> None:
+        self._ask(leader, f"remove {key}", lambda: quorum.remove_voter(key, timeout_ms=4000))
+
+    async def _lost_disk(self) -> None:
+        cluster, node = self._quorum, self._random.choice(self._quorum.nodes)
+        leader = cluster.leader()
+        if leader is None or leader.quorum is None or self._changing or self._gone:
+            return
+        voters = leader.quorum.voters
+        if not self._all_know_the_voters or (len(voters) < 3 and node.id in voters):
+            return
+        self._changing = True
+        await cluster.replace_disk(node)
+        self._changing = False
+        await self._last()
+        self._start(node)
+
+    async def _damage_or_nothing(self) -> None:
+        leader = self._quorum.leader()
+        if leader is None or leader.quorum is None or self._changing or self._gone:
+            return
+        if self._all_know_the_voters and len(leader.quorum.voters) >= 3:
+            await self._damage()
+
+    async def repair(self) -> None:
+        """When all is healed: remove the voters that are gone for good. Cancel it if it takes too long."""
+        while True:
+            leader = self._quorum.leader()
+            if leader is not None and leader.quorum is not None:
+                lost = self._quorum.lost_directories
+                gone = [each.key for each in leader.quorum.voters if each.key.directory_id in lost]
+                if not gone:
+                    return
+                self._remove(leader, leader.quorum, gone[0])
+            await trio.sleep(1.0)

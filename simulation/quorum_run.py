@@ -41,11 +41,13 @@ class QuorumRunSettings:
     def draw(cls, source: random.Random) -> "QuorumRunSettings":
         fetch_timeout_ms = source.choice((600, 1000, 2000))
         faults = FaultSettings.draw(source, tuple(Fault))
+        dynamic = source.random() < 0.5
         rates = tuple(source.choice((0.5, 0.8, 1.0, 1.25, 2.0)) for _ in range(8))
         return cls(
             cluster=ClusterSettings(
                 voters=source.choice((3, 3, 3, 4, 5, 5, 7, 1, 2)),
                 observers=source.choice((0, 0, 1)),
+                dynamic=dynamic,
                 clock_rates=rates if Fault.CLOCK_RATE in faults.kinds else (),
                 core=CoreConfig(
                     election_timeout_ms=source.choice((300, 1000)),
@@ -127,6 +129,8 @@ class QuorumRun:
 
     async def _phases(self, cluster: QuorumCluster, source: random.Random) -> None:
         await cluster.boot()
+        if self.settings.cluster.dynamic:
+            await cluster.adopt_voters()
         clients = AppendingClients(
             cluster, self.history, self.settings.clients, random.Random(source.getrandbits(64))
         )
@@ -139,6 +143,10 @@ class QuorumRun:
             await cluster.start_all()
             await trio.sleep(2 * self._patience_s / _CONVERGE_TIMEOUTS)
             clients.finish()
+        with trio.move_on_after(self._patience_s) as patience:
+            await faults.repair()
+        if patience.cancelled_caught:
+            raise LivenessViolation("ReconfigurationNotStuck: a voter that is gone is not removed")
         leader = await cluster.converge(within_s=self._patience_s)
         await self._append_through_every_node(cluster)
         leader = await cluster.converge(within_s=self._patience_s)

@@ -58,6 +58,12 @@ class SimulatedRuntime:
     def _sync_delay(self, path: str) -> float:
         return self._random.uniform(self.disk_speed.sync_min_s, self.disk_speed.sync_max_s)
 
+    def replace_disk(self) -> None:
+        """By an empty one. No process may run."""
+        on_sync = self.disk.on_sync
+        self.disk = SimulatedDisk(sync_delay=self._sync_delay)
+        self.disk.on_sync = on_sync
+
     def runtime(self) -> Runtime:
         return Runtime(
             disk=self.disk,

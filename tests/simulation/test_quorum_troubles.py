@@ -1,0 +1,69 @@
+"""Every kind of trouble of whole quorums happens, long enough to matter, and none breaks a promise."""
+
+from dataclasses import replace
+
+import pytest
+
+from quorate.raft.quorum import Quorum
+from quorate.simulation.faults import Fault, FaultSettings
+from quorate.simulation.quorum_run import RunResult
+from quorate.simulation.seeds import quorum_run
+from quorate.simulation.violations import SafetyViolation
+
+
+def troubled(seed: int, *kinds: Fault, voters: int = 3, observers: int = 1) -> RunResult:
+    run = quorum_run(seed)
+    run.settings = replace(
+        run.settings,
+        cluster=replace(run.settings.cluster, voters=voters, observers=observers, dynamic=True),
+        clients=replace(run.settings.clients, readers=2),
+        faults=FaultSettings(kinds=kinds, mean_interval_s=0.4, mean_duration_s=0.5),
+        faults_s=6.0,
+    )
+    return run.execute()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Fault.CRASH_AT_AWAIT,
+        Fault.FLAPPING,
+        Fault.SLOW_NODE,
+        Fault.WRITE_ERROR,
+        Fault.FULL_DISK,
+        Fault.TRANSFER,
+        Fault.VOTERS,
+        Fault.LOST_DISK,
+    ],
+)
+def test_a_quorum_survives(kind: Fault) -> None:
+    result = troubled(7, kind)
+    assert result.faults[kind.value] >= 3
+    assert result.acknowledged > 20
+    assert result.read > 10
+
+
+def test_voters_come_and_go_while_disks_are_lost_and_nodes_die() -> None:
+    for seed in range(1, 4):
+        kinds = (Fault.VOTERS, Fault.LOST_DISK, Fault.CRASH, Fault.POWER_LOSS, Fault.PARTITION)
+        result = troubled(seed, *kinds, voters=4, observers=2)
+        assert result.acknowledged > 10
+
+
+def test_a_read_of_a_deposed_leader_that_asks_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether reads are linearizable is looked at in every run."""
+
+    async def read_barrier(self: Quorum[int], **_: object) -> int:
+        return self.applied_offset
+
+    monkeypatch.setattr(Quorum, "read_barrier", read_barrier)
+    with pytest.raises(SafetyViolation, match="no order of these operations"):
+        for seed in range(1, 20):
+            troubled(seed, Fault.PARTITION, Fault.PAUSE)
+
+
+def test_clocks_at_other_rates_are_other_timeouts() -> None:
+    seed = next(seed for seed in range(1, 100) if quorum_run(seed).settings.cluster.clock_rates)
+    run = quorum_run(seed)
+    assert Fault.CLOCK_RATE in run.settings.faults.kinds
+    assert run.execute().acknowledged > 0
