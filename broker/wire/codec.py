@@ -9,6 +9,7 @@ from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.entities import build, decode_entity, encode_entity, request_type, response_type
 from quorate.broker.wire.fetch_codec import decode_fetch_request
 from quorate.broker.wire.messages import EncodedResponse, Request, Response
+from quorate.broker.wire.metadata_quirk import without_extra_bytes
 from quorate.broker.wire.produce_codec import decode_produce_request
 from quorate.runtime.disk import Buffer
 
@@ -19,6 +20,8 @@ def decode_request(api_key: int, version: int, body: memoryview) -> Request:
         return decode_produce_request(body, version)
     if api_key == ApiKey.FETCH:
         return decode_fetch_request(body, version)
+    if api_key == ApiKey.METADATA:
+        body = without_extra_bytes(body, version)
     return decode_entity(request_type(api_key, version), body)
 
 

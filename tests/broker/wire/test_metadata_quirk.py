@@ -1,0 +1,56 @@
+"""What librdkafka writes when it asks for all topics."""
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.serial import entity_writer
+
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.codec import decode_request
+from quorate.broker.wire.entities import build, request_type
+from quorate.broker.wire.metadata_quirk import without_extra_bytes
+from quorate.broker.wire.primitives import MalformedError
+
+FLEXIBLE = range(9, 13)
+
+
+def encoded(message):
+    buffer = io.BytesIO()
+    entity_writer(type(message))(buffer, message)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("version", FLEXIBLE)
+@pytest.mark.parametrize("creates", [False, True])
+@pytest.mark.parametrize("operations", [False, True])
+def test_the_null_array_that_librdkafka_writes_too_long_is_read_as_it_was_meant(version, creates, operations):
+    meant = build(
+        request_type(ApiKey.METADATA, version),
+        topics=None,
+        allow_auto_topic_creation=creates,
+        include_cluster_authorized_operations=operations,
+        include_topic_authorized_operations=operations,
+    )
+    written = bytes(3) + encoded(meant)
+    assert decode_request(ApiKey.METADATA, version, memoryview(written)) == meant
+
+
+@pytest.mark.parametrize("version", FLEXIBLE)
+@pytest.mark.parametrize("extra", [1, 2, 4, 5])
+def test_any_other_number_of_extra_bytes_is_refused(version, extra):
+    meant = build(request_type(ApiKey.METADATA, version), topics=None, allow_auto_topic_creation=False)
+    with pytest.raises(MalformedError):
+        decode_request(ApiKey.METADATA, version, memoryview(bytes(extra) + encoded(meant)))
+
+
+@given(st.sampled_from(range(13)), st.data())
+def test_a_request_that_is_right_is_left_as_it_is(entities, version, data):
+    raw = encoded(data.draw(entities(request_type(ApiKey.METADATA, version))))
+    assert without_extra_bytes(raw, version) == raw
+
+
+@pytest.mark.parametrize("version", range(9))
+def test_versions_with_long_counts_are_left_alone(version):
+    assert without_extra_bytes(bytes(8), version) == bytes(8)
