@@ -6,37 +6,37 @@ curl -X PUT localhost:8001/colour/blue; curl localhost:8002/colour
 
 import json
 import sys
-from functools import partial
 
 import trio
 
 from quorate.raft import Quorum, QuorumConfig, QuorumError, format_folder, parse_voters
 from quorate.runtime.real import SyncStrategy, real_runtime
 
-VOTERS = (sys.argv[4:] or ["1@127.0.0.1:9191,2@127.0.0.1:9192,3@127.0.0.1:9193"])[0]
-
 
 class Dictionary:
-    def __init__(self):
-        self.items = {}
+    def __init__(self, replaces=None):
+        self.items, self.replaces = {}, replaces
 
     def apply(self, batch):  # committed records, on every node, in the same order
-        return [self.put(*json.loads(record)) for record in batch.records]
+        return [self.add(record) for record in batch.records]
 
-    def put(self, key, value):
+    def add(self, record):  # or a chunk of a snapshot, which looks the same here
+        key, value = json.loads(record)
         before, self.items[key] = self.items.get(key), value
         return before
 
-    def take_snapshot(self):
-        yield json.dumps(self.items).encode()
+    def take_snapshot(self):  # of the items as they are now, whatever comes while it is written
+        return (json.dumps(item).encode() for item in list(self.items.items()))
 
-    def load_snapshot(self, chunks):
-        self.items = json.loads(b"".join(chunks))
+    def load_snapshot(self):  # into one beside this, so that nobody sees half of it
+        return Dictionary(replaces=self)
+
+    def install(self):
+        self.replaces.items = self.items
 
 
 async def answer(quorum, dictionary, stream):
-    method, path, _ = (await stream.receive_some()).decode().split(" ", 2)
-    key, _, value = path[1:].partition("/")
+    method, key, value, *_ = (await stream.receive_some()).decode().replace("/", " ").split()
     status, text = "200 OK", dictionary.items.get(key, "")
     if method == "PUT":
         try:
@@ -47,13 +47,13 @@ async def answer(quorum, dictionary, stream):
     await stream.send_all(f"HTTP/1.1 {status}\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
 
 
-async def main(node, port, folder):
+async def main(node, port, folder, voters="1@127.0.0.1:9191,2@127.0.0.1:9192,3@127.0.0.1:9193"):
     runtime, dictionary = real_runtime(sync=SyncStrategy.INLINE), Dictionary()
     if not runtime.disk.exists(f"{folder}/meta.properties"):
         await format_folder(runtime, folder, cluster_id="dictionary", node_id=node)
-    config = QuorumConfig(node_id=node, cluster_id="dictionary", folder=folder, voters=parse_voters(VOTERS))
+    config = QuorumConfig(node_id=node, cluster_id="dictionary", folder=folder, voters=parse_voters(voters))
     async with Quorum.open(config, dictionary, runtime=runtime) as quorum:
-        await trio.serve_tcp(partial(answer, quorum, dictionary), port, host="127.0.0.1")
+        await trio.serve_tcp(lambda stream: answer(quorum, dictionary, stream), port, host="127.0.0.1")
 
 
-trio.run(main, int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+trio.run(main, int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

@@ -21,7 +21,8 @@ class NotLeaderError(QuorumError):
 
 class OutcomeUnknownError(QuorumError):
     """It may have happened, now or later: the append was sent and no answer came in time, or leadership
-    was lost before it committed. A retry may append it a second time."""
+    was lost before it committed, or (as the message says) it was committed, and its result is not known here.
+    A retry may append it a second time."""
 
 
 class QuorumStoppedError(QuorumError):

@@ -6,7 +6,7 @@ import trio
 
 from quorate.raft.channel import Channel
 from quorate.raft.core.types import Epoch, NodeId, Offset
-from quorate.raft.errors import NotLeaderError, QuorumError, QuorumStoppedError
+from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError, QuorumStoppedError
 from quorate.runtime.network import Address, Network, NetworkError
 
 
@@ -93,7 +93,13 @@ class Forwarder:
             if self._applied_offset < end_offset:
                 self._on_committed(epoch, end_offset)
             await self.wait_applied(end_offset)
-            return base_offset, epoch, [self._results[offset] for offset in range(base_offset, end_offset)]
+            try:
+                return base_offset, epoch, [self._results[offset] for offset in range(base_offset, end_offset)]
+            except KeyError:
+                raise OutcomeUnknownError(
+                    f"the append was committed at offset {base_offset}, but this node was so far behind that a "
+                    "snapshot took the place of applying it: what it returned is not known here"
+                ) from None
         finally:
             del self._under_way[number]
             self._forget()
