@@ -37,6 +37,7 @@ class Follower(RoleState):
 
     __slots__ = (
         "_barrier",
+        "_fits",
         "_has_fetched",
         "_leader_gone",
         "_leader_resigned",
@@ -57,6 +58,8 @@ class Follower(RoleState):
         self._lost_rounds = min(lost_rounds, LOST_ROUNDS_MAX)
         self._loading = False
         """`node.incoming` is fetched from this leader, or checked, to be installed."""
+        self._fits = False
+        """Our log is known to be a prefix of this leader's: it has answered without asking for a cut."""
         self._barrier = 0
         """The read-barrier round in the leader's last answer."""
 
@@ -91,8 +94,9 @@ class Follower(RoleState):
         return None
 
     def on_commit_heard(self, node: Node, end_offset: Offset) -> None:
-        # Before the first answer of this epoch that fits, our log may hold what the leader's does not.
-        if self._has_fetched:
+        # Before the first answer that fits, our log may hold what the leader's does not. One that asks for a
+        # cut is no such answer: it may be the first of several.
+        if self._fits:
             node.advance_high_watermark(Offset(min(node.log.end_offset, end_offset)))
 
     def on_not_leader(self, node: Node, peer: NodeId) -> Transition | None:
@@ -173,6 +177,7 @@ class Follower(RoleState):
         twin._has_fetched = self._has_fetched
         twin._leader_gone = self._leader_gone
         twin._loading = self._loading
+        twin._fits = self._fits
         twin._barrier = self._barrier
         return twin
 
@@ -185,6 +190,7 @@ class Follower(RoleState):
             self._leader_resigned,
             self._lost_rounds,
             self._loading,
+            self._fits,
             self._barrier,
         )
 
@@ -236,6 +242,7 @@ class Follower(RoleState):
             return self._truncate(node, response.diverging)
         if response.batches and not self._append(node, response):
             return False
+        self._fits = True
         if response.high_watermark is not None:
             node.advance_high_watermark(Offset(min(node.log.end_offset, response.high_watermark)))
         return True
@@ -336,6 +343,7 @@ class Follower(RoleState):
         self._drop_incoming(node)
         log = node.log
         log.reset(incoming.id, incoming.voters)
+        self._fits = True
         node.out.append(InstallSnapshot(log.generation, incoming.id))
         self._look_up_voters(node)
         node.advance_high_watermark(incoming.id.end_offset)

@@ -22,6 +22,7 @@ from quorate.raft.core.effects import (
     Truncate,
 )
 from quorate.raft.core.events import (
+    CommitHeard,
     Durable,
     Propose,
     Received,
@@ -710,3 +711,21 @@ def test_a_failed_fetch_is_asked_again_after_a_pause(make_core: Any) -> None:
     assert core.step(RequestFailed(TWO, 1)) == ()
     (fetch,) = core.step(TimerFired(pause))
     assert isinstance(fetch, Send) and isinstance(fetch.message, FetchRequest)
+
+
+def test_a_commit_that_is_heard_of_counts_only_for_a_log_that_fits_the_leaders(make_core: Any) -> None:
+    """The answer to a Fetch may ask for one cut of several; what remains after it may still not be the
+    leader's."""
+    core = following(make_core, epoch=4, epochs=(1, 2, 3, 3))
+    heard = CommitHeard(Epoch(4), Offset(3))
+    assert core.step(heard) == ()
+    core.step(Received(fetch_response(epoch=Epoch(4), diverging=EpochEnd(Epoch(2), Offset(3)))))
+    assert core.log_end_offset == 2
+    assert core.step(heard) == (), "offset 1 may be another epoch's at the leader"
+    core.step(
+        Received(fetch_response(correlation=2, epoch=Epoch(4), diverging=EpochEnd(Epoch(1), Offset(1))))
+    )
+    assert core.step(heard) == ()
+    core.step(Received(fetch_response(correlation=3, epoch=Epoch(4))))
+    assert core.step(heard) == (HighWatermarkAdvanced(Offset(1)),)
+    assert core.step(CommitHeard(Epoch(3), Offset(1))) == (), "of an earlier leader"
