@@ -495,6 +495,20 @@ class Partition:
                 await self.log.truncate_fully_and_start_at(Offset(offset))
                 await self.load_producers()
 
+    async def begin_with(self, role: FollowerState, records: Buffer, cutting: Cutting) -> None:
+        """An empty log that starts in the middle of the leader's batch begins with that batch: it can't be
+        had in part. Raises `InvalidBatchError`."""
+        if self.log.end_offset != self.log.log_start_offset:
+            return
+        first = next(read_headers(records, check_crc=False, dense=False))
+        if not first.base_offset < self.log.end_offset < first.end_offset:
+            return
+        async with self.upkeep, self.lock:
+            if self.role is role:
+                async with cutting(self, 0):
+                    await self.log.truncate_fully_and_start_at(Offset(first.base_offset))
+                    await self.load_producers()
+
     async def advance_log_start(self, role: FollowerState, offset: int) -> None:
         """The leader has let go of its oldest records."""
         async with self.lock:

@@ -237,7 +237,8 @@ class Broker:
                     listener = await runtime.network.listen(Address(self.name, 9092))
                     nursery.start_soon(manager.run)
                     nursery.start_soon(serve, listener, SimpleNamespace(handle=handle))
-                    await trio.testing.wait_all_tasks_blocked()
+                    while manager._hosting._nursery is None:
+                        await trio.lowlevel.checkpoint()
                     started.set()
         except Exception as error:
             if self._listening:
@@ -422,6 +423,12 @@ class Cluster:
 
     def heal(self):
         self.network.heal()
+
+
+@pytest.fixture
+def new_cluster():
+    """`Cluster` itself, for tests that run trio by themselves."""
+    return Cluster
 
 
 @pytest.fixture

@@ -1,10 +1,16 @@
 """Logs that part ways, and how they come together again: T2-T9, T15, T16, T18 of the scenarios."""
 
+from types import SimpleNamespace
+
 import pytest
 import trio
+from kio.schema.errors import ErrorCode as KafkaErrorCode
 
+from quorate.broker.apis import list_offsets
 from quorate.broker.replication.errors import ErrorCode, PartitionError, ReplicaFailedError
 from quorate.broker.replication.requests import FetchItem
+from quorate.runtime.disk import DiskError
+from quorate.simulation.disk import Operation
 
 
 async def equal(cluster, *broker_ids):
@@ -303,6 +309,16 @@ async def test_kip_207_nobody_is_told_an_end_that_is_behind_what_the_last_leader
     assert (await ask("t", 0, timestamp=-1)).error is ErrorCode.OFFSET_NOT_AVAILABLE
     assert (await ask("t", 0, timestamp=500)).error is ErrorCode.OFFSET_NOT_AVAILABLE
     assert (await ask("t", 0, timestamp=-2)).offset == 0
+    api = SimpleNamespace(replicas=cluster[2].manager, later=lambda work: work)
+    for version, known in (
+        (4, KafkaErrorCode.leader_not_available),
+        (5, KafkaErrorCode.offset_not_available),
+    ):
+        item = SimpleNamespace(partition_index=0, timestamp=-1)
+        request = SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=[item])])
+        context = SimpleNamespace(api_key=2, version=version)
+        answered = await list_offsets.handle(api, context, request)()
+        assert answered.topics[0].partitions[0].error_code is known
     cluster.heal()
     await cluster.until(lambda: held.high_watermark == 1)
     assert (await ask("t", 0, timestamp=-1)).offset == 1
@@ -333,3 +349,63 @@ async def test_a_partition_of_another_broker_is_refused_by_name_and_by_id(make_b
     with pytest.raises(PartitionError) as refused:
         cluster[3].partition(name="nothing")
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_cut_in_the_middle_of_a_batch_takes_the_batch_with_it(make_brokers, autojump_clock):
+    """The log starts inside of its first batch, as it may after DeleteRecords; the leader has none of it."""
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(2, 1))
+    assert not (await cluster[2].produced("first")).error
+    await cluster.caught_up()
+    cluster.cut_off(1)
+    cluster.controller.elect(1, isr=(1,))
+    await cluster.opened()
+    assert not (await cluster[1].produced("a", "b", "c", "d", "e")).error
+    held = cluster[1].partition()
+    await held.log.advance_log_start(3)
+    cluster.controller.elect(2, isr=(2,))
+    await cluster.opened()
+    cluster.heal()
+    assert not (await cluster[2].produced("x", "y", "z")).error
+    await cluster.caught_up()
+    assert cluster[1].manager.stats.truncations == 1
+    # Offset 3, where it has to go on, is in the middle of the leader's batch too.
+    assert (held.log.log_start_offset, held.log.end_offset) == (1, 4)
+    assert held.log.high_watermark == 4
+    cluster.controller.elect(1)
+    await cluster.opened()
+    assert await cluster[1].consumed(1) == ["x", "y", "z"]
+
+
+async def test_a_disk_that_fails_while_offsets_are_looked_up_is_out(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    await cluster[1].produced("a")
+    await cluster[1].crash()
+    await cluster[1].start(log_dirs=("data", "more"))
+    await cluster.opened()  # nothing of it is in memory
+    ask = cluster[1].manager.list_offset
+    cluster[1].disk.fail(Operation.READ, path_part=".log")
+    assert (await ask("t", 0, timestamp=500)).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await ask("t", 0, timestamp=-1)).error is ErrorCode.KAFKA_STORAGE_ERROR
+    with pytest.raises(PartitionError):
+        cluster[1].partition().check_leading()
+
+
+async def test_a_log_that_goes_while_offsets_are_looked_up_has_moved(
+    make_brokers, autojump_clock, monkeypatch
+):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    await cluster[1].produced("a")
+    held = cluster[1].partition()
+
+    async def read(*args, **options):
+        cluster.controller.elect(2)
+        await trio.sleep(1)
+        raise DiskError("closed", path="t-0")
+
+    monkeypatch.setattr(held.log, "read", read)
+    found = await cluster[1].manager.list_offset("t", 0, timestamp=500)
+    assert found.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert held.failure is None

@@ -4,6 +4,8 @@ import pytest
 
 from quorate.broker.config import CONFIG_KEYS, ServerConfig, ServerConfigError
 from quorate.broker.controller.records import Listener
+from quorate.raft.config import QuorumConfig
+from quorate.raft.core.types import NodeId
 from quorate.runtime.network import Address
 
 COMBINED = """
@@ -119,3 +121,14 @@ def test_every_key_has_a_sentence_and_a_default_that_it_accepts() -> None:
         assert key.doc.endswith("."), key.name
         if key.default:
             key.check(key.default)
+
+
+def test_the_quorum_of_a_node_waits_as_an_embedded_one_does() -> None:
+    assert ServerConfig.parse(COMBINED).core().high_watermark_wait_ms == (
+        QuorumConfig(node_id=NodeId(1), cluster_id="c", folder="f").core.high_watermark_wait_ms
+    )
+
+
+def test_a_folder_may_be_named_once() -> None:
+    with pytest.raises(ServerConfigError, match=r"line \d+: log.dirs: it names a folder twice"):
+        ServerConfig.parse(with_line("log.dirs=/data/a,/data/b,/data/a", without="log.dirs"))

@@ -1,8 +1,10 @@
 """A broker's life: registered, unfenced, shut down, back again."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from quorate.broker.controller.errors import ErrorCode
@@ -11,6 +13,8 @@ from quorate.broker.controller.rpc import UnregisterBrokerRequest
 from quorate.broker.wire.fetch_codec import FetchPartition, FetchRequest, FetchTopic
 from quorate.broker.wire.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.log.records import build_batch
+from quorate.runtime.disk import DiskLockedError
+from quorate.runtime.real import SyncStrategy, real_runtime
 
 MakeNodes = Callable[..., Any]
 
@@ -100,3 +104,15 @@ async def test_the_metrics_of_a_node_name_its_brokers_and_replicas(make_nodes: M
     assert value("kafka_server_brokermetadatametrics_last_applied_record_offset") == server.metadata.offset
     assert value("quorate_producer_duplicate_batches_total") == 0
     assert server.metrics_address is not None
+
+
+async def test_every_folder_of_a_running_node_is_its_own(make_nodes: MakeNodes, tmp_path: Path) -> None:
+    folders = [str(tmp_path / "node-1"), str(tmp_path / "other")]
+    nodes = await make_nodes(1, {"log.dirs": ",".join(folders)})
+    disk = real_runtime(sync=SyncStrategy.INLINE).disk
+    for folder in folders:
+        with pytest.raises(DiskLockedError, match="another process is using this folder"):
+            disk.lock(f"{folder}/.lock")
+    await nodes.stop(1)
+    for folder in folders:
+        disk.lock(f"{folder}/.lock").release()

@@ -2,11 +2,12 @@ import math
 
 import pytest
 import trio
+import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.broker.wire.budget import MemoryBudget
-from quorate.broker.wire.framing import FrameReader
+from quorate.broker.wire.framing import RECEIVE_BYTES, FrameReader
 from quorate.broker.wire.primitives import MalformedError
 
 
@@ -118,3 +119,20 @@ async def test_an_unfinished_frame_has_a_start_time_and_a_finished_one_does_not(
         await reader.receive()
     assert reader.frame_started_at is not None
     assert math.isfinite(reader.frame_started_at)
+
+
+async def test_frames_that_are_only_claimed_reserve_nothing_while_others_have_the_memory(autojump_clock):
+    budget = MemoryBudget(8 << 20)
+    await budget.draw(8 << 20)
+    streams = [Scripted((6 << 20).to_bytes(4, "big") + b"x" * 100) for _ in range(20)]
+    readers = [FrameReader(stream, budget=budget) for stream in streams]
+    async with trio.open_nursery() as nursery:
+        for reader in readers:
+            nursery.start_soon(reader.receive)
+        await trio.testing.wait_all_tasks_blocked()
+        assert all(len(reader._large) <= RECEIVE_BYTES for reader in readers)
+        assert not any(stream.asked for stream in streams)
+        assert all(reader.frame_started_at is None for reader in readers), "that wait is not the peers' fault"
+        nursery.cancel_scope.cancel()
+    budget.put_back(8 << 20)
+    assert budget.available == budget.limit
