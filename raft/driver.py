@@ -14,10 +14,7 @@ from typing import assert_never
 import structlog
 import trio
 
-from quorate.log.batch import read_headers
-from quorate.log.control import leader_change_batch, voters_batch
 from quorate.log.errors import OffsetOutOfRangeError
-from quorate.log.records import build_batch
 from quorate.raft.applier import Applier
 from quorate.raft.core import effects as fx
 from quorate.raft.core.core import Core
@@ -29,6 +26,7 @@ from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError
 from quorate.raft.forwarding import Forwarder
 from quorate.raft.leader_requests import LeaderRequests
 from quorate.raft.leadership import Announcer
+from quorate.raft.log_writing import LogWriter
 from quorate.raft.proposals import PendingAppend, Proposals
 from quorate.raft.snapshot_cleaning import Retention
 from quorate.raft.snapshot_keeping import Snapshots
@@ -87,6 +85,7 @@ class Driver:
         self._forwarder = forwarder
         self._fetch_max_bytes = fetch_max_bytes
         self.proposals = Proposals(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
+        self._writer = LogWriter(storage.log, self.proposals, runtime.wall_clock, telemetry)
         self.requests = LeaderRequests(core, self.deliver)
         self.applier = Applier(state_machine, storage.log, self.proposals, on_applied=self._applied)
         self.snapshots = Snapshots(
@@ -117,8 +116,6 @@ class Driver:
         self._failure: BaseException | None = None
         self._failed = trio.Event()
         self._asking_since: float | None = None
-        self._measured_offset = Offset(0)
-        """Commits below have been told to the telemetry."""
         self._told_at = trio.current_time()
         self._busy_seconds = 0.0
 
@@ -245,20 +242,16 @@ class Driver:
             case fx.SendRecords():
                 self._send_records(effect)
             case fx.AppendProposal():
-                self._append_proposal(effect)
+                self._writer.proposal(effect)
+                self._sync_wake.set()
             case fx.AppendFetched():
-                # The CRCs were checked when the response was received.
-                headers = list(read_headers(effect.records, check_crc=False))
-                self.log.append_as_follower(effect.records, headers=headers)
-                count = effect.batches[-1].end_offset - effect.batches[0].base_offset
-                self._telemetry.records_fetched(count)
-                self._telemetry.log_end(self.log.end_offset, self.log.last_epoch)
+                self._writer.fetched(effect)
                 self._fetched = True
             case fx.HighWatermarkAdvanced(high_watermark):
                 self._telemetry.high_watermark(high_watermark)
                 self.log.high_watermark = high_watermark
                 self._watermark.advanced(high_watermark)
-                self._measure_commits(high_watermark)
+                self._writer.committed(high_watermark)
                 self.applier.advance(high_watermark)
             case fx.ArmTimer(timer, min_ms, max_ms):
                 milliseconds = min_ms if min_ms == max_ms else self._runtime.entropy.between(min_ms, max_ms)
@@ -266,7 +259,8 @@ class Driver:
             case fx.CancelTimer(timer):
                 self._timers.cancel(timer)
             case fx.AppendLeaderChange():
-                self._append_leader_change(effect)
+                self._writer.leader_change(effect)
+                self._sync_wake.set()
             case fx.RejectProposal():
                 self.proposals.reject(
                     effect.proposal,
@@ -285,7 +279,8 @@ class Driver:
             case fx.CheckSnapshot():
                 self.snapshots.check(effect)
             case fx.AppendVoters():
-                self._append_voters(effect)
+                self._writer.voters(effect)
+                self._sync_wake.set()
             case fx.VotersChanged():
                 self.requests.voters_changed(effect)
             case fx.BarrierPassed():
@@ -305,66 +300,6 @@ class Driver:
             self._routes.send_request(message)
         else:
             self._routes.send_response(message, b"")
-
-    def _append_proposal(self, effect: fx.AppendProposal) -> None:
-        group = self.proposals.take(effect.proposal)
-        group.base_offset, group.end_offset, group.epoch = effect.base_offset, effect.end_offset, effect.epoch
-        group.timestamp_ms = self._runtime.wall_clock.now_ms()
-        group.appended_at = trio.current_time()
-        batch = build_batch(
-            base_offset=group.base_offset,
-            epoch=group.epoch,
-            timestamp_ms=group.timestamp_ms,
-            values=group.records(),
-        )
-        group.batch_bytes = len(batch)
-        self.log.append_own(
-            batch, base_offset=effect.base_offset, end_offset=effect.end_offset, epoch=effect.epoch
-        )
-        self.proposals.in_log.append(group)
-        self._telemetry.records_appended(group.count)
-        self._log_grew()
-
-    def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
-        batch = leader_change_batch(
-            base_offset=effect.base_offset,
-            epoch=effect.epoch,
-            timestamp_ms=self._runtime.wall_clock.now_ms(),
-            leader=effect.leader,
-            voters=effect.voters,
-            granting_voters=effect.granting_voters,
-            voter_set=effect.voter_set,
-        )
-        self._append_control(batch, effect.base_offset, 1 if effect.voter_set is None else 3, effect.epoch)
-
-    def _append_voters(self, effect: fx.AppendVoters) -> None:
-        batch = voters_batch(
-            base_offset=effect.base_offset,
-            epoch=effect.epoch,
-            timestamp_ms=self._runtime.wall_clock.now_ms(),
-            voters=effect.voters,
-            first=effect.first,
-        )
-        self._append_control(batch, effect.base_offset, 2 if effect.first else 1, effect.epoch)
-
-    def _append_control(self, batch: bytes, base_offset: Offset, count: int, epoch: Epoch) -> None:
-        end_offset = Offset(base_offset + count)
-        self.log.append_own(batch, base_offset=base_offset, end_offset=end_offset, epoch=epoch)
-        self._telemetry.records_appended(count)
-        self._log_grew()
-
-    def _log_grew(self) -> None:
-        self._telemetry.log_end(self.log.end_offset, self.log.last_epoch)
-        self._sync_wake.set()
-
-    def _measure_commits(self, high_watermark: Offset) -> None:
-        now = trio.current_time()
-        for group in self.proposals.in_log:
-            if group.end_offset > high_watermark:
-                break
-            if group.base_offset >= self._measured_offset:
-                self._telemetry.committed(now - group.appended_at, group.count)
-        self._measured_offset = high_watermark
 
     def _send_records(self, effect: fx.SendRecords) -> None:
         assert self._routes is not None
@@ -435,7 +370,7 @@ class Driver:
                 await self._state_file.store(state)
             case fx.Truncate():
                 await self.log.truncate(barrier.end_offset)
-                self._telemetry.log_end(self.log.end_offset, self.log.last_epoch)
+                self._writer.grew()
             case fx.InstallSnapshot():
                 await self.snapshots.install(barrier)
             case _:

@@ -94,12 +94,13 @@ class Forwarder:
                 self._on_committed(epoch, end_offset)
             await self.wait_applied(end_offset)
             try:
-                return base_offset, epoch, [self._results[offset] for offset in range(base_offset, end_offset)]
+                results = [self._results[offset] for offset in range(base_offset, end_offset)]
             except KeyError:
                 raise OutcomeUnknownError(
-                    f"the append was committed at offset {base_offset}, but this node was so far behind that a "
-                    "snapshot took the place of applying it: what it returned is not known here"
+                    f"the append was committed at offset {base_offset}, but this node was so far behind that "
+                    "a snapshot took the place of applying it: what it returned is not known here"
                 ) from None
+            return base_offset, epoch, results
         finally:
             del self._under_way[number]
             self._forget()
