@@ -23,7 +23,7 @@ from mutate_table import MUTATIONS, Finder, Mutation
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("runtime", "quorum_state", "log", "raft", "broker", "metrics", "spark_source", "simulation", "cli")
-TIME_MAX_SECONDS = 300
+TIME_MAX_SECONDS = 150
 
 
 @dataclass(frozen=True, slots=True)

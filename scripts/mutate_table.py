@@ -73,7 +73,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "voted = voted if voted is not None else stored.voted",
         "voted = voted",
         "E13 redpanda PR 14",
-        "elections",
+        "rivals",
     ),
     _explorer(
         "a vote is forgotten with the leader's first word",
@@ -88,7 +88,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "return node.election.voted.matches(request.candidate)",
         "return True",
         "a slip: the candidate is not compared",
-        "elections",
+        "rivals",
     ),
     _explorer(
         "the longer log wins, whatever its epochs",
@@ -96,8 +96,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "return (request.last_epoch, request.end_offset) >= (log.last_epoch, log.end_offset)",
         "return request.end_offset >= log.end_offset",
         "E11; Raft section 5.4.1",
-        "divergence",
-        "timeouts",
     ),
     _explorer(
         "the newer epoch wins, however short its log",
@@ -105,7 +103,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "return (request.last_epoch, request.end_offset) >= (log.last_epoch, log.end_offset)",
         "return request.last_epoch >= log.last_epoch",
         "Raft section 5.4.1",
-        "timeouts",
     ),
     _explorer(
         "a vote given on the way to a new epoch skips the look at the log",
@@ -113,7 +110,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "gives = is_asked and up_to_date and not request.pre_vote",
         "gives = is_asked and not request.pre_vote",
         "a slip in a short cut",
-        "timeouts",
+        "wooed voter",
     ),
     _explorer(
         "one vote short of a majority elects",
@@ -121,7 +118,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "return len(self._granted) >= node.voters.majority",
         "return len(self._granted) >= node.voters.majority - 1",
         "a slip: off by one",
-        "elections",
+        "rivals",
     ),
     _explorer(
         "a candidate does not store its own vote",
@@ -136,7 +133,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "if epoch == stored.epoch:",
         "if epoch >= stored.epoch:",
         "a slip: what is true for one epoch only",
-        "elections",
+        "divergence",
     ),
     _explorer(
         "a candidate stands with a tail that it has not synced",
@@ -194,6 +191,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "            self._advance(node)\n"
         "        if snapshot is not None or diverging is not None:\n            # Says",
         "T7 KAFKA-13141",
+        "divergence",
     ),
     _explorer(
         "a cut at the start of an epoch leaves the epoch",
@@ -201,6 +199,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "keep = bisect_left(self._starts, end_offset)\n        del",
         "keep = bisect_left(self._starts, end_offset + 1)\n        del",
         "T2, T6: epochs that are not in the log",
+        "premature leader",
     ),
     _explorer(
         "every log is taken for a prefix of the leader's",
@@ -215,7 +214,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "Offset(min(node.log.end_offset, response.high_watermark))",
         "response.high_watermark",
         "a slip: HW <= LEO",
-        "divergence",
     ),
     # --- found by the explorer: voters ---
     _explorer(
@@ -231,6 +229,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        self.voters.truncate(end_offset)\n        self.end_offset",
         "        self.end_offset",
         "KIP-853: undone when truncated",
+        "undone change",
     ),
     _explorer(
         "a follower does not look at the voters it fetches",
@@ -245,6 +244,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        if high_watermark is None:",
         "        if high_watermark is None and node.high_watermark is None:",
         "the bug of single-server changes in Raft's first dissertation",
+        "undone change",
     ),
     _explorer(
         "the last voter may be removed",
@@ -543,7 +543,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "a vote is said before it is stored",
         "raft/driver.py",
-        "await self._state_file.store(barrier.state)",
+        "await self._state_file.store(state)",
         "await trio.lowlevel.checkpoint()",
         "PySyncObj; DESIGN: durable before said",
         "tests/simulation/test_quorum_seeds.py",

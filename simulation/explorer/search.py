@@ -69,15 +69,18 @@ def explore(
         if progress is not None:
             progress(len(parents), transitions, depth)
     for machine, did in world.heeded_answers():
-        states = list(numbers)
-        found = (n for n, packed in enumerate(states) if _unpacked(packed)[2 + did.node] == machine)
-        number = next(found, None)
-        promise = "an answer that nobody waits for is ignored"
-        path: tuple[tuple[State, Did], ...] = ()
-        if number is not None:  # else only states out of bounds have that machine
-            path = (*_path(world, states, parents, number), (_unpacked(states[number]), did))
-        return Found(len(parents), transitions, depth, False, Violation(promise, path))
+        violation = _heeded(world, list(numbers), parents, machine, did)
+        return Found(len(parents), transitions, depth, False, violation)
     return Found(len(parents), transitions, depth, True, None)
+
+
+def _heeded(world: World, states: list[bytes], parents: "array[int]", machine: int, did: Did) -> Violation:
+    promise = "an answer that nobody waits for is ignored"
+    for number, packed in enumerate(states):
+        state = _unpacked(packed)
+        if state[2 + did.node] == machine:
+            return Violation(promise, (*_path(world, states, parents, number), (state, did)))
+    return Violation(promise, ())  # only states out of bounds have that machine
 
 
 def reachable(world: World) -> set[State]:

@@ -26,27 +26,62 @@ CI: Final[Suite] = {
     "elections of two": Bound(
         situation="cold", budgets=Budgets(timeouts=2, crashes=1), voters=2, epochs=2, in_flight=4
     ),
-    "rivals": Bound(situation="rivals", budgets=Budgets(), epochs=1, batches=1, in_flight=4),
+    "rivals": Bound(situation="rivals", budgets=Budgets(), epochs=1, batches=0, in_flight=4),
     "premature leader": Bound(situation="premature", budgets=Budgets(), in_flight=4),
     "wooed voter": Bound(situation="wooed", budgets=Budgets(), in_flight=3),
     "divergence": Bound(situation="diverged", budgets=Budgets(), in_flight=4),
-    "stale candidate": Bound(situation="stale candidate", budgets=Budgets(timeouts=1), in_flight=4),
     "crashes": Bound(situation="elected", budgets=Budgets(appends=1, crashes=1, power_losses=1)),
     "repeats": Bound(situation="elected", budgets=Budgets(appends=2, duplicates=1, losses=1)),
     "timeouts": Bound(situation="lagging", budgets=Budgets(appends=1, timeouts=1), in_flight=4),
+    "ticks": Bound(situation="elected", budgets=Budgets(ticks=1, resignations=1, timeouts=1), in_flight=3),
     "handover": Bound(situation="elected", budgets=Budgets(appends=1, resignations=1, transfers=1)),
+    "handed over again": Bound(situation="elected", budgets=Budgets(resignations=2, timeouts=1), in_flight=3),
+    "transfer in vain": Bound(
+        situation="elected", budgets=Budgets(appends=1, transfers=1, timeouts=1), in_flight=3
+    ),
     "reads": Bound(situation="elected", budgets=Budgets(reads=1, appends=1, timeouts=1)),
-    "two leaders": Bound(situation="deposed", budgets=Budgets(reads=1, appends=1, timeouts=1), in_flight=3),
     "undone change": Bound(situation="undone change", budgets=Budgets(voter_changes=1), in_flight=3),
     "voters": Bound(situation="dynamic", budgets=Budgets(voter_changes=2), in_flight=4),
     "voters and crashes": Bound(situation="dynamic", budgets=Budgets(voter_changes=1, crashes=1)),
     "voters come and go": Bound(situation="dynamic", budgets=Budgets(voter_changes=2), voters=2, observers=1),
     "observer": Bound(
-        situation="elected", budgets=Budgets(timeouts=2, appends=1), voters=2, observers=1, in_flight=4
+        situation="elected", budgets=Budgets(timeouts=1, appends=1), voters=2, observers=1, in_flight=4
     ),
     "snapshots": Bound(situation="behind the start", budgets=Budgets(timeouts=1, damages=1), in_flight=4),
     "snapshots and crashes": Bound(situation="lagging", budgets=Budgets(snapshots=2, damages=1, crashes=1)),
+    "snapshots and elections": Bound(
+        situation="elected", budgets=Budgets(snapshots=2, resignations=1, timeouts=1), in_flight=3
+    ),
+    "snapshots and resignations": Bound(
+        situation="behind the start",
+        budgets=Budgets(resignations=1, timeouts=1, damages=1, duplicates=1),
+        in_flight=3,
+    ),
 }
 """A minute or two on two cores."""
 
-SUITES: Final[Mapping[str, Suite]] = {"small": SMALL, "ci": CI}
+LARGE: Final[Suite] = {
+    "rivals": Bound(situation="rivals", budgets=Budgets(), epochs=1, in_flight=4),
+    "elections of three": Bound(situation="cold", budgets=Budgets(timeouts=2), epochs=1, in_flight=3),
+    "elections and crashes of two": Bound(
+        situation="cold",
+        budgets=Budgets(timeouts=2, crashes=1, power_losses=1, appends=1),
+        voters=2,
+        in_flight=4,
+    ),
+    "stale candidate": Bound(situation="stale candidate", budgets=Budgets(timeouts=1), in_flight=4),
+    "two leaders": Bound(situation="deposed", budgets=Budgets(reads=1, appends=1, timeouts=1), in_flight=3),
+    "divergence and crashes": Bound(situation="diverged", budgets=Budgets(crashes=1), in_flight=4),
+    "voters and timeouts": Bound(
+        situation="dynamic", budgets=Budgets(voter_changes=1, timeouts=1), in_flight=4
+    ),
+    "observer": Bound(
+        situation="elected", budgets=Budgets(timeouts=2, appends=1), voters=2, observers=1, in_flight=4
+    ),
+    "snapshots, crashes and timeouts": Bound(
+        situation="behind the start", budgets=Budgets(crashes=1, timeouts=1, appends=1), in_flight=4
+    ),
+}
+"""Half an hour or more."""
+
+SUITES: Final[Mapping[str, Suite]] = {"small": SMALL, "ci": CI, "large": LARGE}

@@ -309,16 +309,16 @@ class World:
                     yield self.events.number(ChangeVoters(request, change)), Budget.VOTER_CHANGES
 
     def _check_refusals(self, number: int) -> None:
-        """What only a leader does changes nothing elsewhere. Raises Broken."""
+        """What only a leader, or only a follower, does changes nothing elsewhere. Raises Broken."""
         each = self.machines[number]
-        if each.up.role is Role.LEADER:
-            return
+        role = each.up.role
+        refused = [] if role is Role.FOLLOWER else [Unreachable(self.names[0])]
         node = self._index[each.key.id]
-        for event in _LEADERS_ONLY:
+        for event in refused if role is Role.LEADER else [*refused, *_LEADERS_ONLY]:
             did = Did("step", node, self.events.number(event))
             move = self._step(number, did.event)
             if move.broken or move.machine != number or move.sent:
-                raise Broken(did, move.broken or f"only a leader heeds {event}")
+                raise Broken(did, move.broken or f"as {role.value} a node does not heed {event}")
 
     def heeded_answers(self) -> Iterator[tuple[int, Did]]:
         """Machines that heed an answer which they don't wait for. There must be none: it is what makes it right
