@@ -8,9 +8,8 @@ import trio
 from quorate.broker.controller.client import ControllerClient
 from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.rpc_codec import RpcDecodeError
-from quorate.broker.controller_node import CONTROLLER_REQUEST, DESCRIBE_QUORUM
-from quorate.broker.quorum_description import decode_description
-from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, PeerProtocolError
+from quorate.broker.controller_node import CONTROLLER_REQUEST
+from quorate.raft.errors import NotLeaderError, OutcomeUnknownError
 from quorate.raft.quorum import Quorum
 from quorate.raft.replicas import QuorumDescription
 
@@ -69,17 +68,12 @@ class ControllerChannel:
 
     async def describe_quorum(self, *, timeout_seconds: float) -> QuorumDescription:
         """As the leader knows it. Raises `ControllerTimedOutError`, `QuorumStoppedError`."""
-        with trio.move_on_after(timeout_seconds):
-            while True:
-                try:
-                    answer = await self._quorum.request_leader(DESCRIBE_QUORUM)
-                    description = decode_description(answer)
-                    if description is not None:
-                        return description
-                except (NotLeaderError, OutcomeUnknownError, PeerProtocolError):
-                    pass
-                await self._pause()
-        raise ControllerTimedOutError(f"no leader described the quorum within {timeout_seconds:g} s")
+        try:
+            return await self._quorum.ask_description(timeout_ms=round(timeout_seconds * 1000))
+        except NotLeaderError as error:
+            raise ControllerTimedOutError(
+                f"no leader described the quorum within {timeout_seconds:g} s: {error}"
+            ) from error
 
     async def _send(self, payload: bytes) -> bytes:
         return await self._quorum.request_leader(CONTROLLER_REQUEST + payload)

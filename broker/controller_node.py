@@ -12,17 +12,14 @@ from quorate.broker.controller.metadata_log import Pending
 from quorate.broker.controller.service import ControllerService
 from quorate.broker.controller.topics import TopicDefaults
 from quorate.broker.metadata import MetadataCache
-from quorate.broker.quorum_description import encode_description, encode_not_leader
 from quorate.metrics.controller_stats import ControllerStats
-from quorate.raft.errors import NotLeaderError
 from quorate.raft.quorum import PendingLocalAppend, Quorum
 from quorate.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
 CONTROLLER_REQUEST: Final = b"\x00"
-DESCRIBE_QUORUM: Final = b"\x01"
-"""The first byte of what nodes send the leader says which door it is for."""
+"""The first byte of what nodes send the leader says which door it is for. There is one for now."""
 
 
 class _PendingRecords:
@@ -109,9 +106,4 @@ class ControllerNode:
         door, body = payload[:1], payload[1:]
         if door == CONTROLLER_REQUEST:
             return await self._service.handle(body)
-        if door == DESCRIBE_QUORUM:
-            try:
-                return encode_description(self._quorum.describe())
-            except NotLeaderError:
-                return encode_not_leader()
         raise ValueError(f"a request to the controller begins with {door!r}")

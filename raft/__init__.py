@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from quorate.raft.config import QuorumConfig, parse_voters
     from quorate.raft.core.effects import Role
-    from quorate.raft.core.types import CoreConfig, Epoch, NodeId, Offset, SnapshotId
+    from quorate.raft.core.types import (
+        CoreConfig,
+        Endpoint,
+        Epoch,
+        NodeId,
+        Offset,
+        ReplicaKey,
+        SnapshotId,
+        Voter,
+        VoterSet,
+    )
     from quorate.raft.errors import (
         InvalidAppendError,
         NotLeaderError,
@@ -22,6 +32,7 @@ if TYPE_CHECKING:
         QuorumConfigError,
         QuorumError,
         QuorumStoppedError,
+        RequestRefusedError,
         SnapshotNotTakenError,
         StateMachineError,
     )
@@ -37,10 +48,14 @@ _HOMES = {
     "parse_voters": "config",
     "Role": "core.effects",
     "CoreConfig": "core.types",
+    "Endpoint": "core.types",
     "Epoch": "core.types",
     "NodeId": "core.types",
     "Offset": "core.types",
+    "ReplicaKey": "core.types",
     "SnapshotId": "core.types",
+    "Voter": "core.types",
+    "VoterSet": "core.types",
     "InvalidAppendError": "errors",
     "NotLeaderError": "errors",
     "OutcomeUnknownError": "errors",
@@ -49,6 +64,7 @@ _HOMES = {
     "QuorumConfigError": "errors",
     "QuorumError": "errors",
     "QuorumStoppedError": "errors",
+    "RequestRefusedError": "errors",
     "SnapshotNotTakenError": "errors",
     "StateMachineError": "errors",
     "Leadership": "leadership",
@@ -74,6 +90,7 @@ __all__ = [
     "Appended",
     "CommittedBatch",
     "CoreConfig",
+    "Endpoint",
     "Epoch",
     "InvalidAppendError",
     "Leadership",
@@ -89,7 +106,9 @@ __all__ = [
     "QuorumDescription",
     "QuorumError",
     "QuorumStoppedError",
+    "ReplicaKey",
     "ReplicaStatus",
+    "RequestRefusedError",
     "Role",
     "SnapshotId",
     "SnapshotLoader",
@@ -97,6 +116,8 @@ __all__ = [
     "StateMachine",
     "StateMachineError",
     "Telemetry",
+    "Voter",
+    "VoterSet",
     "format_folder",
     "parse_voters",
 ]

@@ -18,6 +18,7 @@ from quorate.raft.errors import (
     QuorumError,
     QuorumStoppedError,
     RequestRefusedError,
+    SnapshotNotTakenError,
 )
 from quorate.raft.fields import FieldReader
 from quorate.raft.frames import RESPONSE, Field, Frame, Kind, encode_frame
@@ -37,6 +38,7 @@ class AppendError(enum.IntEnum):
     NONE = 0
     REFUSED = 1
     """A change of the voters, or a transfer: Kafka's code stands where an append's base offset does."""
+    SNAPSHOT_NOT_TAKEN = 2
     NOT_LEADER = 6
     OUTCOME_UNKNOWN = 7
     INVALID = 42
@@ -86,6 +88,8 @@ def encode_failure(correlation: int, error: QuorumError, *, kind: Kind = Kind.AP
             fields[0] = AppendError.INVALID.value
         case QuorumStoppedError():
             fields[0] = AppendError.STOPPED.value
+        case SnapshotNotTakenError():
+            fields[0] = AppendError.SNAPSHOT_NOT_TAKEN.value
         case RequestRefusedError():
             fields[0], fields[3] = AppendError.REFUSED.value, int(error.code)
         case _:
@@ -129,6 +133,8 @@ def decode_outcome(frame: Frame) -> tuple[Offset | None, Epoch]:
         raise NotLeaderError(leader=leader, epoch=epoch)
     if code == AppendError.INVALID:
         raise InvalidAppendError(message)
+    if code == AppendError.SNAPSHOT_NOT_TAKEN:
+        raise SnapshotNotTakenError(message)
     if code == AppendError.REFUSED:
         raise RequestRefusedError(_kafka_code(base_offset), message)
     raise OutcomeUnknownError(message)

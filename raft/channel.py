@@ -7,10 +7,16 @@ import trio
 
 from quorate.raft.appends import decode_application_response, decode_response, encode_request, size_of
 from quorate.raft.core.events import VoterChange
-from quorate.raft.core.types import Epoch, NodeId, Offset
+from quorate.raft.core.types import Epoch, NodeId, Offset, SnapshotId
+from quorate.raft.description_frames import QuorumView, decode_view
 from quorate.raft.errors import OutcomeUnknownError, PeerProtocolError
 from quorate.raft.frames import PREFACE, Field, Frame, FrameReader, Kind, encode_frame
-from quorate.raft.leader_frames import decode_done, decode_read_index, voter_change_fields
+from quorate.raft.leader_frames import (
+    decode_done,
+    decode_read_index,
+    decode_snapshot,
+    voter_change_fields,
+)
 from quorate.raft.outbox import Outbox
 from quorate.runtime.network import Address, Network, NetworkError
 
@@ -167,6 +173,24 @@ class Channel:
     async def transfer_leadership(self, successor: NodeId) -> None:
         """Return when the leader has resigned in favour of `successor`. Raises as `change_voters`."""
         await self._ask_and_wait(Kind.TRANSFER_LEADERSHIP, [successor])
+
+    async def describe_quorum(self) -> QuorumView:
+        """What the node at the other end knows of its quorum. Raises `OutcomeUnknownError` when it gave no
+        answer."""
+        frame = await self._ask(Kind.DESCRIBE_QUORUM, [])
+        try:
+            return decode_view(frame)
+        except PeerProtocolError as error:
+            raise self._misunderstood(error) from error
+
+    async def take_snapshot(self) -> SnapshotId:
+        """As `Quorum.take_snapshot`, on the node at the other end. Raises `SnapshotNotTakenError`, or
+        `OutcomeUnknownError`."""
+        frame = await self._ask(Kind.TAKE_SNAPSHOT, [])
+        try:
+            return decode_snapshot(frame)
+        except PeerProtocolError as error:
+            raise self._misunderstood(error) from error
 
     async def _ask_and_wait(self, kind: Kind, fields: Sequence[Field]) -> None:
         frame = await self._ask(kind, fields)

@@ -69,6 +69,15 @@ class FieldReader:
             self._refuse(f"has {value!r:.50} where a list of numbers belongs")
         return tuple(item for item in value if isinstance(item, int))
 
+    def arrays(self) -> tuple[list[Field], ...]:
+        value = self._take()
+        if not isinstance(value, list) or len(value) > _MAX_VOTERS:
+            self._refuse(f"has {value!r:.50} where a list of arrays belongs")
+        arrays = tuple(item for item in value if isinstance(item, list))
+        if len(arrays) < len(value):
+            self._refuse(f"has {value!r:.50} where a list of arrays belongs")
+        return arrays
+
     def node(self) -> NodeId:
         return NodeId(self.integer(INT32))
 

@@ -48,7 +48,10 @@ class Kind(enum.IntEnum):
     """Add, remove or update one voter, or adopt a static set (KIP-853)."""
     TRANSFER_LEADERSHIP = 20
     DESCRIBE_QUORUM = 22
-    """What the leader knows of its replicas (KIP-836)."""
+    """What a node knows of its quorum: who leads it and where, and if itself, how far its replicas are
+    (KIP-836). The one request that may leave the cluster id empty, to ask for it."""
+    TAKE_SNAPSHOT = 24
+    """Take a snapshot of the state of the node that is asked (KIP-630)."""
 
 
 def _refuse_tag(*_: object) -> NoReturn:
@@ -101,9 +104,19 @@ def decode_frame(body: memoryview) -> Frame:
     header_size = int.from_bytes(body[:2], "big")
     if header_size > MAX_HEADER_BYTES or header_size + 2 > len(body):
         raise PeerProtocolError(f"a frame's header claims {header_size} bytes of {len(body) - 2}")
+    header = load(bytes(body[2 : 2 + header_size]))
+    if type(header) is list and len(header) >= 3:
+        kind, version, correlation, *fields = header
+        if type(kind) is type(version) is type(correlation) is int:
+            return Frame(kind, version, correlation, fields, body[2 + header_size :])
+    raise PeerProtocolError("a frame's header is not [kind, version, correlation, ...]")
+
+
+def load(data: bytes) -> object:
+    """The plain value that `data` is: tags refused, depth bounded. Raises `PeerProtocolError`."""
     try:
-        header = cbor2.loads(
-            bytes(body[2 : 2 + header_size]),
+        value: object = cbor2.loads(
+            data,
             max_depth=MAX_DEPTH,
             allow_indefinite=False,
             strict_hashable_types=True,
@@ -111,12 +124,8 @@ def decode_frame(body: memoryview) -> Frame:
             tag_hook=_refuse_tag,
         )
     except (cbor2.CBORError, ValueError, TypeError, RecursionError) as error:
-        raise PeerProtocolError(f"a frame's header is not CBOR: {error}") from error
-    if type(header) is list and len(header) >= 3:
-        kind, version, correlation, *fields = header
-        if type(kind) is type(version) is type(correlation) is int:
-            return Frame(kind, version, correlation, fields, body[2 + header_size :])
-    raise PeerProtocolError("a frame's header is not [kind, version, correlation, ...]")
+        raise PeerProtocolError(f"a frame has what is not CBOR: {error}") from error
+    return value
 
 
 class FrameReader:

@@ -17,6 +17,7 @@ from quorate.raft.errors import (
     RequestRefusedError,
 )
 from quorate.raft.node import Node
+from quorate.raft.replicas import QuorumDescription
 from quorate.runtime.network import Address
 
 Answer = TypeVar("Answer")
@@ -64,6 +65,20 @@ class LeaderCalls:
             return await reader.wait()
 
         return await self._ask(here, Channel.read_index, timeout_ms=timeout_ms, repeatable=True)
+
+    async def describe(self, *, timeout_ms: int) -> QuorumDescription:
+        """As the leader knows it. Raises `NotLeaderError`."""
+
+        async def here() -> QuorumDescription:
+            return self._node.describe()
+
+        async def there(channel: Channel) -> QuorumDescription:
+            view = await channel.describe_quorum()
+            if view.description is None:
+                raise NotLeaderError(leader=view.leader, epoch=view.epoch, endpoint=view.leader_endpoint)
+            return view.description
+
+        return await self._ask(here, there, timeout_ms=timeout_ms, repeatable=True)
 
     async def change_voters(self, change: VoterChange, *, timeout_ms: int) -> None:
         """Return when it is committed. Raises `RequestRefusedError` or `NotLeaderError` when nothing

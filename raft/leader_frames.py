@@ -9,7 +9,7 @@ import enum
 
 from quorate.raft.appends import AppendError, decode_outcome, encode_failure
 from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter, VoterChange
-from quorate.raft.core.types import NodeId, Offset, Voter
+from quorate.raft.core.types import NodeId, Offset, SnapshotId, Voter
 from quorate.raft.errors import PeerProtocolError, QuorumError
 from quorate.raft.fields import FieldReader
 from quorate.raft.frames import RESPONSE, Field, Frame, Kind, encode_frame
@@ -71,7 +71,7 @@ def decode_transfer(frame: Frame) -> tuple[str, NodeId]:
 
 
 def decode_cluster_id(frame: Frame) -> str:
-    """Of a READ_INDEX request. Raises `PeerProtocolError`."""
+    """Of a request that has no more fields. Raises `PeerProtocolError`."""
     return FieldReader(frame.kind, frame.fields).text()
 
 
@@ -90,6 +90,22 @@ def decode_done(frame: Frame, kind: Kind) -> None:
     if frame.kind != kind + RESPONSE:
         raise PeerProtocolError(f"a request of kind {kind} was answered with a frame of kind {frame.kind}")
     decode_outcome(frame)
+
+
+def encode_snapshot(frame: Frame, snapshot: SnapshotId) -> list[Buffer]:
+    """The answer to a TAKE_SNAPSHOT request."""
+    fields: list[Field] = [AppendError.NONE.value, None, snapshot.epoch, snapshot.end_offset, None]
+    return encode_frame(frame.kind + RESPONSE, frame.correlation, fields)
+
+
+def decode_snapshot(frame: Frame) -> SnapshotId:
+    """Raises as `decode_read_index`."""
+    if frame.kind != Kind.TAKE_SNAPSHOT + RESPONSE:
+        raise PeerProtocolError(f"a request for a snapshot was answered with a frame of kind {frame.kind}")
+    end_offset, epoch = decode_outcome(frame)
+    if end_offset is None:
+        raise PeerProtocolError("a snapshot that was taken has no end offset")
+    return SnapshotId(end_offset, epoch)
 
 
 def encode_done(frame: Frame) -> list[Buffer]:

@@ -10,7 +10,8 @@ from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Role
 from quorate.raft.core.events import CommitHeard, Event, Received, VoterChange
 from quorate.raft.core.messages import FetchRequest, FetchResponse, Message
-from quorate.raft.core.types import BatchSpan, Endpoint, Epoch, NodeId, Offset, ReplicaKey
+from quorate.raft.core.types import BatchSpan, Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId
+from quorate.raft.description_frames import QuorumView
 from quorate.raft.driver import Driver, Routes
 from quorate.raft.errors import QuorumStoppedError
 from quorate.raft.forwarding import Forwarder
@@ -215,3 +216,18 @@ class Node:
 
     async def transfer_leadership(self, successor: NodeId) -> None:
         await self.driver.requests.transfer(successor)
+
+    async def take_snapshot(self) -> SnapshotId:
+        return await self.driver.snapshots.take()
+
+    @property
+    def view(self) -> QuorumView:
+        core = self.driver.core
+        leader = self.leadership.current.leader
+        return QuorumView(
+            cluster_id=self._config.cluster_id,
+            leader=leader,
+            epoch=self.leadership.current.epoch,
+            leader_endpoint=None if leader is None else core.endpoint_of(leader),
+            description=self.describe() if core.role is Role.LEADER and leader == core.node_id else None,
+        )

@@ -214,6 +214,12 @@ class Quorum(Generic[Outcome]):
             raise self._not_leader()
         return self._node.describe()
 
+    async def ask_description(self, *, timeout_ms: int = 10_000) -> QuorumDescription:
+        """As the leader knows it, wherever that is. Raises `NotLeaderError` when none answered in time,
+        `QuorumStoppedError`."""
+        self._check_running()
+        return await self._calls.describe(timeout_ms=timeout_ms)
+
     def _not_leader(self) -> NotLeaderError:
         leader = self.leader
         endpoint = None if leader is None else self._node.driver.core.endpoint_of(leader)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Role
 from quorate.raft.core.messages import FetchRequest
-from quorate.raft.core.types import Epoch, NodeId, Offset, ReplicaKey
+from quorate.raft.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
 
 _OBSERVER_SILENCE_MS = 300_000
 """After this long an observer is forgotten (KIP-836)."""
@@ -20,6 +20,8 @@ class ReplicaStatus:
     log_end_offset: Offset | None
     last_fetch_ms: int | None
     last_caught_up_ms: int | None
+    endpoint: Endpoint | None = None
+    """Where a voter listens; an observer need not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,7 @@ class ReplicaTimes:
                     log_end_offset=core.log_end_offset,
                     last_fetch_ms=now_ms,
                     last_caught_up_ms=now_ms,
+                    endpoint=core.voters.endpoint_of(key.id),
                 )
             known = next((replica for replica in ends if replica.matches(key)), None)
             # A voter of the configuration has no directory, its fetches name one: the latest is the voter's.
@@ -96,6 +99,7 @@ class ReplicaTimes:
                 log_end_offset=None if known is None else ends[known],
                 last_fetch_ms=None if times is None else times.last_fetch_ms,
                 last_caught_up_ms=None if times is None else times.last_caught_up_ms,
+                endpoint=core.voters.endpoint_of(key.id),
             )
 
         observers = [

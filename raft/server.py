@@ -11,7 +11,8 @@ from quorate.raft.appends import RemoteAppend, decode_request, encode_failure, s
 from quorate.raft.codec import decode, encode, is_core_message
 from quorate.raft.core.events import VoterChange
 from quorate.raft.core.messages import Message
-from quorate.raft.core.types import Epoch, NodeId
+from quorate.raft.core.types import Epoch, NodeId, SnapshotId
+from quorate.raft.description_frames import QuorumView, encode_view
 from quorate.raft.errors import (
     InvalidAppendError,
     NotLeaderError,
@@ -27,6 +28,7 @@ from quorate.raft.leader_frames import (
     decode_transfer,
     decode_voter_change,
     encode_done,
+    encode_snapshot,
 )
 from quorate.raft.leader_requests import IndexWaiter
 from quorate.raft.outbox import Outbox
@@ -39,7 +41,7 @@ log = structlog.get_logger(__name__)
 _MAX_CONNECTIONS = 1000
 _PREFACE_SECONDS = 10
 """A connection that says nothing for so long makes room for one that does."""
-_SLOW_KINDS: Final = (Kind.APPLICATION, Kind.CHANGE_VOTERS, Kind.TRANSFER_LEADERSHIP)
+_SLOW_KINDS: Final = (Kind.APPLICATION, Kind.CHANGE_VOTERS, Kind.TRANSFER_LEADERSHIP, Kind.TAKE_SNAPSHOT)
 _MAX_SLOW_REQUESTS = 64
 """Under way at once on one connection; further ones wait in the socket."""
 
@@ -64,6 +66,11 @@ class Inbound(Protocol):
     async def change_voters(self, change: VoterChange) -> None: ...
 
     async def transfer_leadership(self, successor: NodeId) -> None: ...
+
+    async def take_snapshot(self) -> SnapshotId: ...
+
+    @property
+    def view(self) -> QuorumView: ...
 
 
 class Server:
@@ -158,6 +165,11 @@ class Server:
         elif frame.kind == Kind.READ_INDEX:
             self._check_cluster(decode_cluster_id(frame))
             self._inbound.read_index(RemoteReader(outbox, frame.correlation, self._dirty))
+        elif frame.kind == Kind.DESCRIBE_QUORUM:
+            # Who asks from outside may know nothing but an address.
+            self._check_cluster(decode_cluster_id(frame) or self._cluster_id)
+            outbox.push(encode_view(frame.correlation, self._inbound.view))
+            self._dirty[outbox] = None
         elif is_core_message(frame) and not frame.kind & RESPONSE:
             message = decode(frame)
             self._reply_to[message.source, message.correlation] = outbox
@@ -210,6 +222,9 @@ class Server:
                 cluster_id, successor = decode_transfer(frame)
                 self._check_cluster(cluster_id)
                 return partial(self._done, frame, partial(self._inbound.transfer_leadership, successor))
+            case Kind.TAKE_SNAPSHOT:
+                self._check_cluster(decode_cluster_id(frame))
+                return partial(self._snapshot, frame)
             case _:
                 self._check_cluster(FieldReader(frame.kind, frame.fields).text())
                 return partial(self._apply, frame)
@@ -217,6 +232,9 @@ class Server:
     async def _done(self, frame: Frame, action: Callable[[], Awaitable[None]]) -> list[Buffer]:
         await action()
         return encode_done(frame)
+
+    async def _snapshot(self, frame: Frame) -> list[Buffer]:
+        return encode_snapshot(frame, await self._inbound.take_snapshot())
 
     async def _apply(self, frame: Frame) -> list[Buffer]:
         if self.handler is None:

@@ -1,8 +1,8 @@
 """A bug of librdkafka in the Metadata request, put right (librdkafka issue 5049).
 
-Asked for all topics in version 9 or later, as by `AdminClient.list_topics()` of confluent-kafka, it writes the
-null array's length as the four bytes of the older encoding where one byte belongs. What follows is pushed back
-by three zero bytes.
+Asked for all topics in version 9 or later, as by `AdminClient.list_topics()` of confluent-kafka, it writes
+the null array's length as the four bytes of the older encoding where one byte belongs. What follows is pushed
+back by three zero bytes.
 """
 
 from typing import Final

@@ -1,0 +1,183 @@
+"""What a program outside the quorum may ask of one of its nodes, over the controller listener."""
+
+from contextlib import asynccontextmanager, suppress
+
+import cbor2
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.raft.channel import Channel
+from quorate.raft.config import parse_voters
+from quorate.raft.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
+from quorate.raft.description_frames import QuorumView, decode_view, encode_view
+from quorate.raft.errors import OutcomeUnknownError, PeerProtocolError, QuorumError, SnapshotNotTakenError
+from quorate.raft.frames import RESPONSE, Kind, decode_frame, encode_frame
+from quorate.raft.replicas import QuorumDescription, ReplicaStatus
+from quorate.runtime.network import Address
+
+CLUSTER_ID = "driver-tests"
+
+
+@asynccontextmanager
+async def channel_to(world, node, *, cluster_id=CLUSTER_ID):
+    channel = Channel(
+        world.network.for_node("stranger"),
+        Address(f"node-{node}", 9093),
+        cluster_id=cluster_id,
+        max_frame_bytes=1 << 20,
+        max_append_bytes=1 << 20,
+    )
+    await channel.connect()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(channel.run)
+        yield channel
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_node_tells_who_knows_nothing_but_its_address_of_which_cluster_it_is_and_who_leads(
+    autojump_clock, world
+):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    await world.followers()
+    await leader.append([b"something"])
+    for node in (1, 2, 3):
+        async with channel_to(world, node, cluster_id="") as channel:
+            view = await channel.describe_quorum()
+        assert (view.cluster_id, view.leader, view.epoch) == (CLUSTER_ID, leader.node_id, leader.epoch)
+        assert view.leader_endpoint == Endpoint(f"node-{leader.node_id}", 9093)
+        assert (view.description is not None) == (node == leader.node_id)
+        if view.description is not None:
+            assert view.description.high_watermark == leader.high_watermark
+            assert [(status.key.id, status.endpoint) for status in view.description.voters] == [
+                (number, Endpoint(f"node-{number}", 9093)) for number in (1, 2, 3)
+            ]
+
+
+async def test_every_node_asks_the_leader_for_the_description(autojump_clock, world):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    await world.followers()
+    for quorum in world.quorums.values():
+        assert (await quorum.ask_description()).leader == leader.node_id
+
+
+async def test_who_names_another_cluster_is_not_told_anything(autojump_clock, world):
+    world.voters = parse_voters("1@node-1:9093")
+    await world.start(1)
+    await world.leader()
+    async with channel_to(world, 1, cluster_id="another") as channel:
+        with pytest.raises(OutcomeUnknownError):
+            await channel.describe_quorum()
+
+
+async def test_only_a_description_may_be_asked_for_without_naming_the_cluster(autojump_clock, world):
+    world.voters = parse_voters("1@node-1:9093")
+    await world.start(1)
+    await world.leader()
+    async with channel_to(world, 1, cluster_id="") as channel:
+        with pytest.raises(OutcomeUnknownError):
+            await channel.take_snapshot()
+    assert world.quorums[1].snapshots() == ()
+
+
+async def test_a_snapshot_is_taken_on_the_node_that_was_asked(autojump_clock, world):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    follower = (await world.followers())[0]
+    async with channel_to(world, follower.node_id) as channel:
+        await leader.append([b"kept"])
+        await follower.read_barrier()
+        taken = await channel.take_snapshot()
+    assert taken.end_offset == follower.applied_offset
+    assert follower.snapshots() == (taken,)
+    assert leader.snapshots() == ()
+
+
+async def test_why_there_is_no_snapshot_is_said_to_who_asked(autojump_clock, world):
+    world.voters = parse_voters("1@node-1:9093")
+    await world.start(1)
+    quorum = await world.leader()
+    await quorum.append([b"kept"])
+
+    def fails():
+        raise ValueError("this state can't be written")
+
+    world.journals[1].take_snapshot = fails
+    async with channel_to(world, 1) as channel:
+        with pytest.raises(SnapshotNotTakenError, match="this state can't be written"):
+            await channel.take_snapshot()
+        assert (await channel.describe_quorum()).leader == 1
+
+
+STATUSES = st.builds(
+    ReplicaStatus,
+    key=st.builds(ReplicaKey, st.integers(0, 2**31 - 1).map(NodeId), st.none() | st.text(max_size=30)),
+    log_end_offset=st.none() | st.integers(0, 2**63 - 1).map(Offset),
+    last_fetch_ms=st.none() | st.integers(0, 2**63 - 1),
+    last_caught_up_ms=st.none() | st.integers(0, 2**63 - 1),
+    endpoint=st.none() | st.builds(Endpoint, st.text(max_size=30), st.integers(1, 65535)),
+)
+EPOCHS = st.integers(0, 2**31 - 1).map(Epoch)
+
+
+@st.composite
+def views(draw):
+    leader = draw(st.none() | st.integers(0, 2**31 - 1).map(NodeId))
+    epoch, description = draw(EPOCHS), None
+    if leader is not None and draw(st.booleans()):
+        description = QuorumDescription(
+            leader=leader,
+            epoch=epoch,
+            high_watermark=draw(st.none() | st.integers(0, 2**63 - 1).map(Offset)),
+            voters=tuple(draw(st.lists(STATUSES, max_size=4))),
+            observers=tuple(draw(st.lists(STATUSES, max_size=4))),
+        )
+    return QuorumView(
+        cluster_id=draw(st.text(max_size=30)),
+        leader=leader,
+        epoch=epoch,
+        leader_endpoint=draw(st.none() | st.builds(Endpoint, st.text(max_size=30), st.integers(1, 65535))),
+        description=description,
+    )
+
+
+def frame_of(view):
+    return decode_frame(memoryview(b"".join(map(bytes, encode_view(7, view)))[4:]))
+
+
+@given(views())
+def test_a_view_of_the_quorum_comes_out_as_it_went_in(view):
+    assert decode_view(frame_of(view)) == view
+
+
+@given(views(), st.randoms(use_true_random=False))
+def test_a_mutated_view_is_decoded_or_refused(view, draw):
+    raw = bytearray(b"".join(map(bytes, encode_view(7, view)))[4:])
+    for _ in range(draw.randint(1, 4)):
+        raw[draw.randrange(len(raw))] = draw.randrange(256)
+    with suppress(QuorumError):
+        decode_view(decode_frame(memoryview(bytes(raw))))
+
+
+HOSTILE = {
+    "not cbor": b"\xff",
+    "a tag": cbor2.dumps(cbor2.CBORTag(35, "(a+)+")),
+    "no array": cbor2.dumps({"cluster": 1}),
+    "too few fields": cbor2.dumps(["c", 1]),
+    "leads without an id": cbor2.dumps(["c", None, 1, None, True, 0, [], []]),
+    "voters that are none": cbor2.dumps(["c", 1, 1, None, True, 0, [1], []]),
+    "too many voters": cbor2.dumps(["c", 1, 1, None, True, 0, [[]] * 1001, []]),
+    "too large": cbor2.dumps(["c" * (1 << 20), 1, 1, None, False]),
+    "deep": b"\x81" * 5000 + b"\x01",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_description_is_refused(name):
+    buffers = encode_frame(Kind.DESCRIBE_QUORUM + RESPONSE, 1, [0, None, 0, None, None], [HOSTILE[name]])
+    frame = decode_frame(memoryview(b"".join(map(bytes, buffers))[4:]))
+    with pytest.raises(PeerProtocolError):
+        decode_view(frame)
