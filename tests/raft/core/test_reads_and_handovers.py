@@ -214,6 +214,17 @@ def test_it_waits_until_all_is_committed_and_the_successor_has_it(make_core: Any
     assert core.role is Role.RESIGNED
 
 
+def test_a_successor_that_is_ahead_of_the_majority_waits_for_it(make_core: Any) -> None:
+    core = leading(make_core, voters=5)
+    core.step(Propose(1, 1))
+    core.step(Durable(core.generation, Offset(2)))
+    core.step(TransferLeadership(TWO))
+    fetch(core, 2)
+    assert core.role is Role.LEADER, "two of five have it"
+    fetch(core, 3)
+    assert core.role is Role.RESIGNED
+
+
 def test_it_waits_for_its_own_sync(make_core: Any) -> None:
     core = leading(make_core)
     core.step(Propose(1, 1))

@@ -10,6 +10,7 @@ from quorate.raft.core.effects import (
     AppendLeaderChange,
     AppendVoters,
     ArmTimer,
+    BarrierPassed,
     CancelTimer,
     Effect,
     HighWatermarkAdvanced,
@@ -23,8 +24,12 @@ from quorate.raft.core.events import (
     AdoptVoters,
     ChangeVoters,
     Durable,
+    LogStartMoved,
+    Propose,
+    ReadBarrier,
     Received,
     RemoveVoter,
+    SnapshotTaken,
     Timer,
     TimerFired,
     TimerKind,
@@ -42,9 +47,11 @@ from quorate.raft.core.types import (
     BatchSpan,
     Endpoint,
     Epoch,
+    EpochEnd,
     NodeId,
     Offset,
     ReplicaKey,
+    SnapshotId,
     Voter,
     VotersAt,
     VoterSet,
@@ -79,7 +86,13 @@ def grant(core: Core, source: int, *, pre_vote: bool) -> tuple[Effect, ...]:
 
 
 def fetch(
-    core: Core, source: int, offset: int, epoch: int | None = None, *, disk: str | None = None
+    core: Core,
+    source: int,
+    offset: int,
+    epoch: int | None = None,
+    *,
+    disk: str | None = None,
+    barrier: int = 0,
 ) -> tuple[Effect, ...]:
     """A Fetch of the leader's epoch by a replica whose last record is of `epoch`."""
     return core.step(
@@ -96,6 +109,7 @@ def fetch(
                 max_wait_ms=500,
                 max_bytes=100,
                 high_watermark=core.high_watermark,
+                barrier=barrier,
             )
         )
     )
@@ -175,6 +189,32 @@ def test_a_change_is_done_at_the_moment_it_is_committed(make_core: Any) -> None:
     assert effects.index(HighWatermarkAdvanced(Offset(4))) + 1 == effects.index(
         VotersChanged(9, ErrorCode.NONE)
     )
+
+
+def test_a_change_is_not_done_when_only_what_lies_below_it_is_committed(make_core: Any) -> None:
+    core = leading(make_core)
+    core.step(Propose(1, 2))
+    core.step(ChangeVoters(1, RemoveVoter(key(3))))
+    core.step(Durable(core.generation, Offset(6)))
+    effects = fetch(core, 2, 5)
+    assert HighWatermarkAdvanced(Offset(5)) in effects
+    assert not any(isinstance(effect, VotersChanged) for effect in effects)
+    assert outcome(fetch(core, 2, 6)).error is ErrorCode.NONE
+
+
+def test_the_echo_of_a_voters_id_with_another_disk_proves_nothing(make_core: Any) -> None:
+    core = leading(make_core)
+    core.step(ReadBarrier(1))
+    assert not any(isinstance(effect, BarrierPassed) for effect in fetch(core, 3, 3, disk="new", barrier=1))
+    assert BarrierPassed(1, Offset(3)) in fetch(core, 3, 3, barrier=1)
+
+
+def test_the_sets_below_the_log_start_are_forgotten(make_core: Any) -> None:
+    core = leading(make_core)
+    core.step(SnapshotTaken(SnapshotId(Offset(3), Epoch(1))))
+    core.step(LogStartMoved(EpochEnd(Epoch(1), Offset(3))))
+    assert core.voters.ids == (1, 2, 3) and core.voters_at(Offset(3)) == core.voters
+    assert core.voters_at(Offset(2)) is None
 
 
 def test_a_removed_voter_is_neither_counted_nor_told_who_leads(make_core: Any) -> None:
