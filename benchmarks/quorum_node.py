@@ -17,7 +17,7 @@ import trio
 from node_requests import READ, SUPPORTED, UNSUPPORTED
 
 from quorate.raft.config import QuorumConfig, parse_voters
-from quorate.raft.core.types import NodeId
+from quorate.raft.core.types import NodeId, SnapshotId
 from quorate.raft.quorum import Quorum
 from quorate.raft.state_machine import CommittedBatch
 from quorate.raft.storage import format_folder
@@ -42,7 +42,7 @@ class Values:
     def take_snapshot(self) -> Iterator[bytes]:
         return _chunks(list(self.values.values()))
 
-    def load_snapshot(self) -> "ValuesLoader":
+    def load_snapshot(self, snapshot: SnapshotId) -> "ValuesLoader":
         return ValuesLoader(self)
 
 

@@ -6,7 +6,10 @@ import trio
 
 from quorate.broker.controller.codec import decode
 from quorate.broker.controller.delta import BrokerDelta, MetadataDelta, PartitionDelta, apply_records
+from quorate.broker.controller.difference import difference
 from quorate.broker.controller.image import MetadataImage
+from quorate.broker.metadata_snapshot import ImageLoader, image_chunks
+from quorate.raft.core.types import SnapshotId
 from quorate.raft.state_machine import CommittedBatch, SnapshotLoader
 
 MetadataListener = Callable[[MetadataDelta, MetadataImage], None]
@@ -70,6 +73,10 @@ class MetadataCache:
             self.load_errors += 1
             raise
         self.last_applied_timestamp_ms = batch.timestamp_ms
+        self._tell(delta)
+        return [None] * len(records)
+
+    def _tell(self, delta: MetadataDelta) -> None:
         try:
             for listener in self._listeners:
                 listener(delta, self.image)
@@ -78,13 +85,16 @@ class MetadataCache:
             raise
         changed, self._changed = self._changed, trio.Event()
         changed.set()
-        return [None] * len(records)
 
     def take_snapshot(self) -> Iterator[bytes]:
-        raise NotImplementedError("snapshots of the metadata log come with KIP-630")
+        return image_chunks(self.image)
 
-    def load_snapshot(self) -> SnapshotLoader:
-        raise NotImplementedError("snapshots of the metadata log come with KIP-630")
+    def load_snapshot(self, snapshot: SnapshotId) -> SnapshotLoader:
+        return ImageLoader(snapshot, self._replace_image)
+
+    def _replace_image(self, image: MetadataImage) -> None:
+        before, self.image = self.image, image
+        self._tell(difference(before, image))
 
 
 def whole_image(image: MetadataImage) -> MetadataDelta:

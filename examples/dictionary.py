@@ -28,7 +28,7 @@ class Dictionary:
     def take_snapshot(self):  # of the items as they are now, whatever comes while it is written
         return (json.dumps(item).encode() for item in list(self.items.items()))
 
-    def load_snapshot(self):  # into one beside this, so that nobody sees half of it
+    def load_snapshot(self, snapshot):  # into one beside this, so that nobody sees half of it
         return Dictionary(replaces=self)
 
     def install(self):

@@ -45,7 +45,7 @@ async def load_snapshot(
 
 def _begin(state_machine: StateMachine[object], snapshot: SnapshotId) -> SnapshotLoader:
     try:
-        return state_machine.load_snapshot()
+        return state_machine.load_snapshot(snapshot)
     except Exception as error:
         raise _failed("load_snapshot raised", snapshot, error) from error
 

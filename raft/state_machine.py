@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from quorate.raft.core.types import Epoch, Offset
+from quorate.raft.core.types import Epoch, Offset, SnapshotId
 
 Result = TypeVar("Result", covariant=True)
 Outcome = TypeVar("Outcome")
@@ -57,7 +57,7 @@ class StateMachine(Protocol[Result]):
                 items = list(self.items.items())  # now: what follows goes on while apply does
                 return (json.dumps(items[i : i + 1000]).encode() for i in range(0, len(items), 1000))
 
-            def load_snapshot(self):
+            def load_snapshot(self, snapshot):
                 return DictionaryLoader(self)
 
         class DictionaryLoader:
@@ -88,9 +88,10 @@ class StateMachine(Protocol[Result]):
         """
         ...
 
-    def load_snapshot(self) -> SnapshotLoader:
-        """Begin to load one. The running state goes on, and is applied to, until the loader's `install`. If
-        this or the loader raises, the node stops with `StateMachineError`."""
+    def load_snapshot(self, snapshot: SnapshotId) -> SnapshotLoader:
+        """Begin to load one, of what the records below `snapshot.end_offset` made. The running state goes on,
+        and is applied to, until the loader's `install`. If this or the loader raises, the node stops with
+        `StateMachineError`."""
         ...
 
 

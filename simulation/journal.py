@@ -2,16 +2,23 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from quorate.raft.core.types import SnapshotId
 from quorate.raft.state_machine import CommittedBatch
 
 
 class Journal:
     """`StateMachine` that keeps each record with its offset. A record's result is its offset."""
 
-    __slots__ = ("_applied", "entries")
+    __slots__ = ("_applied", "_loaded", "entries")
 
-    def __init__(self, applied: Callable[[CommittedBatch], None]) -> None:
+    def __init__(
+        self,
+        applied: Callable[[CommittedBatch], None],
+        loaded: Callable[[Sequence[tuple[int, bytes]]], None] = lambda _: None,
+    ) -> None:
+        """`applied` hears of each batch, `loaded` of what a snapshot held that became the state."""
         self._applied = applied
+        self._loaded = loaded
         self.entries: list[tuple[int, bytes]] = []
 
     def apply(self, batch: CommittedBatch) -> Sequence[int]:
@@ -23,8 +30,12 @@ class Journal:
     def take_snapshot(self) -> Iterator[bytes]:
         return (offset.to_bytes(8, "big") + record for offset, record in self.entries.copy())
 
-    def load_snapshot(self) -> "JournalLoader":
+    def load_snapshot(self, snapshot: SnapshotId) -> "JournalLoader":
         return JournalLoader(self)
+
+    def replace(self, entries: list[tuple[int, bytes]]) -> None:
+        self.entries = entries
+        self._loaded(entries)
 
 
 class JournalLoader:
@@ -40,4 +51,4 @@ class JournalLoader:
         self._entries.append((int.from_bytes(chunk[:8], "big"), chunk[8:]))
 
     def install(self) -> None:
-        self._journal.entries = self._entries
+        self._journal.replace(self._entries)

@@ -9,7 +9,7 @@ import structlog
 import trio
 
 from quorate.raft.config import QuorumConfig, parse_voters
-from quorate.raft.core.types import CoreConfig, NodeId
+from quorate.raft.core.types import CoreConfig, NodeId, VoterSet
 from quorate.raft.quorum import Quorum
 from quorate.raft.state_machine import CommittedBatch
 from quorate.raft.storage import format_folder
@@ -40,7 +40,7 @@ class Journal:
     def take_snapshot(self):
         return iter(list(self.records))
 
-    def load_snapshot(self):
+    def load_snapshot(self, snapshot):
         return JournalLoader(self)
 
 
@@ -62,7 +62,10 @@ class World:
     def __init__(self, nursery: trio.Nursery) -> None:
         self.nursery = nursery
         self.network = SimulatedNetwork(random.Random(1))
+        self.power_draw = random.Random(2)
         self.voters = parse_voters("1@node-1:9093,2@node-2:9093,3@node-3:9093")
+        self.first_voters: VoterSet | None = None
+        """In the log, if not None."""
         self.disks = 0
         """Replaced so far."""
         self.hosts: dict[int, SimulatedRuntime] = {}
@@ -71,6 +74,7 @@ class World:
         self.failures: dict[int, BaseException] = {}
         self.stops: dict[int, trio.Event] = {}
         self.ended: dict[int, trio.Event] = {}
+        self.scopes: dict[int, trio.CancelScope] = {}
         self.overrides: dict[str, object] = {}
         self.telemetries: dict[int, Telemetry] = {}
         self.wrap: Callable[[int, Runtime], Runtime] = lambda node, runtime: runtime
@@ -100,22 +104,30 @@ class World:
                 self.hosts[node] = SimulatedRuntime(
                     f"node-{node}", self.network, random.Random(node + 1000 * self.disks)
                 )
-                await format_folder(self.runtime(node), "data", cluster_id=CLUSTER_ID, node_id=NodeId(node))
+                await format_folder(
+                    self.runtime(node),
+                    "data",
+                    cluster_id=CLUSTER_ID,
+                    node_id=NodeId(node),
+                    voters=self.first_voters,
+                )
             await self.nursery.start(self._run, node, journal)
 
     async def _run(self, node: int, journal, task_status: trio.TaskStatus[None]) -> None:
         self.journals[node] = journal()
         self.stops[node], self.ended[node] = trio.Event(), trio.Event()
+        self.failures.pop(node, None)
         try:
-            async with Quorum.open(
-                self.config(node),
-                self.journals[node],
-                runtime=self.runtime(node),
-                telemetry=self.telemetries.get(node),
-            ) as quorum:
-                self.quorums[node] = quorum
-                task_status.started()
-                await self.stops[node].wait()
+            with trio.CancelScope() as self.scopes[node]:
+                async with Quorum.open(
+                    self.config(node),
+                    self.journals[node],
+                    runtime=self.runtime(node),
+                    telemetry=self.telemetries.get(node),
+                ) as quorum:
+                    self.quorums[node] = quorum
+                    task_status.started()
+                    await self.stops[node].wait()
         except Exception as error:
             self.failures[node] = error
         finally:
@@ -125,6 +137,21 @@ class World:
         self.stops[node].set()
         await self.ended[node].wait()
         del self.quorums[node]
+
+    async def crash(self, node: int, *, power_loss: bool = False) -> None:
+        """With no last words. What its disk keeps of unsynced bytes is drawn."""
+        host = self.hosts[node]
+        host.disk.cut()
+        self.network.crash_node(host.name, silent=power_loss)
+        self.scopes[node].cancel()
+        with trio.CancelScope(shield=True):
+            await self.ended[node].wait()
+        del self.quorums[node]
+        if power_loss:
+            host.disk.lose_power(self.power_draw)
+        else:
+            host.disk.crash_process()
+        self.network.restart_node(host.name)
 
     async def leader(self) -> Quorum:
         with trio.fail_after(60):

@@ -52,7 +52,7 @@ class Journal:
     def take_snapshot(self):
         raise AssertionError("nothing here is large or old enough")
 
-    def load_snapshot(self):
+    def load_snapshot(self, snapshot):
         raise AssertionError("there is no snapshot")
 
 

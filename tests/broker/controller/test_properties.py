@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 from quorate.broker.controller.alter_configs import alter_configs
 from quorate.broker.controller.alter_partition import alter_partition
 from quorate.broker.controller.brokers import fence_broker, unregister_broker
+from quorate.broker.controller.codec import encode
+from quorate.broker.controller.delta import apply_records
 from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.records import ConfigType
 from quorate.broker.controller.rpc import (
@@ -23,6 +25,9 @@ from quorate.broker.controller.rpc import (
     UnregisterBrokerRequest,
 )
 from quorate.broker.controller.topics import TopicDefaults, create_topics, delete_topics
+from quorate.broker.metadata import MetadataCache
+from quorate.raft.core.types import Epoch, Offset, SnapshotId
+from quorate.raft.state_machine import CommittedBatch
 
 BROKERS = st.integers(1, 4)
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -142,3 +147,60 @@ def test_a_fencing_cut_short_anywhere_leaves_no_inactive_leader(new_cluster, ste
     for group in fence_broker(cluster.image, broker_id, static={}):
         cluster.append(*group)
         cluster.check()
+
+
+def fed(records):
+    cache = MetadataCache()
+    cache.apply(
+        CommittedBatch(
+            base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=0, records=[encode(each) for each in records]
+        )
+    )
+    return cache
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps=st.lists(STEPS, min_size=1, max_size=40), part=st.floats(0, 1))
+def test_a_loaded_snapshot_makes_the_image_that_the_records_make_and_says_what_they_change(
+    new_cluster, steps, part
+):
+    cluster = new_cluster()
+    for step in steps:
+        take(cluster, step)
+    split = int(len(cluster.log) * part)
+    ahead, behind = fed(cluster.log), fed(cluster.log[:split])
+    told = []
+    behind.subscribe(lambda delta, image: told.append((delta, image)))
+    before = behind.image.copy()
+
+    loader = behind.load_snapshot(SnapshotId(Offset(len(cluster.log)), Epoch(1)))
+    chunks = ahead.take_snapshot()
+    ahead.apply(
+        CommittedBatch(base_offset=Offset(len(cluster.log)), epoch=Epoch(1), timestamp_ms=0, records=[])
+    )
+    for chunk in chunks:
+        loader.add(chunk)
+    assert behind.image == before
+    loader.install()
+
+    assert behind.image == ahead.image == cluster.image
+    assert behind.offset == len(cluster.log) - 1
+    assert list(behind.image.leaderless()) == sorted_as(behind.image, cluster.image.leaderless())
+    ((delta, image),) = told
+    assert image is behind.image
+    replayed = apply_records(before.copy(), cluster.log[split:], base_offset=split, epoch=1)
+    assert set(delta.partitions) == {each for each in replayed.partitions if each.before != each.after}
+    assert set(delta.brokers) == {each for each in replayed.brokers if each.before != each.after}
+    assert sorted(delta.created_topics) == sorted(replayed.created_topics)
+    assert sorted(delta.deleted_topics) == sorted(replayed.deleted_topics)
+    assert set(delta.configs) <= set(replayed.configs)
+    assert {each for each in replayed.configs if before.configs(each) != image.configs(each)} == set(
+        delta.configs
+    )
+    assert (delta.base_offset, delta.end_offset) == (split, len(cluster.log))
+
+
+def sorted_as(image: MetadataImage, found):
+    """In the order in which `image` says it."""
+    keys = {key for key, _ in found}
+    return [(key, state) for key, state in image.leaderless() if key in keys]

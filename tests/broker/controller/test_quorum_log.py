@@ -41,7 +41,7 @@ class Metadata:
     def take_snapshot(self):
         raise NotImplementedError
 
-    def load_snapshot(self):
+    def load_snapshot(self, snapshot):
         raise NotImplementedError
 
 
