@@ -172,7 +172,7 @@ class AppendingClients:
         while not self._finish.is_set():
             leader = await self._session(client, target, source)
             if leader is not None and source.random() < 0.9:
-                target = voters[leader - 1]
+                target = self._cluster.nodes[leader - 1]
             else:
                 target = source.choice(voters)
             await self._think(source)

@@ -66,6 +66,8 @@ class Fault(enum.Enum):
     """Monotonic clocks run at different rates, all the time."""
     TRANSFER = "transfer"
     """The leader is asked to hand over to a chosen node."""
+    SNAPSHOT = "snapshot"
+    """Snapshots are taken, early and often, and the log below them goes."""
     VOTERS = "voters"
     """Voters are removed and added. Only where they are in the log."""
     LOST_DISK = "lost-disk"

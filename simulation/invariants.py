@@ -120,6 +120,9 @@ class Invariant:
     def applied(self, node: NodeView, batch: CommittedBatch) -> None:
         pass
 
+    def loaded(self, node: NodeView, entries: Sequence[tuple[int, bytes]]) -> None:
+        """A snapshot with these records and their offsets became the node's state."""
+
 
 class OneLeaderPerEpoch(Invariant):
     def __init__(self) -> None:
@@ -198,7 +201,8 @@ class CommittedPrefixAgrees(Invariant):
         self._checked: dict[tuple[NodeId, int], Offset] = {}
 
     def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
-        position = self._checked.get((node.id, node.life), node.log.log_start_offset)
+        # What is only in a snapshot now was checked when others had it in their logs.
+        position = max(self._checked.get((node.id, node.life), Offset(0)), node.log.log_start_offset)
         if offset > node.log.end_offset:
             raise SafetyViolation(
                 f"the high watermark of node {node.id} is {offset}, its log ends at {node.log.end_offset}"
@@ -264,7 +268,7 @@ class CommittedIsDurableOnAMajority(Invariant):
             return
         self._checked = last.end_offset
         voters = self._voters_of(node)
-        having = [each for each in voters if each is None or each.damaged or _is_durable(each, last.data)]
+        having = [each for each in voters if each is None or each.damaged or _is_durable(each, last)]
         if 2 * len(having) <= len(voters):
             names = [each.id for each in having if each is not None]
             raise SafetyViolation(
@@ -272,10 +276,13 @@ class CommittedIsDurableOnAMajority(Invariant):
             )
 
 
-def _is_durable(node: NodeView, batch: bytes) -> bool:
+def _is_durable(node: NodeView, piece: CommittedPiece) -> bool:
+    """In the log on its device, or in a snapshot there."""
     folder = f"{node.folder}/{LOG_FOLDER}"
     for path in node.disk.durable_names(folder):
-        if path.endswith(".log") and batch in (node.disk.durable_content(path) or b""):
+        if path.endswith(".log") and piece.data in (node.disk.durable_content(path) or b""):
+            return True
+        if path.endswith(".checkpoint") and int(path.rpartition("/")[2][:20]) >= piece.end_offset:
             return True
     return False
 
@@ -288,7 +295,7 @@ class LeaderHasEverythingCommitted(Invariant):
 
     def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
         last = self._committed.last_before(seen.epoch)
-        if seen.role is not Role.LEADER or last is None:
+        if seen.role is not Role.LEADER or last is None or node.log.log_start_offset >= last.end_offset:
             return
         has = (
             read_log(node, last.base_offset, last.end_offset)
@@ -327,6 +334,17 @@ class AppliedIsCommittedAndInOrder(Invariant):
         if position != batch.base_offset:
             raise SafetyViolation(f"node {node.id} applied offset {batch.base_offset} again")
         self._next[node.id, node.life] = end
+
+    def loaded(self, node: NodeView, entries: Sequence[tuple[int, bytes]]) -> None:
+        # A snapshot may end in control records, which are skipped below.
+        offset = entries[-1][0] + 1 if entries else 0
+        if offset < self._next.get((node.id, node.life), 0):
+            raise SafetyViolation(f"node {node.id} went back to a snapshot of what is below offset {offset}")
+        if offset > self._committed.end_offset:
+            raise SafetyViolation(
+                f"node {node.id} loaded a snapshot of offset {offset - 1}, which is not committed"
+            )
+        self._next[node.id, node.life] = offset
 
 
 def read_log(node: NodeView, offset: int, end_offset: int) -> bytes:

@@ -39,6 +39,10 @@ class ClusterSettings:
     core: CoreConfig = field(default_factory=CoreConfig)
     segment_bytes: int = 1024 * 1024
     recovery_point_bytes: int = 64 * 1024
+    snapshot_bytes: int = 20 * 1024 * 1024
+    """After how many bytes of log a node takes a snapshot."""
+    retention_bytes: int = 100 * 1024 * 1024
+    """Of log and snapshots; what is above goes if it can."""
     network: NetworkSettings = field(default_factory=NetworkSettings)
     disk: DiskSpeed = field(default_factory=DiskSpeed)
     clock_rates: tuple[float, ...] = ()
@@ -122,9 +126,13 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
             cluster_id=CLUSTER_ID,
             folder=FOLDER,
             voters=VoterSet(voters),
+            # Observers too, where they may become voters.
+            listen=Address(f"node-{number}", PORT) if self.settings.dynamic else None,
             core=self._clocked(number),
             segment_bytes=self.settings.segment_bytes,
             recovery_point_bytes=self.settings.recovery_point_bytes,
+            snapshot_max_new_bytes=self.settings.snapshot_bytes,
+            retention_bytes=self.settings.retention_bytes,
         )
         return QuorumNode(config, host)
 
@@ -172,7 +180,9 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
         self.trace.add(node.name, f"has a new disk, {node.directory_id}")
 
     async def _process(self, node: QuorumNode) -> None:
-        node.journal = Journal(lambda batch: self._applied(node, batch))
+        node.journal = Journal(
+            lambda batch: self._applied(node, batch), lambda entries: self._loaded(node, entries)
+        )
         async with Quorum[int].open(
             node.config,
             node.journal,
@@ -188,6 +198,11 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
     def _applied(self, node: QuorumNode, batch: CommittedBatch) -> None:
         if node.alive:
             self.checker.check(lambda invariant: invariant.applied(node, batch))
+
+    def _loaded(self, node: QuorumNode, entries: Sequence[tuple[int, bytes]]) -> None:
+        if node.alive:
+            self.trace.add(node.name, f"loads a snapshot of {len(entries)} records")
+            self.checker.check(lambda invariant: invariant.loaded(node, entries))
 
     def leader(self) -> QuorumNode | None:
         known = [node for node in self.running if node.serving.is_leader]

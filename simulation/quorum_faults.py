@@ -24,6 +24,7 @@ class QuorumFaults(Faults[QuorumNode]):
         self._quorum = cluster
         self._changing = False
         self._do[Fault.TRANSFER] = self._transfer
+        self._do[Fault.SNAPSHOT] = self._snapshot
         if cluster.settings.dynamic:
             self._do[Fault.VOTERS] = self._voters
             self._do[Fault.LOST_DISK] = self._lost_disk
@@ -53,6 +54,22 @@ class QuorumFaults(Faults[QuorumNode]):
         self._ask(
             leader, f"hand over to {to.name}", lambda: quorum.transfer_leadership(to.id, timeout_ms=3000)
         )
+
+    async def _snapshot(self) -> None:
+        node = self._some()
+        if node.quorum is not None and node.alive:
+            quorum = node.quorum
+            with self._quorum.scheduler.process(node.name):
+                self._quorum.spawn(self._take, node, quorum)
+
+    async def _take(self, node: QuorumNode, quorum: Quorum[int]) -> None:
+        try:
+            snapshot = await quorum.take_snapshot()
+        except QuorumError as error:
+            self._quorum.trace.add("operator", f"snapshot of {node.name}: {type(error).__name__}: {error}")
+        else:
+            if node.quorum is quorum:
+                self._quorum.trace.add("operator", f"snapshot of {node.name} ends at {snapshot.end_offset}")
 
     # --- voters ---
 

@@ -42,12 +42,15 @@ class QuorumRunSettings:
         fetch_timeout_ms = source.choice((600, 1000, 2000))
         faults = FaultSettings.draw(source, tuple(Fault))
         dynamic = source.random() < 0.5
+        snapshot_bytes = source.choice((1000, 5000, 20_000))
         rates = tuple(source.choice((0.5, 0.8, 1.0, 1.25, 2.0)) for _ in range(8))
         return cls(
             cluster=ClusterSettings(
                 voters=source.choice((3, 3, 3, 4, 5, 5, 7, 1, 2)),
                 observers=source.choice((0, 0, 1)),
                 dynamic=dynamic,
+                snapshot_bytes=snapshot_bytes if Fault.SNAPSHOT in faults.kinds else 20 * 1024 * 1024,
+                retention_bytes=source.choice((1, 10_000, 100 * 1024 * 1024)),
                 clock_rates=rates if Fault.CLOCK_RATE in faults.kinds else (),
                 core=CoreConfig(
                     election_timeout_ms=source.choice((300, 1000)),

@@ -32,6 +32,7 @@ def troubled(seed: int, *kinds: Fault, voters: int = 3, observers: int = 1) -> R
         Fault.WRITE_ERROR,
         Fault.FULL_DISK,
         Fault.TRANSFER,
+        Fault.SNAPSHOT,
         Fault.VOTERS,
         Fault.LOST_DISK,
     ],
@@ -48,6 +49,34 @@ def test_voters_come_and_go_while_disks_are_lost_and_nodes_die() -> None:
         kinds = (Fault.VOTERS, Fault.LOST_DISK, Fault.CRASH, Fault.POWER_LOSS, Fault.PARTITION)
         result = troubled(seed, *kinds, voters=4, observers=2)
         assert result.acknowledged > 10
+
+
+def test_a_node_that_was_away_for_long_loads_a_snapshot() -> None:
+    told: list[str] = []
+    for seed in (1, 2):
+        run = quorum_run(seed, show=told.append)
+        run.settings = replace(
+            run.settings,
+            cluster=replace(
+                run.settings.cluster, voters=3, snapshot_bytes=2000, retention_bytes=1, segment_bytes=2048
+            ),
+            clients=replace(run.settings.clients, in_process=3, think_max_s=0.1, padding_max=300),
+            faults=FaultSettings(
+                kinds=(Fault.SNAPSHOT, Fault.PARTITION, Fault.CRASH), mean_interval_s=0.5, mean_duration_s=2.0
+            ),
+            faults_s=8.0,
+        )
+        run.execute()
+    in_one_life: dict[str, int] = {}
+    for line in told:
+        _, where, what = line.split(" ", 2)
+        if what.startswith("starts, life"):
+            in_one_life[where] = 0
+        elif what.startswith("loads a snapshot of"):
+            in_one_life[where] += 1
+            if in_one_life[where] == 2:
+                return  # the first may be its own, the second is a leader's
+    raise AssertionError("no node loaded a snapshot while it ran")
 
 
 def test_a_read_of_a_deposed_leader_that_asks_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
