@@ -159,15 +159,20 @@ def fed(records):
     return cache
 
 
-@settings(max_examples=200, deadline=None)
-@given(steps=st.lists(STEPS, min_size=1, max_size=40), part=st.floats(0, 1))
+@settings(max_examples=150, deadline=None)
+@given(earlier=st.lists(STEPS, max_size=15), later=st.lists(STEPS, max_size=15))
 def test_a_loaded_snapshot_makes_the_image_that_the_records_make_and_says_what_they_change(
-    new_cluster, steps, part
+    new_cluster, earlier, later
 ):
     cluster = new_cluster()
-    for step in steps:
+    cluster.start(1, 2)
+    for name in ("a", "b"):
+        cluster.create(name, (1, 2), (2, 1))
+    for step in earlier:
         take(cluster, step)
-    split = int(len(cluster.log) * part)
+    split = len(cluster.log)
+    for step in later:
+        take(cluster, step)
     ahead, behind = fed(cluster.log), fed(cluster.log[:split])
     told = []
     behind.subscribe(lambda delta, image: told.append((delta, image)))
