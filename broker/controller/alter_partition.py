@@ -105,7 +105,11 @@ def _change(
     image: MetadataImage, item: AlterPartitionItem, state: PartitionState, *, static: Mapping[str, str]
 ) -> PartitionChange | None:
     if _granted(item, state):
-        return None
+        if item.partition_epoch < state.partition_epoch:
+            return None
+        # A leader takes back what it asked for before: a new epoch, so that a request of then which is still
+        # on its way is refused when it arrives.
+        return PartitionChange(topic_id=item.topic_id, partition_id=item.partition_id)
     isr = tuple(member.broker_id for member in item.new_isr)
     if len(set(isr)) != len(isr) or not set(isr) <= set(state.replicas) or state.leader not in isr:
         raise ApiError(

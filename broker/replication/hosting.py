@@ -81,12 +81,17 @@ class Hosting:
         self._by_id: dict[tuple[uuid.UUID, int], Partition] = {}
         self._fetchers: Fetchers | None = None
         self._nursery: trio.Nursery | None = None
+        self._ended = False
 
     def begin(self, fetchers: Fetchers, nursery: trio.Nursery) -> None:
         self._fetchers = fetchers
         self._nursery = nursery
         for key, hosted in self._hosted.items():
             self._bring(key, hosted)
+
+    def end(self) -> None:
+        """Begin nothing more. Before the nursery of `begin` closes: metadata goes on arriving for a while."""
+        self._ended = True
 
     @property
     def settled(self) -> bool:
@@ -170,7 +175,7 @@ class Hosting:
                 self._fetchers.unfollow(partition)
 
     def _bring(self, key: tuple[str, int], hosted: _Hosted) -> None:
-        if self._nursery is not None and not hosted.busy:
+        if self._nursery is not None and not self._ended and not hosted.busy:
             hosted.busy = True
             self._nursery.start_soon(self._settle, key, hosted)
 
@@ -247,7 +252,7 @@ class Hosting:
         return partition
 
     def _take_in(self, partition: Partition, state: PartitionState) -> None:
-        if partition.failure is not None:
+        if partition.failure is not None or self._ended:
             return
         assert self._fetchers is not None
         change = partition.apply(state)

@@ -60,7 +60,8 @@ class IsrState:
         self.pending = proposal
         self.maximal = frozenset((*self.committed, *proposal.isr))
 
-    def withdraw(self) -> None:
-        """The controller said that it has not, and will not, commit the pending change."""
-        self.pending = None
-        self.maximal = frozenset(self.committed)
+    def take_back(self, proposal: IsrProposal) -> None:
+        """The controller refused the pending change; `proposal` asks for what is committed instead. An
+        earlier try that was never answered may still arrive, and be granted by then: until the answer, whose
+        epoch rules that out, whoever was to be added binds."""
+        self.pending = proposal

@@ -23,8 +23,8 @@ log = structlog.get_logger(__name__)
 AlterPartition: TypeAlias = Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]]
 """Sends to the active controller. An exception is a failure whose outcome is unknown."""
 
-_WITHDRAWN = (ErrorCode.INELIGIBLE_REPLICA,)
-"""Certainly not committed, and asking again for the same makes no sense."""
+_REFUSED = (ErrorCode.INELIGIBLE_REPLICA,)
+"""Not committed, and asking again for the same makes no sense."""
 _SETTLED_BY_METADATA = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -133,7 +133,7 @@ def _settle(partition: Partition, proposal: IsrProposal, result: AlterPartitionR
     log.warning(
         "an ISR change was refused", partition=str(partition), isr=list(proposal.isr), error=result.error.name
     )
-    if result.error in _WITHDRAWN:
+    if result.error in _REFUSED:
         partition.refused(proposal)
         return True
     # NOT_CONTROLLER and the like: somebody else is (KAFKA-14154).

@@ -30,7 +30,16 @@ class LeaderState:
     """One leader epoch. `epoch_start_offset` is the log's end when it began: whoever joins the ISR must have
     everything below it (KAFKA-7128)."""
 
-    __slots__ = ("broker_id", "epoch_start_offset", "isr", "leader_epoch", "remotes", "replicas")
+    __slots__ = (
+        "_known_from",
+        "_known_to",
+        "broker_id",
+        "epoch_start_offset",
+        "isr",
+        "leader_epoch",
+        "remotes",
+        "replicas",
+    )
 
     def __init__(self, broker_id: int, state: PartitionState, *, epoch_start_offset: int, now: float) -> None:
         self.broker_id = broker_id
@@ -48,10 +57,15 @@ class LeaderState:
             for each in state.replicas
             if each != broker_id
         }
+        self._known_to = state.partition_epoch
+        """Metadata has arrived here up to this partition epoch."""
+        self._known_from = state.partition_epoch
+        """Metadata from this partition epoch on knows who was refused, and why."""
 
     def update(self, state: PartitionState, *, now: float) -> bool:
         """A committed change within this epoch: ISR or replicas. False if it is older than what is known.
         Positions of followers stay as they are (KAFKA-13790)."""
+        self._known_to = max(self._known_to, state.partition_epoch)
         if state.partition_epoch < self.isr.partition_epoch:
             return False
         self.replicas = state.replicas
@@ -123,6 +137,7 @@ class LeaderState:
         """`remote` has just fetched: may it join?"""
         if (
             self.isr.pending is not None
+            or self._known_to < self._known_from
             or self.isr.recovery is not LeaderRecoveryState.RECOVERED
             or remote.broker_id in self.isr.maximal
             or remote.log_end_offset < high_watermark
@@ -133,6 +148,22 @@ class LeaderState:
         return self._propose(
             (*self.isr.committed, remote.broker_id), ((remote.broker_id, remote.broker_epoch),)
         )
+
+    def take_back(self) -> IsrProposal | None:
+        """The pending change was refused: ask for what is committed, until that is granted."""
+        refused = self.isr.pending
+        if refused is None:
+            return None
+        # With that record metadata has everything that the controller judged by.
+        self._known_from = self.isr.partition_epoch + 1
+        proposal = IsrProposal(
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.isr.partition_epoch,
+            isr=self.isr.committed,
+            recovery=self.isr.recovery,
+        )
+        self.isr.take_back(proposal)
+        return proposal
 
     def propose_shrink(self, *, log_end_offset: int, rule: LagRule) -> IsrProposal | None:
         """Leave out the members that have been behind for longer than the lag time."""

@@ -405,11 +405,10 @@ class Partition:
             self._stats.isr_expands += 1
 
     def refused(self, proposal: IsrProposal) -> None:
-        """The controller has not committed it and never will."""
+        """The controller has not committed it, and asking again for the same makes no sense."""
         if self.is_pending(proposal) and self.leading is not None:
             self._stats.failed_isr_updates += 1
-            self.leading.isr.withdraw()
-            self.advance_high_watermark()
+            self._submit(self.leading.take_back())
 
     # Following
 

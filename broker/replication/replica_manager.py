@@ -155,7 +155,10 @@ class ReplicaManager:
             nursery.start_soon(self._purgatory.run)
             nursery.start_soon(self._isr_updater.run)
             nursery.start_soon(self._upkeep.run)
-            await self._out_of_folders.wait()
+            try:
+                await self._out_of_folders.wait()
+            finally:
+                self._hosting.end()
             raise AllFoldersFailedError(
                 f"no folder of log.dirs can be used any more: {', '.join(self._logs.failed_dirs)}; see the "
                 "errors logged before, mend the disk, and start again"

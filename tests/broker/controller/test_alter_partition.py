@@ -146,6 +146,16 @@ def test_a_request_whose_answer_was_lost_is_answered_with_success_again(led) -> 
     assert len(led.log) == before
 
 
+def test_who_asks_for_what_holds_gets_a_new_epoch_that_ends_what_it_asked_before(led) -> None:
+    before = led.partition(TOPIC)
+    same = ask(led, *before.isr)
+    assert (same.error, same.isr) == (ErrorCode.NONE, before.isr)
+    assert same.partition_epoch == before.partition_epoch + 1
+    assert led.partition(TOPIC).leader_epoch == before.leader_epoch
+    late = ask(led, 1, 2, partition_epoch=before.partition_epoch)
+    assert late.error is ErrorCode.INVALID_UPDATE_VERSION
+
+
 def test_a_leader_recovers_before_it_grows_the_isr(led) -> None:
     led.append(
         PartitionChange(topic_id=TOPIC, partition_id=0, isr=(1,), leader=1, leader_recovery_state=RECOVERING)

@@ -1,8 +1,11 @@
 import random
+import uuid
 
 import trio
 import trio.testing
 
+from quorate.broker.controller.delta import apply_records
+from quorate.broker.controller.records import Partition, PartitionChange, Topic
 from quorate.broker.replication.config import ReplicationConfig
 from quorate.broker.replication.errors import ErrorCode
 from quorate.broker.replication.log_manager import LogManager
@@ -282,3 +285,27 @@ async def test_a_broker_with_a_new_folder_of_log_dirs_proves_nothing(make_broker
     await cluster[1].crash()
     await cluster[1].start(log_dirs=("data", "more"))
     assert cluster[1].manager.complete_epoch == epoch
+
+
+async def test_metadata_that_arrives_while_the_broker_ends_begins_nothing(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    manager = cluster[1].manager
+    image = cluster.controller.image.copy()
+    cluster[1]._scope.cancel()
+
+    def hear(number):
+        topic_id = uuid.UUID(int=number)
+        records = [
+            Topic(name=f"late-{number}", topic_id=topic_id),
+            Partition(topic_id=topic_id, partition_id=0, replicas=(1, 2), isr=(1, 2), leader=number % 2 + 1),
+            PartitionChange(topic_id=cluster.controller.topic_id(), partition_id=0, leader=number % 2 + 1),
+        ]
+        delta = apply_records(image, records, base_offset=image.offset + 1, epoch=1)
+        manager.apply(delta, image)
+
+    for number in range(2, 40):
+        hear(number)
+        await trio.lowlevel.checkpoint()
+    assert cluster[1]._ended.is_set()
+    assert not cluster[1].errors

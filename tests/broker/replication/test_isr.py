@@ -4,10 +4,12 @@ import pytest
 import trio
 import trio.testing
 
+from quorate.broker.controller.alter_partition import alter_partition
 from quorate.broker.controller.errors import ErrorCode as ControllerError
 from quorate.broker.controller.rpc import AlterPartitionResponse, AlterPartitionResult
 from quorate.broker.replication.errors import ErrorCode, PartitionError
 from quorate.broker.replication.requests import FetchItem
+from quorate.runtime.network import NetworkError
 
 QUICK = {"replica_lag_time_max_ms": 1000}
 
@@ -422,3 +424,36 @@ async def test_a_leader_that_needs_nobody_serves_on_without_a_controller(make_br
     cluster[1].manager.controller_silent_s = lambda: 1000.0
     await trio.sleep(1000)
     assert not (await cluster[1].produced("a")).error
+
+
+async def test_a_request_that_arrives_after_its_repetition_was_refused_changes_nothing(
+    make_brokers, autojump_clock
+):
+    """The first try is delayed on its way. The second is refused, because the member is fenced. By the time
+    that the first arrives it is unfenced, and lacks what was committed without it."""
+    cluster = make_brokers(min_isr=2)
+    await cluster.with_topic(isr=(1, 2))
+    controller, held = cluster.controller, cluster[1].partition()
+    await cluster.in_sync(1, 2, 3)
+    controller.change(isr=(1, 2))
+    delayed = []
+
+    def on_its_way(request):
+        delayed.append(request)
+        controller.answer = lambda request: None
+        cluster[1].hold_metadata()
+        controller.fence(3)
+        raise NetworkError("nobody knows")
+
+    controller.answer = on_its_way
+    await cluster.until(lambda: delayed)
+    requests = len(controller.requests)
+    await cluster.until(lambda: held.leading.isr.maximal == {1, 2})
+    assert asked_for(cluster)[requests:] == [(1, 2, 3), (1, 2)], "asked again, refused, taken back"
+    await trio.sleep(5)
+    assert len(controller.requests) == requests + 2, "as long as metadata does not say why, nobody asks again"
+    controller.unfence(3)
+    late = alter_partition(controller.image, delayed[0], static=controller.static)
+    assert late.response.partitions[0].error is ControllerError.INVALID_UPDATE_VERSION
+    cluster[1].release_metadata()
+    await cluster.in_sync(1, 2, 3)

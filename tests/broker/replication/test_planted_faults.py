@@ -231,8 +231,9 @@ def an_unknown_outcome_is_taken_for_a_no(patch):
 
     async def wrong(self, batch):
         if not await ask(self, batch):
-            for partition, proposal in batch.items():
-                partition.refused(proposal)
+            for partition in batch:
+                isr = partition.leading.isr
+                isr.pending, isr.maximal = None, frozenset(isr.committed)
         return True
 
     patch.setattr(IsrUpdater, "_ask", wrong)
