@@ -198,7 +198,7 @@ class BrokerNode:
             replicas=self.replicas,
             groups=self.groups,
             cluster_metadata=ClusterMetadataReader(self._quorum, self._metadata),
-            topics=TopicCreator(self._config, self._channel, self._metadata),
+            topics=TopicCreator(self._config, self._channel, self._metadata, self._quorum),
             producer_ids=ProducerIds(
                 self._channel,
                 broker_id=self._config.node_id,

@@ -10,14 +10,16 @@ from typing import Final
 from quorate.broker.config_keys import CONFIG_KEYS, ServerKey
 from quorate.broker.controller.configs import BROKER_KEYS
 from quorate.broker.controller.records import Listener
-from quorate.raft.config import HIGH_WATERMARK_WAIT_MS, parse_voters
-from quorate.raft.core.types import CoreConfig, NodeId, VoterSet
+from quorate.raft.config import HIGH_WATERMARK_WAIT_MS, QuorumConfig, parse_voters
+from quorate.raft.core.types import CoreConfig, Endpoint, NodeId, VoterSet
 from quorate.raft.errors import QuorumConfigError
 from quorate.runtime.network import Address
 
 __all__ = ["CONFIG_KEYS", "BoundListener", "ServerConfig", "ServerConfigError"]
 
 _PLAINTEXT: Final = "PLAINTEXT"
+_ANY_HOST: Final = ("", "0.0.0.0", "::")
+_NO_BOUND: Final = (1 << 63) - 1
 
 
 class ServerConfigError(ValueError):
@@ -54,8 +56,13 @@ class ServerConfig:
     """What is registered for clients and brokers; a port of 0 is replaced by the one that was bound."""
     controller_listener: BoundListener | None
     """Where the quorum listens; None: nowhere, this node is no controller."""
+    controller_advertised: Endpoint | None
+    """Where other nodes reach this controller; None: nowhere, or where `voters` say."""
     inter_broker_listener: str
     voters: VoterSet
+    """The static set; empty where only the log says who votes."""
+    bootstrap: tuple[Endpoint, ...]
+    """Controllers to ask who leads."""
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
 
@@ -74,6 +81,33 @@ class ServerConfig:
     def flag(self, key: str) -> bool:
         return self.values[key].lower() == "true"
 
+    @property
+    def controller_listener_name(self) -> str:
+        """What a controller's endpoint is called in requests about voters (KIP-853)."""
+        return self.values["controller.listener.names"].partition(",")[0].strip()
+
+    def quorum(self, *, cluster_id: str) -> QuorumConfig:
+        """This node's part in the quorum."""
+        listener = self.controller_listener
+        return QuorumConfig(
+            node_id=self.node_id,
+            cluster_id=cluster_id,
+            folder=self.metadata_log_dir,
+            voters=self.voters,
+            bootstrap=self.bootstrap,
+            listen=None
+            if listener is None
+            else Address(listener.address.host or "0.0.0.0", listener.address.port),
+            advertised=self.controller_advertised,
+            auto_join=self.flag("controller.quorum.auto.join.enable"),
+            core=self.core(),
+            segment_bytes=self.int("metadata.log.segment.bytes"),
+            snapshot_max_new_bytes=self.int("metadata.log.max.record.bytes.between.snapshots"),
+            snapshot_max_interval_ms=self.int("metadata.log.max.snapshot.interval.ms"),
+            retention_bytes=_bound(self.values["metadata.max.retention.bytes"]),
+            retention_ms=_bound(self.values["metadata.max.retention.ms"]),
+        )
+
     def core(self) -> CoreConfig:
         fetch_timeout_ms = self.int("controller.quorum.fetch.timeout.ms")
         return CoreConfig(
@@ -87,6 +121,11 @@ class ServerConfig:
             fetch_max_wait_ms=min(500, fetch_timeout_ms // 2),
             high_watermark_wait_ms=HIGH_WATERMARK_WAIT_MS,
         )
+
+
+def _bound(value: str) -> int:
+    """Of a key for which -1 is no bound."""
+    return _NO_BOUND if int(value) == -1 else int(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +219,6 @@ _EXAMPLES: Final = MappingProxyType(
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": "1@localhost:9093",
     }
 )
 
@@ -209,19 +247,8 @@ def _build(values: _Values) -> ServerConfig:
     is_broker, is_controller = "broker" in roles, "controller" in roles
     values.required("controller.listener.names")
     controller_names = values.items("controller.listener.names")
-    try:
-        voters = parse_voters(values.required("controller.quorum.voters"))
-    except QuorumConfigError as error:
-        raise values.error("controller.quorum.voters", str(error)) from error
+    voters, bootstrap = _quorum(values, NodeId(node_id), is_controller=is_controller)
     bound = _listeners(values, "listeners")
-    if is_controller and node_id not in voters:
-        raise values.error(
-            "controller.quorum.voters", f"node {node_id} is a controller and not in it; add it"
-        )
-    if not is_controller and node_id in voters:
-        raise values.error(
-            "controller.quorum.voters", f"node {node_id} is in it; add controller to process.roles"
-        )
     controller = [each for each in bound if each.name in controller_names]
     clients = tuple(each for each in bound if each.name not in controller_names)
     if is_controller and len(controller) != 1:
@@ -236,7 +263,9 @@ def _build(values: _Values) -> ServerConfig:
         )
     if is_broker and not clients:
         raise values.error("listeners", "a broker needs a listener for clients, such as PLAINTEXT://:9092")
-    advertised = _advertised(values, clients) if is_broker else ()
+    told = _told(values, bound)
+    named = tuple(each for each in told.values() if each.name not in controller_names)
+    advertised = (named or tuple(map(_as_bound, clients))) if is_broker else ()
     inter_broker = values.get("inter.broker.listener.name") or (advertised[0].name if advertised else "")
     if is_broker and inter_broker not in [each.name for each in advertised]:
         raise values.error(
@@ -267,8 +296,12 @@ def _build(values: _Values) -> ServerConfig:
         client_listeners=clients,
         advertised=advertised,
         controller_listener=controller[0] if controller else None,
+        controller_advertised=_controller_endpoint(controller[0], told, voters, NodeId(node_id))
+        if controller
+        else None,
         inter_broker_listener=inter_broker,
         voters=voters,
+        bootstrap=bootstrap,
         log_dirs=log_dirs,
         metadata_log_dir=values.get("metadata.log.dir") or log_dirs[0],
     )
@@ -288,27 +321,69 @@ def _listeners(values: _Values, name: str) -> tuple[BoundListener, ...]:
     return tuple(found)
 
 
-def _advertised(values: _Values, clients: tuple[BoundListener, ...]) -> tuple[Listener, ...]:
+def _quorum(
+    values: _Values, node_id: NodeId, *, is_controller: bool
+) -> tuple[VoterSet, tuple[Endpoint, ...]]:
+    """The static voters and the bootstrap servers: at least one of the two."""
+    voters_key, bootstrap_key = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
+    try:
+        voters = parse_voters(values.get(voters_key))
+    except QuorumConfigError as error:
+        raise values.error(voters_key, str(error)) from error
+    bootstrap: list[Endpoint] = []
+    for item in values.items(bootstrap_key):
+        try:
+            address = Address.parse(item)
+        except ValueError as error:
+            raise values.error(bootstrap_key, f"{error}; write host:port") from error
+        bootstrap.append(Endpoint(address.host, address.port))
+    if not voters and not bootstrap:
+        raise values.error(
+            bootstrap_key if bootstrap_key in values.lines else voters_key,
+            f"nobody is named who could tell this node who leads; add a line such as "
+            f"{bootstrap_key}=localhost:9093, or for a static quorum {voters_key}=1@localhost:9093",
+        )
+    if not bootstrap and is_controller and node_id not in voters:
+        raise values.error(
+            voters_key,
+            f"node {node_id} is a controller and not in it; add it, or set {bootstrap_key} if the quorum "
+            "keeps its voters in the log",
+        )
+    if not is_controller and node_id in voters:
+        raise values.error(voters_key, f"node {node_id} is in it; add controller to process.roles")
+    return voters, tuple(bootstrap)
+
+
+def _told(values: _Values, bound: tuple[BoundListener, ...]) -> Mapping[str, Listener]:
+    """What advertised.listeners says, by name."""
     asked = _listeners(values, "advertised.listeners")
-    if asked:
-        for each in asked:
-            if each.name not in [client.name for client in clients]:
-                raise values.error("advertised.listeners", f"{each.name} is not in listeners; add it there")
-            if each.address.host in ("", "0.0.0.0", "::"):
-                raise values.error(
-                    "advertised.listeners", f"{each.name} names no host that clients could reach"
-                )
-        return tuple(
-            Listener(name=each.name, host=each.address.host, port=each.address.port) for each in asked
-        )
-    return tuple(
-        Listener(
-            name=each.name,
-            host="localhost" if each.address.host in ("", "0.0.0.0", "::") else each.address.host,
-            port=each.address.port,
-        )
-        for each in clients
+    for each in asked:
+        if each.name not in [listener.name for listener in bound]:
+            raise values.error("advertised.listeners", f"{each.name} is not in listeners; add it there")
+        if each.address.host in _ANY_HOST:
+            raise values.error("advertised.listeners", f"{each.name} names no host that others could reach")
+    return {
+        each.name: Listener(name=each.name, host=each.address.host, port=each.address.port) for each in asked
+    }
+
+
+def _as_bound(listener: BoundListener) -> Listener:
+    address = listener.address
+    return Listener(
+        name=listener.name,
+        host="localhost" if address.host in _ANY_HOST else address.host,
+        port=address.port,
     )
+
+
+def _controller_endpoint(
+    listener: BoundListener, told: Mapping[str, Listener], voters: VoterSet, node_id: NodeId
+) -> Endpoint | None:
+    """None for what the static voters say."""
+    if listener.name not in told and node_id in voters:
+        return None
+    where = told.get(listener.name) or _as_bound(listener)
+    return Endpoint(where.host, where.port)
 
 
 def _check_protocols(values: _Values, names: list[str]) -> None:

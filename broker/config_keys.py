@@ -101,7 +101,8 @@ _OWN_KEYS: Final = (
     _list(
         "advertised.listeners",
         "",
-        "Where clients and brokers reach this one; empty: as in listeners, with localhost for an empty host.",
+        "Where clients and brokers reach this one, and other nodes this controller: NAME://host:port. "
+        "Without an entry for either it is as in listeners, with localhost for an empty host.",
     ),
     _list("controller.listener.names", REQUIRED, "The listeners that the quorum uses. One name."),
     _string(
@@ -115,7 +116,23 @@ _OWN_KEYS: Final = (
         "NAME:PROTOCOL pairs. PLAINTEXT is the only protocol for now, and what a name not in the map has.",
     ),
     # The quorum
-    _list("controller.quorum.voters", REQUIRED, "The voters: id@host:port, separated by commas."),
+    _list(
+        "controller.quorum.voters",
+        "",
+        "The voters of a static quorum: id@host:port, separated by commas. Not looked at once the log has a "
+        "voter set. One of this and controller.quorum.bootstrap.servers is required.",
+    ),
+    _list(
+        "controller.quorum.bootstrap.servers",
+        "",
+        "Controllers to ask who leads: host:port, separated by commas. With it, who votes is in the log.",
+    ),
+    _flag(
+        "controller.quorum.auto.join.enable",
+        False,
+        "Whether a controller becomes a voter by itself once it has caught up. One that was removed joins "
+        "again while it runs.",
+    ),
     _int(
         "controller.quorum.election.timeout.ms", 1000, 1, "How long to wait for a leader before asking again."
     ),
@@ -129,6 +146,31 @@ _OWN_KEYS: Final = (
         1 << 30,
         1024,
         "The size at which the metadata log begins a new segment.",
+    ),
+    _long(
+        "metadata.log.max.record.bytes.between.snapshots",
+        20 << 20,
+        1,
+        "Take a snapshot of the metadata after so many bytes of new records.",
+    ),
+    _long(
+        "metadata.log.max.snapshot.interval.ms",
+        3_600_000,
+        0,
+        "Or after so long, if there is a new record; 0: only by bytes.",
+    ),
+    _long(
+        "metadata.max.retention.bytes",
+        100 << 20,
+        -1,
+        "While the metadata log and its snapshots have more, all before a later snapshot is deleted; -1: no "
+        "bound.",
+    ),
+    _long(
+        "metadata.max.retention.ms",
+        604_800_000,
+        -1,
+        "So is what an older snapshot than this holds; -1: no bound.",
     ),
     # Storage
     _string("log.dir", "/tmp/kafka-logs", "The data folder, where log.dirs is not set."),

@@ -18,7 +18,6 @@ from quorate.broker.metadata import MetadataCache
 from quorate.broker.telemetry import BothTelemetry, ServerTelemetry
 from quorate.metrics import RaftMetrics, serve_metrics
 from quorate.quorum_state.meta_properties import load_meta_properties
-from quorate.raft.config import QuorumConfig
 from quorate.raft.quorum import Quorum
 from quorate.raft.storage import LOCK_FILE
 from quorate.runtime import Runtime
@@ -83,15 +82,7 @@ class BrokerServer:
             metrics = await _listen_metrics(stack, config, runtime)
             quorum = await stack.enter_async_context(
                 Quorum.open(
-                    QuorumConfig(
-                        node_id=config.node_id,
-                        cluster_id=meta.cluster_id,
-                        folder=folder,
-                        voters=config.voters,
-                        listen=_controller_address(config),
-                        core=config.core(),
-                        segment_bytes=config.int("metadata.log.segment.bytes"),
-                    ),
+                    config.quorum(cluster_id=meta.cluster_id),
                     metadata,
                     runtime=runtime,
                     telemetry=raft_metrics if telemetry is None else BothTelemetry(raft_metrics, telemetry),
@@ -179,13 +170,6 @@ async def _listen_metrics(
     if port < 0:
         return None
     return await _listen(stack, runtime, Address(config.values["metrics.http.host"], port))
-
-
-def _controller_address(config: ServerConfig) -> Address | None:
-    listener = config.controller_listener
-    if listener is None:
-        return None
-    return Address(listener.address.host or "0.0.0.0", listener.address.port)
 
 
 def _advertised(config: ServerConfig, listeners: list[NetworkListener]) -> tuple[Listener, ...]:

@@ -29,7 +29,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
                 "port": voter.endpoint.port,
                 "rack": None,
             }
-            for voter in broker.config.voters
+            for voter in broker.quorum.voters
         ]
     else:
         raise KafkaError(ErrorCode.unsupported_endpoint_type, f"endpoint type {kind} is neither 1 nor 2")

@@ -41,13 +41,14 @@ async def _describe(broker: Broker, context: RequestContext, request: Any) -> Re
                 "node_id": voter.key.id,
                 "listeners": [
                     {
-                        "name": broker.config.values["controller.listener.names"],
+                        "name": broker.config.controller_listener_name,
                         "host": voter.endpoint.host,
                         "port": voter.endpoint.port,
                     }
                 ],
             }
-            for voter in broker.config.voters
+            for voter in description.voters
+            if voter.endpoint is not None
         ],
     )
 

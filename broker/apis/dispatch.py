@@ -7,6 +7,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis import (
+    add_raft_voter,
     create_topics,
     delete_topics,
     describe_cluster,
@@ -24,7 +25,9 @@ from quorate.broker.apis import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    remove_raft_voter,
     sync_group,
+    update_raft_voter,
 )
 from quorate.broker.apis.context import Broker
 from quorate.broker.controller_channel import ControllerTimedOutError
@@ -55,6 +58,9 @@ _HANDLERS: Final[Mapping[int, Callable[[Broker, RequestContext, Any], Answer]]] 
         ApiKey.DESCRIBE_CONFIGS: describe_configs.handle,
         ApiKey.DESCRIBE_QUORUM: describe_quorum.handle,
         ApiKey.DESCRIBE_CLUSTER: describe_cluster.handle,
+        ApiKey.ADD_RAFT_VOTER: add_raft_voter.handle,
+        ApiKey.REMOVE_RAFT_VOTER: remove_raft_voter.handle,
+        ApiKey.UPDATE_RAFT_VOTER: update_raft_voter.handle,
     }
 )
 

@@ -11,6 +11,7 @@ from quorate.broker.controller.rpc import ConfigEntry, CreatedTopic, CreateTopic
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.broker.groups.coordinator import OFFSETS_TOPIC
 from quorate.broker.metadata import MetadataCache
+from quorate.raft.quorum import Quorum
 
 log = structlog.get_logger(__name__)
 
@@ -21,10 +22,17 @@ INTERNAL_TOPICS: Final = (OFFSETS_TOPIC,)
 class TopicCreator:
     """One creation at a time per topic, however many ask. UNKNOWN_SERVER_ERROR: the outcome is not known."""
 
-    def __init__(self, config: ServerConfig, channel: ControllerChannel, metadata: MetadataCache) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        channel: ControllerChannel,
+        metadata: MetadataCache,
+        quorum: Quorum[None],
+    ) -> None:
         self._config = config
         self._channel = channel
         self._metadata = metadata
+        self._quorum = quorum
         self._under_way: dict[str, trio.Event] = {}
 
     async def create(self, name: str) -> ErrorCode:
@@ -38,7 +46,7 @@ class TopicCreator:
         config = self._config
         known = len(image.brokers)
         if config.is_controller:
-            known = max(known, len(config.voters))
+            known = max(known, len(self._quorum.voters))
         factor = min(config.int("offsets.topic.replication.factor"), known)
         if len(image.brokers) < factor:
             return ErrorCode.NOT_ENOUGH_REPLICAS

@@ -205,5 +205,8 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.DESCRIBE_CONFIGS: _describe_configs,
         ApiKey.DESCRIBE_QUORUM: _top_level,
         ApiKey.DESCRIBE_CLUSTER: _top_level,
+        ApiKey.ADD_RAFT_VOTER: _top_level,
+        ApiKey.REMOVE_RAFT_VOTER: _top_level,
+        ApiKey.UPDATE_RAFT_VOTER: _top_level,
     }
 )

@@ -5,7 +5,7 @@ import pytest
 from quorate.broker.config import CONFIG_KEYS, ServerConfig, ServerConfigError
 from quorate.broker.controller.records import Listener
 from quorate.raft.config import QuorumConfig
-from quorate.raft.core.types import NodeId
+from quorate.raft.core.types import Endpoint, NodeId, VoterSet
 from quorate.runtime.network import Address
 
 COMBINED = """
@@ -88,6 +88,7 @@ def test_a_short_fetch_timeout_shortens_the_long_poll() -> None:
         (with_line("listeners=PLAINTEXT://:1,PLAINTEXT://:2", without="listeners"), 8, "is there twice"),
         (with_line("listeners=PLAINTEXT://:1", without="listeners"), 8, "exactly one of controller.listener"),
         (with_line("listeners=CONTROLLER://:1", without="listeners"), 8, "needs a listener for clients"),
+        (with_line("controller.quorum.bootstrap.servers=one"), 9, "write host:port"),
         (with_line("advertised.listeners=SSL://h:1"), 9, "SSL is not in listeners"),
         (with_line("advertised.listeners=PLAINTEXT://0.0.0.0:1"), 9, "names no host"),
         (with_line("inter.broker.listener.name=X"), 9, "X is not in advertised.listeners"),
@@ -108,12 +109,80 @@ def test_a_bad_line_is_named_with_its_number_and_the_remedy(text: str, line: int
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "key", ["process.roles", "node.id", "controller.listener.names", "controller.quorum.voters"]
-)
+@pytest.mark.parametrize("key", ["process.roles", "node.id", "controller.listener.names"])
 def test_a_missing_key_is_named_with_a_line_to_add(key: str) -> None:
     with pytest.raises(ServerConfigError, match=f"{key} is missing; add a line such as {key}="):
         ServerConfig.parse(with_line("", without=key))
+
+
+DYNAMIC = """
+process.roles=controller
+node.id=4
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers=one:9093, two:9093
+listeners=CONTROLLER://:9093
+log.dirs=/data
+"""
+
+
+def test_a_controller_whose_voters_are_in_the_log_needs_only_servers_to_ask() -> None:
+    config = ServerConfig.parse(DYNAMIC)
+    quorum = config.quorum(cluster_id="c")
+    assert quorum.voters == VoterSet(())
+    assert quorum.bootstrap == (Endpoint("one", 9093), Endpoint("two", 9093))
+    assert quorum.listen == Address("0.0.0.0", 9093)
+    assert quorum.own_endpoint == Endpoint("localhost", 9093)
+    assert not quorum.auto_join
+
+
+def test_a_controller_says_where_others_reach_it() -> None:
+    line = "advertised.listeners=CONTROLLER://four.example:19093"
+    assert ServerConfig.parse(DYNAMIC + line).quorum(cluster_id="c").own_endpoint == Endpoint(
+        "four.example", 19093
+    )
+    both = ServerConfig.parse(with_line("advertised.listeners=CONTROLLER://one:1,PLAINTEXT://one:2"))
+    assert both.advertised == (Listener(name="PLAINTEXT", host="one", port=2),)
+    assert both.quorum(cluster_id="c").own_endpoint == Endpoint("one", 1)
+    only_the_controllers = ServerConfig.parse(with_line("advertised.listeners=CONTROLLER://one:1"))
+    assert only_the_controllers.advertised == (Listener(name="PLAINTEXT", host="localhost", port=9092),)
+
+
+def test_a_static_voter_is_where_the_voters_say() -> None:
+    config = ServerConfig.parse(
+        COMBINED.replace("1@localhost:9093", "1@one.example:9093").replace(
+            "CONTROLLER://localhost", "CONTROLLER://"
+        )
+    )
+    assert config.quorum(cluster_id="c").own_endpoint == Endpoint("one.example", 9093)
+
+
+def test_with_servers_to_ask_a_controller_need_not_be_among_the_static_voters() -> None:
+    config = ServerConfig.parse(DYNAMIC + "controller.quorum.voters=1@one:9093")
+    assert config.voters.ids == (1,)
+    assert config.quorum(cluster_id="c").own_endpoint == Endpoint("localhost", 9093)
+
+
+def test_a_node_that_knows_nobody_to_ask_is_refused_with_both_ways_out() -> None:
+    with pytest.raises(ServerConfigError) as caught:
+        ServerConfig.parse(DYNAMIC.replace("controller.quorum.bootstrap.servers=one:9093, two:9093", ""))
+    assert "controller.quorum.bootstrap.servers=localhost:9093" in str(caught.value)
+    assert "controller.quorum.voters=1@localhost:9093" in str(caught.value)
+
+
+def test_snapshots_and_their_retention_are_kafkas() -> None:
+    quorum = ServerConfig.parse(DYNAMIC).quorum(cluster_id="c")
+    assert (quorum.snapshot_max_new_bytes, quorum.snapshot_max_interval_ms) == (20971520, 3600000)
+    assert (quorum.retention_bytes, quorum.retention_ms) == (104857600, 604800000)
+    changed = ServerConfig.parse(
+        DYNAMIC + "metadata.log.max.record.bytes.between.snapshots=1000\n"
+        "metadata.log.max.snapshot.interval.ms=0\n"
+        "metadata.max.retention.bytes=-1\n"
+        "metadata.max.retention.ms=-1\n"
+        "controller.quorum.auto.join.enable=true"
+    ).quorum(cluster_id="c")
+    assert (changed.snapshot_max_new_bytes, changed.snapshot_max_interval_ms) == (1000, 0)
+    assert changed.retention_bytes == changed.retention_ms == (1 << 63) - 1
+    assert changed.auto_join
 
 
 def test_every_key_has_a_sentence_and_a_default_that_it_accepts() -> None:

@@ -1,0 +1,30 @@
+"""AddRaftVoter: an observer that has caught up becomes a voter (KIP-853).
+
+Answered when the change is committed, also where version 1 would let us answer as soon as it is written.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.context import Broker, respond
+from quorate.broker.apis.raft_voters import changed, check_cluster, default_endpoint, voter_key
+from quorate.broker.wire.messages import Answer, RequestContext, Response
+from quorate.raft.core.types import Voter
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+    """Any broker takes it to the quorum's leader."""
+    check_cluster(broker, request.cluster_id)
+    voter = Voter(
+        voter_key(request.voter_id, request.voter_directory_id),
+        default_endpoint(broker, request.listeners),
+    )
+    timeout_ms = max(0, request.timeout // timedelta(milliseconds=1))
+
+    async def add() -> Response:
+        await changed(broker.quorum.add_voter(voter, timeout_ms=timeout_ms))
+        return respond(context, error_code=ErrorCode.none)
+
+    return broker.later(add)

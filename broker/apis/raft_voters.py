@@ -1,0 +1,80 @@
+"""What the three requests about the quorum's voters have in common (KIP-853)."""
+
+import uuid
+from collections.abc import Awaitable, Iterable
+from typing import Final, Protocol
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.context import Broker
+from quorate.broker.wire.errors import KafkaError
+from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey
+from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, RequestRefusedError
+from quorate.runtime.entropy import uuid_text
+
+DEFAULT_TIMEOUT_MS: Final = 30_000
+"""For requests that say none."""
+
+
+class NamedListener(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+
+def check_cluster(broker: Broker, cluster_id: str | None) -> None:
+    """Raises `KafkaError`; a request may name no cluster."""
+    if cluster_id is not None and cluster_id != broker.cluster_id:
+        raise KafkaError(
+            ErrorCode.inconsistent_cluster_id,
+            f"the request is for cluster {cluster_id}, this is {broker.cluster_id}",
+        )
+
+
+def voter_key(voter_id: int, directory_id: uuid.UUID | None) -> ReplicaKey:
+    """Raises `KafkaError`: only a whole key says which disk is meant."""
+    if voter_id < 0:
+        raise KafkaError(ErrorCode.invalid_request, f"the voter's id is {voter_id}; it must be 0 or more")
+    if directory_id is None:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"voter {voter_id} is named without its directory id; it is in the node's meta.properties",
+        )
+    return ReplicaKey(NodeId(voter_id), uuid_text(directory_id))
+
+
+def default_endpoint(broker: Broker, listeners: Iterable[NamedListener]) -> Endpoint:
+    """The endpoint of the listener that the quorum uses. Raises `KafkaError` if it is missing."""
+    wanted = broker.config.controller_listener_name
+    for listener in listeners:
+        if listener.name == wanted:
+            if not listener.host or not listener.port:
+                raise KafkaError(
+                    ErrorCode.invalid_request, f"listener {wanted} names no host and port to reach"
+                )
+            return Endpoint(listener.host, listener.port)
+    raise KafkaError(
+        ErrorCode.invalid_request,
+        f"the endpoint of the default listener {wanted} is missing; the quorum's nodes use no other",
+    )
+
+
+async def changed(change: Awaitable[None]) -> None:
+    """Return when the change is committed. Raises `KafkaError` with the code that says what happened."""
+    try:
+        await change
+    except RequestRefusedError as error:
+        raise KafkaError(ErrorCode(int(error.code)), str(error)) from error
+    except NotLeaderError as error:
+        # Nothing happened, so a client may repeat it.
+        raise KafkaError(ErrorCode.not_leader_or_follower, str(error)) from error
+    except OutcomeUnknownError as error:
+        raise KafkaError(
+            ErrorCode.request_timed_out,
+            f"it is not known whether the voters changed ({error}); describe the quorum before repeating it",
+        ) from error

@@ -1,0 +1,21 @@
+"""RemoveRaftVoter: a voter, named with its directory, votes no more (KIP-853)."""
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.context import Broker, respond
+from quorate.broker.apis.raft_voters import DEFAULT_TIMEOUT_MS, changed, check_cluster, voter_key
+from quorate.broker.wire.messages import Answer, RequestContext, Response
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+    """Any broker takes it to the quorum's leader."""
+    check_cluster(broker, request.cluster_id)
+    key = voter_key(request.voter_id, request.voter_directory_id)
+
+    async def remove() -> Response:
+        await changed(broker.quorum.remove_voter(key, timeout_ms=DEFAULT_TIMEOUT_MS))
+        return respond(context, error_code=ErrorCode.none)
+
+    return broker.later(remove)

@@ -1,0 +1,71 @@
+"""UpdateRaftVoter: where a voter listens from now on (KIP-853). Our own nodes tell it over the controller
+listener."""
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.context import Broker, respond
+from quorate.broker.apis.raft_voters import (
+    DEFAULT_TIMEOUT_MS,
+    changed,
+    check_cluster,
+    default_endpoint,
+    voter_key,
+)
+from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire.messages import Answer, RequestContext, Response
+from quorate.raft.core.types import Voter
+
+_KRAFT_VERSION: Final = 1
+"""Of a quorum with voters that can change."""
+_UNKNOWN_EPOCH: Final = -1
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+    """Any broker takes it to the quorum's leader. Every answer says who that is, as far as it is known."""
+    try:
+        voter = _checked(broker, request)
+    except KafkaError as error:
+        return _respond(broker, context, error.code)
+
+    async def update() -> Response:
+        try:
+            await changed(broker.quorum.update_voter(voter, timeout_ms=DEFAULT_TIMEOUT_MS))
+        except KafkaError as error:
+            return _respond(broker, context, error.code)
+        return _respond(broker, context, ErrorCode.none)
+
+    return broker.later(update)
+
+
+def _checked(broker: Broker, request: Any) -> Voter:
+    check_cluster(broker, request.cluster_id)
+    asked, epoch = request.current_leader_epoch, broker.quorum.epoch
+    if asked != _UNKNOWN_EPOCH and asked != epoch:
+        code = ErrorCode.fenced_leader_epoch if asked < epoch else ErrorCode.unknown_leader_epoch
+        raise KafkaError(code, f"the request is for epoch {asked}, this is epoch {epoch}")
+    voter = Voter(
+        voter_key(request.voter_id, request.voter_directory_id),
+        default_endpoint(broker, request.listeners),
+    )
+    supported = request.k_raft_version_feature
+    if not supported.min_supported_version <= _KRAFT_VERSION <= supported.max_supported_version:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"voter {voter.key.id} speaks kraft.version {supported.min_supported_version} to "
+            f"{supported.max_supported_version}, and the quorum {_KRAFT_VERSION}",
+        )
+    return voter
+
+
+def _respond(broker: Broker, context: RequestContext, code: ErrorCode) -> Response:
+    leader = broker.quorum.leader
+    address = None if leader is None else broker.quorum.endpoint_of(leader)
+    known = (
+        {}
+        if leader is None or address is None
+        else {"leader_id": leader, "host": address.host, "port": address.port}
+    )
+    current = {"leader_id": -1, "leader_epoch": broker.quorum.epoch, "host": "", "port": -1} | known
+    return respond(context, error_code=code, current_leader=current)
