@@ -153,6 +153,13 @@ class World:
             host.disk.crash_process()
         self.network.restart_node(host.name)
 
+    async def until(self, condition: Callable[[], bool], *, within_s: float = 60) -> None:
+        with trio.fail_after(within_s):
+            while True:
+                if condition():
+                    return
+                await trio.sleep(0.01)
+
     async def leader(self) -> Quorum:
         with trio.fail_after(60):
             while True:
