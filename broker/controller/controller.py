@@ -26,11 +26,11 @@ from quorate.broker.controller.brokers import (
     settle_elrs,
     unregister_broker,
 )
-from quorate.broker.controller.codec import encode
 from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.metadata_log import MetadataLog, Pending
 from quorate.broker.controller.outcome import Outcome
+from quorate.broker.controller.packing import TooLargeError, packed
 from quorate.broker.controller.producer_ids import allocate_producer_ids
 from quorate.broker.controller.records import FeatureLevel, Record
 from quorate.broker.controller.rpc import (
@@ -75,6 +75,13 @@ class Answer(Protocol):
 
 
 R = TypeVar("R", bound=Answer)
+R_co = TypeVar("R_co", bound=Answer, covariant=True)
+
+
+class Refuse(Protocol[R_co]):
+    """Makes an answer that says only why there is none. Every type of response is one."""
+
+    def __call__(self, *, error: ErrorCode, error_message: str) -> R_co: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +112,6 @@ class _Active:
     """The last append. It commits after everything before it."""
     last_offset: int = -1
     """That append's base offset."""
-
-
-class _TooLarge(Exception):
-    """An operation that doesn't fit one batch."""
 
 
 class Controller:
@@ -228,7 +231,7 @@ class Controller:
                 )
             return outcome
 
-        return await self._perform(decide, _refuse_registration)
+        return await self._perform(decide, RegisterBrokerResponse)
 
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         def decide(active: _Active) -> Outcome[BrokerHeartbeatResponse]:
@@ -256,7 +259,7 @@ class Controller:
                 sessions.forget(request.broker_id)
             return outcome
 
-        return await self._perform(decide, _refuse_heartbeat)
+        return await self._perform(decide, BrokerHeartbeatResponse)
 
     async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         def decide(active: _Active) -> Outcome[UnregisterBrokerResponse]:
@@ -265,12 +268,12 @@ class Controller:
                 active.sessions.forget(request.broker_id)
             return outcome
 
-        return await self._perform(decide, _refuse_unregistration)
+        return await self._perform(decide, UnregisterBrokerResponse)
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         return await self._perform(
             lambda active: alter_partition(active.image, request, static=self._settings.static),
-            _refuse_alter_partition,
+            AlterPartitionResponse,
         )
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -286,21 +289,21 @@ class Controller:
             lambda active: create_topics(
                 active.image, request, draws=draws, defaults=self._settings.topic_defaults
             ),
-            _refuse_creation,
+            CreateTopicsResponse,
         )
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        return await self._perform(lambda active: delete_topics(active.image, request), _refuse_deletion)
+        return await self._perform(lambda active: delete_topics(active.image, request), DeleteTopicsResponse)
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         return await self._perform(
-            lambda active: allocate_producer_ids(active.image, request), _refuse_producer_ids
+            lambda active: allocate_producer_ids(active.image, request), AllocateProducerIdsResponse
         )
 
     async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
         return await self._perform(
             lambda active: alter_configs(active.image, request),
-            _refuse_alter_configs,
+            AlterConfigsResponse,
             then=self._after_configs,
         )
 
@@ -315,13 +318,15 @@ class Controller:
     async def _perform(
         self,
         decide: Callable[[_Active], Outcome[R]],
-        refuse: Callable[[ErrorCode, str], R],
+        refuse: Refuse[R],
         *,
         then: Callable[[_Active], None] | None = None,
     ) -> R:
         active = self._active
         if active is None:
-            return refuse(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
+            return refuse(
+                error=ErrorCode.NOT_CONTROLLER, error_message="This node is not the active controller."
+            )
         began = trio.current_time()
         try:
             outcome = decide(active)
@@ -329,18 +334,25 @@ class Controller:
             self._append(active, outcome.groups)
             if then is not None:
                 then(active)
-        except _TooLarge as error:
-            response = refuse(ErrorCode.POLICY_VIOLATION, str(error))
+        except TooLargeError as error:
+            response = refuse(error=ErrorCode.POLICY_VIOLATION, error_message=str(error))
         except _LEADERSHIP_LOST:
             self._lost(active)
-            return refuse(ErrorCode.NOT_CONTROLLER, "This node is no longer the active controller.")
+            return refuse(
+                error=ErrorCode.NOT_CONTROLLER, error_message="This node is no longer the active controller."
+            )
         except Exception:
             self._failed(active)
-            return refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller failed and gave up its leadership.")
+            return refuse(
+                error=ErrorCode.UNKNOWN_SERVER_ERROR,
+                error_message="The controller failed and gave up its leadership.",
+            )
         finally:
             self._telemetry.performed(late_seconds=0.0, busy_seconds=trio.current_time() - began)
         if not await self._committed(active):
-            return refuse(ErrorCode.NOT_CONTROLLER, "This node is no longer the active controller.")
+            return refuse(
+                error=ErrorCode.NOT_CONTROLLER, error_message="This node is no longer the active controller."
+            )
         return response
 
     async def _committed(self, active: _Active) -> bool:
@@ -387,11 +399,10 @@ class Controller:
             self._log.resign()
 
     def _append(self, active: _Active, groups: tuple[tuple[Record, ...], ...]) -> None:
-        """Apply and append. Whole groups share batches as far as these have room. Raises `_TooLarge` before
-        anything happened, and what `append_nowait` raises."""
+        """Raises `TooLargeError` before anything happened, and what `append_nowait` raises."""
         if not groups:
             return
-        batches = _packed(groups, limit=self._settings.max_batch_bytes)
+        batches = packed(groups, limit=self._settings.max_batch_bytes)
         # Applied first: a record that doesn't fit the image must not get into the log, where it would stop
         # every node that applies it.
         offset = active.next_offset
@@ -403,58 +414,3 @@ class Controller:
             active.last = self._log.append_nowait(batch)
             active.last_offset = active.next_offset
             active.next_offset += len(batch)
-
-
-def _packed(groups: tuple[tuple[Record, ...], ...], *, limit: int) -> list[list[bytes]]:
-    batches: list[list[bytes]] = []
-    room = 0
-    for group in groups:
-        encoded = [encode(record) for record in group]
-        size = sum(map(len, encoded)) + _RECORD_OVERHEAD_BYTES * len(encoded)
-        if size > limit:
-            raise _TooLarge(
-                f"Unable to perform excessively large batch operation: it needs {size} bytes in one batch, "
-                f"and {limit} are allowed."
-            )
-        if not batches or size > room:
-            batches.append([])
-            room = limit
-        batches[-1] += encoded
-        room -= size
-    return batches
-
-
-_RECORD_OVERHEAD_BYTES: Final = 24
-"""What a record adds to a batch beside its value, at most."""
-
-
-def _refuse_registration(error: ErrorCode, message: str) -> RegisterBrokerResponse:
-    return RegisterBrokerResponse(error=error, error_message=message)
-
-
-def _refuse_heartbeat(error: ErrorCode, message: str) -> BrokerHeartbeatResponse:
-    return BrokerHeartbeatResponse(error=error, error_message=message)
-
-
-def _refuse_unregistration(error: ErrorCode, message: str) -> UnregisterBrokerResponse:
-    return UnregisterBrokerResponse(error=error, error_message=message)
-
-
-def _refuse_alter_partition(error: ErrorCode, message: str) -> AlterPartitionResponse:
-    return AlterPartitionResponse(error=error, error_message=message)
-
-
-def _refuse_creation(error: ErrorCode, message: str) -> CreateTopicsResponse:
-    return CreateTopicsResponse(error=error, error_message=message)
-
-
-def _refuse_deletion(error: ErrorCode, message: str) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(error=error, error_message=message)
-
-
-def _refuse_producer_ids(error: ErrorCode, message: str) -> AllocateProducerIdsResponse:
-    return AllocateProducerIdsResponse(error=error, error_message=message)
-
-
-def _refuse_alter_configs(error: ErrorCode, message: str) -> AlterConfigsResponse:
-    return AlterConfigsResponse(error=error, error_message=message)

@@ -1,0 +1,34 @@
+"""Groups of records into batches of the metadata log. What is in one group is committed as one."""
+
+from typing import Final
+
+from quorate.broker.controller.codec import encode
+from quorate.broker.controller.records import Record
+
+_RECORD_OVERHEAD_BYTES: Final = 24
+"""What a record adds to a batch beside its value, at most."""
+
+
+class TooLargeError(Exception):
+    """An operation that doesn't fit one batch."""
+
+
+def packed(groups: tuple[tuple[Record, ...], ...], *, limit: int) -> list[list[bytes]]:
+    """The encoded records of each batch. Whole groups share batches as far as these have room (`limit`
+    bytes). Raises `TooLargeError`."""
+    batches: list[list[bytes]] = []
+    room = 0
+    for group in groups:
+        encoded = [encode(record) for record in group]
+        size = sum(map(len, encoded)) + _RECORD_OVERHEAD_BYTES * len(encoded)
+        if size > limit:
+            raise TooLargeError(
+                f"Unable to perform excessively large batch operation: it needs {size} bytes in one batch, "
+                f"and {limit} are allowed."
+            )
+        if not batches or size > room:
+            batches.append([])
+            room = limit
+        batches[-1] += encoded
+        room -= size
+    return batches
