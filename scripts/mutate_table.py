@@ -73,7 +73,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "voted = voted if voted is not None else stored.voted",
         "voted = voted",
         "E13 redpanda PR 14",
-        "rivals",
+        "given votes",
     ),
     _explorer(
         "a vote is forgotten with the leader's first word",

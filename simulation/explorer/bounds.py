@@ -69,3 +69,5 @@ class Bound:
     """Messages under way."""
     fetch_batches: int = 1000
     """Batches that a Fetch is answered with at most."""
+    steps: int | None = None
+    """From the situation; no bound if None."""

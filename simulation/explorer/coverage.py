@@ -74,6 +74,15 @@ UNREACHABLE: Final[Mapping[Pair, str]] = {
         for role in Role
         if role is not Role.FOLLOWER
     },
+    **{
+        (
+            role,
+            kind,
+        ): "who checks a snapshot lacks what is committed: no majority grants it a pre-vote, and nobody "
+        "gets to this role but by one (a restart forgets the check)"
+        for kind in ("SnapshotChecked", "SnapshotDamaged")
+        for role in (Role.CANDIDATE, Role.LEADER, Role.RESIGNED)
+    },
 }
 """Pairs that no run of a driver brings about either, and why."""
 

@@ -47,7 +47,8 @@ def explore(
     parents = array("I", [0])
     level = [(0, beginning)]
     transitions = depth = 0
-    while level:
+    steps = world.bound.steps
+    while level and (steps is None or depth < steps):
         following: list[tuple[int, State]] = []
         for number, state in level:
             try:

@@ -12,13 +12,18 @@ from quorate.raft.core.events import (
     LogStartMoved,
     Propose,
     RemoveVoter,
+    RequestFailed,
+    Resign,
+    SnapshotChecked,
     SnapshotTaken,
     Timer,
     TimerFired,
     TimerKind,
     Unreachable,
 )
+from quorate.raft.core.messages import FetchSnapshotRequest
 from quorate.raft.core.types import EpochEnd, NodeId, SnapshotId
+from quorate.simulation.explorer.canonical import CURRENT
 from quorate.simulation.explorer.world import State, World
 
 
@@ -69,10 +74,11 @@ class Director:
         if role is not Role.LEADER:
             raise SituationError(f"node {node + 1} should lead, but is {role.value if role else 'down'}")
 
-    def lose(self) -> None:
-        """Everything that is under way."""
-        for number, _ in self.world.letters_of(self.state):
-            self.state = self.world.vanishes(self.state, number)
+    def lose(self, *, to: int | None = None) -> None:
+        """Everything that is under way, or on the way to that node."""
+        for number, letter in self.world.letters_of(self.state):
+            if to is None or letter.message.destination == self.world.names[to]:
+                self.state = self.world.vanishes(self.state, number)
 
     def _one(self, names: set[NodeId]) -> bool:
         for node, machine in enumerate(self.world.machines_of(self.state)):
@@ -226,6 +232,127 @@ def behind_the_start(director: Director) -> None:
     director.happens(0, LogStartMoved(EpochEnd(disk.last_epoch, disk.end_offset)))
 
 
+def _ask_again(director: Director) -> None:
+    """The last node, which lost touch, gives up its old Fetch and sends another."""
+    first = director.world.names[0]
+    last = len(director.world.names) - 1
+    director.happens(last, RequestFailed(first, CURRENT))
+    director.happens(last, TimerFired(Timer(TimerKind.BACKOFF, first)))
+
+
+def checking(director: Director) -> None:
+    """As behind the start, and the last node has fetched the snapshot and checks it, when the leader resigns."""
+    behind_the_start(director)
+    _ask_again(director)
+    director.settle()
+    if director.world.machines_of(director.state)[-1].checking is None:
+        raise SituationError("the last node should have a snapshot to check")
+    director.happens(0, Resign())
+    director.lose()
+    director.fire(0, TimerKind.ELECTION)
+
+
+def loading(director: Director) -> None:
+    """As behind the start, and the last node's first request for the snapshot is under way, when the leader
+    resigns."""
+    behind_the_start(director)
+    _ask_again(director)
+    for _ in range(2):
+        number, _letter = director.world.letters_of(director.state)[-1]
+        director.state = director.world.arrives(director.state, number)
+    director.happens(0, Resign())
+    for number, letter in director.world.letters_of(director.state):
+        if not isinstance(letter.message, FetchSnapshotRequest):
+            director.state = director.world.vanishes(director.state, number)
+
+
+def late_request(director: Director) -> None:
+    """As loading, and the node that led asks for votes when the request for its snapshot is still under way."""
+    loading(director)
+    director.fire(0, TimerKind.ELECTION)
+    director.happens(1, Unreachable(director.world.names[0]))
+    director.lose(to=1)
+    director.fire(0, TimerKind.ELECTION)
+    director.lose(to=len(director.world.names) - 1)
+
+
+def late_request_to_a_follower(director: Director) -> None:
+    """As loading, and the second node asks for votes."""
+    loading(director)
+    director.happens(1, Unreachable(director.world.names[0]))
+    director.fire(1, TimerKind.FETCH)
+
+
+def late_chunk(director: Director) -> None:
+    """The last node has loaded a snapshot of which it had asked for the first bytes twice, and asks for votes. The
+    leader is down."""
+    behind_the_start(director)
+    _ask_again(director)
+    for _ in range(2):
+        number, _letter = director.world.letters_of(director.state)[-1]
+        director.state = director.world.arrives(director.state, number)
+    _ask_again(director)
+    director.settle()
+    last = len(director.world.names) - 1
+    checked = director.world.machines_of(director.state)[last].checking
+    if checked is None:
+        raise SituationError("the last node should have a snapshot to check")
+    director.happens(last, SnapshotChecked(checked, None))
+    director.settle()
+    director.crash(0)
+    director.lose()
+    for node in range(1, last):
+        director.happens(node, Unreachable(director.world.names[0]))
+    director.fire(last, TimerKind.FETCH)
+    director.lose(to=0)
+
+
+def late_check(director: Director) -> None:
+    """As checking, and the node that led asks for votes."""
+    checking(director)
+    director.happens(1, Unreachable(director.world.names[0]))
+    director.lose()
+    director.fire(0, TimerKind.ELECTION)
+
+
+def late_sync(director: Director) -> None:
+    """The leader is down; the last node has fetched a record of its, asks for votes, and has not synced it yet."""
+    elected(director)
+    director.propose(0)
+    last = director.world.names[-1]
+    for number, letter in director.world.letters_of(director.state):
+        if letter.message.destination == last:
+            director.state = director.world.arrives(director.state, number)
+    director.crash(0)
+    director.lose()
+    for node in range(1, len(director.world.names) - 1):
+        director.happens(node, Unreachable(director.world.names[0]))
+    director.fire(len(director.world.names) - 1, TimerKind.FETCH)
+    director.lose(to=0)
+
+
+def late_timer(director: Director) -> None:
+    """The node that led asks for votes, and the timer of a Fetch that it has long answered still runs."""
+    elected(director)
+    director.propose(0)
+    director.happens(0, Resign())
+    director.lose()
+    director.fire(0, TimerKind.ELECTION)
+    director.lose()
+    director.fire(0, TimerKind.ELECTION)
+
+
+def resigned(director: Director) -> None:
+    """The first node has resigned, and does not know that the second leads epoch 2."""
+    elected(director)
+    director.happens(0, Resign())
+    director.lose()
+    _second_stands(director)
+    director.settle(*range(1, len(director.world.names)))
+    director.must_lead(1)
+    director.lose()
+
+
 SITUATIONS: Final[Mapping[str, Callable[[Director], None]]] = {
     "cold": cold,
     "rivals": rivals,
@@ -240,6 +367,15 @@ SITUATIONS: Final[Mapping[str, Callable[[Director], None]]] = {
     "dynamic": dynamic,
     "undone change": undone_change,
     "behind the start": behind_the_start,
+    "loading": loading,
+    "checking": checking,
+    "late request": late_request,
+    "late request to a follower": late_request_to_a_follower,
+    "late chunk": late_chunk,
+    "late check": late_check,
+    "late sync": late_sync,
+    "late timer": late_timer,
+    "resigned": resigned,
 }
 
 

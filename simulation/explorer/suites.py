@@ -13,6 +13,7 @@ SMALL: Final[Suite] = {
     "reads": Bound(situation="elected", budgets=Budgets(reads=1, appends=1)),
     "short candidate": Bound(situation="short candidate", budgets=Budgets()),
     "stale candidate": Bound(situation="stale candidate", budgets=Budgets()),
+    "first read": Bound(situation="cold", budgets=Budgets(timeouts=1, reads=1), voters=2, epochs=1),
     "two leaders": Bound(situation="deposed", budgets=Budgets(reads=1, appends=1)),
     "catching up": Bound(situation="lagging", budgets=Budgets(timeouts=0, ticks=1), fetch_batches=1),
     "observer": Bound(situation="elected", budgets=Budgets(timeouts=1), voters=1, observers=1),
@@ -33,11 +34,23 @@ CI: Final[Suite] = {
     "crashes": Bound(situation="elected", budgets=Budgets(appends=1, crashes=1, power_losses=1)),
     "repeats": Bound(situation="elected", budgets=Budgets(appends=2, duplicates=1, losses=1)),
     "timeouts": Bound(situation="lagging", budgets=Budgets(appends=1, timeouts=1), in_flight=4),
-    "ticks": Bound(situation="elected", budgets=Budgets(ticks=1, resignations=1, timeouts=1), in_flight=3),
+    "given votes": Bound(situation="rivals", budgets=Budgets(timeouts=2), voters=2, epochs=1),
+    "late sync": Bound(situation="late sync", budgets=Budgets(), epochs=1, batches=1, steps=14),
+    "late timer": Bound(
+        situation="late timer", budgets=Budgets(ticks=1), voters=2, epochs=1, batches=1, in_flight=4
+    ),
+    "ticks": Bound(
+        situation="elected",
+        budgets=Budgets(appends=1, resignations=1, ticks=1, timeouts=2),
+        voters=2,
+        epochs=1,
+        batches=2,
+        in_flight=3,
+    ),
     "handover": Bound(situation="elected", budgets=Budgets(appends=1, resignations=1, transfers=1)),
-    "handed over again": Bound(situation="elected", budgets=Budgets(resignations=2, timeouts=1), in_flight=3),
+    "handed over again": Bound(situation="resigned", budgets=Budgets(resignations=1)),
     "transfer in vain": Bound(
-        situation="elected", budgets=Budgets(appends=1, transfers=1, timeouts=1), in_flight=3
+        situation="elected", budgets=Budgets(appends=1, transfers=1, timeouts=1), voters=2, in_flight=4
     ),
     "reads": Bound(situation="elected", budgets=Budgets(reads=1, appends=1, timeouts=1)),
     "undone change": Bound(situation="undone change", budgets=Budgets(voter_changes=1), in_flight=3),
@@ -50,12 +63,24 @@ CI: Final[Suite] = {
     "snapshots": Bound(situation="behind the start", budgets=Budgets(timeouts=1, damages=1), in_flight=4),
     "snapshots and crashes": Bound(situation="lagging", budgets=Budgets(snapshots=2, damages=1, crashes=1)),
     "snapshots and elections": Bound(
-        situation="elected", budgets=Budgets(snapshots=2, resignations=1, timeouts=1), in_flight=3
-    ),
-    "snapshots and resignations": Bound(
-        situation="behind the start",
-        budgets=Budgets(resignations=1, timeouts=1, damages=1, duplicates=1),
+        situation="elected",
+        budgets=Budgets(snapshots=2, resignations=1, timeouts=2),
+        voters=2,
+        epochs=1,
+        batches=1,
         in_flight=3,
+    ),
+    "checking": Bound(situation="checking", budgets=Budgets(damages=1), epochs=1, batches=1, in_flight=3),
+    "loading": Bound(situation="loading", budgets=Budgets(timeouts=1), epochs=1, in_flight=4, steps=14),
+    "late check": Bound(
+        situation="late check", budgets=Budgets(timeouts=1, damages=1), epochs=1, in_flight=4, steps=10
+    ),
+    "late request": Bound(situation="late request", budgets=Budgets(), epochs=1, in_flight=4, steps=14),
+    "late request to a follower": Bound(
+        situation="late request to a follower", budgets=Budgets(), epochs=1, batches=1, in_flight=3
+    ),
+    "late chunk": Bound(
+        situation="late chunk", budgets=Budgets(resignations=1), epochs=1, in_flight=4, steps=18
     ),
 }
 """A minute or two on two cores."""
@@ -78,6 +103,11 @@ LARGE: Final[Suite] = {
     "observer": Bound(
         situation="elected", budgets=Budgets(timeouts=2, appends=1), voters=2, observers=1, in_flight=4
     ),
+    "loading": Bound(situation="loading", budgets=Budgets(timeouts=2), epochs=1, batches=1, in_flight=3),
+    "checking": Bound(
+        situation="checking", budgets=Budgets(timeouts=2, damages=1), epochs=1, batches=1, in_flight=3
+    ),
+    "late timer": Bound(situation="late timer", budgets=Budgets(ticks=1), epochs=1, batches=1, in_flight=4),
     "snapshots, crashes and timeouts": Bound(
         situation="behind the start", budgets=Budgets(crashes=1, timeouts=1, appends=1), in_flight=4
     ),
