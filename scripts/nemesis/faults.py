@@ -1,0 +1,262 @@
+"""What is done to a cluster, drawn from a seed: which faults, to whom, for how long, several at a time."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import trio
+from cluster import OUTSIDE, Cluster
+
+Rules = dict[str, list[float]]
+LOST = [1.0, 0.0, 0.0, 0.0]
+AT_ONCE = 2
+REST_SECONDS_MAX = 3.0
+
+
+@dataclass(slots=True)
+class Nemesis:
+    cluster: Cluster
+    draw: random.Random
+    done: Counter[str] = field(default_factory=Counter)
+    _layers: list[Rules] = field(default_factory=list)
+    """What faults under way do to the network."""
+    _claimed: dict[int, None] = field(default_factory=dict)
+    """Nodes whose process or disk a fault under way has to itself."""
+    _disk_may_be_lost: bool = True
+
+    async def run(self, *, seconds: float) -> None:
+        """Faults for so long, then wait for those under way to end."""
+        self._disk_may_be_lost = True  # what the last one held is replicated again: all have applied since
+        until = time.monotonic() + seconds
+        async with trio.open_nursery() as nursery:
+            for _ in range(AT_ONCE):
+                nursery.start_soon(self._one_after_another, until)
+
+    async def _one_after_another(self, until: float) -> None:
+        while time.monotonic() < until:
+            name, fault, _ = self.draw.choices(FAULTS, weights=[weight for _, _, weight in FAULTS])[0]
+            if await fault(self):
+                self.done[name] += 1
+                await trio.sleep(self.draw.uniform(0.2, REST_SECONDS_MAX))
+            else:
+                await trio.sleep(0.2)
+
+    async def hold(self, low: float = 1.0, high: float = 7.0) -> None:
+        await trio.sleep(self.draw.uniform(low, high))
+
+    @contextmanager
+    def claimed(self, *, at_least: int, at_most: int) -> Iterator[list[int]]:
+        """Nodes that nothing else is done to meanwhile; none if there are too few."""
+        free = [node for node in self.cluster.hosts if node not in self._claimed]
+        count = self.draw.randint(at_least, at_most)
+        nodes = self.draw.sample(free, count) if len(free) >= count else []
+        self._claimed.update(dict.fromkeys(nodes))
+        try:
+            yield nodes
+        finally:
+            for node in nodes:
+                del self._claimed[node]
+
+    async def network(self, rules: Rules, what: str) -> None:
+        """Have these rules, beside those of other faults, for a while."""
+        self.cluster.say(what)
+        self._layers.append(rules)
+        try:
+            await self.cluster.set_rules(self._combined())
+            await self.hold()
+        finally:
+            self._layers.remove(rules)
+        await self.cluster.set_rules(self._combined())
+
+    def _combined(self) -> Rules:
+        combined: Rules = {}
+        for layer in self._layers:
+            for direction, numbers in layer.items():
+                before = combined.get(direction, [0.0, 0.0, 0.0, 0.0])
+                combined[direction] = [max(pair) for pair in zip(before, numbers, strict=True)]
+        return combined
+
+    def directions(self, sources: Sequence[int], destinations: Sequence[int]) -> list[str]:
+        return [f"{source}>{other}" for source in sources for other in destinations if source != other]
+
+
+async def _kill(nemesis: Nemesis, count: int) -> bool:
+    with nemesis.claimed(at_least=count, at_most=count) as nodes:
+        nemesis.cluster.say(f"kill -9 {nodes}")
+        for node in nodes:
+            await nemesis.cluster.kill(node)
+        await nemesis.hold(0.1, 4)
+        for node in nodes:
+            await nemesis.cluster.start(node)
+        return bool(nodes)
+
+
+async def kill_one(nemesis: Nemesis) -> bool:
+    return await _kill(nemesis, 1)
+
+
+async def kill_the_leader(nemesis: Nemesis) -> bool:
+    leader = await nemesis.cluster.leader()
+    if leader is None or leader in nemesis._claimed:
+        return False
+    nemesis._claimed[leader] = None
+    try:
+        nemesis.cluster.say(f"kill -9 of the leader, {leader}")
+        await nemesis.cluster.kill(leader)
+        await nemesis.hold(0.1, 4)
+        await nemesis.cluster.start(leader)
+    finally:
+        del nemesis._claimed[leader]
+    return True
+
+
+async def kill_two(nemesis: Nemesis) -> bool:
+    return await _kill(nemesis, 2)
+
+
+async def kill_all(nemesis: Nemesis) -> bool:
+    return await _kill(nemesis, len(nemesis.cluster.hosts))
+
+
+async def pause(nemesis: Nemesis) -> bool:
+    with nemesis.claimed(at_least=1, at_most=2) as nodes:
+        paused = [node for node in nodes if nemesis.cluster.pause(node)]
+        if paused:
+            nemesis.cluster.say(f"SIGSTOP {paused}")
+            await nemesis.hold(0.5, 8)
+        for node in paused:
+            nemesis.cluster.go_on(node)
+        return bool(paused)
+
+
+async def cut_off(nemesis: Nemesis) -> bool:
+    """A node, from everybody or from the other nodes only."""
+    node = nemesis.draw.choice(list(nemesis.cluster.hosts))
+    others = [other for other in nemesis.cluster.hosts if other != node]
+    if nemesis.draw.random() < 0.5:
+        others.append(OUTSIDE)
+    both = nemesis.directions([node], others) + nemesis.directions(others, [node])
+    await nemesis.network(dict.fromkeys(both, LOST), f"partition: {node} | {others}")
+    return True
+
+
+async def mute(nemesis: Nemesis) -> bool:
+    """One way: it hears everybody, nobody hears it."""
+    node, others = nemesis.draw.choice(list(nemesis.cluster.hosts)), [*nemesis.cluster.hosts, OUTSIDE]
+    await nemesis.network(
+        dict.fromkeys(nemesis.directions([node], others), LOST), f"one way: nobody hears {node}"
+    )
+    return True
+
+
+async def deafen(nemesis: Nemesis) -> bool:
+    """The other way: it hears nobody of the others."""
+    node, others = nemesis.draw.choice(list(nemesis.cluster.hosts)), list(nemesis.cluster.hosts)
+    await nemesis.network(
+        dict.fromkeys(nemesis.directions(others, [node]), LOST), f"one way: {node} hears nobody"
+    )
+    return True
+
+
+async def bad_links(nemesis: Nemesis) -> bool:
+    """Packets lost, late or out of order between some hosts, each direction by itself."""
+    hosts = [*nemesis.cluster.hosts, OUTSIDE]
+    rules = {
+        direction: [
+            nemesis.draw.choice((0.0, 0.02, 0.1, 0.3)),
+            nemesis.draw.choice((0.0, 5.0, 50.0, 200.0)),
+            nemesis.draw.choice((0.0, 2.0, 40.0)),
+            nemesis.draw.choice((0.0, 0.1, 0.5)),
+        ]
+        for direction in nemesis.directions(hosts, hosts)
+        if nemesis.draw.random() < 0.6
+    }
+    await nemesis.network(rules, f"loss, delay, reordering on {len(rules)} links")
+    return True
+
+
+async def netem(nemesis: Nemesis) -> bool:
+    """The same by the kernel, where it can, on all that one node sends."""
+    cluster = nemesis.cluster
+    node = nemesis.draw.choice(list(cluster.hosts))
+    how = ["delay", f"{nemesis.draw.choice((5, 50, 200))}ms", f"{nemesis.draw.choice((1, 20))}ms",
+           "loss", f"{nemesis.draw.choice((0, 5, 30))}%", "reorder", "25%"]  # fmt: skip
+    if not cluster.has_netem or not cluster.set_netem(node, *how):
+        return False
+    cluster.say(f"netem on {node}: {' '.join(how)}")
+    try:
+        await nemesis.hold()
+    finally:
+        cluster.clear_netem(node)
+    return True
+
+
+async def full_disk(nemesis: Nemesis) -> bool:
+    with nemesis.claimed(at_least=1, at_most=1) as nodes:
+        for node in nodes:
+            if nemesis.cluster.hosts[node].process is None:
+                return False
+            nemesis.cluster.say(f"the disk of {node} is full")
+            nemesis.cluster.fill(node)
+            with trio.move_on_after(12):
+                # Sooner or later it needs a new segment, or a vote on disk.
+                await nemesis.cluster.wait_ended(node)
+            nemesis.cluster.make_room(node)
+            if nemesis.cluster.hosts[node].process is None:
+                await nemesis.cluster.start(node)
+        return bool(nodes)
+
+
+async def lost_disk(nemesis: Nemesis) -> bool:
+    """One at a time, until all have caught up: a record may be on two disks only."""
+    if not nemesis._disk_may_be_lost:
+        return False
+    with nemesis.claimed(at_least=1, at_most=1) as nodes:
+        for node in nodes:
+            nemesis._disk_may_be_lost = False
+            nemesis.cluster.say(f"{node} loses its disk and comes back with an empty one")
+            await nemesis.cluster.replace_disk(node)
+        return bool(nodes)
+
+
+async def transfer(nemesis: Nemesis) -> bool:
+    to = nemesis.draw.choice(list(nemesis.cluster.hosts))
+    nemesis.cluster.say(f"leadership goes to {to}")
+    return await nemesis.cluster.transfer(to)
+
+
+async def snapshot(nemesis: Nemesis) -> bool:
+    return await nemesis.cluster.take_snapshot(nemesis.draw.choice(list(nemesis.cluster.hosts)))
+
+
+async def change_voters(nemesis: Nemesis) -> bool:
+    node = nemesis.draw.choice(list(nemesis.cluster.hosts))
+    nemesis.cluster.say(f"{node} votes no more")
+    removed = await nemesis.cluster.remove_voter(node)
+    await nemesis.hold(0.1, 3)
+    nemesis.cluster.say(f"{node} votes again")
+    added = await nemesis.cluster.add_voter(node)
+    return removed and added
+
+
+Fault = Callable[[Nemesis], Awaitable[bool]]
+FAULTS: tuple[tuple[str, Fault, int], ...] = (
+    ("kill -9 of one", kill_one, 3),
+    ("kill -9 of the leader", kill_the_leader, 3),
+    ("kill -9 of two", kill_two, 2),
+    ("kill -9 of all", kill_all, 1),
+    ("SIGSTOP", pause, 4),
+    ("partition", cut_off, 4),
+    ("one-way: not heard", mute, 3),
+    ("one-way: hears nobody", deafen, 3),
+    ("loss, delay, reordering", bad_links, 4),
+    ("tc netem", netem, 3),
+    ("full disk", full_disk, 2),
+    ("lost disk", lost_disk, 1),
+    ("leadership transferred", transfer, 3),
+    ("snapshot asked for", snapshot, 2),
+    ("voter removed and added", change_voters, 2),
+)
