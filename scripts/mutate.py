@@ -2,8 +2,9 @@
 
     python scripts/mutate.py [--only TEXT] [--jobs 2] [--finder explorer] [--all-finders]
 
-A fault counts as found if the finder it is meant for fails within its time. One that survives is a hole in the tests.
-A fault whose text is no longer in its file, exactly once, is an error: the table has to follow the code.
+A fault counts as found if the finder it is meant for fails within its time. One that survives is a hole in
+the tests. A fault whose text is no longer in its file, exactly once, is an error: the table has to follow
+the code.
 """
 
 import concurrent.futures
@@ -181,7 +182,8 @@ def main(
             survivors += not as_meant
             mark = "found " if as_meant else "MISSED"
             typer.echo(
-                f"{mark} {result.seconds:6.1f} s  by {by:20} {mutation.name} [{mutation.source}] ({mutation.file})"
+                f"{mark} {result.seconds:6.1f} s  by {by:20} {mutation.name} "
+                f"[{mutation.source}] ({mutation.file})"
             )
             if result.said:
                 typer.echo(f"                  {result.said}")

@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Small faults, each a real bug of the field or a plausible slip, and who is meant to find it.
 
 `source` is an id of the scenario catalogue that the tests cite (E elections, T truncation, S snapshots, R

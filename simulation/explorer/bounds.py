@@ -36,7 +36,8 @@ class Budgets:
     """Election, fetch, check-quorum and transfer timers that fire, broken connections, and requests given up
     while their answer might still come."""
     ticks: int = 0
-    """Begin-quorum and fetch-wait timers that fire. (The pauses of `retry_backoff_ms` end any time, for nothing.)"""
+    """Begin-quorum and fetch-wait timers that fire. (The pauses of `retry_backoff_ms` end any time, for
+    nothing.)"""
     appends: int = 0
     resignations: int = 0
     reads: int = 0

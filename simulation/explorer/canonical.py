@@ -1,8 +1,10 @@
-"""Numbers without a meaning, made equal: correlations and generations only ever matter by being the latest or not.
+"""Numbers without a meaning, made equal: correlations and generations only ever matter by being the latest
+or not.
 
-In the explorer the request in flight to a peer has correlation `CURRENT` and every older one `STALE`; the log's
-generation is `CURRENT` and every older one `STALE`. The core counts on from there in its next step, and is brought
-back here after it. Nothing but this module touches what the core keeps to itself.
+In the explorer the request in flight to a peer has correlation `CURRENT` and every older one `STALE`; the
+log's generation is `CURRENT` and every older one `STALE`. The core counts on from there in its next step,
+and is
+brought back here after it. Nothing but this module touches what the core keeps to itself.
 """
 
 from collections.abc import Mapping

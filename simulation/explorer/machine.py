@@ -1,7 +1,7 @@
 """One node: its core, what it has stored, and how the effects of a step are carried out.
 
-Everything here concerns one node alone, so each (node, event) pair is computed once, however many states of the
-whole it occurs in. What a step says that others must agree with is handed on as a `Sight`.
+Everything here concerns one node alone, so each (node, event) pair is computed once, however many states of
+the whole it occurs in. What a step says that others must agree with is handed on as a `Sight`.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -441,7 +441,7 @@ class _Hands:
         disk = self.disk
         self.require(
             bool(history) and history[0].base_offset == disk.end_offset,
-            f"an append at {history[0].base_offset if history else '?'} leaves no gap after {disk.end_offset}",
+            f"an append at {history[0].base_offset if history else None} leaves no gap: {disk.end_offset}",
         )
         self.require(history[0].epoch >= disk.last_epoch, "an epoch never goes back in a log")
         sets = _sets(disk.history)

@@ -1,4 +1,5 @@
-"""What must hold of all nodes together (kraft.md section 10), as functions of a state and a little history."""
+"""What must hold of all nodes together (kraft.md section 10), as functions of a state and a little
+history."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -119,7 +120,8 @@ def _leads(past: Past, key: NodeId, epoch: Epoch, disk: Disk, machines: Sequence
         count = len(past.committed)
         _require(
             disk.history[:count] == past.committed,
-            f"a leader has every committed record: node {key} leads epoch {epoch} with {_told(disk.history)}, "
+            f"a leader has every committed record: node {key} leads epoch {epoch} with "
+            f"{_told(disk.history)}, "
             f"committed is {_told(past.committed)}",
         )
     if known is not None:

@@ -46,7 +46,8 @@ class Report:
         rate = self.states / self.seconds if self.seconds else 0.0
         end = "" if self.complete else "  NOT COMPLETE"
         return (
-            f"{self.name:24} {self.states:>10,} states {self.transitions:>11,} transitions  depth {self.depth:>3} "
+            f"{self.name:28} {self.states:>10,} states {self.transitions:>11,} transitions  "
+            f"depth {self.depth:>3} "
             f"{self.seconds:7.1f} s {rate:>8,.0f} states/s  {self.cut:>9,} cut by the bound{end}"
         )
 

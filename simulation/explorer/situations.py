@@ -57,8 +57,8 @@ class Director:
         self.state = self.world.falls(self.state, node)
 
     def settle(self, *nodes: int, leads: int | None = None) -> None:
-        """Among these (all, if none are given) every message arrives and every sync ends, until nothing is left,
-        or until the node `leads` does."""
+        """Among these (all, if none are given) every message arrives and every sync ends, until nothing is
+        left, or until the node `leads` does."""
         names = {self.world.names[node] for node in nodes or range(len(self.world.names))}
         for _ in range(1000):
             if (leads is not None and self.role(leads) is Role.LEADER) or not self._one(names):
@@ -121,7 +121,8 @@ def elected(director: Director) -> None:
 
 
 def premature(director: Director) -> None:
-    """The first node led epoch 1, but nobody has its LeaderChange record, and it is down; the second asks for votes."""
+    """The first node led epoch 1, but nobody has its LeaderChange record, and it is down; the second asks
+    for votes."""
     cold(director)
     director.settle()
     director.fire(0, TimerKind.ELECTION)
@@ -153,8 +154,8 @@ def short_candidate(director: Director) -> None:
 
 
 def wooed(director: Director) -> None:
-    """The leader has a new record that nobody else has; the second node has lost touch with it, and the last asks
-    that one for its vote."""
+    """The leader has a new record that nobody else has; the second node has lost touch with it, and the
+    last asks that one for its vote."""
     elected(director)
     director.happens(1, Unreachable(director.world.names[0]))
     director.fire(len(director.world.names) - 1, TimerKind.FETCH)
@@ -162,7 +163,8 @@ def wooed(director: Director) -> None:
 
 
 def diverged(director: Director) -> None:
-    """The first node led epoch 1, appended records that nobody else got, and is down; the second asks for votes."""
+    """The first node led epoch 1, appended records that nobody else got, and is down; the second asks for
+    votes."""
     elected(director)
     director.propose(0)
     director.propose(0)
@@ -173,8 +175,8 @@ def diverged(director: Director) -> None:
 
 
 def stale_candidate(director: Director) -> None:
-    """As diverged, but the second node has led epoch 2, committed in it, and is down; the first, whose log is the
-    longer, asks for votes."""
+    """As diverged, but the second node has led epoch 2, committed in it, and is down; the first, whose log
+    is the longer, asks for votes."""
     diverged(director)
     director.settle(*range(1, len(director.world.names)))
     director.must_lead(1)
@@ -225,7 +227,8 @@ def undone_change(director: Director) -> None:
 
 
 def behind_the_start(director: Director) -> None:
-    """The first node leads and its log starts with a snapshot; the last node is behind that, and lost touch."""
+    """The first node leads and its log starts with a snapshot; the last node is behind that, and lost
+    touch."""
     lagging(director)
     disk = director.world.machines_of(director.state)[0].disk
     director.happens(0, SnapshotTaken(SnapshotId(disk.end_offset, disk.last_epoch)))
@@ -241,7 +244,8 @@ def _ask_again(director: Director) -> None:
 
 
 def checking(director: Director) -> None:
-    """As behind the start, and the last node has fetched the snapshot and checks it, when the leader resigns."""
+    """As behind the start, and the last node has fetched the snapshot and checks it, when the leader
+    resigns."""
     behind_the_start(director)
     _ask_again(director)
     director.settle()
@@ -267,7 +271,8 @@ def loading(director: Director) -> None:
 
 
 def late_request(director: Director) -> None:
-    """As loading, and the node that led asks for votes when the request for its snapshot is still under way."""
+    """As loading, and the node that led asks for votes when the request for its snapshot is still under
+    way."""
     loading(director)
     director.fire(0, TimerKind.ELECTION)
     director.happens(1, Unreachable(director.world.names[0]))
@@ -284,8 +289,8 @@ def late_request_to_a_follower(director: Director) -> None:
 
 
 def late_chunk(director: Director) -> None:
-    """The last node has loaded a snapshot of which it had asked for the first bytes twice, and asks for votes. The
-    leader is down."""
+    """The last node has loaded a snapshot of which it had asked for the first bytes twice, and asks for
+    votes. The leader is down."""
     behind_the_start(director)
     _ask_again(director)
     for _ in range(2):
@@ -316,7 +321,8 @@ def late_check(director: Director) -> None:
 
 
 def late_sync(director: Director) -> None:
-    """The leader is down; the last node has fetched a record of its, asks for votes, and has not synced it yet."""
+    """The leader is down; the last node has fetched a record of its, asks for votes, and has not synced it
+    yet."""
     elected(director)
     director.propose(0)
     last = director.world.names[-1]

@@ -1,8 +1,12 @@
 """All nodes together: what may happen next in a state, and what it comes to.
 
-A state is a short tuple of small numbers: the budgets left, the past, each machine, and the messages under way
-(a multiset, so sorted). The numbers are names for things that are kept once, in tables. What a machine makes of an
-event is computed once per (machine, event), so most transitions are a few look-ups.
+A state is a short tuple of small numbers: the budgets left, the past, each machine, and the messages under
+way (a multiset, so sorted). The numbers are names for things that are kept once, in tables. What a machine
+makes of an event is computed once per (machine, event), so most transitions are a few look-ups.
+
+What is left out: answers that nobody waits for, which must do nothing (`World.heeded_answers` sees to that). States
+that differ by the names of nodes alone are not taken for one: the core walks voters in the order of their ids (who is
+asked first for the leader, who comes first among equal successors), so a renamed state need not behave alike.
 """
 
 from collections.abc import Iterator
@@ -47,7 +51,6 @@ from quorate.simulation.explorer.bounds import Bound, Budget
 from quorate.simulation.explorer.coverage import Coverage
 from quorate.simulation.explorer.disk import Disk, History, Snapshot, end_of, up_to
 from quorate.simulation.explorer.machine import Half, Letter, Machine, Outcome, Sight
-from quorate.simulation.explorer.names import name
 from quorate.simulation.explorer.promises import Past
 from quorate.simulation.explorer.tables import Table
 from quorate.simulation.violations import SafetyViolation
@@ -115,14 +118,15 @@ class Broken(Exception):
 
 
 class World:
-    """The transition system of one `Bound`. `core` is the shipped one, or a broken one for a test of the tests."""
+    """The transition system of one `Bound`. `core` is the shipped one, or a broken one for a test of the
+    tests."""
 
     def __init__(self, bound: Bound, *, core: CoreFactory = Core, reduce: bool = True) -> None:
         self.bound = bound
         self.reduce = reduce
         """Leave out answers that nobody waits for."""
         self._core = core
-        self.names = tuple(name(number) for number in range(1, bound.voters + bound.observers + 1))
+        self.names = tuple(NodeId(number) for number in range(1, bound.voters + bound.observers + 1))
         self._index = {each: index for index, each in enumerate(self.names)}
         self.static = VoterSet(
             tuple(Voter(ReplicaKey(each), _endpoint(each)) for each in self.names[: bound.voters])
@@ -321,8 +325,8 @@ class World:
                 raise Broken(did, move.broken or f"as {role.value} a node does not heed {event}")
 
     def heeded_answers(self) -> Iterator[tuple[int, Did]]:
-        """Machines that heed an answer which they don't wait for. There must be none: it is what makes it right
-        to leave such answers out. To be asked when all states are known."""
+        """Machines that heed an answer which they don't wait for. There must be none: it is what makes it
+        right to leave such answers out. To be asked when all states are known."""
         stale = [
             (number, self._destination(number))
             for number in range(len(self.letters))
@@ -678,9 +682,9 @@ class World:
 _LEADERS_ONLY: Final[tuple[Event, ...]] = (
     Propose(0, 1),
     Resign(),
-    TransferLeadership(name(1)),
+    TransferLeadership(NodeId(1)),
     ReadBarrier(1),
-    ChangeVoters(0, RemoveVoter(ReplicaKey(name(1), DIRECTORY))),
+    ChangeVoters(0, RemoveVoter(ReplicaKey(NodeId(1), DIRECTORY))),
 )
 
 
@@ -690,4 +694,4 @@ def _is_stale_answer(letter: Letter) -> bool:
 
 
 def _endpoint(node: NodeId) -> Endpoint:
-    return Endpoint("node", node)
+    return Endpoint(f"node-{node}", 9093)

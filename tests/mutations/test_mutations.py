@@ -1,4 +1,5 @@
-"""The table of planted faults follows the code, and a handful of them is found. The rest: `scripts/mutate.py`."""
+"""The table of planted faults follows the code, and a handful of them is found. The rest:
+`scripts/mutate.py`."""
 
 import sys
 from pathlib import Path
