@@ -7,6 +7,7 @@ offset, message; an application's request is answered with the same fields when 
 import enum
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from quorate.raft.core.messages import ErrorCode
 from quorate.raft.core.types import Epoch, Offset
@@ -27,6 +28,8 @@ from quorate.runtime.disk import Buffer
 
 _LENGTH = struct.Struct(">I")
 _MESSAGE_CHARS = 1000
+_BATCH_END = 5
+"""Which field of a successful append's response."""
 _RECORD_OVERHEAD = 20
 """At least what a record takes in a batch beside its value, so that a batch of no end of empty records is as
 large as it counts."""
@@ -72,10 +75,11 @@ def decode_request(frame: Frame) -> tuple[str, list[bytes]]:
     return cluster_id, records
 
 
-def encode_success(correlation: int, base_offset: Offset, epoch: Epoch) -> list[Buffer]:
-    return encode_frame(
-        Kind.APPEND + RESPONSE, correlation, [AppendError.NONE.value, None, epoch, base_offset, None]
-    )
+def encode_success(correlation: int, base_offset: Offset, epoch: Epoch, batch_end: Offset) -> list[Buffer]:
+    """`batch_end`: everything below is committed, and a batch ends there, which the high watermark must not
+    cut in two."""
+    fields: list[Field] = [AppendError.NONE.value, None, epoch, base_offset, None, batch_end]
+    return encode_frame(Kind.APPEND + RESPONSE, correlation, fields)
 
 
 def encode_failure(correlation: int, error: QuorumError, *, kind: Kind = Kind.APPEND) -> list[Buffer]:
@@ -97,15 +101,24 @@ def encode_failure(correlation: int, error: QuorumError, *, kind: Kind = Kind.AP
     return encode_frame(kind + RESPONSE, correlation, fields)
 
 
-def decode_response(frame: Frame) -> tuple[Offset, Epoch]:
-    """Base offset and epoch of the appended records. Raises what the leader answered as a `QuorumError`, or
-    `PeerProtocolError`."""
+class Success(NamedTuple):
+    """A committed append, as the leader answers it."""
+
+    base_offset: Offset
+    epoch: Epoch
+    batch_end: Offset
+    """Exclusive end of the batch that it is in."""
+
+
+def decode_response(frame: Frame) -> Success:
+    """Raises what the leader answered as a `QuorumError`, or `PeerProtocolError`."""
     if frame.kind != Kind.APPEND + RESPONSE:
         raise PeerProtocolError(f"an append was answered with a frame of kind {frame.kind}")
     base_offset, epoch = decode_outcome(frame)
-    if base_offset is None:
-        raise PeerProtocolError("a successful append's response has no offset")
-    return base_offset, epoch
+    if base_offset is None or len(frame.fields) <= _BATCH_END:
+        raise PeerProtocolError("a successful append's response has no offset, or no end of its batch")
+    batch_end = FieldReader(frame.kind, frame.fields[_BATCH_END:]).offset()
+    return Success(base_offset, epoch, batch_end)
 
 
 def decode_application_response(frame: Frame) -> bytes:
@@ -157,8 +170,10 @@ class RemoteAppend:
         self._correlation = correlation
         self._dirty = dirty
 
-    def applied(self, base_offset: Offset, epoch: Epoch, results: Sequence[object]) -> None:
-        self._answer(encode_success(self._correlation, base_offset, epoch))
+    def applied(
+        self, base_offset: Offset, epoch: Epoch, results: Sequence[object], batch_end: Offset
+    ) -> None:
+        self._answer(encode_success(self._correlation, base_offset, epoch, batch_end))
 
     def failed(self, error: QuorumError) -> None:
         self._answer(encode_failure(self._correlation, error))

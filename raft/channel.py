@@ -1,6 +1,6 @@
 """A client's connection to one node: appends and application requests, answered in any order."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 import trio
@@ -49,9 +49,12 @@ class Channel:
         max_frame_bytes: int,
         max_append_bytes: int,
         silence_timeout_ms: int = 4000,
+        on_committed: Callable[[Epoch, Offset], None] | None = None,
     ) -> None:
         """`silence_timeout_ms`: a connection on which requests wait and nothing comes for so long is closed.
-        A leader that can't commit resigns in less, and answers then."""
+        A leader that can't commit resigns in less, and answers then. `on_committed` is told what each
+        append's answer says: the epoch, and the end of what is committed."""
+        self._on_committed = on_committed
         self.address = address
         self._silence_s = silence_timeout_ms / 1000
         self._heard_at = trio.current_time()
@@ -142,10 +145,12 @@ class Channel:
             self._send_joined_now()
         frame = await self._wait(answer)
         try:
-            base_offset, epoch = decode_response(frame)
+            success = decode_response(frame)
         except PeerProtocolError as error:
             raise self._misunderstood(error) from error
-        return Offset(base_offset + position), epoch
+        if self._on_committed is not None:
+            self._on_committed(success.epoch, success.batch_end)
+        return Offset(success.base_offset + position), success.epoch
 
     async def request(self, payload: bytes) -> bytes:
         """Send one of the application's requests; its response. Raises `NotLeaderError` when nobody serves

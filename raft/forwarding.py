@@ -90,8 +90,6 @@ class Forwarder:
             channel = await self.channel_to(leader, address)
             base_offset, epoch = await channel.append(records)
             end_offset = Offset(base_offset + len(records))
-            if self._applied_offset < end_offset:
-                self._on_committed(epoch, end_offset)
             await self.wait_applied(end_offset)
             try:
                 results = [self._results[offset] for offset in range(base_offset, end_offset)]
@@ -104,6 +102,10 @@ class Forwarder:
         finally:
             del self._under_way[number]
             self._forget()
+
+    def _heard(self, epoch: Epoch, batch_end: Offset) -> None:
+        if self._applied_offset < batch_end:
+            self._on_committed(epoch, batch_end)
 
     def _forget(self) -> None:
         """Results that nothing under way can ask for."""
@@ -134,6 +136,7 @@ class Forwarder:
                 max_frame_bytes=self._max_frame_bytes,
                 max_append_bytes=self._max_append_bytes,
                 silence_timeout_ms=self._silence_timeout_ms,
+                on_committed=self._heard,
             )
             try:
                 await channel.connect()

@@ -18,7 +18,11 @@ from quorate.raft.errors import QuorumError
 class AppendWaiter(Protocol):
     """Hears how an append ended: exactly one of these is called, once."""
 
-    def applied(self, base_offset: Offset, epoch: Epoch, results: Sequence[object]) -> None: ...
+    def applied(
+        self, base_offset: Offset, epoch: Epoch, results: Sequence[object], batch_end: Offset
+    ) -> None:
+        """`batch_end`: everything below is committed; the batch that the append shares ends there."""
+        ...
 
     def failed(self, error: QuorumError) -> None: ...
 
@@ -54,7 +58,9 @@ class Group:
         position = 0
         for append in self.appends:
             end = position + len(append.records)
-            append.waiter.applied(Offset(self.base_offset + position), self.epoch, results[position:end])
+            append.waiter.applied(
+                Offset(self.base_offset + position), self.epoch, results[position:end], self.end_offset
+            )
             position = end
 
     def fail(self, error: QuorumError) -> None:

@@ -52,7 +52,9 @@ class _LocalAppend:
         self.epoch = Epoch(0)
         self.results: Sequence[object] = ()
 
-    def applied(self, base_offset: Offset, epoch: Epoch, results: Sequence[object]) -> None:
+    def applied(
+        self, base_offset: Offset, epoch: Epoch, results: Sequence[object], batch_end: Offset
+    ) -> None:
         self.base_offset, self.epoch, self.results = base_offset, epoch, results
         self.done.set()
 

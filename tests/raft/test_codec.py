@@ -198,7 +198,7 @@ def test_an_appends_payload_of_any_bytes_is_records_or_is_refused(payload):
 
 
 def test_the_outcomes_of_an_append_survive_the_wire():
-    assert decode_response(decode_frame(body_of(encode_success(1, 17, 3)))) == (17, 3)
+    assert decode_response(decode_frame(body_of(encode_success(1, 17, 3, 20)))) == (17, 3, 20)
     with pytest.raises(NotLeaderError) as not_leader:
         decode_response(decode_frame(body_of(encode_failure(1, NotLeaderError(leader=2, epoch=5)))))
     assert (not_leader.value.leader, not_leader.value.epoch) == (2, 5)
@@ -251,6 +251,6 @@ def test_a_remote_append_answers_where_it_was_asked():
             self.pushed.append(buffers)
 
     box, dirty = Box(), {}
-    RemoteAppend(box, 9, dirty).applied(4, 2, ())
-    assert decode_response(decode_frame(body_of(box.pushed[0]))) == (4, 2)
+    RemoteAppend(box, 9, dirty).applied(4, 2, (), 6)
+    assert decode_response(decode_frame(body_of(box.pushed[0]))) == (4, 2, 6)
     assert list(dirty) == [box]

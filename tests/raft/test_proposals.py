@@ -15,7 +15,7 @@ class Waiter:
     def __init__(self):
         self.ended = []
 
-    def applied(self, base_offset, epoch, results):
+    def applied(self, base_offset, epoch, results, batch_end):
         self.ended.append((base_offset, epoch, tuple(results)))
 
     def failed(self, error):

@@ -91,7 +91,7 @@ async def test_garbage_closes_its_own_connection_with_one_line_and_nothing_else(
     assert len(closed) == 1, log_lines
     assert "stranger" in closed[0]["peer"]
     await good.send(encode_request(5, CLUSTER_ID, [b"still works"]))
-    _, epoch = decode_response(await good.answer())
+    epoch = decode_response(await good.answer()).epoch
     assert epoch == leader.epoch
     assert await world.leader() is leader
     assert world.failures == {}
