@@ -20,7 +20,7 @@ from functools import partial
 import trio
 
 from quorate.raft.config import QuorumConfig
-from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
+from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, SnapshotId, Voter, VoterSet
 from quorate.raft.quorum import Quorum
 from quorate.raft.state_machine import CommittedBatch
 from quorate.raft.storage import format_folder
@@ -67,7 +67,7 @@ class Lists:
             for start in range(0, len(items), CHUNK_KEYS)
         )
 
-    def load_snapshot(self) -> "ListsLoader":
+    def load_snapshot(self, snapshot: SnapshotId) -> "ListsLoader":
         return ListsLoader(self)
 
     @property
