@@ -4,9 +4,10 @@ A state is a short tuple of small numbers: the budgets left, the past, each mach
 way (a multiset, so sorted). The numbers are names for things that are kept once, in tables. What a machine
 makes of an event is computed once per (machine, event), so most transitions are a few look-ups.
 
-What is left out: answers that nobody waits for, which must do nothing (`World.heeded_answers` sees to that). States
-that differ by the names of nodes alone are not taken for one: the core walks voters in the order of their ids (who is
-asked first for the leader, who comes first among equal successors), so a renamed state need not behave alike.
+What is left out: answers that nobody waits for, which must do nothing (`World.heeded_answers` sees to that).
+States that differ by the names of nodes alone are not taken for one: the core walks voters in the order of
+their ids (who is asked first for the leader, who comes first among equal successors), so a renamed state need
+not behave alike.
 """
 
 from collections.abc import Iterator
