@@ -17,14 +17,14 @@ Answer = TypeVar("Answer")
 _CONNECT_SECONDS = 5.0
 
 
-def parse_addresses(text: str) -> list[Address]:
+def parse_addresses(text: str, *, option: str = "--bootstrap-server") -> list[Address]:
     """From `host:port,host:port`. Exits with the entry that is wrong."""
     try:
         addresses = [Address.parse(part) for part in text.split(",") if part.strip()]
     except ValueError as error:
-        raise fail(f"--bootstrap-server: {error}", ExitCode.USAGE) from None
+        raise fail(f"{option}: {error}", ExitCode.USAGE) from None
     if not addresses:
-        raise fail("--bootstrap-server names no address; write host:port", ExitCode.USAGE)
+        raise fail(f"{option} names no address; write host:port", ExitCode.USAGE)
     return addresses
 
 

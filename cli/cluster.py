@@ -40,6 +40,15 @@ def start(
     metrics_port: Annotated[
         int, typer.Option(min=1, max=65535, help="/metrics port of node 1; the others follow.")
     ] = 7071,
+    voters: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=9,
+            help="So many of them vote at first, and who votes is kept in the log, where `quorate quorum "
+            "add-voter` and `remove-voter` change it. By default all vote, as the configuration says.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="When it is ready, one line of JSON, for programs.")
     ] = False,
@@ -53,6 +62,8 @@ def start(
 
     from quorate.cli.local_cluster import LocalCluster
 
+    if voters is not None and voters > nodes:
+        raise fail(f"--voters {voters}: there are only {nodes} nodes", ExitCode.USAGE)
     ranges = {"--port": port, "--controller-port": controller_port, "--metrics-port": metrics_port}
     if port:
         _check_ports(ranges, nodes)
@@ -60,7 +71,12 @@ def start(
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
     local = LocalCluster.plan(
-        data, nodes=nodes, client_port=port, controller_port=controller_port, metrics_port=metrics_port
+        data,
+        nodes=nodes,
+        client_port=port,
+        controller_port=controller_port,
+        metrics_port=metrics_port,
+        voters=voters,
     )
     with user_errors():
         try:

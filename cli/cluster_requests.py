@@ -1,9 +1,12 @@
 """What commands ask a cluster: Kafka's requests, and their answers as programs read them."""
 
 import datetime
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from kio.schema.add_raft_voter.v0.request import AddRaftVoterRequest, Listener
+from kio.schema.add_raft_voter.v0.response import AddRaftVoterResponse
 from kio.schema.create_topics.v5.request import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -19,12 +22,17 @@ from kio.schema.describe_quorum.v2.response import PartitionData as DescribedQuo
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v9.response import MetadataResponse, MetadataResponseTopic
+from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
+from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
 from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i16, i32, i32Timedelta
+from kio.static.primitive import i16, i32, i32Timedelta, u16
 
 from quorate.broker.wire.client import WireClient
 from quorate.broker.wire.errors import KafkaError
-from quorate.runtime.entropy import uuid_text
+from quorate.raft.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter
+from quorate.raft.replicas import QuorumDescription, ReplicaStatus
+from quorate.runtime.entropy import parse_uuid, uuid_text
+from quorate.runtime.network import Address
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 _TIMEOUT_SECONDS: Final = 30
@@ -134,8 +142,31 @@ def topic_as_dict(topic: MetadataResponseTopic) -> dict[str, object]:
 # The quorum
 
 
-async def describe_quorum(client: WireClient) -> DescribedQuorum:
-    """Raises `KafkaError` with what the broker answered."""
+async def describe_quorum(client: WireClient) -> QuorumDescription:
+    """As the leader knows it. Raises `KafkaError` with what the broker answered."""
+    partition, endpoints, _ = await _describe(client)
+
+    def status(replica: ReplicaState) -> ReplicaStatus:
+        directory = replica.replica_directory_id
+        return ReplicaStatus(
+            key=ReplicaKey(NodeId(replica.replica_id), None if directory is None else uuid_text(directory)),
+            endpoint=endpoints.get(NodeId(replica.replica_id)),
+            log_end_offset=None if replica.log_end_offset < 0 else Offset(replica.log_end_offset),
+            last_fetch_ms=_known(replica.last_fetch_timestamp),
+            last_caught_up_ms=_known(replica.last_caught_up_timestamp),
+        )
+
+    return QuorumDescription(
+        leader=NodeId(partition.leader_id),
+        epoch=Epoch(partition.leader_epoch),
+        high_watermark=None if partition.high_watermark < 0 else Offset(partition.high_watermark),
+        voters=tuple(map(status, partition.current_voters)),
+        observers=tuple(map(status, partition.observers)),
+    )
+
+
+async def _describe(client: WireClient) -> tuple[DescribedQuorum, Mapping[NodeId, Endpoint], str]:
+    """The quorum, where its voters listen, and the name of that listener ("" if no voter's is known)."""
     request = DescribeQuorumRequest(
         topics=(
             TopicData(
@@ -153,34 +184,89 @@ async def describe_quorum(client: WireClient) -> DescribedQuorum:
             partition.error_message
             or f"the quorum can't be described: {partition.error_code.name.upper()}; try again in a moment",
         )
-    return partition
+    listeners = {NodeId(node.node_id): listener for node in response.nodes for listener in node.listeners[:1]}
+    endpoints = {node: Endpoint(listener.host, listener.port) for node, listener in listeners.items()}
+    return partition, endpoints, next((listener.name for listener in listeners.values()), "")
 
 
-def quorum_as_dict(quorum: DescribedQuorum) -> dict[str, object]:
-    """For programs. Offsets are exclusive ends; times are ms since the Unix epoch, -1 while unknown; the lag
-    is behind the leader's log end, None while unknown."""
+def _known(timestamp_ms: int) -> int | None:
+    return None if timestamp_ms < 0 else timestamp_ms
+
+
+async def controllers_of(client: WireClient) -> list[Address]:
+    """Where the voters listen. Raises `KafkaError`."""
+    _, endpoints, _ = await _describe(client)
+    return [Address(endpoint.host, endpoint.port) for endpoint in endpoints.values()]
+
+
+async def add_voter(client: WireClient, voter: Voter, *, timeout_ms: int) -> None:
+    """Return when it votes. Raises `KafkaError`."""
+    _, _, listener = await _describe(client)
+    response: AddRaftVoterResponse = await client.send(
+        AddRaftVoterRequest(
+            cluster_id=None,
+            timeout=i32Timedelta.parse(datetime.timedelta(milliseconds=timeout_ms)),
+            voter_id=i32(voter.key.id),
+            voter_directory_id=_directory(voter.key),
+            listeners=(Listener(name=listener, host=voter.endpoint.host, port=u16(voter.endpoint.port)),),
+        ),
+        AddRaftVoterResponse,
+        timeout_s=timeout_ms / 1000 + _MARGIN_SECONDS,
+    )
+    if response.error_code is not ErrorCode.none:
+        raise _voters_stay(response.error_code, response.error_message)
+
+
+async def remove_voter(client: WireClient, key: ReplicaKey, *, timeout_ms: int) -> None:
+    """Return when it votes no more. Raises `KafkaError`."""
+    response = await client.send(
+        RemoveRaftVoterRequest(cluster_id=None, voter_id=i32(key.id), voter_directory_id=_directory(key)),
+        RemoveRaftVoterResponse,
+        timeout_s=timeout_ms / 1000 + _MARGIN_SECONDS,
+    )
+    if response.error_code is not ErrorCode.none:
+        raise _voters_stay(response.error_code, response.error_message)
+
+
+def _directory(key: ReplicaKey) -> uuid.UUID | None:
+    return None if key.directory_id is None else parse_uuid(key.directory_id)
+
+
+def _voters_stay(code: ErrorCode, message: str | None) -> KafkaError:
+    return KafkaError(code, f"{code.name.upper()}: {message or 'the leader gave no reason'}")
+
+
+def quorum_as_dict(quorum: QuorumDescription) -> dict[str, object]:
+    """For programs. Offsets are exclusive ends; times are ms since the Unix epoch, and offsets and times -1
+    while unknown; the lag is behind the leader's log end, None while unknown."""
     leader_end = leader_end_offset(quorum)
 
-    def replica_as_dict(replica: ReplicaState) -> dict[str, object]:
-        directory = replica.replica_directory_id
+    def replica_as_dict(replica: ReplicaStatus) -> dict[str, object]:
+        endpoint, end = replica.endpoint, replica.log_end_offset
         return {
-            "id": replica.replica_id,
-            "directoryId": None if directory is None else uuid_text(directory),
-            "logEndOffset": replica.log_end_offset,
-            "lag": leader_end - replica.log_end_offset if replica.log_end_offset >= 0 else None,
-            "lastFetchTimestamp": replica.last_fetch_timestamp,
-            "lastCaughtUpTimestamp": replica.last_caught_up_timestamp,
+            "id": replica.key.id,
+            "directoryId": replica.key.directory_id,
+            "endpoint": None if endpoint is None else str(Address(endpoint.host, endpoint.port)),
+            "logEndOffset": _or_minus_one(end),
+            "lag": None if end is None else leader_end - end,
+            "lastFetchTimestamp": _or_minus_one(replica.last_fetch_ms),
+            "lastCaughtUpTimestamp": _or_minus_one(replica.last_caught_up_ms),
         }
 
     return {
-        "leaderId": quorum.leader_id,
-        "leaderEpoch": quorum.leader_epoch,
-        "highWatermark": quorum.high_watermark,
-        "voters": [replica_as_dict(replica) for replica in quorum.current_voters],
+        "leaderId": quorum.leader,
+        "leaderEpoch": quorum.epoch,
+        "highWatermark": _or_minus_one(quorum.high_watermark),
+        "voters": [replica_as_dict(replica) for replica in quorum.voters],
         "observers": [replica_as_dict(replica) for replica in quorum.observers],
     }
 
 
-def leader_end_offset(quorum: DescribedQuorum) -> int:
+def _or_minus_one(value: int | None) -> int:
+    return -1 if value is None else value
+
+
+def leader_end_offset(quorum: QuorumDescription) -> int:
     """The leader's log end offset, the largest there is; -1 while unknown."""
-    return max((replica.log_end_offset for replica in quorum.current_voters), default=-1)
+    replicas = (*quorum.voters, *quorum.observers)
+    return max((_or_minus_one(replica.log_end_offset) for replica in replicas), default=-1)

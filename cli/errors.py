@@ -68,7 +68,13 @@ def _code_of(error: BaseException) -> ExitCode | None:
     from quorate.broker.wire.primitives import MalformedError
     from quorate.log.errors import LogError
     from quorate.quorum_state.errors import QuorumStateError
-    from quorate.raft.errors import QuorumConfigError, QuorumError, QuorumStoppedError, StateMachineError
+    from quorate.raft.errors import (
+        OutcomeUnknownError,
+        QuorumConfigError,
+        QuorumError,
+        QuorumStoppedError,
+        StateMachineError,
+    )
     from quorate.runtime.disk import DiskError
     from quorate.runtime.network import AddressInUseError, NetworkError
     from quorate.spark_source.errors import LogUnavailableError, SourceError
@@ -89,6 +95,8 @@ def _code_of(error: BaseException) -> ExitCode | None:
             return _code_of(cause)
         case StateMachineError():
             return None
+        case OutcomeUnknownError():
+            return ExitCode.UNAVAILABLE
         case KafkaError() | QuorumError():
             return ExitCode.FAILED
         case OSError(filename=str() | bytes()):

@@ -26,8 +26,9 @@ from quorate.cli.cluster_requests import (
 )
 from quorate.cli.errors import CommandError, ExitCode
 from quorate.quorum_state.meta_properties import load_meta_properties
-from quorate.raft.core.types import NodeId
+from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 from quorate.raft.storage import LOCK_FILE, format_folder
+from quorate.runtime import Runtime
 from quorate.runtime.disk import DiskLockedError
 from quorate.runtime.entropy import uuid_text
 from quorate.runtime.network import NetworkError
@@ -76,6 +77,9 @@ class LocalCluster:
     folder: Path
     nodes: tuple[NodePlan, ...]
     host: str = "127.0.0.1"
+    voters: int | None = None
+    """So many of the nodes vote at first, with the voters in the log, where they can be changed (KIP-853);
+    None: all of them, by the configuration."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     """More server.properties keys, for every node."""
     _processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -91,6 +95,7 @@ class LocalCluster:
         client_port: int = 9092,
         controller_port: int = 19092,
         metrics_port: int = 7071,
+        voters: int | None = None,
         overrides: Mapping[str, str] | None = None,
     ) -> "LocalCluster":
         """Consecutive ports from the given ones. Port 0 everywhere means: choose free ones."""
@@ -110,7 +115,7 @@ class LocalCluster:
             )
             for number, (client, controller, metrics) in enumerate(ports, start=1)
         )
-        return cls(folder=folder, nodes=plans, overrides=dict(overrides or {}))
+        return cls(folder=folder, nodes=plans, voters=voters, overrides=dict(overrides or {}))
 
     @property
     def bootstrap(self) -> str:
@@ -173,8 +178,8 @@ class LocalCluster:
         path = self.folder / CLUSTER_FILE
         if path.exists():
             match _read_json(path):
-                case {"cluster_id": str(cluster_id), "nodes": int(nodes)}:
-                    pass
+                case {"cluster_id": str(cluster_id), "nodes": int(nodes), **rest}:
+                    in_log = rest.get("voters") is not None
                 case _:
                     raise LocalClusterError(
                         f"{path} can't be read; restore it, or choose another folder", ExitCode.STORAGE
@@ -183,6 +188,17 @@ class LocalCluster:
                 raise LocalClusterError(
                     f"{self.folder} holds a cluster of {nodes} nodes, not {len(self.nodes)}; "
                     f"start it with --nodes {nodes}, or choose another folder with --data",
+                    ExitCode.USAGE,
+                )
+            if in_log != (self.voters is not None):
+                raise LocalClusterError(
+                    f"{self.folder} holds a cluster whose voters are in "
+                    + (
+                        "its log; start it with --voters"
+                        if in_log
+                        else "its configuration; leave --voters out"
+                    )
+                    + ", or choose another folder with --data",
                     ExitCode.USAGE,
                 )
             return cluster_id
@@ -198,18 +214,28 @@ class LocalCluster:
         cluster_id = uuid_text(real_runtime(sync=SyncStrategy.INLINE).entropy.uuid())
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"cluster_id": cluster_id, "nodes": len(self.nodes)}))
+            kept = {"cluster_id": cluster_id, "nodes": len(self.nodes), "voters": self.voters}
+            path.write_text(json.dumps(kept))
         except OSError as error:
             raise _not_writable(self.folder, error) from error
         return cluster_id
 
     def _properties(self, node: NodePlan) -> str:
-        voters = ",".join(f"{each.node_id}@{self.host}:{each.controller_port}" for each in self.nodes)
+        controllers = [f"{self.host}:{each.controller_port}" for each in self.nodes]
+        who_leads = (
+            {"controller.quorum.bootstrap.servers": ",".join(controllers)}
+            if self.voters is not None
+            else {
+                "controller.quorum.voters": ",".join(
+                    f"{each.node_id}@{address}" for each, address in zip(self.nodes, controllers, strict=True)
+                )
+            }
+        )
         replicas = min(3, len(self.nodes))
         settings = {
             "process.roles": "broker,controller",
             "node.id": str(node.node_id),
-            "controller.quorum.voters": voters,
+            **who_leads,
             "listeners": f"PLAINTEXT://{self.host}:{node.client_port},"
             f"CONTROLLER://{self.host}:{node.controller_port}",
             "controller.listener.names": "CONTROLLER",
@@ -230,14 +256,32 @@ class LocalCluster:
 
     async def _format(self, cluster_id: str) -> None:
         runtime = real_runtime(sync=SyncStrategy.INLINE)
+        # A disk that a cluster lost comes back empty, and who votes is in the others' logs.
+        is_new = not any((node.folder / "data").exists() for node in self.nodes)
+        first = self._first_voters(runtime) if is_new else None
         for node in self.nodes:
             folder = str(node.folder / "data")
             if not (node.folder / "data").exists():
-                await format_folder(runtime, folder, cluster_id=cluster_id, node_id=NodeId(node.node_id))
+                node_id = NodeId(node.node_id)
+                voters = first if first is not None and node_id in first else None
+                await format_folder(runtime, folder, cluster_id=cluster_id, node_id=node_id, voters=voters)
             else:
                 load_meta_properties(runtime.disk, folder).check(
                     folder, cluster_id=cluster_id, node_id=node.node_id
                 )
+
+    def _first_voters(self, runtime: Runtime) -> VoterSet | None:
+        if self.voters is None:
+            return None
+        return VoterSet(
+            tuple(
+                Voter(
+                    ReplicaKey(NodeId(node.node_id), uuid_text(runtime.entropy.uuid())),
+                    Endpoint(self.host, node.controller_port),
+                )
+                for node in self.nodes[: self.voters]
+            )
+        )
 
     # Processes
 

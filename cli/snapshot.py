@@ -10,11 +10,13 @@ import typer
 from quorate.cli.batches import batches_of, map_file, print_batch
 from quorate.cli.errors import CommandError, ExitCode, fail, user_errors
 from quorate.cli.options import JsonOption
+from quorate.cli.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
 
 if TYPE_CHECKING:
+    from quorate.cli.controllers import Controllers
     from quorate.log.batch import Batch
     from quorate.log.snapshot_file import SnapshotContents
-    from quorate.raft.core.types import SnapshotId
+    from quorate.raft.core.types import NodeId, SnapshotId
 
 _METADATA = "__cluster_metadata-0"
 
@@ -28,6 +30,37 @@ app = typer.Typer(
 @app.callback()
 def snapshot() -> None:
     """Snapshots of the metadata log."""
+
+
+@app.command(epilog="Example: quorate snapshot take -b localhost:9092")
+def take(
+    node: Annotated[
+        int | None, typer.Option("--node", "-n", min=0, help="The voter to ask; by default the leader.")
+    ] = None,
+    brokers: BrokersOption = None,
+    controllers: ControllersOption = None,
+    timeout_ms: TimeoutOption = 60_000,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a running node take a snapshot of all it has applied, and return when it is on its disk.
+
+    Nodes take them by themselves; this one bounds what the node has to replay when it starts next. If the
+    last snapshot has all that was applied, there is no other. Goes to the controller listeners, also with
+    --bootstrap-server.
+    """
+
+    async def at_controllers(found: "Controllers") -> "tuple[NodeId, SnapshotId]":
+        from quorate.raft.core.types import NodeId
+
+        return await found.take_snapshot(None if node is None else NodeId(node))
+
+    asked, snapshot = ask_quorum(brokers, controllers, timeout_ms=timeout_ms, at_controllers=at_controllers)
+    if as_json:
+        typer.echo(json.dumps({"nodeId": asked, "endOffset": snapshot.end_offset, "epoch": snapshot.epoch}))
+        return
+    from quorate.log.snapshot_file import name_of
+
+    typer.echo(f"node {asked} has {name_of(snapshot)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,218 @@
+"""A quorum asked over its controller listeners: any quorum, whether or not there is a broker on it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import trio
+
+from quorate.raft.channel import Channel
+from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, VoterChange
+from quorate.raft.core.messages import ErrorCode
+from quorate.raft.core.types import NodeId, ReplicaKey, SnapshotId, Voter
+from quorate.raft.description_frames import QuorumView
+from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, RequestRefusedError
+from quorate.raft.replicas import QuorumDescription
+from quorate.runtime.network import Address, NetworkError
+from quorate.runtime.real import RealNetwork
+
+Answer = TypeVar("Answer")
+
+_CONNECT_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 0.2
+_MAX_FRAME_BYTES: Final = 2 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Leader:
+    """Who leads, as it says itself."""
+
+    address: Address
+    cluster_id: str
+    description: QuorumDescription
+
+
+class Controllers:
+    """Finds the leader through any of `addresses`, and asks it until it answers or time is up.
+
+    Methods raise `NetworkError` when nobody answers or leads, `OutcomeUnknownError` when the connection broke
+    before the answer, and `RequestRefusedError`.
+    """
+
+    def __init__(self, addresses: Sequence[Address], *, timeout_ms: int) -> None:
+        self._addresses = tuple(addresses)
+        self._timeout_ms = timeout_ms
+
+    async def describe(self) -> QuorumDescription:
+        """As the leader knows it."""
+        with self._deadline():
+            return (await self._leader()).description
+        raise self._no_leader()
+
+    async def add_voter(self, voter: Voter) -> None:
+        """Return when it votes; waits for it to catch up."""
+        await self._change(AddVoter(voter))
+
+    async def remove_voter(self, key: ReplicaKey) -> None:
+        await self._change(RemoveVoter(key))
+
+    async def adopt_voters(self) -> None:
+        await self._change(AdoptVoters())
+
+    async def transfer(self, to: NodeId) -> None:
+        """Return when `to` leads."""
+        with self._deadline():
+            while True:
+                leader = await self._leader()
+                before = leader.description
+                if before.leader == to:
+                    return
+                if await self._try(leader, lambda channel: channel.transfer_leadership(to)):
+                    break
+            while (now := (await self._leader()).description).leader != to:
+                if now.epoch > before.epoch:
+                    raise RequestRefusedError(
+                        ErrorCode.REQUEST_TIMED_OUT,
+                        f"node {before.leader} gave up for node {to}, but node {now.leader} was elected; try "
+                        "again",
+                    )
+                await trio.sleep(_RETRY_SECONDS)
+            return
+        raise OutcomeUnknownError(
+            f"node {to} does not lead within {self._timeout_ms} ms; describe the quorum to see who does"
+        )
+
+    async def take_snapshot(self, node: NodeId | None) -> tuple[NodeId, SnapshotId]:
+        """On a voter, by default the leader; which one, and the snapshot. Raises `SnapshotNotTakenError`."""
+        with self._deadline():
+            leader = await self._leader()
+            address = leader.address
+            if node is not None and node != leader.description.leader:
+                address = _address_of(leader.description, node)
+            async with self._channel(address, cluster_id=leader.cluster_id) as channel:
+                taken = await channel.take_snapshot()
+                return leader.description.leader if node is None else node, taken
+        raise OutcomeUnknownError(
+            f"no snapshot within {self._timeout_ms} ms; it may come yet: see `quorate snapshot list`"
+        )
+
+    async def _change(self, change: VoterChange) -> None:
+        refused: RequestRefusedError | None = None
+        asking = False
+        with self._deadline():
+            while True:
+                leader = await self._leader()
+                try:
+                    asking = True
+                    if await self._try(leader, lambda channel: channel.change_voters(change)):
+                        return
+                except RequestRefusedError as error:
+                    if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                        raise
+                    refused = error
+                # Refused for now, or by one that leads no more: nothing happened.
+                asking = False
+                await trio.sleep(_RETRY_SECONDS)
+        if refused is not None and not asking:
+            raise refused
+        if not asking:
+            raise self._no_leader()
+        raise OutcomeUnknownError(
+            f"the leader did not answer within {self._timeout_ms} ms; describe the quorum to see its voters"
+        )
+
+    async def _try(self, leader: _Leader, request: Callable[[Channel], Awaitable[None]]) -> bool:
+        """False when nothing happened because it leads no more, or is gone."""
+        try:
+            async with self._channel(leader.address, cluster_id=leader.cluster_id) as channel:
+                await request(channel)
+                return True
+        except (NotLeaderError, NetworkError):
+            return False
+
+    # Who leads
+
+    async def _leader(self) -> _Leader:
+        """Ask around until somebody leads. Raises `NetworkError` when nobody can be reached."""
+        while True:
+            problems: list[str] = []
+            asked: set[Address] = set()
+            queue = list(self._addresses)
+            while queue:
+                address = queue.pop(0)
+                if address in asked:
+                    continue
+                asked.add(address)
+                try:
+                    view = await self._view(address)
+                except NetworkError as error:
+                    problems.append(str(error))
+                    continue
+                if view.description is not None:
+                    return _Leader(address, view.cluster_id, view.description)
+                if view.leader_endpoint is not None:
+                    queue.insert(0, Address(view.leader_endpoint.host, view.leader_endpoint.port))
+            if len(problems) == len(asked):
+                raise NetworkError(f"no controller answered: {'; '.join(problems)}")
+            await trio.sleep(_RETRY_SECONDS)
+
+    async def _view(self, address: Address) -> QuorumView:
+        try:
+            with trio.fail_after(_CONNECT_SECONDS):
+                async with self._channel(address, cluster_id="") as channel:
+                    return await channel.describe_quorum()
+        except OutcomeUnknownError as error:
+            raise NetworkError(
+                f"{address} does not speak the quorum's protocol; give the address of a controller listener"
+            ) from error
+        except trio.TooSlowError:
+            raise NetworkError(f"{address} gave no answer within {_CONNECT_SECONDS:g} s") from None
+
+    @asynccontextmanager
+    async def _channel(self, address: Address, *, cluster_id: str) -> AsyncIterator[Channel]:
+        channel = Channel(
+            RealNetwork(),
+            address,
+            cluster_id=cluster_id,
+            max_frame_bytes=_MAX_FRAME_BYTES,
+            max_append_bytes=_MAX_FRAME_BYTES,
+            # Some answers take long; our own deadlines bound the wait.
+            silence_timeout_ms=2 * self._timeout_ms,
+        )
+        await channel.connect()
+        failure: Exception | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(channel.run)
+                try:
+                    yield channel
+                except Exception as error:
+                    # Kept out of the nursery, which would wrap it.
+                    failure = error
+                nursery.cancel_scope.cancel()
+        finally:
+            channel.close()
+        if failure is not None:
+            raise failure
+
+    def _deadline(self) -> trio.CancelScope:
+        return trio.move_on_after(self._timeout_ms / 1000)
+
+    def _no_leader(self) -> NetworkError:
+        return NetworkError(
+            f"nobody leads the quorum within {self._timeout_ms} ms; see whether a majority of its voters runs"
+        )
+
+
+def _address_of(description: QuorumDescription, node: NodeId) -> Address:
+    endpoint = next(
+        (voter.endpoint for voter in description.voters if voter.key.id == node),
+        None,
+    )
+    if endpoint is None:
+        raise RequestRefusedError(
+            ErrorCode.VOTER_NOT_FOUND,
+            f"node {node} is no voter, and where it listens is not known; ask it with --bootstrap-controller",
+        )
+    return Address(endpoint.host, endpoint.port)

@@ -1,0 +1,75 @@
+"""How a command reaches a quorum: through its brokers, or at its controllers."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from quorate.cli.errors import ExitCode, fail
+from quorate.cli.options import DEFAULT_BOOTSTRAP
+
+if TYPE_CHECKING:
+    from quorate.broker.wire.client import WireClient
+    from quorate.cli.controllers import Controllers
+
+Answer = TypeVar("Answer")
+
+BrokersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        metavar="HOST:PORT",
+        help="A broker, or several separated by commas: the first that answers is asked. "
+        f"{DEFAULT_BOOTSTRAP} if neither this nor --bootstrap-controller is given.",
+    ),
+]
+ControllersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-controller",
+        "-C",
+        metavar="HOST:PORT",
+        help="A node of the quorum at its controller listener, or several separated by commas. For a quorum "
+        "without brokers, as one that a service embeds.",
+    ),
+]
+TimeoutOption = Annotated[
+    int, typer.Option("--timeout-ms", min=1, help="How long the quorum may take, in milliseconds.")
+]
+
+
+def ask_quorum(
+    brokers: str | None,
+    controllers: str | None,
+    *,
+    timeout_ms: int,
+    at_controllers: "Callable[[Controllers], Awaitable[Answer]]",
+    through_brokers: "Callable[[WireClient], Awaitable[Answer]] | None" = None,
+) -> Answer:
+    """Without `through_brokers`, a broker only tells where the controllers are, and they are asked.
+
+    What goes wrong ends the command with a message and an exit code.
+    """
+    if brokers is not None and controllers is not None:
+        raise fail("give --bootstrap-server or --bootstrap-controller, not both", ExitCode.USAGE)
+    from quorate.cli.errors import user_errors
+
+    with user_errors():
+        import trio
+
+        from quorate.cli.bootstrap import connect_any, parse_addresses
+        from quorate.cli.cluster_requests import controllers_of
+        from quorate.cli.controllers import Controllers
+
+        async def main() -> Answer:
+            if controllers is not None:
+                found = parse_addresses(controllers, option="--bootstrap-controller")
+            else:
+                async with connect_any(parse_addresses(brokers or DEFAULT_BOOTSTRAP)) as client:
+                    if through_brokers is not None:
+                        return await through_brokers(client)
+                    found = await controllers_of(client)
+            return await at_controllers(Controllers(found, timeout_ms=timeout_ms))
+
+        return trio.run(main)

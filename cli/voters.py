@@ -1,0 +1,74 @@
+"""Voters as people write them: id@host:port:directory-id, as Kafka's --initial-controllers."""
+
+from typing import TYPE_CHECKING
+
+from quorate.cli.errors import CommandError, ExitCode
+
+if TYPE_CHECKING:
+    from quorate.broker.config import ServerConfig
+    from quorate.raft.core.types import Voter, VoterSet
+
+
+class VoterTextError(CommandError):
+    """What was written is no voter; the message says how to write one."""
+
+    code = ExitCode.USAGE
+
+
+def parse_voter(text: str) -> "Voter":
+    """Raises `VoterTextError`."""
+    from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, Voter
+    from quorate.runtime.network import Address
+
+    node, _, rest = text.strip().partition("@")
+    address_text, _, directory = rest.rpartition(":")
+    try:
+        if not node.isdigit():
+            raise ValueError("the part before '@' must be a node id")
+        address = Address.parse(address_text)
+        directory = parse_directory(directory)
+    except ValueError as error:
+        raise VoterTextError(f"{text!r}: {error}; write id@host:port:directory-id") from None
+    return Voter(ReplicaKey(NodeId(int(node)), directory), Endpoint(address.host, address.port))
+
+
+def parse_directory(text: str) -> str:
+    """A directory id, as `quorate storage info` shows it. Raises `ValueError`."""
+    from quorate.runtime.entropy import parse_uuid, uuid_text
+
+    try:
+        return uuid_text(parse_uuid(text))
+    except ValueError:
+        raise ValueError(f"{text!r} is no directory id; `quorate storage info` shows a node's") from None
+
+
+def parse_voters_with_directories(text: str) -> "VoterSet":
+    """Separated by commas. Raises `VoterTextError`."""
+    from quorate.raft.core.types import VoterSet
+
+    voters = [parse_voter(part) for part in text.split(",") if part.strip()]
+    if not voters:
+        raise VoterTextError("no controller is named; write id@host:port:directory-id, separated by commas")
+    try:
+        return VoterSet(tuple(sorted(voters, key=lambda voter: voter.key.id)))
+    except ValueError as error:
+        raise VoterTextError(str(error)) from None
+
+
+def voter_of_folder(config: "ServerConfig") -> "Voter":
+    """The node of this configuration on this machine, with the directory id of its folder. Raises
+    `VoterTextError` for a node that is no controller, and `QuorumStateError`."""
+    from quorate.quorum_state.meta_properties import load_meta_properties
+    from quorate.raft.core.types import ReplicaKey, Voter
+    from quorate.runtime.entropy import uuid_text
+    from quorate.runtime.real import SyncStrategy, real_runtime
+
+    endpoint = config.quorum(cluster_id="any").own_endpoint
+    if not config.is_controller or endpoint is None:
+        raise VoterTextError(
+            f"node {config.node_id} is no controller; add controller to its process.roles and start it again"
+        )
+    folder = config.metadata_log_dir
+    meta = load_meta_properties(real_runtime(sync=SyncStrategy.INLINE).disk, folder)
+    meta.check(folder, node_id=config.node_id)
+    return Voter(ReplicaKey(config.node_id, uuid_text(meta.directory_id)), endpoint)
