@@ -191,14 +191,10 @@ class LocalCluster:
                     ExitCode.USAGE,
                 )
             if in_log != (self.voters is not None):
+                remedy = "log; start it with" if in_log else "configuration; start it without"
                 raise LocalClusterError(
-                    f"{self.folder} holds a cluster whose voters are in "
-                    + (
-                        "its log; start it with --voters"
-                        if in_log
-                        else "its configuration; leave --voters out"
-                    )
-                    + ", or choose another folder with --data",
+                    f"{self.folder} holds a cluster whose voters are in its {remedy} --voters, or choose "
+                    "another folder with --data",
                     ExitCode.USAGE,
                 )
             return cluster_id

@@ -34,6 +34,7 @@ def quorum() -> None:
 
 
 def quorum_table(quorum: "QuorumDescription") -> "Table":
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     from quorate.cli.cluster_requests import leader_end_offset
@@ -42,9 +43,12 @@ def quorum_table(quorum: "QuorumDescription") -> "Table":
     table = Table(
         title=f"leader {quorum.leader}, epoch {quorum.epoch}, high watermark {high_watermark}",
         title_justify="left",
+        box=SIMPLE_HEAD,
     )
     for column in ("node", "status", "directory id", "log end offset", "lag", "last fetch", "last caught up"):
-        table.add_column(column, justify="left" if column in ("status", "directory id") else "right")
+        is_text = column in ("status", "directory id")
+        # A directory id is there to be copied.
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=column == "directory id")
     leader_end = leader_end_offset(quorum)
     for status, replicas in (("voter", quorum.voters), ("observer", quorum.observers)):
         for replica in replicas:
@@ -64,7 +68,7 @@ def quorum_table(quorum: "QuorumDescription") -> "Table":
 def _time(timestamp_ms: int | None) -> str:
     if timestamp_ms is None:
         return "-"
-    return datetime.datetime.fromtimestamp(timestamp_ms / 1000).strftime("%H:%M:%S.%f")[:-3]
+    return datetime.datetime.fromtimestamp(timestamp_ms / 1000).strftime("%H:%M:%S")
 
 
 @app.command(epilog="Example: quorate quorum describe -b localhost:9092 --json")
