@@ -26,10 +26,14 @@ class Nemesis:
     _claimed: dict[int, None] = field(default_factory=dict)
     """Nodes whose process or disk a fault under way has to itself."""
     _disk_may_be_lost: bool = True
+    _voters_may_change: bool = True
 
     async def run(self, *, seconds: float) -> None:
         """Faults for so long, then wait for those under way to end."""
-        self._disk_may_be_lost = True  # what the last one held is replicated again: all have applied since
+        # What a lost disk held is replicated again: all have applied everything since. A set from which one
+        # more is taken while a voter is gone for good may never commit again, so a round has one or the other.
+        self._disk_may_be_lost = self.draw.random() < 0.5
+        self._voters_may_change = not self._disk_may_be_lost
         until = time.monotonic() + seconds
         async with trio.open_nursery() as nursery:
             for _ in range(AT_ONCE):
@@ -233,6 +237,8 @@ async def snapshot(nemesis: Nemesis) -> bool:
 
 
 async def change_voters(nemesis: Nemesis) -> bool:
+    if not nemesis._voters_may_change:
+        return False
     node = nemesis.draw.choice(list(nemesis.cluster.hosts))
     nemesis.cluster.say(f"{node} votes no more")
     removed = await nemesis.cluster.remove_voter(node)
