@@ -44,6 +44,7 @@ def quorum_table(quorum: "QuorumDescription") -> "Table":
         title=f"leader {quorum.leader}, epoch {quorum.epoch}, high watermark {high_watermark}",
         title_justify="left",
         box=SIMPLE_HEAD,
+        padding=0,
     )
     for column in ("node", "status", "directory id", "log end offset", "lag", "last fetch", "last caught up"):
         is_text = column in ("status", "directory id")

@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from typer.testing import Result
 
 from quorate.cli.errors import ExitCode
+from quorate.log.snapshots import SnapshotStore
+from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
+from quorate.runtime.real import SyncStrategy, real_runtime
 
 Quorate = Callable[..., Result]
 CLUSTER = "q1Sh-9_ISia_zwGINzRvyQ"
@@ -115,3 +119,96 @@ def test_a_full_disk_is_named(quorate: Quorate, node: Any, small_disk: Callable[
     node.write()
     (disk / "filler").write_bytes(bytes(16 * 1024))
     assert "no space left" in refused(formatted(quorate, node)).lower()
+
+
+# Who votes at first
+
+DIRECTORY = "AAAAAAAAAAAAAAAAAAAABw"
+OTHERS = "AAAAAAAAAAAAAAAAAAAACA"
+
+
+def in_the_log(node: Any, **more: str | None) -> None:
+    """The node keeps its voters in the log."""
+    node.write(controller_quorum_voters=None, controller_quorum_bootstrap_servers="one.example:9093", **more)
+
+
+def first_voters(node: Any) -> VoterSet | None:
+    async def read() -> VoterSet | None:
+        disk = real_runtime(sync=SyncStrategy.INLINE).disk
+        return (await SnapshotStore.open(disk, str(node.folder / "__cluster_metadata-0"))).bootstrap
+
+    return trio.run(read)
+
+
+def test_a_standalone_node_is_the_first_voter_with_its_own_directory_and_endpoint(
+    quorate: Quorate, node: Any
+) -> None:
+    in_the_log(node, listeners="PLAINTEXT://:0,CONTROLLER://one.example:9093")
+    result = formatted(quorate, node, CLUSTER, "--standalone", "--json")
+    assert result.exit_code == 0, result.stderr
+    said = json.loads(result.output)
+    assert (said["clusterId"], said["nodeId"], said["folder"]) == (CLUSTER, 1, str(node.folder))
+    assert first_voters(node) == VoterSet(
+        (Voter(ReplicaKey(NodeId(1), said["directoryId"]), Endpoint("one.example", 9093)),)
+    )
+
+
+def test_initial_controllers_are_in_the_log_of_each_with_the_directories_that_were_drawn(
+    quorate: Quorate, node: Any
+) -> None:
+    in_the_log(node)
+    both = f"2@two.example:9093:{OTHERS},1@one.example:9093:{DIRECTORY}"
+    result = formatted(quorate, node, CLUSTER, "--initial-controllers", both)
+    assert result.exit_code == 0, result.stderr
+    assert first_voters(node) == VoterSet(
+        (
+            Voter(ReplicaKey(NodeId(1), DIRECTORY), Endpoint("one.example", 9093)),
+            Voter(ReplicaKey(NodeId(2), OTHERS), Endpoint("two.example", 9093)),
+        )
+    )
+    shown = json.loads(quorate("storage", "info", "-c", node.config, "--json").output)
+    assert shown["directory.id"] == DIRECTORY
+
+
+def test_a_node_that_joins_later_has_no_first_voters(quorate: Quorate, node: Any) -> None:
+    in_the_log(node)
+    assert formatted(quorate, node, CLUSTER, "--no-initial-controllers").exit_code == 0
+    assert first_voters(node) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ((), "say who votes at first: --standalone"),
+        (("--standalone", "--no-initial-controllers"), "only one of"),
+        (("-I", f"2@two.example:9093:{OTHERS}"), "does not name node 1"),
+        (("-I", "1@one.example:9093"), "write id@host:port:directory-id"),
+        (("-I", "1@one.example:9093:short"), "is no directory id"),
+        (("-I", f"one@one.example:9093:{OTHERS}"), "must be a node id"),
+        (("-I", ""), "no controller is named"),
+        (("-I", f"1@a:1:{OTHERS},1@b:1:{DIRECTORY}"), "must be distinct"),
+    ],
+)
+def test_first_voters_that_are_not_clear_are_refused_and_nothing_is_written(
+    quorate: Quorate, node: Any, options: tuple[str, ...], says: str
+) -> None:
+    in_the_log(node)
+    result = formatted(quorate, node, CLUSTER, *options)
+    assert result.exit_code == ExitCode.USAGE, result.output
+    assert says in " ".join(result.stderr.split())
+    assert not node.folder.exists()
+
+
+def test_with_static_voters_there_are_no_first_voters_to_name(quorate: Quorate, node: Any) -> None:
+    result = formatted(quorate, node, CLUSTER, "--standalone")
+    assert result.exit_code == ExitCode.USAGE
+    assert "remove it and set controller.quorum.bootstrap.servers" in result.stderr
+
+
+def test_a_broker_alone_needs_no_first_voters_and_can_not_be_one(quorate: Quorate, node: Any) -> None:
+    in_the_log(node, process_roles="broker", listeners="PLAINTEXT://:9092")
+    refused = formatted(quorate, node, CLUSTER, "--standalone")
+    assert refused.exit_code == ExitCode.USAGE
+    assert "is no controller" in refused.stderr
+    assert formatted(quorate, node).exit_code == 0
+    assert first_voters(node) is None
