@@ -37,7 +37,7 @@ async def alone(world, **overrides):
 
 
 async def snapshots_of(world, node, count):
-    await world.until(lambda: len(world.quorums[node].snapshots()) >= count, within_s=10_000)
+    await world.until(lambda: len(world.quorums[node].snapshots()) >= count, within_s=200)
     return world.quorums[node].snapshots()
 
 

@@ -1,0 +1,78 @@
+"""Snapshots on a real disk: their syncs and cold reads leave the event loop, wherever the log's are done."""
+
+import threading
+
+import pytest
+
+from quorate.raft.config import QuorumConfig, parse_voters
+from quorate.raft.core.types import NodeId
+from quorate.raft.quorum import Quorum
+from quorate.raft.storage import format_folder
+from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.runtime.real import disk as real_disk
+
+
+class Blob:
+    """A state of 40 MiB."""
+
+    def __init__(self):
+        self.chunks = [bytes([number]) * 1024 * 1024 for number in range(40)]
+
+    def apply(self, batch):
+        return [None] * len(batch.records)
+
+    def take_snapshot(self):
+        return iter(self.chunks)
+
+    def load_snapshot(self, snapshot):
+        self.loaded = []
+        self.add = self.loaded.append
+        return self
+
+    def install(self):
+        self.chunks = self.loaded
+
+
+@pytest.fixture
+def syncing_threads(monkeypatch):
+    """Names of the files that were synced, with the thread that did it."""
+    seen = []
+    real = real_disk.os
+
+    def watched(name):
+        call = getattr(real, name)
+
+        def synced(fd):
+            seen.append((real.readlink(f"/proc/self/fd/{fd}"), threading.current_thread()))
+            call(fd)
+
+        return staticmethod(synced)
+
+    fake = type("os", (), {**vars(real), **{name: watched(name) for name in ("fdatasync", "fsync")}})
+    monkeypatch.setattr(real_disk, "os", fake)
+    return seen
+
+
+async def test_a_snapshot_is_synced_off_the_loop_bit_by_bit_and_read_back(tmp_path, syncing_threads):
+    runtime = real_runtime(sync=SyncStrategy.INLINE)
+    folder = str(tmp_path / "1")
+    await format_folder(runtime, folder, cluster_id="c", node_id=NodeId(1))
+    config = QuorumConfig(
+        node_id=NodeId(1), cluster_id="c", folder=folder, voters=parse_voters("1@127.0.0.1:1"), listen=None
+    )
+    blob = Blob()
+    async with Quorum.open(config, blob, runtime=runtime) as quorum:
+        syncing_threads.clear()
+        await quorum.append([b"x"])
+        snapshot = await quorum.take_snapshot()
+    loop = threading.main_thread()
+    of_snapshot = [thread for path, thread in syncing_threads if ".checkpoint" in path]
+    assert len(of_snapshot) >= 4  # not all of it at the end
+    assert loop not in of_snapshot
+    assert loop in [thread for path, thread in syncing_threads if path.endswith(".log")]
+    before = blob.chunks
+    async with Quorum.open(config, blob, runtime=runtime) as quorum:
+        assert quorum.snapshots() == (snapshot,)
+        assert quorum.applied_offset == snapshot.end_offset
+    assert blob.chunks is not before
+    assert blob.chunks == before
