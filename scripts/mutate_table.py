@@ -291,13 +291,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "needed = node.voters.majority - 2",
         "a slip: off by one",
     ),
-    _explorer(
-        "a read sees what was committed when it passes the round before",
-        "read_barriers.py",
-        "if not self._pending or high_watermark is None:",
-        "if not self._pending:",
-        "F14 etcd-io/raft 3189a66",
-    ),
     # --- found by traces and unit tests of the core ---
     _tested(
         "a completion of a log that was cut since counts",
@@ -366,6 +359,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         _CORE,
         finder=Finder.TRACE,
     ),
+    _tested(
+        "a read of a new leader passes before it has committed anything",
+        "raft/core/read_barriers.py",
+        "if not self._pending or high_watermark is None:",
+        "if not self._pending:",
+        "F14 etcd-io/raft 3189a66",
+        _CORE,
+    ),
     # --- quorum state ---
     _tested(
         "a version of the future is read as if it were known",
@@ -381,7 +382,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         "if state == self._durable:",
         "if self._durable is not None and state.epoch == self._durable.epoch:",
         "PySyncObj: the vote never reaches the disk",
-        "tests/quorum_state",
+        "tests/simulation/test_quorum_seeds.py",
+        finder=Finder.SIMULATION,
     ),
     _tested(
         "the directory of who was voted for is not read back",

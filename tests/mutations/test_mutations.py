@@ -28,7 +28,7 @@ HANDFUL = (
     "the newer epoch wins, however short its log",
     "a read passes without anybody's word",
     "a leader that nobody hears leads on",
-    "a vote in the epoch that is stored already is not stored",
+    "a version of the future is read as if it were known",
 )
 
 
