@@ -40,6 +40,8 @@ from quorate.runtime.disk import Buffer
 
 log = structlog.get_logger(__name__)
 
+_EVENTS_MAX = 1000
+"""Behind a barrier; who asks for more is not listened to until it has passed."""
 _POLLED_SECONDS = 0.1
 _SAMPLED = 32
 """One step in so many is timed."""
@@ -380,6 +382,13 @@ class Driver:
         """Return when no barrier is under way: what is delivered before the next await is stepped at once.
         No checkpoint if that is so."""
         while self._blocked:
+            await self._unblocked.wait()
+
+    async def wait_room(self) -> None:
+        """Return when what others ask for may be handed over: neither do too many appends wait for their
+        commit, nor too many events behind a barrier. No checkpoint if that is so."""
+        await self.proposals.wait_room()
+        while len(self._events) > _EVENTS_MAX and self._blocked:
             await self._unblocked.wait()
 
     async def make_durable(self, end_offset: Offset) -> None:

@@ -1,5 +1,8 @@
 """One node's parts, wired together."""
 
+from collections.abc import Callable
+from functools import partial
+
 import structlog
 import trio
 
@@ -18,6 +21,7 @@ from quorate.raft.forwarding import Forwarder
 from quorate.raft.freshness import Freshness
 from quorate.raft.leader_requests import IndexWaiter
 from quorate.raft.leadership import Announcer, LeadershipView
+from quorate.raft.misconfiguration import Misconfiguration
 from quorate.raft.peer_set import PeerSet
 from quorate.raft.peers import Peer
 from quorate.raft.proposals import PendingAppend
@@ -37,13 +41,18 @@ log = structlog.get_logger(__name__)
 _FRAME_OVERHEAD = 64 * 1024
 
 
-def spans_of(records: memoryview) -> list[BatchSpan]:
+def spans_of(
+    records: memoryview, *, on_control_batch: Callable[[Batch], None] | None = None
+) -> list[BatchSpan]:
     """What the core has to know of fetched batches, whose CRCs are checked. Raises `InvalidBatchError`."""
     spans = []
     for header in read_headers(records):
         voters = None
         if header.is_control:
-            voters = voters_in(Batch(header, records[header.position : header.position + header.size]))
+            batch = Batch(header, records[header.position : header.position + header.size])
+            voters = voters_in(batch)
+            if on_control_batch is not None:
+                on_control_batch(batch)
         spans.append(
             BatchSpan(
                 Offset(header.base_offset), Offset(header.end_offset), Epoch(header.leader_epoch), voters
@@ -67,6 +76,7 @@ class Node:
         self._config = config
         self._runtime = runtime
         self._times = ReplicaTimes()
+        self._misconfiguration = Misconfiguration(config.voters)
         self._freshness = Freshness(fetch_timeout_ms=config.core.fetch_timeout_ms)
         self.key = ReplicaKey(config.node_id, uuid_text(storage.meta.directory_id))
         max_frame_bytes = self._max_frame_bytes = (
@@ -169,11 +179,16 @@ class Node:
             endpoint,
             runtime=self._runtime,
             deliver=self._answered,
-            spans_of=spans_of,
+            spans_of=partial(spans_of, on_control_batch=self._on_control_batch),
             connect_timeout_ms=config.connect_timeout_ms,
             request_timeout_ms=config.core.request_timeout_ms,
             max_frame_bytes=self._max_frame_bytes,
         )
+
+    def _on_control_batch(self, batch: Batch) -> None:
+        # Voters in the log stand in place of those that are configured.
+        if self.driver.core.voters == self._config.voters:
+            self._misconfiguration.control_batch(batch)
 
     def _answered(self, event: Event) -> None:
         if isinstance(event, Received) and isinstance(event.message, FetchResponse):
@@ -196,8 +211,12 @@ class Node:
 
     def receive(self, message: Message) -> None:
         self.driver.deliver(Received(message))
-        if isinstance(message, FetchRequest) and message.cluster_id == self._config.cluster_id:
-            self._times.fetched(message, self.driver.core, now_ms=self._runtime.wall_clock.now_ms())
+        if (
+            isinstance(message, FetchRequest)
+            and message.cluster_id == self._config.cluster_id
+            and self._times.fetched(message, self.driver.core, now_ms=self._runtime.wall_clock.now_ms())
+        ):
+            self._misconfiguration.fetched(message.replica)
 
     def append(self, append: PendingAppend) -> None:
         self.driver.propose(append)
@@ -206,7 +225,7 @@ class Node:
         self.driver.commit_waiting()
 
     async def wait_room(self) -> None:
-        await self.driver.proposals.wait_room()
+        await self.driver.wait_room()
 
     def read_index(self, waiter: IndexWaiter) -> None:
         self.driver.requests.read_index(waiter)

@@ -52,10 +52,10 @@ class ReplicaTimes:
         self._epoch = Epoch(0)
         self._times: dict[ReplicaKey, _Times] = {}
 
-    def fetched(self, request: FetchRequest, core: Core, *, now_ms: int) -> None:
-        """`request` was stepped. Counts only if this node leads in its epoch and took it."""
+    def fetched(self, request: FetchRequest, core: Core, *, now_ms: int) -> bool:
+        """`request` was stepped. Counts only if this node leads in its epoch and took it: returns whether."""
         if not _was_taken(request, core):
-            return
+            return False
         if core.epoch != self._epoch:
             self._epoch = core.epoch
             self._times.clear()
@@ -71,6 +71,7 @@ class ReplicaTimes:
             times.last_caught_up_ms = times.last_fetch_ms
         times.last_fetch_ms = now_ms
         times.last_fetch_log_end = core.log_end_offset
+        return True
 
     def describe(self, core: Core, own: ReplicaKey, *, now_ms: int) -> QuorumDescription:
         """This node leads."""

@@ -131,8 +131,8 @@ class RequestHandlers(RoleHolder):
     def _begin_request(self, request: BeginQuorumEpochRequest) -> None:
         node = self._node
         error = request_error(node, request)
-        if error is ErrorCode.NONE and request.epoch < node.epoch:
-            error = ErrorCode.FENCED_LEADER_EPOCH
+        if error is ErrorCode.NONE:
+            error = self._claim_error(request)
         if error is ErrorCode.NONE:
             node.resume(request.source)
             self._heard_of(request.epoch, request.source, request.endpoint, first_hand=True)
@@ -150,11 +150,24 @@ class RequestHandlers(RoleHolder):
             )
         )
 
+    def _claim_error(self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest) -> ErrorCode:
+        """Its source says that it leads, or led, the epoch. A later epoch's leader may be anybody, because
+        our voter set may be old. Ours has the leader that we know; a voter that says otherwise stops this
+        node (a vote was given twice), but who is no voter was never elected, and must not."""
+        node = self._node
+        if request.epoch < node.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        known = node.election.leader
+        is_stranger = request.source not in node.voters
+        if request.epoch == node.epoch and known is not None and known != request.source and is_stranger:
+            return ErrorCode.INVALID_REQUEST
+        return ErrorCode.NONE
+
     def _end_request(self, request: EndQuorumEpochRequest) -> None:
         node = self._node
         error = request_error(node, request)
-        if error is ErrorCode.NONE and request.epoch < node.epoch:
-            error = ErrorCode.FENCED_LEADER_EPOCH
+        if error is ErrorCode.NONE:
+            error = self._claim_error(request)
         if error is ErrorCode.NONE:
             self._heard_of(request.epoch, request.source, None, first_hand=True, resigned=True)
             if isinstance(self._role, Follower) and self._role.leader == request.source:

@@ -30,8 +30,9 @@ class Nemesis:
 
     async def run(self, *, seconds: float) -> None:
         """Faults for so long, then wait for those under way to end."""
-        # What a lost disk held is replicated again: all have applied everything since. A set from which one
-        # more is taken while a voter is gone for good may never commit again, so a round has one or the other.
+        # What a lost disk held is replicated again: all have applied everything since. A set from which
+        # one more is taken while a voter is gone for good may never commit again, so a round has one or the
+        # other.
         self._disk_may_be_lost = self.draw.random() < 0.5
         self._voters_may_change = not self._disk_may_be_lost
         until = time.monotonic() + seconds

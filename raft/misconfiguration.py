@@ -1,0 +1,78 @@
+"""What other nodes say that only a mistake in somebody's configuration explains.
+
+Each mistake is logged once, with its remedy. Nothing is refused for it: the protocol bears a voter that comes
+back with another disk, or a set of voters that is not yet everybody's, and can't tell them apart in time.
+"""
+
+import structlog
+
+from quorate.log.batch import Batch
+from quorate.log.control import ControlType, control_records_of, read_leader_change
+from quorate.raft.core.types import NodeId, ReplicaKey, VoterSet
+
+log = structlog.get_logger(__name__)
+
+_NODES_MAX = 1000
+_DIRECTORIES_MAX = 16
+
+
+class Misconfiguration:
+    """Of one quorum, as one of its nodes notices it."""
+
+    __slots__ = ("_configured", "_directories", "_told_ids", "_told_voters")
+
+    def __init__(self, configured: VoterSet) -> None:
+        """`configured`: the static voter set, empty if the voters are in the log."""
+        self._configured = tuple(sorted(configured.ids))
+        self._directories: dict[NodeId, list[str | None]] = {}
+        """That each node fetched with, the latest last."""
+        self._told_ids: dict[NodeId, None] = {}
+        self._told_voters: tuple[int, ...] | None = None
+
+    def fetched(self, replica: ReplicaKey) -> None:
+        """Of the leader: this replica's fetch was taken. One disk replaces another, but never comes back for
+        it: then there are two, which would have one vote and one acknowledgement between them."""
+        directories = self._directories.get(replica.id)
+        if directories is None:
+            if len(self._directories) < _NODES_MAX:
+                self._directories[replica.id] = [replica.directory_id]
+        elif directories[-1] != replica.directory_id:
+            if replica.directory_id in directories:
+                directories.remove(replica.directory_id)
+                self._tell_twins(replica, directories[-1])
+            directories.append(replica.directory_id)
+            del directories[:-_DIRECTORIES_MAX]
+
+    def _tell_twins(self, replica: ReplicaKey, other: str | None) -> None:
+        if replica.id not in self._told_ids:
+            self._told_ids[replica.id] = None
+            log.error(
+                "two nodes have one id",
+                node=replica.id,
+                directories=[replica.directory_id, other],
+                reason="what one of them acknowledges the other may not have; stop the one that does not "
+                "belong here (compare directory.id in meta.properties), and give it an id of its own",
+            )
+
+    def control_batch(self, batch: Batch) -> None:
+        """Of a follower: this came from the leader. Raises `InvalidBatchError`."""
+        if not self._configured:
+            return
+        for record, kind in control_records_of(batch):
+            if kind is not ControlType.LEADER_CHANGE:
+                continue
+            try:
+                change = read_leader_change(record.value or b"")
+            except ValueError:
+                continue  # of a newer version: nothing depends on it
+            voters = tuple(sorted(change.voters))
+            if voters != self._configured and voters != self._told_voters:
+                log.error(
+                    "the leader counts other voters than this node is configured with",
+                    leader=change.leader,
+                    its_voters=list(voters),
+                    own_voters=list(self._configured),
+                    reason="two majorities that need not share a node may each elect a leader; make "
+                    "controller.quorum.voters the same on every node",
+                )
+            self._told_voters = voters

@@ -1,0 +1,197 @@
+"""Mutated frames against the controller listener of real nodes: none may be stopped by what is malformed.
+
+    python scripts/fuzz --frames 1000000 --seed 7
+
+Nodes run under virtual time in this process, in one life after another: a quorum is started, all that its
+nodes say is recorded, and then strangers send what became of it. A share goes to a node on a real socket.
+
+Checked: malformed frames only ever close their connection; no request of a stranger fails with anything but
+an error of the quorum; memory is bounded; afterwards the quorum leads and commits. What is well-formed and a
+lie (the listener is trusted, until there is authentication) may stop a node by an InvariantError, which says
+what was claimed; such ends are counted, and any other is a failure.
+"""
+
+import argparse
+import random
+import resource
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import structlog
+import trio
+import trio.lowlevel
+import trio.testing
+from cluster import CLUSTER_ID, Cluster
+from mutations import Mutator
+from sockets import fuzz_real_node
+from strangers import Errors, Stranger
+
+from quorate.raft.core.invariant import InvariantError
+from quorate.raft.quorum import Quorum
+
+LIFE_FRAMES = 4000
+REAL_SHARE = 50
+"""One frame in so many goes over a socket."""
+SHAPES = (
+    # voters, of which run, voters in the log
+    (1, 1, False),
+    (3, 3, False),
+    (3, 3, True),
+    (3, 1, False),
+)
+GROWTH_MIB = 200.0
+"""At the peak, above what the first lives of each shape needed."""
+HIGHEST_EPOCH = 2**31 - 1
+PATIENCE_SECONDS = 300
+
+
+class Fuzz:
+    def __init__(self, seed: int, frames: int) -> None:
+        self._seed = seed
+        self._frames = frames
+        self.errors = Errors()
+        self.sent: Counter[str] = Counter()
+        self.kinds: dict[int, None] = {}
+        self.closed = 0
+        self.answered = 0
+        self.lies: Counter[str] = Counter()
+        self.epochs_used_up = 0
+        self.lives = 0
+        self.problems: list[str] = []
+        self.examples: dict[str, bytes] = {}
+
+    def run(self) -> None:
+        began = time.monotonic()
+        left = self._frames - self._frames // REAL_SHARE
+        peak_at_first = 0.0
+        while left > 0 and not self.problems:
+            count = min(left, LIFE_FRAMES)
+            trio.run(self._live, count, clock=trio.testing.MockClock(autojump_threshold=0))
+            left -= count
+            self.lives += 1
+            if self.lives == 2 * len(SHAPES):
+                peak_at_first = peak_mib()
+            if sys.stderr.isatty():
+                print(f"\r{sum(self.sent.values())} frames", end="", file=sys.stderr)
+        grown = peak_mib() - peak_at_first if peak_at_first else 0.0
+        if grown > GROWTH_MIB:
+            self.problems.append(f"memory grew by {grown:.0f} MiB")
+        seconds = time.monotonic() - began
+        count = sum(self.sent.values())
+        print(f"{count} frames in {seconds:.1f} s, {count / seconds:.0f}/s, against {self.lives} quorums")
+        print("kinds recorded: " + ", ".join(map(str, sorted(self.kinds))))
+        print("mutations: " + ", ".join(f"{count} {name}" for name, count in sorted(self.sent.items())))
+        print(f"connections closed on them: {self.closed}; bytes answered: {self.answered}")
+        print(f"peak memory {peak_mib():.0f} MiB, {grown:.1f} MiB above that of the first lives")
+        print(f"nodes stopped by well-formed lies: {sum(self.lies.values())}")
+        for lie, times in sorted(self.lies.items()):
+            print(f"  {times} {lie}")
+        if self.epochs_used_up:
+            print(f"quorums whose epochs a lie used up: {self.epochs_used_up}")
+
+    async def _live(self, frames: int) -> None:
+        voters, running, dynamic = SHAPES[self.lives % len(SHAPES)]
+        draw = random.Random(f"{self._seed}/{self.lives}")
+        async with trio.open_nursery() as nursery:
+            cluster = Cluster(f"{self._seed}/{self.lives}", voters, dynamic=dynamic, nursery=nursery)
+            await cluster.start()
+            await cluster.say_everything()
+            for node in range(running + 1, voters + 1):
+                cluster.end(node)
+            mutator = Mutator(draw, list(cluster.recorder.frames))
+            self.kinds.update(dict.fromkeys(mutator.kinds))
+            while frames > 0 and cluster.quorums and not self.problems:
+                node = draw.choice(sorted(cluster.quorums))
+                frames -= await self._connection(cluster, node, mutator, min(frames, 100))
+                self._judge(cluster)
+            await trio.sleep(5)
+            self._judge(cluster)
+            if not cluster.failures:
+                await self._check(cluster, expect_leader=running > voters // 2)
+            nursery.cancel_scope.cancel()
+        self.problems += self.errors.taken()
+
+    async def _connection(self, cluster: Cluster, node: int, mutator: Mutator, frames: int) -> int:
+        stranger = Stranger(mutator, frames)
+        server = cluster.quorums[node]._node.server
+        with trio.move_on_after(PATIENCE_SECONDS) as patience:
+            await server._serve(stranger)
+        if patience.cancelled_caught and node in cluster.quorums:
+            self.problems.append(
+                f"node {node} neither took nor refused {stranger.sent[-1:]} (seed {self._seed})"
+            )
+        self.sent.update(name for name, _ in stranger.sent)
+        self.closed += stranger.closed_early
+        self.answered += stranger.answered
+        await trio.lowlevel.checkpoint()
+        for name, leftover in (("answers", server._reply_to), ("flushes", server._dirty)):
+            mine = len(leftover)
+            if node in cluster.quorums and mine > 100:
+                self.problems.append(f"{mine} {name} are kept for connections that are gone")
+        self._last = stranger.sent
+        return len(stranger.sent) or 1
+
+    def _judge(self, cluster: Cluster) -> None:
+        for node, failure in sorted(cluster.failures.items()):
+            cause = failure.__cause__ or failure
+            if isinstance(cause, InvariantError):
+                what = str(cause).partition("(")[0].strip()
+                self.lies[what] += 1
+                self.examples.setdefault(what, repr((str(cause), self._last[-1:])).encode())
+            else:
+                self.problems.append(f"node {node} stopped: {cause!r} after {self._last[-1:]}")
+        if cluster.failures:
+            for quorum in list(cluster.quorums.values()):
+                cluster.end(quorum.node_id)
+            cluster.quorums.clear()
+
+    async def _check(self, cluster: Cluster, *, expect_leader: bool) -> None:
+        """It leads and commits, unless lies used up the epochs or took the voters away."""
+        quorums = list(cluster.quorums.values())
+        if any(quorum.epoch >= HIGHEST_EPOCH - 10 for quorum in quorums):
+            self.epochs_used_up += 1
+            return
+        if not expect_leader:
+            return
+        with trio.move_on_after(PATIENCE_SECONDS):
+            leader: Quorum[int] = await cluster.leader()
+            await leader.append([b"still works"])
+            return
+        self._judge(cluster)
+        if cluster.failures:
+            return
+        states = [(quorum.node_id, quorum.role, quorum.epoch, quorum.leader) for quorum in quorums]
+        self.problems.append(f"no leader {PATIENCE_SECONDS} s after the last frame: {states}")
+
+
+def peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--frames", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, help="what decides all (default: drawn)")
+    parser.add_argument("--examples", type=Path, help="write one frame per kind of lie to this file")
+    options = parser.parse_args()
+    seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
+    print(f"seed {seed}", flush=True)
+    fuzz = Fuzz(seed, options.frames)
+    structlog.configure(processors=[fuzz.errors])
+    fuzz.run()
+    if not fuzz.problems:
+        fuzz.problems += fuzz_real_node(seed, max(200, options.frames // REAL_SHARE), CLUSTER_ID)
+    if options.examples is not None:
+        options.examples.write_bytes(b"\n".join(fuzz.examples.values()))
+    for problem in fuzz.problems:
+        print(f"WRONG: {problem}")
+    print("all was well" if not fuzz.problems else f"{len(fuzz.problems)} problems")
+    return 1 if fuzz.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

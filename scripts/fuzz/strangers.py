@@ -1,0 +1,78 @@
+"""Who sends mutated frames, and who hears what nodes say of them."""
+
+from collections.abc import MutableMapping, Sequence
+from typing import Any
+
+import structlog
+import trio
+from mutations import Mutator
+
+from quorate.raft.frames import PREFACE
+from quorate.runtime.disk import Buffer
+
+
+class Stranger:
+    """A stream whose other end is a fuzzer: each receive gives one mutated frame."""
+
+    def __init__(self, mutator: Mutator, frames: int) -> None:
+        self._mutator = mutator
+        self._frames = frames
+        self._begun = False
+        self._ended = False
+        self._closed = trio.Event()
+        self.sent: list[tuple[str, bytes]] = []
+        self.answered = 0
+
+    @property
+    def peer(self) -> str:
+        return "fuzzer"
+
+    @property
+    def closed_early(self) -> bool:
+        """Before it had sent all it had to."""
+        return self._closed.is_set() and not self._ended
+
+    async def receive_some(self, max_bytes: int = 65536) -> bytes:
+        await trio.lowlevel.checkpoint()
+        if not self._begun:
+            self._begun = True
+            return PREFACE
+        if self._ended or len(self.sent) >= self._frames:
+            self._ended = True
+            return b""
+        name, data = self._mutator.next()
+        self.sent.append((name, data))
+        if int.from_bytes(data[:4], "big") + 4 > len(data):
+            self._ended = True  # what came next would only be taken for the rest of this one
+        return data
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        raise AssertionError("frames are received as bytes")
+
+    def send_nowait(self, buffers: Sequence[Buffer]) -> int:
+        count = sum(map(len, buffers))
+        self.answered += count
+        return count
+
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        await trio.lowlevel.checkpoint()
+        self.answered += sum(map(len, buffers))
+
+    def close(self) -> None:
+        self._closed.set()
+
+
+class Errors:
+    """Takes the place of the log: what nodes log as errors is kept, but for the end of a node."""
+
+    def __init__(self) -> None:
+        self._errors: list[str] = []
+
+    def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if method in ("error", "exception", "critical") and event.get("event") != "the node stops":
+            self._errors.append(f"logged: {dict(event)}")
+        raise structlog.DropEvent
+
+    def taken(self) -> list[str]:
+        errors, self._errors = self._errors, []
+        return errors
