@@ -1,6 +1,10 @@
 """The documents, their fenced blocks, and a cluster for those that need one."""
 
+import os
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +14,9 @@ import pytest
 from quorate.cli.local_cluster import LocalCluster
 
 ROOT = Path(__file__).parents[2]
+SECONDS = 60.0
+STORY = "story"
+"""Marks the blocks of a page that run in their order, on a cluster of their own (test_stories.py)."""
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<body>.*?)^(?P=indent)```$", re.M | re.S)
 _MARK = re.compile(r"<!-- test: (?P<mark>[^>]*?) -->\s*\Z")
 
@@ -81,6 +88,61 @@ def blocks_of() -> Callable[[str], list[Block]]:
     return lambda page: [block for block in blocks("sh") if block.file.name == page]
 
 
+class Terminals:
+    """Shells that are left open, as the reader leaves them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self._environment = {**os.environ, "PATH": path, "NO_COLOR": "1"}
+        self.opened: list[subprocess.Popen[str]] = []
+
+    def run(self, script: str) -> str:
+        done = subprocess.run(
+            # Not as an argument: `pgrep -f` would find it there.
+            ["bash", "-eu"],
+            input=script,
+            cwd=self._folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def open(self, script: str) -> str:
+        """Its first line of output; it goes on."""
+        process = subprocess.Popen(
+            ["bash", "-euc", f"exec {script}"],
+            cwd=self._folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        self.opened.append(process)
+        assert process.stdout is not None
+        return process.stdout.readline()
+
+    def ctrl_c(self) -> list[int]:
+        """In all of them, the last opened first; how they ended."""
+        for process in reversed(self.opened):
+            process.send_signal(signal.SIGINT)
+        return [process.wait(SECONDS) for process in self.opened]
+
+
+@pytest.fixture
+def terminals(tmp_path: Path) -> Iterator[Terminals]:
+    made = Terminals(tmp_path)
+    yield made
+    for process in made.opened:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.wait(SECONDS)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`sh_block`, `python_block`: every block of that language; `program`: Python that is whole."""
     if "program" in metafunc.fixturenames:
@@ -88,8 +150,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("program", whole, ids=[block.name for block in whole])
     for language in ("sh", "python"):
         if f"{language}_block" in metafunc.fixturenames:
-            found = blocks(language)
+            found = [block for block in blocks(language) if not block.mark.startswith(STORY)]
             metafunc.parametrize(f"{language}_block", found, ids=[block.name for block in found])
+    if "story" in metafunc.fixturenames:
+        pages = sorted({block.file.name for block in blocks("sh") if block.mark.startswith(STORY)})
+        metafunc.parametrize("story", pages)
     if "document" in metafunc.fixturenames:
         metafunc.parametrize(
             "document", documents(), ids=[str(each.relative_to(ROOT)) for each in documents()]

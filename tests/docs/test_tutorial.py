@@ -1,13 +1,9 @@
 """docs/tutorial.md, every block in its order, on a cluster that the tutorial itself starts."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,63 +15,8 @@ SECONDS = 60.0
 FOREGROUND = "runs until Ctrl-C"
 
 
-class Terminals:
-    """Shells that are left open, as the reader leaves them."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        self._environment = {**os.environ, "PATH": path, "NO_COLOR": "1"}
-        self.opened: list[subprocess.Popen[str]] = []
-
-    def run(self, script: str) -> str:
-        done = subprocess.run(
-            # Not as an argument: `pgrep -f` would find it there.
-            ["bash", "-eu"],
-            input=script,
-            cwd=self._folder,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
-        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-    def open(self, script: str) -> str:
-        """Its first line of output; it goes on."""
-        process = subprocess.Popen(
-            ["bash", "-euc", f"exec {script}"],
-            cwd=self._folder,
-            env=self._environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
-        self.opened.append(process)
-        assert process.stdout is not None
-        return process.stdout.readline()
-
-    def ctrl_c(self) -> list[int]:
-        """In all of them, the last opened first; how they ended."""
-        for process in reversed(self.opened):
-            process.send_signal(signal.SIGINT)
-        return [process.wait(SECONDS) for process in self.opened]
-
-
-@pytest.fixture
-def terminals(tmp_path: Path) -> Iterator[Terminals]:
-    made = Terminals(tmp_path)
-    yield made
-    for process in made.opened:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-            process.wait(SECONDS)
-
-
 def test_the_tutorial_from_its_first_block_to_its_last(
-    blocks_of: Callable[[str], list[Any]], terminals: Terminals, need: Callable[..., str], tmp_path: Path
+    blocks_of: Callable[[str], list[Any]], terminals: Any, need: Callable[..., str], tmp_path: Path
 ) -> None:
     need("kcat")
     ports: dict[str, str] = {}
@@ -106,7 +47,7 @@ def test_the_tutorial_from_its_first_block_to_its_last(
     assert terminals.ctrl_c() == [0, 0]
 
 
-def wait_in_sync(terminals: Terminals, broker: str) -> None:
+def wait_in_sync(terminals: Any, broker: str) -> None:
     deadline = time.monotonic() + SECONDS
     while True:
         (topic,) = json.loads(terminals.run(f"quorate topics describe -t tutorial --json -b {broker}"))
