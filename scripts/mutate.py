@@ -24,7 +24,7 @@ from mutate_table import MUTATIONS, Finder, Mutation
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("runtime", "quorum_state", "log", "raft", "broker", "metrics", "spark_source", "simulation", "cli")
-TIME_MAX_SECONDS = 150
+TIME_MAX_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ def fails(finder: Finder, where: Sequence[str], tree: Path) -> str:
                 timeout=max(1.0, ends_at - time.monotonic()),
             )
         except subprocess.TimeoutExpired:
-            # A cluster that never gets anywhere is how many a fault shows.
-            return f"nothing came of {' '.join(command[1:4])} in {TIME_MAX_SECONDS} s"
+            # On a busy machine that says nothing about the fault.
+            return ""
         if done.returncode:
             return _gist(done.stdout + done.stderr)
     return ""
