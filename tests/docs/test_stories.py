@@ -1,4 +1,4 @@
-"""How-tos whose blocks follow from each other: a whole page in order, on the cluster that its first starts."""
+"""How-tos whose blocks follow from each other: each page in order, on the cluster that its first starts."""
 
 import json
 import re
