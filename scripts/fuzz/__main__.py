@@ -120,7 +120,11 @@ class Fuzz:
         stranger = Stranger(mutator, frames)
         server = cluster.quorums[node]._node.server
         with trio.move_on_after(PATIENCE_SECONDS) as patience:
-            await server._serve(stranger)
+            try:
+                await server._serve(stranger)
+            except Exception as error:
+                # It would have stopped the node.
+                self.problems.append(f"{first_of(error)!r} came out of the server after {stranger.sent[-1:]}")
         if patience.cancelled_caught and node in cluster.quorums:
             self.problems.append(
                 f"node {node} neither took nor refused {stranger.sent[-1:]} (seed {self._seed})"
@@ -128,11 +132,10 @@ class Fuzz:
         self.sent.update(name for name, _ in stranger.sent)
         self.closed += stranger.closed_early
         self.answered += stranger.answered
-        await trio.lowlevel.checkpoint()
-        for name, leftover in (("answers", server._reply_to), ("flushes", server._dirty)):
-            mine = len(leftover)
-            if node in cluster.quorums and mine > 100:
-                self.problems.append(f"{mine} {name} are kept for connections that are gone")
+        for name, owners in (("answers", server._reply_to.values()), ("flushes", server._dirty)):
+            kept = sum(outbox.closed for outbox in owners)
+            if kept:
+                self.problems.append(f"{kept} {name} are kept for connections that are gone")
         self._last = stranger.sent
         return len(stranger.sent) or 1
 
@@ -167,6 +170,12 @@ class Fuzz:
             return
         states = [(quorum.node_id, quorum.role, quorum.epoch, quorum.leader) for quorum in quorums]
         self.problems.append(f"no leader {PATIENCE_SECONDS} s after the last frame: {states}")
+
+
+def first_of(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def peak_mib() -> float:
