@@ -360,3 +360,15 @@ async def test_offset_checkpoints_are_kafkas_and_checked() -> None:
         await write_file_atomically(disk, "f", bad)
         with pytest.raises(UnreadableCheckpointError):
             load_offsets(disk, "f")
+
+
+async def test_an_own_batch_that_leaves_a_gap_is_refused_and_nothing_is_written(open_log, batch):
+    """T19 (KAFKA-12331): the LeaderChange batch came with base offset 0."""
+    log = await open_log(SimulatedDisk())
+    log.append_own(batch(0, 3), base_offset=0, end_offset=3, epoch=1)
+    for base_offset in (0, 2, 4):
+        with pytest.raises(OffsetGapError, match=f"base offset {base_offset}, expected 3"):
+            log.append_own(batch(base_offset), base_offset=base_offset, end_offset=base_offset + 1, epoch=1)
+    assert log.end_offset == 3
+    log.append_own(batch(3), base_offset=3, end_offset=4, epoch=1)
+    assert len(list(read_batches(await log.read(Offset(0), 10_000)))) == 2
