@@ -17,8 +17,8 @@ from quorate.log.errors import (
 )
 from quorate.log.log import Log
 from quorate.raft.core.types import Epoch, EpochEnd, EpochStart, Offset
-from quorate.runtime.disk import write_file_atomically
-from quorate.simulation.disk import SimulatedDisk, SimulatedFile
+from quorate.runtime.disk import DiskError, write_file_atomically
+from quorate.simulation.disk import Operation, SimulatedDisk, SimulatedFile
 
 Opener = Callable[..., Awaitable[Log]]
 Builder = Callable[..., bytes]
@@ -372,3 +372,25 @@ async def test_an_own_batch_that_leaves_a_gap_is_refused_and_nothing_is_written(
     assert log.end_offset == 3
     log.append_own(batch(3), base_offset=3, end_offset=4, epoch=1)
     assert len(list(read_batches(await log.read(Offset(0), 10_000)))) == 2
+
+
+async def test_a_truncation_over_segments_that_dies_halfway_leaves_no_hole(open_log, batch):
+    """The newest go first: a log that lost a segment from its middle would be damaged."""
+    config = LogConfig(segment_bytes=300, tail_bytes=0, own_recovery_point=True)
+    for removals in range(4):
+        disk = SimulatedDisk()
+        log = await open_log(disk, config=config)
+        for base_offset in range(20):
+            log.append_own(batch(base_offset), base_offset=base_offset, end_offset=base_offset + 1, epoch=1)
+        await log.flush()
+        assert log.segment_count > 5
+        disk.fail(Operation.REMOVE, path_part=".log", skip=removals)
+        with pytest.raises(DiskError):
+            await log.truncate(Offset(1))
+        disk.crash_process()
+        disk.clear_faults()
+        log = await open_log(disk, config=config)
+        assert 1 <= log.end_offset <= 20
+        log.append_own(
+            batch(log.end_offset), base_offset=log.end_offset, end_offset=log.end_offset + 1, epoch=1
+        )
