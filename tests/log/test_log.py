@@ -374,8 +374,8 @@ async def test_an_own_batch_that_leaves_a_gap_is_refused_and_nothing_is_written(
     assert len(list(read_batches(await log.read(Offset(0), 10_000)))) == 2
 
 
-async def test_a_truncation_over_segments_that_dies_halfway_leaves_no_hole(open_log, batch):
-    """The newest go first: a log that lost a segment from its middle would be damaged."""
+async def test_a_truncation_over_segments_that_dies_halfway_is_opened_again(open_log, batch):
+    """The recovery point goes down first, so that what is missing above it is no damage."""
     config = LogConfig(segment_bytes=300, tail_bytes=0, own_recovery_point=True)
     for removals in range(4):
         disk = SimulatedDisk()
