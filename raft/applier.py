@@ -61,8 +61,6 @@ class Applier:
         self.applied_offset = end_offset
         self.last_timestamp_ms = last_timestamp_ms
         self._on_applied(end_offset, (), end_offset)
-        if end_offset < self._high_watermark:
-            self._wake.set()
 
     async def wait_bytes(self, count: int) -> None:
         """Return when `applied_bytes` is at least `count`. No checkpoint if it is. One caller at a time."""
@@ -138,11 +136,12 @@ class Applier:
             await self._wake.wait()
 
     async def _apply_from_log(self) -> None:
+        offset = self.applied_offset
         try:
-            data = await self._log.read(self.applied_offset, _READ_BYTES, max_offset=self._high_watermark)
+            data = await self._log.read(offset, _READ_BYTES, max_offset=self._high_watermark)
         except OffsetOutOfRangeError:
-            if self._log.log_start_offset > self.applied_offset:
-                # A snapshot is taking the log's place, and will soon take the state's.
+            if self._log.log_start_offset > offset:
+                # A snapshot has taken the log's place, and takes the state's or has done so.
                 return
             raise
         slice_end = trio.current_time() + _SLICE_SECONDS

@@ -343,6 +343,78 @@ async def test_a_loaded_state_that_the_log_overtakes_is_dropped(autojump_clock, 
     await agreed(small)
 
 
+async def test_records_that_are_being_read_to_be_applied_may_go_meanwhile(autojump_clock, small):
+    leader, straggler = await two_and_a_straggler(small)
+    log = straggler.log
+    read, reading = log.read, []
+
+    async def slow_read(offset, *arguments, **more):
+        reading.append(offset)
+        await trio.sleep(3)
+        return await read(offset, *arguments, **more)
+
+    log.read = slow_read
+    small.network.heal()
+    await leader.append([b"fetched, and not yet applied"])
+    await small.until(lambda: bool(reading))
+    log.read = read
+    cut_off(small, straggler.node_id)
+    await move_log_start(small, leader)
+    small.network.heal()
+    await agreed(small)
+    assert log.log_start_offset > reading[0]
+    await trio.sleep(3)
+    assert not small.failures
+    await leader.append([b"on"])
+    await agreed(small)
+
+
+async def test_a_snapshot_that_is_being_taken_is_given_up_for_a_later_one_that_arrives(autojump_clock, small):
+    leader, straggler = await two_and_a_straggler(small)
+    latest = await move_log_start(small, leader)
+    disk = small.hosts[straggler.node_id].disk
+    small.journals[straggler.node_id].take_snapshot = lambda: iter([bytes(6 * 1024 * 1024)] * 2)
+    disk.sync_delay = lambda path: 5.0 if path.endswith("1.checkpoint.part") else 0.001
+    taken = []
+
+    async def take():
+        taken.append(await straggler.take_snapshot())
+
+    async with trio.open_nursery() as tasks:
+        tasks.start_soon(take)
+        await small.until(lambda: any(name.endswith("1.checkpoint.part") for name in disk.list(FOLDER)))
+        small.network.heal()
+        await agreed(small)
+        assert not taken
+    assert taken == [latest]
+    assert straggler.snapshots() == (latest,)
+    assert not [name for name in disk.list(FOLDER) if name.endswith(".part")]
+
+
+async def test_nothing_is_cleaned_while_a_snapshot_takes_the_place_of_the_log(autojump_clock, small):
+    await small.start(1, 2)
+    leader = await small.leader()
+    small.overrides |= {"retention_bytes": 10**9, "retention_ms": 30_000}
+    await small.start(3)
+    straggler = small.quorums[3]
+    for _ in range(2):
+        await leader.append([b"x"])
+        await straggler.wait_applied(leader.applied_offset)
+        await straggler.take_snapshot()
+    cut_off(small, 3)
+    await move_log_start(small, leader)
+    assert len(straggler.snapshots()) == 2
+    await trio.sleep(31)  # the first has to go, at the next look
+    disk = small.hosts[3].disk
+    disk.sync_delay = lambda path: 70.0 if "recovery-point" in path else 0.001
+    small.network.heal()
+    await trio.sleep(60)
+    assert straggler._node.driver._blocked
+    await agreed(small, within_s=200)
+    assert not small.failures
+    assert len(straggler.snapshots()) == 1
+
+
 async def test_fetches_under_way_cope_with_a_log_start_that_moves_past_them(autojump_clock, small):
     """The records are being read from the disk, for a follower that is far behind, when they go."""
     leader, _ = await two_and_a_straggler(small)
