@@ -179,5 +179,6 @@ class RemoteAppend:
         self._answer(encode_failure(self._correlation, error))
 
     def _answer(self, buffers: list[Buffer]) -> None:
-        self._outbox.push(buffers)
-        self._dirty[self._outbox] = None
+        if not self._outbox.closed:
+            self._outbox.push(buffers)
+            self._dirty[self._outbox] = None

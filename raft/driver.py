@@ -43,8 +43,6 @@ log = structlog.get_logger(__name__)
 _EVENTS_MAX = 1000
 """Behind a barrier; who asks for more is not listened to until it has passed."""
 _POLLED_SECONDS = 0.1
-_SAMPLED = 32
-"""One step in so many is timed."""
 _BARRIERS = (fx.Persist, fx.Truncate, fx.InstallSnapshot)
 _ASKING_ROLES = (Role.CANDIDATE, Role.PROSPECTIVE)
 
@@ -106,7 +104,6 @@ class Driver:
         """Those that wait behind a barrier."""
         self._fetched = False
         """Records of the leader's were appended in this step, and are to be synced."""
-        self._advances = 0
         self._stepping = False
         self._blocked = False
         self._barrier_wake = trio.Event()
@@ -169,9 +166,7 @@ class Driver:
         if self._stepping or self._blocked or self._failure is not None or self._routes is None:
             return
         self._stepping = True
-        self._advances += 1
-        sampled = self._advances % _SAMPLED == 0
-        started = trio.current_time() if sampled else 0.0
+        started = trio.current_time()
         try:
             self._step_all()
             self._routes.flush()
@@ -181,8 +176,7 @@ class Driver:
             self.fail(error)
         finally:
             self._stepping = False
-        if sampled:
-            self._polled(started)
+        self._polled(started)
 
     def _acknowledge(self) -> None:
         """A follower's answer to records is its next Fetch, once they are durable. Where a sync holds up the
@@ -199,13 +193,12 @@ class Driver:
         self._routes.flush()
 
     def _polled(self, started: float) -> None:
-        """Tell the telemetry now and then, by a sample, because a step takes less than telling it."""
+        """Tell the telemetry now and then, because a step takes less than telling it."""
         ended = trio.current_time()
-        self._busy_seconds += _SAMPLED * (ended - started)
+        self._busy_seconds += ended - started
         since = ended - self._told_at
         if since >= _POLLED_SECONDS:
-            busy_seconds = min(self._busy_seconds, since)
-            self._telemetry.polled(idle_seconds=since - busy_seconds, busy_seconds=busy_seconds)
+            self._telemetry.polled(idle_seconds=since - self._busy_seconds, busy_seconds=self._busy_seconds)
             self._told_at = ended
             self._busy_seconds = 0.0
 

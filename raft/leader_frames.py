@@ -133,5 +133,6 @@ class RemoteReader:
         self._answer(encode_failure(self._correlation, error, kind=Kind.READ_INDEX))
 
     def _answer(self, buffers: list[Buffer]) -> None:
-        self._outbox.push(buffers)
-        self._dirty[self._outbox] = None
+        if not self._outbox.closed:
+            self._outbox.push(buffers)
+            self._dirty[self._outbox] = None

@@ -177,7 +177,8 @@ def run_many(seeds: Sequence[int], *, what: Subject, jobs: int, say: Callable[[s
     chunks = [(what, seeds[start : start + size]) for start in range(0, len(seeds), size)]
     totals = Totals()
     said = 0
-    with multiprocessing.Pool(jobs) as pool:
+    # A forked child has the locks that other threads of this process held, and waits for them for ever.
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         for part in pool.imap_unordered(_chunk, chunks):
             totals.add(part)
             for seed, failure in part.failures.items():

@@ -253,11 +253,15 @@ def test_all_sixteen_metrics_of_three_nodes_move_with_what_happens_and_by_as_muc
     other = next(node for node in followers if node != successor)
     assert successor in followers
     for node in NODES:
-        assert changed[node]["current-epoch"] == before[node]["current-epoch"] + 1, node
+        assert before[node]["current-epoch"] < changed[node]["current-epoch"] == described["leaderEpoch"], (
+            node
+        )
         assert changed[node]["current-leader"] == successor, node
     control = [batch for batch in dump(cluster, successor) if batch["isControl"]]
     assert changed[successor]["log-end-epoch"] == control[-1]["leaderEpoch"] == described["leaderEpoch"]
-    assert changed[successor]["election-latency-max"] > before[successor]["election-latency-max"]
+    assert changed[successor]["election-latency-avg"] != before[successor]["election-latency-avg"], (
+        "it was a candidate again; faster or slower than before"
+    )
     assert 0 < changed[successor]["election-latency-avg"] <= changed[successor]["election-latency-max"]
     assert changed[successor]["election-latency-max"] < took_ms, (
         "an election is part of the time without leader"

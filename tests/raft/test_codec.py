@@ -246,6 +246,7 @@ def test_a_remote_append_answers_where_it_was_asked():
     class Box:
         def __init__(self):
             self.pushed = []
+            self.closed = False
 
         def push(self, buffers):
             self.pushed.append(buffers)
