@@ -28,6 +28,7 @@ class Membership:
         timeout_ms = self._config.core.fetch_timeout_ms
         while True:
             await trio.sleep(timeout_ms / 1000)
+            self._node.check_voters()
             change = self._wanted()
             if change is None:
                 continue

@@ -19,10 +19,21 @@ _DIRECTORIES_MAX = 16
 class Misconfiguration:
     """Of one quorum, as one of its nodes notices it."""
 
-    __slots__ = ("_configured", "_directories", "_told_ids", "_told_voters")
+    __slots__ = (
+        "_configured",
+        "_directories",
+        "_node",
+        "_static",
+        "_told_ids",
+        "_told_static",
+        "_told_voters",
+    )
 
-    def __init__(self, configured: VoterSet) -> None:
-        """`configured`: the static voter set, empty if the voters are in the log."""
+    def __init__(self, node: NodeId, configured: VoterSet) -> None:
+        """`configured`: the static voter set, empty if none is configured."""
+        self._node = node
+        self._static = configured
+        self._told_static = False
         self._configured = tuple(sorted(configured.ids))
         self._directories: dict[NodeId, list[str | None]] = {}
         """That each node fetched with, the latest last."""
@@ -54,6 +65,31 @@ class Misconfiguration:
                 "belong here (compare directory.id in meta.properties), and give it an id of its own",
             )
 
+    def voters_in_log(self, voters: VoterSet) -> None:
+        """The log, or a snapshot, holds this set, and who votes is no more a matter of configuration
+        (KIP-853)."""
+        if self._told_static or not self._static:
+            return
+        self._told_static = True
+        in_log, configured = _listed(voters), _listed(self._static)
+        if in_log == configured:
+            log.info(
+                "the voters are in the log",
+                node=self._node,
+                voters=in_log,
+                reason="controller.quorum.voters says the same and does not count any more; "
+                "controller.quorum.bootstrap.servers can replace it",
+            )
+        else:
+            log.warning(
+                "the voters in the log count, not the configured ones",
+                node=self._node,
+                voters=in_log,
+                configured=configured,
+                reason="controller.quorum.voters can't change a set that is in the log: use `quorate quorum "
+                "add-voter` and `remove-voter`, and replace it by controller.quorum.bootstrap.servers",
+            )
+
     def control_batch(self, batch: Batch) -> None:
         """Of a follower: this came from the leader. Raises `InvalidBatchError`."""
         if not self._configured:
@@ -76,3 +112,11 @@ class Misconfiguration:
                     "controller.quorum.voters the same on every node",
                 )
             self._told_voters = voters
+
+
+def _listed(voters: VoterSet) -> list[str]:
+    """As controller.quorum.voters has them, by id. Directory ids are the log's alone."""
+    return [
+        f"{voter.key.id}@{voter.endpoint.host}:{voter.endpoint.port}"
+        for voter in sorted(voters, key=lambda voter: voter.key.id)
+    ]

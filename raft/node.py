@@ -76,7 +76,7 @@ class Node:
         self._config = config
         self._runtime = runtime
         self._times = ReplicaTimes()
-        self._misconfiguration = Misconfiguration(config.voters)
+        self._misconfiguration = Misconfiguration(config.node_id, config.voters)
         self._freshness = Freshness(fetch_timeout_ms=config.core.fetch_timeout_ms)
         self.key = ReplicaKey(config.node_id, uuid_text(storage.meta.directory_id))
         max_frame_bytes = self._max_frame_bytes = (
@@ -126,6 +126,7 @@ class Node:
         )
         self._peers = PeerSet(self.driver.core, self._make_peer, deliver=self.driver.deliver)
         self.failure: BaseException | None = None
+        self.check_voters()
         telemetry.booted(runtime.wall_clock.now_ms())
         telemetry.unknown_voter_connections(0)
 
@@ -162,6 +163,12 @@ class Node:
             self.driver.resign()
             with trio.move_on_after(self._config.core.election_timeout_ms / 1000):
                 await self.leadership.wait_other_leader(self._config.node_id)
+
+    def check_voters(self) -> None:
+        """Say once, if so, that the configured voters don't count, and whether that makes a difference."""
+        core = self.driver.core
+        if core.has_dynamic_voters:
+            self._misconfiguration.voters_in_log(core.voters)
 
     def describe(self) -> QuorumDescription:
         return self._times.describe(self.driver.core, self.key, now_ms=self._runtime.wall_clock.now_ms())
