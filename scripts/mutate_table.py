@@ -562,6 +562,15 @@ MUTATIONS: tuple[Mutation, ...] = (
         finder=Finder.SIMULATION,
     ),
     _tested(
+        "a follower acknowledges in the pass what it has only written",
+        "raft/driver.py",
+        "end_offset = self.log.sync_at_once()",
+        "end_offset: Offset | None = self.log.end_offset",
+        "DESIGN: durable before said",
+        "tests/simulation/test_quorum_seeds.py",
+        finder=Finder.SIMULATION,
+    ),
+    _tested(
         "the leader applies what is not committed",
         "raft/applier.py",
         "groups[0].end_offset <= self._high_watermark",

@@ -38,6 +38,8 @@ class BrokerClusterSettings:
     values: Mapping[str, str] = field(default_factory=dict)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     disk: DiskSpeed = field(default_factory=DiskSpeed)
+    sync_at_once: tuple[bool, ...] = ()
+    """Whether each host's disk syncs in the pass that asks (`SyncStrategy.INLINE`), in turn."""
 
 
 class BrokerHost(SimulatedNode):
@@ -107,7 +109,16 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         trace: Trace,
     ) -> None:
         self.settings = settings
-        super().__init__(settings.brokers, settings.network, settings.disk, source, scheduler, nursery, trace)
+        super().__init__(
+            settings.brokers,
+            settings.network,
+            settings.disk,
+            settings.sync_at_once,
+            source,
+            scheduler,
+            nursery,
+            trace,
+        )
         self.checker = Checker(self.nodes, trace, self.found)
 
     @property

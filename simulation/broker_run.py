@@ -14,7 +14,7 @@ from quorate.simulation.faults import Fault, Faults, FaultSettings
 from quorate.simulation.history import Outcome
 from quorate.simulation.network import LinkQuality, NetworkSettings
 from quorate.simulation.quorum_run import first_of
-from quorate.simulation.runtime import DiskSpeed
+from quorate.simulation.runtime import DiskSpeed, draw_sync_at_once
 from quorate.simulation.scheduler import Scheduler, run
 from quorate.simulation.trace import Trace, logs_into
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
@@ -110,7 +110,7 @@ class BrokerRunSettings:
     def draw(cls, source: random.Random) -> "BrokerRunSettings":
         faults = FaultSettings.draw(source)
         kinds = tuple(kind for kind in faults.kinds if kind in BROKER_FAULTS)
-        return cls(
+        settings = cls(
             cluster=BrokerClusterSettings(
                 min_isr=source.choice((2, 2, 2, 3)),
                 partitions=source.choice((1, 2)),
@@ -142,6 +142,8 @@ class BrokerRunSettings:
             faults=replace(faults, kinds=kinds or (Fault.CRASH,)),
             faults_s=source.uniform(4.0, 8.0),
         )
+        # Drawn last, so that the seeds of before have everything else as they had it.
+        return replace(settings, cluster=replace(settings.cluster, sync_at_once=draw_sync_at_once(source)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,11 +36,15 @@ class SimulatedDisk:
     """`quorate.runtime.disk.Disk` in memory, with faults.
 
     `sync_delay` is how long a sync or folder sync takes, in seconds by file path; 0 is one checkpoint.
-    `space_left` is the number of bytes that may still be written, None for no limit.
+    `space_left` is the number of bytes that may still be written, None for no limit. `syncs_at_once`: it
+    does `File.sync_at_once`, as a real disk whose syncs hold up the event loop; that takes no virtual time.
     """
 
-    def __init__(self, *, sync_delay: Callable[[str], float] | float = 0.0) -> None:
+    def __init__(
+        self, *, sync_delay: Callable[[str], float] | float = 0.0, syncs_at_once: bool = False
+    ) -> None:
         self.sync_delay = sync_delay
+        self.syncs_at_once = syncs_at_once
         self.space_left: int | None = None
         self.syncs = 0
         """Syncs and folder syncs that finished."""
@@ -56,8 +60,6 @@ class SimulatedDisk:
         self._boots = 0
         self._sync_number = 0
         self._cut = False
-        self.syncs_at_once = False
-        """As a real disk whose syncs hold up the event loop."""
         self._released: trio.Event | None = None
         self._stall_syncs = self._stall_reads = False
 

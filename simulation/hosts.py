@@ -64,7 +64,8 @@ Node = TypeVar("Node", bound=SimulatedNode)
 
 
 class SimulatedCluster(ABC, Generic[Node]):
-    """Hosts are named node-1, node-2, and so on. Their processes run in `nursery`.
+    """Hosts are named node-1, node-2, and so on. Their processes run in `nursery`. `sync_at_once`: which of
+    their disks do, in turn; empty for none.
 
     The first broken promise is kept in `violation` and cancels the nursery.
     """
@@ -77,6 +78,7 @@ class SimulatedCluster(ABC, Generic[Node]):
         nodes: int,
         network: NetworkSettings,
         disk: DiskSpeed,
+        sync_at_once: Sequence[bool],
         source: random.Random,
         scheduler: Scheduler,
         nursery: trio.Nursery,
@@ -86,6 +88,7 @@ class SimulatedCluster(ABC, Generic[Node]):
         self.scheduler = scheduler
         self.network_settings = network
         self._disk_speed = disk
+        self._sync_at_once = sync_at_once
         self._random = source
         self._nursery = nursery
         self.network = SimulatedNetwork(random.Random(source.getrandbits(64)), network)
@@ -94,11 +97,13 @@ class SimulatedCluster(ABC, Generic[Node]):
         self.violation: SafetyViolation | None = None
 
     def _host(self, number: int) -> Node:
+        at_once = self._sync_at_once
         host = SimulatedRuntime(
             f"node-{number}",
             self.network,
             random.Random(self._random.getrandbits(64)),
             disk_speed=replace(self._disk_speed),
+            syncs_at_once=at_once[(number - 1) % len(at_once)] if at_once else False,
         )
         host.watched_by(self.trace)
         return self._node(number, host)

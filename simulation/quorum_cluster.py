@@ -45,6 +45,9 @@ class ClusterSettings:
     """Of log and snapshots; what is above goes if it can."""
     network: NetworkSettings = field(default_factory=NetworkSettings)
     disk: DiskSpeed = field(default_factory=DiskSpeed)
+    sync_at_once: tuple[bool, ...] = ()
+    """Whether each node's disk syncs in the pass that asks (`SyncStrategy.INLINE`), in turn: a follower then
+    acknowledges in the pass that received."""
     clock_rates: tuple[float, ...] = ()
     """How many of its own ms each node takes for one of the others': 2.0 is a clock at half speed. A process
     only ever measures durations on its monotonic clock, and all of them are configured, so this is the same
@@ -98,7 +101,16 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
         self.lost_directories: dict[str, QuorumNode] = {}
         """Directory ids of disks that are gone, and whose they were."""
         nodes = settings.voters + settings.observers
-        super().__init__(nodes, settings.network, settings.disk, source, scheduler, nursery, trace)
+        super().__init__(
+            nodes,
+            settings.network,
+            settings.disk,
+            settings.sync_at_once,
+            source,
+            scheduler,
+            nursery,
+            trace,
+        )
         self.checker = Checker(self.voters, trace, self.found, self._voters_of)
 
     @property

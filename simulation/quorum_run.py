@@ -15,7 +15,7 @@ from quorate.simulation.history import History, Outcome
 from quorate.simulation.network import LinkQuality, NetworkSettings
 from quorate.simulation.quorum_cluster import ClusterSettings, QuorumCluster, QuorumNode
 from quorate.simulation.quorum_faults import QuorumFaults
-from quorate.simulation.runtime import DiskSpeed
+from quorate.simulation.runtime import DiskSpeed, draw_sync_at_once
 from quorate.simulation.scheduler import Scheduler, run
 from quorate.simulation.trace import Trace, logs_into
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
@@ -44,7 +44,7 @@ class QuorumRunSettings:
         dynamic = source.random() < 0.5
         snapshot_bytes = source.choice((1000, 5000, 20_000))
         rates = tuple(source.choice((0.5, 0.8, 1.0, 1.25, 2.0)) for _ in range(8))
-        return cls(
+        settings = cls(
             cluster=ClusterSettings(
                 voters=source.choice((3, 3, 3, 4, 5, 5, 7, 1, 2)),
                 observers=source.choice((0, 0, 1)),
@@ -80,6 +80,8 @@ class QuorumRunSettings:
             faults_s=source.uniform(3.0, 8.0),
             blackout_at_end=source.random() < 0.5,
         )
+        # Drawn last, so that the seeds of before have everything else as they had it.
+        return replace(settings, cluster=replace(settings.cluster, sync_at_once=draw_sync_at_once(source)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,17 @@ class DiskSpeed:
     sync_max_s: float = 0.003
 
 
+def draw_sync_at_once(source: random.Random) -> tuple[bool, ...]:
+    """Which hosts have a disk that syncs at once, in turn: none, all, or some of them."""
+    match source.choice(("none", "all", "some")):
+        case "none":
+            return ()
+        case "all":
+            return (True,)
+        case _:
+            return tuple(source.random() < 0.5 for _ in range(8))
+
+
 class SimulatedRuntime:
     """One host. `runtime()` is for one process on it; the disk and the clock outlive processes."""
 
@@ -47,12 +58,13 @@ class SimulatedRuntime:
         source: random.Random,
         *,
         disk_speed: DiskSpeed | None = None,
+        syncs_at_once: bool = False,
     ) -> None:
         self.name = name
         self._network = network
         self._random = source
         self.disk_speed = disk_speed or DiskSpeed()
-        self.disk = SimulatedDisk(sync_delay=self._sync_delay)
+        self.disk = SimulatedDisk(sync_delay=self._sync_delay, syncs_at_once=syncs_at_once)
         self.wall_clock = SimulatedWallClock()
 
     def _sync_delay(self, path: str) -> float:
@@ -60,9 +72,9 @@ class SimulatedRuntime:
 
     def replace_disk(self) -> None:
         """By an empty one. No process may run."""
-        on_sync = self.disk.on_sync
-        self.disk = SimulatedDisk(sync_delay=self._sync_delay)
-        self.disk.on_sync = on_sync
+        old = self.disk
+        self.disk = SimulatedDisk(sync_delay=self._sync_delay, syncs_at_once=old.syncs_at_once)
+        self.disk.on_sync = old.on_sync
 
     def runtime(self) -> Runtime:
         return Runtime(

@@ -23,6 +23,7 @@ from quorate.raft.core.types import ElectionState, Epoch, Offset
 from quorate.raft.driver import Driver
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError
 from quorate.simulation.clients import ClientSettings
+from quorate.simulation.disk import SimulatedFile
 from quorate.simulation.faults import Fault, FaultSettings
 from quorate.simulation.quorum_run import QuorumRun
 from quorate.simulation.seeds import quorum_run
@@ -61,6 +62,15 @@ def an_append_is_acknowledged_before_its_sync(patch: pytest.MonkeyPatch) -> None
         return self.end_offset
 
     patch.setattr(Log, "sync", sync)
+
+
+def a_follower_acknowledges_in_the_pass_what_it_has_not_synced(patch: pytest.MonkeyPatch) -> None:
+    honest = SimulatedFile.sync_at_once
+
+    def sync_at_once(self: SimulatedFile) -> bool:
+        return (self._disk.syncs_at_once and not self._disk.is_stalled) or honest(self)
+
+    patch.setattr(SimulatedFile, "sync_at_once", sync_at_once)
 
 
 def a_recovered_tail_is_acknowledged_without_being_rewritten(patch: pytest.MonkeyPatch) -> None:
@@ -128,6 +138,7 @@ PLANTS: Sequence[tuple[Plant, tuple[Fault, ...], str]] = (
     (a_vote_is_not_stored, ELECTIONS, "VotesAreDurable"),
     (a_vote_is_said_before_it_is_stored, ELECTIONS, "VotesAreDurable"),
     (an_append_is_acknowledged_before_its_sync, CRASHES, "CommittedIsDurableOnAMajority"),
+    (a_follower_acknowledges_in_the_pass_what_it_has_not_synced, CRASHES, "CommittedIsDurableOnAMajority"),
     (a_recovered_tail_is_acknowledged_without_being_rewritten, CRASHES, "DamagedLogError|Durable"),
     (an_older_epochs_record_is_committed_by_counting, ELECTIONS, "CommitsAreOfTheLeadersEpoch"),
     (a_truncation_is_skipped, ELECTIONS, "OffsetGapError"),
