@@ -15,10 +15,13 @@ from quorate.simulation.trace import Trace
 PASSES = 60
 
 
-def story(tell: Callable[[QuorumCluster, Scheduler], Awaitable[None]]) -> None:
+def story(
+    tell: Callable[[QuorumCluster, Scheduler], Awaitable[None]], sync_at_once: tuple[bool, ...] = ()
+) -> None:
     async def program(scheduler: Scheduler) -> None:
         async with trio.open_nursery() as nursery:
-            cluster = QuorumCluster(ClusterSettings(), random.Random(1), scheduler, nursery, Trace())
+            settings = ClusterSettings(sync_at_once=sync_at_once)
+            cluster = QuorumCluster(settings, random.Random(1), scheduler, nursery, Trace())
             await cluster.boot()
             await cluster.converge(within_s=20)
             await tell(cluster, scheduler)
@@ -28,10 +31,11 @@ def story(tell: Callable[[QuorumCluster, Scheduler], Awaitable[None]]) -> None:
     run(1, program)
 
 
+@pytest.mark.parametrize("sync_at_once", [(), (True,)], ids=["awaited-syncs", "syncs-at-once"])
 @pytest.mark.parametrize("power_loss", [False, True], ids=["process", "host"])
 @pytest.mark.parametrize("who", ["leader", "follower"])
 def test_a_node_that_dies_between_any_two_awaits_comes_back_and_nothing_acknowledged_is_lost(
-    who: str, power_loss: bool
+    who: str, power_loss: bool, sync_at_once: tuple[bool, ...]
 ) -> None:
     died_at: list[int] = []
 
@@ -71,7 +75,7 @@ def test_a_node_that_dies_between_any_two_awaits_comes_back_and_nothing_acknowle
         history.check(leader.journal.entries)
         assert sum(call.base_offset >= 0 for call in history.appends) > PASSES // 4
 
-    story(tell)
+    story(tell, sync_at_once)
     assert len(died_at) > PASSES // 4
 
 
