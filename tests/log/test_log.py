@@ -171,6 +171,7 @@ async def test_truncating_below_the_high_watermark_or_the_start_is_refused(
 async def test_a_full_truncation_starts_anew_and_survives_power_loss(
     open_log: Opener, batch: Builder
 ) -> None:
+    """T8, KAFKA-9491."""
     config = LogConfig(segment_bytes=400, own_recovery_point=True)
     for seed in range(10):
         disk = SimulatedDisk()

@@ -102,6 +102,7 @@ async def test_another_clusters_or_nodes_state_is_refused() -> None:
 
 
 async def test_an_unknown_data_version_is_refused() -> None:
+    """F12, KAFKA-15412."""
     disk = SimulatedDisk()
     store = state_file(disk)
     await store.store(VOTED)

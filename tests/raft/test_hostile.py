@@ -230,13 +230,16 @@ async def test_a_log_of_a_later_format_is_refused_by_name_and_left_as_it_is(auto
 
 
 async def test_appends_after_the_stop_and_appends_too_large_change_nothing(autojump_clock, world):
+    """F13, KAFKA-14996: what is too large changes no leader."""
     world.voters = parse_voters("1@node-1:9093")
     await world.start(1)
     quorum = await world.leader()
+    epoch = quorum.epoch
     limit = world.config(1).max_batch_bytes
     for records in ([bytes(limit + 1)], [bytes(limit // 2 + 1)] * 2, [b""] * (limit // 20 + 1), []):
         with pytest.raises(InvalidAppendError):
             await quorum.append(records)
+    assert (quorum.is_leader, quorum.epoch) == (True, epoch)
     await quorum.append([b"kept"])
     await world.stop(1)
     with pytest.raises(QuorumStoppedError):

@@ -14,6 +14,7 @@ def announcer():
 
 
 def test_a_leader_is_announced_only_when_it_has_applied_past_its_epochs_start():
+    """E6, KAFKA-15345."""
     announce, view = announcer()
     announce.applied(5)
     announce.role_changed(RoleChanged(Role.LEADER, 4, 1, 1, epoch_start_offset=7))
@@ -61,6 +62,57 @@ async def test_a_leader_that_says_so_has_applied_what_earlier_epochs_committed(a
                     break
                 await trio.sleep(0.001)
         assert b"%d" % round_ in world.journals[serving[0].node_id].records
+
+
+async def test_a_leader_that_restarts_says_it_leads_only_when_it_was_elected_and_is_current(
+    autojump_clock, world, nursery
+):
+    """E5, KAFKA-17333."""
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    node = leader.node_id
+    appended = await leader.append([b"kept"])
+    for each in (1, 2, 3):
+        await world.crash(each)
+    await world.start(node)
+    restarted = world.quorums[node]
+    seen = []
+
+    async def watch():
+        async for leadership in restarted.leadership_changes():
+            seen.append((leadership.leader, leadership.epoch, list(world.journals[node].records)))
+
+    nursery.start_soon(watch)
+    await trio.sleep(10)
+    assert {leader for leader, _, _ in seen} == {None}, "alone, it resigned and was not elected"
+    other = next(each for each in (1, 2, 3) if each != node)
+    await world.start(other)
+    leader = await world.leader()
+    leader = leader if leader is restarted else await _led_by(world, leader, node)
+    named = [(epoch, records) for leader, epoch, records in seen if leader == node]
+    assert named
+    assert all(epoch > appended.epoch and records == [b"kept"] for epoch, records in named)
+    nursery.cancel_scope.cancel()
+
+
+async def _led_by(world, leader, node):
+    while leader.node_id != node:
+        await leader.transfer_leadership(node)
+        leader = await world.leader()
+    return leader
+
+
+async def test_who_asks_late_is_told_at_once_who_leads(autojump_clock, world):
+    """E7, KAFKA-16286: a listener that came after the last change heard nothing."""
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    for follower in await world.followers():
+        await trio.sleep(5)
+        changes = follower.leadership_changes()
+        with trio.fail_after(0.001):
+            first = await anext(changes)
+        assert first == Leadership(leader.epoch, leader.node_id)
+        await changes.aclose()
 
 
 async def test_describe_tells_when_each_voter_fetched_and_was_caught_up(autojump_clock, world):

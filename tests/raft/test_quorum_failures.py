@@ -32,6 +32,7 @@ async def outcome_of(function, *arguments):
 
 
 async def test_a_failed_sync_stops_the_node_and_everybody_who_waits_hears_why(autojump_clock, world, nursery):
+    """F8."""
     await world.start(1, 2, 3)
     leader = await world.leader()
     node = leader.node_id
@@ -74,6 +75,34 @@ async def test_a_failed_quorum_state_write_stops_the_node(autojump_clock, world)
     leader.resign()
     await world.ended[followers[0].node_id].wait()
     assert isinstance(world.failures[followers[0].node_id].__cause__, DiskError)
+
+
+async def test_a_failed_truncation_stops_the_node_before_anything_is_appended_behind_it(
+    autojump_clock, world
+):
+    """T11, nats-server issue 3870: it went on, at an index that was not the leader's."""
+    await world.start(1, 2, 3)
+    old = await world.leader()
+    node = old.node_id
+    others = [each for each in (1, 2, 3) if each != node]
+    await old.append([b"kept"])
+    world.network.partition([f"node-{node}"], [f"node-{each}" for each in others])
+    old.append_nowait([b"only here"])
+    await world.until(lambda: any(world.quorums[each].is_leader for each in others))
+    new = next(world.quorums[each] for each in others if world.quorums[each].is_leader)
+    await new.append([b"in its place"])
+    before = old.log.end_offset
+    world.hosts[node].disk.fail(Operation.TRUNCATE, path_part=".log")
+    world.network.heal()
+    with trio.fail_after(30):
+        await world.ended[node].wait()
+    assert isinstance(world.failures[node].__cause__, DiskError)
+    assert old.log.end_offset <= before
+    del world.quorums[node]
+    await world.start(node)
+    await world.quorums[node].read_barrier()
+    for each in (1, 2, 3):
+        await world.until(lambda each=each: world.journals[each].records == [b"kept", b"in its place"])
 
 
 async def test_a_raising_state_machine_stops_each_node_at_its_offset(autojump_clock, world):

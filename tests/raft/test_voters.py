@@ -114,6 +114,45 @@ async def test_a_node_that_lost_its_disk_joins_again_in_place_of_what_it_was(wor
     assert world.journals[lost].records == [b"kept", b"on all"]
 
 
+class Steps(trio.abc.Instrument):
+    """Of all tasks."""
+
+    count = 0
+
+    def before_task_step(self, task):
+        self.count += 1
+
+
+async def test_a_voter_whose_endpoint_is_right_asks_for_no_change_however_long_it_runs(
+    world, autojump_clock, log_lines
+):
+    """R5, KAFKA-17751: it looped."""
+    leader = await three_that_can_change(world)
+    end = leader.log.end_offset
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    await trio.sleep(100)
+    trio.lowlevel.remove_instrument(steps)
+    assert "asking for a change of the voters" not in [line["event"] for line in log_lines]
+    assert leader.log.end_offset == end
+    assert steps.count < 50_000, "two followers send ten Fetches a second each; that takes 16,000"
+
+
+async def test_a_voter_that_joins_by_itself_joins_again_if_it_is_removed_while_it_runs(world, autojump_clock):
+    """R6, KAFKA-19850, as the reference says of controller.quorum.auto.join.enable: stop it first."""
+    world.overrides["auto_join"] = True
+    leader = await three_that_can_change(world)
+    follower = (await world.followers())[0]
+    removed = voter_of(follower)
+    await leader.remove_voter(removed.key)
+    assert not leader.voters.has(removed.key)
+    await until(lambda: leader.voters.has(removed.key))
+    await world.stop(follower.node_id)
+    await leader.remove_voter(removed.key)
+    await trio.sleep(30)
+    assert not leader.voters.has(removed.key)
+
+
 async def test_a_read_barrier_waits_until_all_that_was_committed_is_applied_here(world, autojump_clock):
     await world.start(1, 2, 3)
     leader = await world.leader()

@@ -480,12 +480,20 @@ def test_a_leader_may_wait_for_records_to_go_with_a_newer_high_watermark(make_co
 
 
 def test_a_fetch_that_waited_long_enough_is_answered_empty(make_core: Any) -> None:
+    """T17, KAFKA-15100. It changes nothing else, nor does a wait that ends when nobody leads here."""
     core = leading(make_core)
     core.step(Received(fetch_request()))
     core.step(Received(fetch_request(high_watermark=1)))
     wait = TimerFired(Timer(TimerKind.FETCH_WAIT, TWO))
+    before = core.replica_end_offsets()
     assert core.step(wait) == (Send(leader_answer(high_watermark=1)),)
+    assert core.replica_end_offsets() == before
     assert core.step(wait) == ()
+    core.step(Received(fetch_request(high_watermark=1)))
+    core.step(Resign())
+    resigned = core.key()
+    assert core.step(wait) == ()
+    assert core.key() == resigned
 
 
 def test_a_newer_fetch_replaces_the_parked_one(make_core: Any) -> None:
@@ -498,6 +506,7 @@ def test_a_newer_fetch_replaces_the_parked_one(make_core: Any) -> None:
 
 
 def test_a_diverging_fetch_is_answered_at_once_and_counts_for_nothing(make_core: Any) -> None:
+    """T7, T17."""
     core = leading(make_core)
     before = core.replica_end_offsets()
     assert core.step(Received(fetch_request(offset=5))) == (
@@ -599,6 +608,32 @@ def test_begin_is_repeated_until_it_is_acknowledged(make_core: Any) -> None:
 # --- the follower ---
 
 
+def test_a_follower_that_is_told_of_its_leader_again_goes_on_and_knows_where_it_listens_now(
+    make_core: Any,
+) -> None:
+    """E19, KAFKA-16927: that was no legal transition."""
+    core = following(make_core)
+    moved = Endpoint("node-2-by-another-name", 9093)
+    told = BeginQuorumEpochRequest(
+        source=TWO,
+        destination=ONE,
+        correlation=7,
+        cluster_id="c",
+        voter=ReplicaKey(ONE),
+        epoch=Epoch(2),
+        endpoint=moved,
+    )
+    before = core.key()
+    answer = BeginQuorumEpochResponse(
+        source=ONE, destination=TWO, correlation=7, epoch=Epoch(2), leader=TWO, leader_endpoint=moved
+    )
+    assert core.step(Received(told)) == (Send(answer),)
+    assert (core.role, core.epoch, core.leader) == (Role.FOLLOWER, 2, 2)
+    assert core.endpoint_of(TWO) == moved
+    core.step(Received(replace(told, endpoint=at(2))))
+    assert core.key() == before, "nothing else has changed"
+
+
 def test_a_follower_acknowledges_only_what_is_durable(make_core: Any) -> None:
     core = following(make_core)
     spans = (BatchSpan(Offset(2), Offset(4), Epoch(2)),)
@@ -653,6 +688,7 @@ def test_batches_that_do_not_continue_the_log_are_refused(
 
 
 def test_an_empty_answer_keeps_the_last_fetched_epoch(make_core: Any) -> None:
+    """T6, KAFKA-15510."""
     core = following(make_core)
     _, fetch = core.step(Received(fetch_response()))
     assert isinstance(fetch, Send) and isinstance(fetch.message, FetchRequest)

@@ -29,6 +29,7 @@ from quorate.raft.core.events import (
     ReadBarrier,
     Received,
     RemoveVoter,
+    Resign,
     SnapshotTaken,
     Timer,
     TimerFired,
@@ -348,6 +349,33 @@ def test_a_follower_goes_by_the_set_it_appended(make_core: Any, make_voters: Mak
     effects = answer(core, batch)
     assert RoleChanged(Role.FOLLOWER, Epoch(2), NodeId(2), None) in effects
     assert core.voters == make_voters(2, 3) and not core.is_voter
+
+
+def test_a_node_that_is_being_added_acknowledges_only_what_is_durable(
+    make_core: Any, make_voters: MakeVoters
+) -> None:
+    """R3, KAFKA-17332: it counts before it knows that it votes, so an observer syncs as a voter does."""
+    core = following(make_core, voter_sets={-1: (2, 3)})
+    assert not core.is_voter
+    appended = answer(core, BatchSpan(Offset(3), Offset(4), Epoch(2)))
+    assert not [effect for effect in appended if isinstance(effect, Send)], "not synced yet"
+    (fetched,) = core.step(Durable(core.generation, Offset(4)))
+    assert isinstance(fetched, Send) and isinstance(fetched.message, FetchRequest)
+    assert fetched.message.offset == 4
+    added = answer(core, BatchSpan(Offset(4), Offset(5), Epoch(2), VotersAt(Offset(4), make_voters(1, 2, 3))))
+    assert core.is_voter and not [effect for effect in added if isinstance(effect, Send)]
+    (fetched,) = core.step(Durable(core.generation, Offset(5)))
+    assert isinstance(fetched, Send) and isinstance(fetched.message, FetchRequest)
+    assert fetched.message.offset == 5
+
+
+def test_a_leader_that_is_no_voter_any_more_may_resign(make_core: Any) -> None:
+    """R3: it raised."""
+    core = leading(make_core)
+    core.step(ChangeVoters(1, RemoveVoter(key(1))))
+    assert not core.is_voter and core.role is Role.LEADER
+    core.step(Resign())
+    assert core.role is Role.RESIGNED
 
 
 def test_an_observer_becomes_a_voter_by_what_it_reads(make_core: Any, make_voters: MakeVoters) -> None:
