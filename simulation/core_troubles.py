@@ -263,7 +263,9 @@ class CoreTroubles:
             return
         swarm = self._swarm
         other = swarm.nodes[source.choice(list(swarm.nodes))]
-        if source.random() < 0.15:
+        if not swarm.nodes[node].up.has_dynamic_voters and source.random() < 0.8:
+            self.ask(node, AdoptVoters())
+        elif source.random() < 0.15:
             moved = Endpoint(f"moved-{self._asked}", 9093)
             self.ask(node, UpdateVoter(Voter(other.key, moved)))
         elif source.random() < 0.1:

@@ -40,8 +40,8 @@ from quorate.raft.core.types import (
     Offset,
     Voter,
 )
-from quorate.simulation.core_cluster import CoreWorld, Entry
-from quorate.simulation.core_node import CoreDisk
+from quorate.simulation.core_node import CoreDisk, Entry
+from quorate.simulation.core_world import CoreWorld
 
 STORIES = sorted(Path(__file__).parent.glob("*.txt"))
 

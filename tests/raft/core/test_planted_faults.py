@@ -6,20 +6,22 @@ same schedule is harmless to a core that keeps the rule.
 
 from collections.abc import Callable
 from dataclasses import replace
-from random import Random
 
 import pytest
 
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Effect, Persist, Role, Send, Truncate
 from quorate.raft.core.events import Durable, Event, Timer, TimerKind
-from quorate.raft.core.invariant import InvariantError
 from quorate.raft.core.leader import Leader
 from quorate.raft.core.messages import VoteRequest
 from quorate.raft.core.types import ElectionState, Epoch, Generation, NodeId, Offset
-from quorate.simulation.core_cluster import CoreCluster, CoreFactory, CoreWorld, Entry, SafetyViolation
+from quorate.simulation import seeds
+from quorate.simulation.core_node import CoreFactory, Entry
+from quorate.simulation.core_run import CoreRun
+from quorate.simulation.core_world import CoreWorld
+from quorate.simulation.violations import LivenessViolation, SafetyViolation
 
-SEEDS_MAX = 400
+SEEDS_MAX = 60
 
 
 class ForgetsItsVote(Core):
@@ -95,23 +97,25 @@ class StandsWithUnsyncedLog(Core):
 
 
 @pytest.mark.parametrize(
-    "core",
+    ("core", "promise"),
     [
-        ForgetsItsVote,
-        AcknowledgesBeforeDurable,
-        SkipsTruncation,
-        VotesForShorterLogs,
-        ActsBeforeStoring,
+        (ForgetsItsVote, "an epoch is stored before it is said"),
+        (AcknowledgesBeforeDurable, "what the core calls durable is"),
+        (SkipsTruncation, "the core knows where its log ends"),
+        (VotesForShorterLogs, "LeaderCompleteness"),
+        (ActsBeforeStoring, "an epoch is stored before it is said"),
     ],
 )
-def test_some_seed_shows_a_planted_fault(core: type[Core]) -> None:
-    for seed in range(SEEDS_MAX):
-        random = Random(seed)
+def test_some_seed_shows_a_planted_fault(core: type[Core], promise: str) -> None:
+    for seed in range(1, SEEDS_MAX + 1):
+        settings = replace(seeds.core_run(seed).settings, voters=3 + 2 * (seed % 2))
         try:
-            cluster = CoreCluster(random=random, voters=random.choice((3, 5)), core=core)
-            cluster.run(500)
-        except (SafetyViolation, InvariantError):
+            CoreRun(seed, settings, core=core).execute()
+        except SafetyViolation as violation:
+            assert str(violation).startswith(promise)
             return
+        except LivenessViolation:
+            continue  # a consequence, of which the cause may show in the next seed
     pytest.fail(f"{core.__name__} went unnoticed for {SEEDS_MAX} seeds")
 
 
