@@ -64,6 +64,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
     from quorate.broker.controller_channel import ControllerTimedOutError
     from quorate.broker.lifecycle import BrokerRegistrationError
     from quorate.broker.replication.errors import AllFoldersFailedError
+    from quorate.broker.replication.log_folder import UnreadablePartitionMetadataError
     from quorate.broker.wire.errors import KafkaError
     from quorate.broker.wire.primitives import MalformedError
     from quorate.log.errors import LogError
@@ -89,6 +90,8 @@ def _code_of(error: BaseException) -> ExitCode | None:
         case NetworkError() | MalformedError() | ControllerTimedOutError() | LogUnavailableError():
             return ExitCode.UNAVAILABLE
         case QuorumStateError() | LogError() | DiskError() | AllFoldersFailedError() | SourceError():
+            return ExitCode.STORAGE
+        case UnreadablePartitionMetadataError():
             return ExitCode.STORAGE
         case QuorumStoppedError(__cause__=BaseException() as cause):
             # What stopped the quorum decides, not that it stopped.

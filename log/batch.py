@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from quorate.log.errors import BatchTooLargeError, InvalidBatchError, OffsetGapError
+from quorate.log.errors import NEWER_WROTE_IT, BatchTooLargeError, InvalidBatchError, OffsetGapError
 from quorate.runtime.disk import Buffer
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -104,7 +104,10 @@ def read_header(
         raise InvalidBatchError(f"{left} bytes are too few for a header", position=position)
     header = BatchHeader(position, *HEADER.unpack_from(buffer, position))
     if header.magic != MAGIC:
-        raise InvalidBatchError(f"magic is {header.magic}, only 2 is supported", position=position)
+        problem = f"magic is {header.magic}, only {MAGIC} is supported"
+        if header.magic > MAGIC:
+            problem += f": the byte is damaged, or {NEWER_WROTE_IT}"
+        raise InvalidBatchError(problem, position=position)
     size = header.length + LENGTH_END
     if size < HEADER_BYTES:
         raise InvalidBatchError(f"length {header.length} is too small", position=position)

@@ -7,7 +7,7 @@ hold `topic partition offset`, one file per data directory; `leader-epoch-checkp
 
 from collections.abc import Mapping
 
-from quorate.log.errors import LogError
+from quorate.log.errors import AS_NEW_REPLICA, NEWER_WROTE_IT, START_NEWER, LogError
 from quorate.raft.core.types import Offset
 from quorate.runtime.disk import Disk, read_file, write_file_atomically
 
@@ -22,10 +22,14 @@ class UnreadableCheckpointError(LogError):
     """A checkpoint file that is there but can't be read."""
 
     def __init__(self, path: str, problem: str) -> None:
-        super().__init__(
-            f"{path}: {problem}. Restore the file; or remove it, if you know that nothing but what it covers "
-            "was lost: everything is then checked as after a crash"
-        )
+        if problem.endswith(NEWER_WROTE_IT):
+            remedy = START_NEWER
+        elif path.endswith(HIGH_WATERMARKS):
+            remedy = "Restore the file, or move it away: high watermarks are learned again from the replicas"
+        else:
+            # Without it damage could not be told from what a crash leaves, and would be cut off.
+            remedy = f"Restore the file from this node's disk, {AS_NEW_REPLICA}"
+        super().__init__(f"{path}: {problem}. {remedy}")
         self.path = path
         self.problem = problem
 
@@ -43,7 +47,8 @@ def decode_lines(path: str, data: bytes) -> list[str]:
     if lines[-1] != "" or len(lines) < 3:
         raise UnreadableCheckpointError(path, "truncated")
     if lines[0] != _VERSION:
-        raise UnreadableCheckpointError(path, f"version {lines[0]!r} is not {_VERSION}")
+        newer = f": {NEWER_WROTE_IT}" if lines[0].isdecimal() else ""
+        raise UnreadableCheckpointError(path, f"version {lines[0]!r} is not {_VERSION}{newer}")
     entries = lines[2:-1]
     if lines[1] != str(len(entries)):
         raise UnreadableCheckpointError(path, f"{len(entries)} entries where {lines[1]!r} were announced")

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from quorate.log.batch import Batch
 from quorate.log.compact import NO_TAGS, CompactReader, compact_array, compact_string, encode_uuid
-from quorate.log.errors import InvalidBatchError
+from quorate.log.errors import NEWER_WROTE_IT, InvalidBatchError
 from quorate.log.records import KeyValue, Record, build_keyed_batch, records_of
 from quorate.raft.core.types import Endpoint, NodeId, Offset, ReplicaKey, Voter, VotersAt, VoterSet
 
@@ -206,7 +206,7 @@ def _read(name: str, value: bytes, read: Callable[[CompactReader, int], _Value],
     try:
         version = reader.int16()
         if not 0 <= version <= newest:
-            raise ValueError(f"version {version} is not known, only up to {newest}; a newer quorate wrote it")
+            raise ValueError(f"version {version} is not known, only up to {newest}: {NEWER_WROTE_IT}")
         return read(reader, version)
     except ValueError as error:
         raise ValueError(f"not a {name} record: {error}") from error

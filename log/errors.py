@@ -1,6 +1,16 @@
 """What can go wrong with a log, by who can do something about it."""
 
+from typing import Final
+
 from quorate.raft.core.types import Offset, SnapshotId
+
+NEWER_WROTE_IT: Final = "a newer quorate wrote it"
+"""Ends a problem that another version of quorate may have none with."""
+START_NEWER: Final = "Start the version of quorate that wrote it, or a newer one"
+AS_NEW_REPLICA: Final = (
+    "or move the folder away and let the node come back empty as a new replica: "
+    "docs/how-to/replace-a-disk.md says when that is safe"
+)
 
 
 class LogError(Exception):
@@ -52,10 +62,12 @@ class DamagedLogError(LogError):
     """Something that was durable can't be read. The node must not start on it."""
 
     def __init__(self, path: str, position: int, problem: str) -> None:
+        if problem.endswith(NEWER_WROTE_IT):
+            remedy = f"{START_NEWER}. If none did, restore the folder from this node's disk, {AS_NEW_REPLICA}"
+        else:
+            remedy = f"Restore the folder from this node's disk, {AS_NEW_REPLICA}"
         super().__init__(
-            f"{path}, byte {position}: {problem}. This was durable once, so it can't be cut off. Restore the "
-            "folder from this node's disk, or move it away and let the node come back empty as a new "
-            "replica: docs/how-to/replace-a-disk.md says when that is safe"
+            f"{path}, byte {position}: {problem}. This was durable once, so it can't be cut off. {remedy}"
         )
         self.path = path
         self.position = position
@@ -67,11 +79,14 @@ class DamagedSnapshotError(LogError):
     used."""
 
     def __init__(self, path: str, position: int, problem: str, *, snapshot: SnapshotId) -> None:
-        super().__init__(
-            f"{path}, byte {position}: {problem}. A damaged snapshot is never loaded. Restore the file from "
-            "this node's disk; or move the folder away and let the node come back empty as a new replica: "
-            "docs/how-to/replace-a-disk.md says when that is safe"
-        )
+        if problem.endswith(NEWER_WROTE_IT):
+            remedy = f"{START_NEWER}. If none did, restore the file from this node's disk, {AS_NEW_REPLICA}"
+        else:
+            remedy = (
+                "A damaged snapshot is never loaded. Restore the file from this node's disk, "
+                f"{AS_NEW_REPLICA}"
+            )
+        super().__init__(f"{path}, byte {position}: {problem}. {remedy}")
         self.path = path
         self.position = position
         self.problem = problem
@@ -106,8 +121,7 @@ class UncoveredLogStartError(LogError):
         has = "there is none" if latest is None else f"the latest ends at {latest.end_offset}"
         super().__init__(
             f"{folder}: the log starts at offset {log_start_offset}, so a snapshot must end there or above, "
-            f"but {has}. Restore the .checkpoint file from this node's disk, or move the folder away and let "
-            "the node come back empty as a new replica: docs/how-to/replace-a-disk.md says when that is safe"
+            f"but {has}. Restore the .checkpoint file from this node's disk, {AS_NEW_REPLICA}"
         )
         self.log_start_offset = log_start_offset
         self.latest = latest

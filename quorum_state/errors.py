@@ -4,9 +4,9 @@ None of these is ever answered with a reset: a node that forgets its vote may vo
 """
 
 REPLACE = (
-    "Restore the file from this node's disk if you can. Otherwise the node's vote is lost: empty the "
-    "directory, format it anew (`quorate storage format`) and let the node come back as a new replica; "
-    "docs/how-to/replace-a-disk.md says when that is safe."
+    "Restore the file from this node's disk if you can. Otherwise the node's vote is lost: move the "
+    "directory away, format an empty one (`quorate storage format`) and let the node come back as a new "
+    "replica; docs/how-to/replace-a-disk.md says when that is safe."
 )
 
 

@@ -197,8 +197,9 @@ class Peer:
                 "a voter is of another cluster",
                 node=self._node,
                 address=str(self._address),
-                reason="compare cluster.id in both nodes' meta.properties, and controller.quorum.voters; "
-                "format the one that is wrong again, with the other's cluster id",
+                reason="compare cluster.id in both nodes' meta.properties, and correct who is asked "
+                "(controller.quorum.voters, controller.quorum.bootstrap.servers); a node that changes "
+                "clusters needs an empty folder, formatted with the new cluster's id",
             )
         self._foreign = foreign
 

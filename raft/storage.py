@@ -65,8 +65,9 @@ async def format_folder(
         )
     if set(disk.list(log_folder)) - _WRITTEN_BY_FORMAT:
         raise QuorumConfigError(
-            f"{folder} has lost its meta.properties, but {log_folder} holds a log; restore the file, "
-            "or remove the folder to begin again as a new node"
+            f"{folder} has lost its meta.properties, but {log_folder} holds a log; restore the file, or "
+            "move the folder away and come back as a new replica: docs/how-to/replace-a-disk.md says when "
+            "that is safe"
         )
     directory_id = runtime.entropy.uuid()
     if voters is not None:

@@ -22,8 +22,9 @@ class UnreadablePartitionMetadataError(Exception):
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(
-            f"{path}: {problem}. Restore the file ('version: 0', then 'topic_id: ' and the topic's id, as "
-            "'quorate topics describe' shows it), or move the folder away: the replica is then fetched anew"
+            f"{path}: {problem}. If a newer quorate wrote it, start that one. Otherwise write it anew, in "
+            f"two lines: 'version: {_VERSION}', then 'topic_id: ' and the topic's id, as `quorate topics "
+            "describe --json` shows it"
         )
 
 

@@ -23,7 +23,7 @@ class EpochCache:
             invariant(
                 not self._epochs
                 or (entry.epoch > self._epochs[-1] and entry.start_offset > self._starts[-1]),
-                "epochs and start offsets must increase; delete leader-epoch-checkpoint to rebuild it",
+                "epochs and start offsets must increase; move leader-epoch-checkpoint away to rebuild it",
                 entry=entry,
             )
             self._epochs.append(entry.epoch)

@@ -61,12 +61,12 @@ class LogState:
         entries = self.epochs.entries
         invariant(
             not entries or entries[-1].start_offset < recovered.end_offset,
-            "the last epoch must start below the log end; delete leader-epoch-checkpoint to rebuild it",
+            "the last epoch must start below the log end; move leader-epoch-checkpoint away to rebuild it",
             recovered=recovered,
         )
         invariant(
             recovered.end_offset == recovered.log_start_offset or bool(entries),
-            "a log with records must know their epochs; delete leader-epoch-checkpoint to rebuild it",
+            "a log with records must know their epochs; move leader-epoch-checkpoint away to rebuild it",
             recovered=recovered,
         )
 
