@@ -88,6 +88,18 @@ def blocks_of() -> Callable[[str], list[Block]]:
     return lambda page: [block for block in blocks("sh") if block.file.name == page]
 
 
+@pytest.fixture
+def text_after() -> Callable[[Block], str]:
+    """The body of the `text` block that follows a block."""
+
+    def body(block: Block) -> str:
+        following = [each for each in blocks("text") if each.file == block.file and each.line > block.line]
+        assert following, f"{block.name} is followed by no text"
+        return min(following, key=lambda each: each.line).body
+
+    return body
+
+
 class Terminals:
     """Shells that are left open, as the reader leaves them."""
 

@@ -63,6 +63,8 @@ def test_python_blocks_that_are_whole_programs_run(
         timeout=SECONDS,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    if "prints what follows" in program.mark:
+        assert done.stdout == request.getfixturevalue("text_after")(program)
 
 
 def test_blocks_that_are_left_out_are_few() -> None:

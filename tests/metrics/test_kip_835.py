@@ -298,6 +298,7 @@ def test_a_fault_of_the_controller_is_counted_and_ends_its_leadership(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """F7, KAFKA-13104."""
+
     async def story(cluster: BrokerCluster) -> None:
         leader = cluster.leader()
         assert leader is not None

@@ -1,0 +1,40 @@
+"""What docs/explanation/verification.md counts is as many as there are."""
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+from quorate.simulation.explorer.suites import SUITES
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from mutate_table import MUTATIONS, Finder  # noqa: E402
+
+PAGE = (ROOT / "docs" / "explanation" / "verification.md").read_text()
+
+
+def row(name: str) -> str:
+    """Of the table of counts: its last cell."""
+    table = PAGE[PAGE.index("<!-- counts -->") :]
+    (found,) = re.findall(rf"^\| {name}[^|]*\|[^|]*\|(.*)\|$", table, re.M)
+    return found.strip()
+
+
+def test_stories_faults_and_explorations_are_counted_right() -> None:
+    stories = len(list((ROOT / "tests" / "traces").glob("*.txt")))
+    assert row("golden stories").startswith(f"{stories} stories")
+    finders = Counter(each.finder for each in MUTATIONS)
+    names = {
+        Finder.EXPLORER: "the explorer",
+        Finder.UNIT: "unit tests",
+        Finder.TRACE: "stories",
+        Finder.SIMULATION: "simulation",
+    }
+    faults = ", ".join(f"{finders[finder]} for {name}" for finder, name in names.items())
+    assert row("mutations").startswith(f"{len(MUTATIONS)} faults: {faults}")
+    for suite in ("ci", "large"):
+        assert row("explorer, CI" if suite == "ci" else "explorer, large").startswith(
+            f"{len(SUITES[suite])} explorations"
+        )
