@@ -67,7 +67,9 @@ class Follower(RoleState):
         return (TimerKind.FETCH,)
 
     def enter(self, node: Node) -> Transition | None:
-        if self._lost_rounds:
+        # An observer that asks around disturbs nobody and wins nothing by it: it gives the leader its time to
+        # answer.
+        if self._lost_rounds and node.may_stand:
             self._arm_short(node)
         else:
             self._arm(node)
@@ -82,7 +84,9 @@ class Follower(RoleState):
             return None
         if node.may_stand:
             return ToProspective(lost_rounds=self._lost_rounds, leader_resigned=self._leader_resigned)
-        return ToUnattached(epoch=node.epoch)
+        # A voter that has not noticed yet may name the same leader again: later and later, as a voter would
+        # ask for votes.
+        return ToUnattached(epoch=node.epoch, lost_rounds=min(self._lost_rounds + 1, LOST_ROUNDS_MAX))
 
     def on_ready(self, node: Node, peer: NodeId) -> Transition | None:
         if peer == self.leader:
@@ -105,7 +109,7 @@ class Follower(RoleState):
         self._leader_gone = True
         # A voter hears of it by EndQuorumEpoch, with its place in the queue. An observer is told nothing
         # else.
-        return None if node.is_voter else ToUnattached(epoch=node.epoch)
+        return None if node.is_voter else ToUnattached(epoch=node.epoch, leader_resigned=True)
 
     def on_unreachable(self, node: Node, peer: NodeId) -> None:
         if peer == self.leader and not self._leader_gone:
@@ -203,11 +207,14 @@ class Follower(RoleState):
         node.out.append(ArmTimer(FETCH, timeout_ms, timeout_ms))
 
     def _arm_short(self, node: Node) -> None:
-        """Ask for votes soon; later and later as rounds are lost, because the leader may be well and only
-        we cut off."""
+        """Ask for votes, or an observer for the leader, soon; later and later as rounds are lost, because the
+        leader may be well and only we cut off."""
         first_ms = node.config.broken_connection_wait_ms
         longest_ms = max(first_ms, node.config.election_backoff_max_ms)
-        node.out.append(ArmTimer(FETCH, 0, min(longest_ms, first_ms << self._lost_rounds)))
+        wait_ms = min(longest_ms, first_ms << self._lost_rounds)
+        # The draw keeps voters from standing at once; an observer only needs to be slower each time.
+        least_ms = wait_ms // 2 if self._lost_rounds and not node.may_stand else 0
+        node.out.append(ArmTimer(FETCH, least_ms, wait_ms))
 
     def _fetch(self, node: Node) -> None:
         if not node.log.is_durable or self._leader_resigned or not node.may_ask(self.leader):

@@ -74,7 +74,9 @@ class RoleHolder:
                 node.persist(ElectionState(epoch, leader, voted))
                 node.leader = leader
                 node.leader_endpoint = node.voters.endpoint_of(leader) if leader is not None else None
-                return Unattached()
+                return Unattached(
+                    leader_resigned=transition.leader_resigned, lost_rounds=transition.lost_rounds
+                )
             case ToFollower(epoch=epoch, leader=leader):
                 voted = stored.voted if epoch == stored.epoch else None
                 node.persist(ElectionState(epoch, leader, voted))
@@ -122,6 +124,7 @@ class RoleHolder:
     ) -> None:
         """Somebody says that `leader` (or nobody yet) leads `epoch`, which is ours or later."""
         node = self._node
+        lost_rounds = 0
         if leader == node.id and node.election.leader != node.id:
             # We led it and have forgotten, with our disk. Not a leader to follow.
             leader = None
@@ -146,8 +149,16 @@ class RoleHolder:
                 return  # nothing new; or nobody to follow any more, and our own timer runs
             if known is not None and not first_hand and not isinstance(self._role, Unattached):
                 return  # we knew, and ask for votes because we don't hear it
+            if isinstance(self._role, Unattached) and not first_hand:
+                if self._role.leader_resigned:
+                    return  # who says so has not heard yet
+                lost_rounds = self._role.lost_rounds
         where = endpoint if endpoint is not None else node.endpoint_of(leader)
         if where is not None:
-            self._go(ToFollower(epoch=epoch, leader=leader, endpoint=where, resigned=resigned))
+            self._go(
+                ToFollower(
+                    epoch=epoch, leader=leader, endpoint=where, lost_rounds=lost_rounds, resigned=resigned
+                )
+            )
         elif epoch > node.epoch or node.election.leader is None:
             self._go(ToUnattached(epoch=epoch, leader=leader))

@@ -29,6 +29,10 @@ class ToUnattached:
     """Known by id, but not where it is. In the same epoch what was known stays known."""
     voted: ReplicaKey | None = None
     """Whom we vote for on the way; in the same epoch a vote once given stays."""
+    leader_resigned: bool = False
+    """The epoch's leader said itself that it leads no more; it never will again."""
+    lost_rounds: int = 0
+    """How often the epoch's leader was followed in vain since it was last heard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +41,8 @@ class ToFollower:
     leader: NodeId
     endpoint: Endpoint
     lost_rounds: int = 0
-    """How many pre-vote rounds were lost since the leader was last heard."""
+    """How many pre-vote rounds were lost since the leader was last heard; of an observer, how often it was
+    looked for."""
     resigned: bool = False
     """The leader said so; there is nothing to fetch from it."""
 

@@ -22,13 +22,17 @@ class Unattached(RoleState):
 
     A voter that has heard from a majority that nobody is known to lead does not wait the timer out: there is
     no leader whom its pre-vote could disturb. So a cluster that starts has a leader at once.
+
+    A leader that told us itself that it resigned is not followed again in its epoch, whoever still names it.
     """
 
-    __slots__ = ("_hurried", "_leaderless", "_next")
+    __slots__ = ("_hurried", "_leaderless", "_next", "leader_resigned", "lost_rounds")
 
     role: ClassVar[Role] = Role.UNATTACHED
 
-    def __init__(self) -> None:
+    def __init__(self, *, leader_resigned: bool = False, lost_rounds: int = 0) -> None:
+        self.leader_resigned = leader_resigned
+        self.lost_rounds = lost_rounds
         self._next = 0
         """Index of the peer to ask next."""
         self._leaderless: tuple[NodeId, ...] = ()
@@ -96,14 +100,21 @@ class Unattached(RoleState):
         return up_to_date
 
     def clone(self) -> Self:
-        twin = type(self)()
+        twin = type(self)(leader_resigned=self.leader_resigned, lost_rounds=self.lost_rounds)
         twin._next = self._next
         twin._leaderless = self._leaderless
         twin._hurried = self._hurried
         return twin
 
     def key(self) -> Hashable:
-        return self.role, self._next, self._leaderless, self._hurried
+        return (
+            self.role,
+            self._next,
+            self._leaderless,
+            self._hurried,
+            self.leader_resigned,
+            self.lost_rounds,
+        )
 
     def _look(self, node: Node) -> None:
         if node.in_flight or not node.log.is_durable:
