@@ -77,3 +77,31 @@ def test_every_public_member_of_a_quorum_is_in_the_reference() -> None:
     members = [name for name in vars(Quorum) if not name.startswith("_")]
     assert len(members) > 10
     assert not [name for name in members if not re.search(rf"`[^`]*\b{name}\b", text)]
+
+
+def test_every_request_and_error_of_the_quorum_is_in_the_reference() -> None:
+    from quorate.raft.core.messages import ErrorCode
+    from quorate.raft.frames import Kind
+
+    text = (ROOT / "docs/reference/quorum-protocol.md").read_text()
+    before, _, errors = text.partition("## Errors")
+    requests = {int(kind): name for kind, name in re.findall(r"^\| (\d+) \| (\w+) \| .* \|$", before, re.M)}
+    names = {kind.value: "".join(map(str.capitalize, kind.name.split("_"))) for kind in Kind}
+    assert {kind: requests.get(kind) for kind in names} == names
+    rows = re.findall(r"^\| (\d+) \| ([A-Z_]+) \|", errors, re.M)
+    assert {int(code): name for code, name in rows} == {error.value: error.name for error in ErrorCode}
+
+
+def test_every_field_of_the_quorums_requests_is_in_the_reference() -> None:
+    from dataclasses import fields
+
+    from quorate.raft.core import messages
+
+    text = (ROOT / "docs/reference/quorum-protocol.md").read_text()
+    told = set(re.findall(r"`(\w+)`", text))
+    common = {field.name for each in (messages.Request, messages.Response) for field in fields(each)}
+    requests = [each for each in vars(messages).values() if isinstance(each, type)]
+    for request in requests:
+        if issubclass(request, messages.Request | messages.Response):
+            own = {field.name for field in fields(request)} - common
+            assert own - {"batches", "records", "length", "chunk"} <= told, request
