@@ -169,8 +169,14 @@ def read_voters(value: bytes) -> VoterSet:
 
 
 def read_kraft_version(value: bytes) -> int:
-    """Raises `ValueError`."""
-    return _read("KRaftVersion", value, lambda reader, _: reader.int16(), newest=0)
+    """Raises `ValueError`, also for one that this version does not know: what voters mean then is not known
+    here."""
+    version = _read("KRaftVersion", value, lambda reader, _: reader.int16(), newest=0)
+    if not 0 <= version <= KRAFT_VERSION:
+        raise ValueError(
+            f"kraft.version {version} is not known, only up to {KRAFT_VERSION}: {NEWER_WROTE_IT}"
+        )
+    return version
 
 
 def read_snapshot_header(value: bytes) -> int:
@@ -188,16 +194,19 @@ def control_records_of(batch: Batch) -> list[tuple[Record, ControlType | None]]:
 
 def voters_in(batch: Batch) -> VotersAt | None:
     """The voter set in a batch and the offset of its record; None if it has none, as any but a control batch.
-    Raises `InvalidBatchError`."""
+    Raises `InvalidBatchError`, also for a kraft.version that this version does not know."""
     if not batch.header.is_control:
         return None
     found: VotersAt | None = None
     for record, kind in control_records_of(batch):
-        if kind is ControlType.KRAFT_VOTERS:
-            try:
-                found = VotersAt(Offset(record.offset), read_voters(record.value or b""))
-            except ValueError as error:
-                raise InvalidBatchError(str(error), position=batch.header.position) from error
+        value = record.value or b""
+        try:
+            if kind is ControlType.KRAFT_VOTERS:
+                found = VotersAt(Offset(record.offset), read_voters(value))
+            elif kind is ControlType.KRAFT_VERSION:
+                read_kraft_version(value)
+        except ValueError as error:
+            raise InvalidBatchError(str(error), position=batch.header.position) from error
     return found
 
 

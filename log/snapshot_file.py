@@ -17,6 +17,7 @@ from quorate.log.batch import HEADER_BYTES, LENGTH_END, Batch, read_header
 from quorate.log.control import (
     ControlType,
     control_records_of,
+    read_kraft_version,
     read_snapshot_header,
     read_voters,
 )
@@ -167,10 +168,12 @@ class SnapshotScan:
                         self._timestamp = read_snapshot_header(record.value or b"")
                     case ControlType.KRAFT_VOTERS:
                         self._voters = read_voters(record.value or b"")
+                    case ControlType.KRAFT_VERSION:
+                        read_kraft_version(record.value or b"")
                     case ControlType.SNAPSHOT_FOOTER:
                         self._ended = True
                     case _:
-                        pass  # KRaftVersion says nothing that the voters don't; newer types are skipped.
+                        pass  # newer types are skipped
         except InvalidBatchError as error:
             raise self.damaged(error.problem) from error
         except ValueError as error:

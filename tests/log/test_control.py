@@ -188,6 +188,18 @@ def test_voters_that_make_no_sense_are_refused() -> None:
             voters_in(next(read_batches(data)))
 
 
+@pytest.mark.parametrize(("version", "is_known"), [(-1, False), (0, True), (1, True), (2, False)])
+def test_a_kraft_version_that_is_not_known_is_refused(version: int, is_known: bool) -> None:
+    value = b"\x00\x00" + version.to_bytes(2, "big", signed=True) + b"\x00"
+    data = build_keyed_batch(**PLACE, records=[KeyValue(b"\x00\x00\x00\x05", value)], control=True)
+    [batch] = read_batches(data)
+    if is_known:
+        assert voters_in(batch) is None
+        return
+    with pytest.raises(InvalidBatchError, match="only up to 1: a newer quorate wrote it"):
+        voters_in(batch)
+
+
 def test_other_batches_have_no_voters() -> None:
     change = control.leader_change_batch(**PLACE, leader=1, voters=(1,), granting_voters=(1,))
     unknown = build_keyed_batch(**PLACE, records=[KeyValue(b"\x00\x00\x00\x63", b"?")], control=True)

@@ -182,6 +182,18 @@ def test_a_number_too_large_for_its_field_is_refused_by_name():
         decode(frame)
 
 
+@pytest.mark.parametrize(("count", "is_taken"), [(1000, True), (1001, False)])
+def test_a_list_of_more_nodes_than_a_quorum_may_have_is_refused(count, is_taken):
+    frame = decode_frame(
+        header_of(cbor2.dumps([Kind.END_QUORUM_EPOCH, 0, 1, 2, 1, "c", 3, list(range(count))]))
+    )
+    if is_taken:
+        assert len(decode(frame).preferred_successors) == count
+    else:
+        with pytest.raises(PeerProtocolError, match="where a list of numbers belongs"):
+            decode(frame)
+
+
 @given(records=st.lists(st.binary(max_size=50), min_size=1, max_size=20), cluster=texts)
 def test_an_append_survives_the_wire(records, cluster):
     assert decode_request(decode_frame(body_of(encode_request(7, cluster, records)))) == (cluster, records)

@@ -2,6 +2,7 @@
 
 import os
 import random
+import struct
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +11,10 @@ from pathlib import Path
 import pytest
 import trio
 
+from quorate.log.control import ControlType, snapshot_header_batch
 from quorate.log.errors import LogError
+from quorate.log.records import KeyValue, build_keyed_batch
+from quorate.log.snapshot_file import name_of
 from quorate.quorum_state.errors import QuorumStateError
 from quorate.raft.codec import decode, encode
 from quorate.raft.config import QuorumConfigError, parse_voters
@@ -227,6 +231,65 @@ async def test_a_log_of_a_later_format_is_refused_by_name_and_left_as_it_is(auto
             pass
     assert name in str(raised.value)
     assert disk.content(name) == newer
+
+
+async def test_a_log_of_a_later_kraft_version_is_refused_by_name_and_left_as_it_is(autojump_clock, world):
+    """Its voters may mean what this version does not know."""
+    world.voters = parse_voters("1@node-1:9093")
+    await world.start(1)
+    await world.leader()
+    await world.stop(1)
+    disk = world.hosts[1].disk
+    name = f"{FOLDER}/00000000000000000000.log"
+    key, value = struct.pack(">hh", 0, ControlType.KRAFT_VERSION), struct.pack(">hhb", 0, 2, 0)
+    later = disk.content(name) + build_keyed_batch(
+        base_offset=1, epoch=1, timestamp_ms=0, records=[KeyValue(key, value)], control=True
+    )
+    await write_file_atomically(disk, name, later)
+    with pytest.raises(LogError, match=r"kraft\.version 2 is not known") as raised:
+        async with Quorum.open(world.config(1), world.journals[1], runtime=world.runtime(1)):
+            pass
+    assert name in str(raised.value)
+    assert "Start the version of quorate that wrote it" in str(raised.value)
+    assert disk.content(name) == later
+
+
+async def test_a_snapshot_of_a_later_format_is_refused_by_name_and_left_as_it_is(autojump_clock, world):
+    world.voters = parse_voters("1@node-1:9093")
+    world.overrides |= {"retention_bytes": 1, "segment_bytes": 1024}
+    await world.start(1)
+    quorum = await world.leader()
+    for number in range(100):
+        await quorum.append([b"%0100d" % number])
+        if number % 50 == 49:
+            snapshot = await quorum.take_snapshot()
+    with trio.fail_after(300):
+        while quorum.log.log_start_offset < snapshot.end_offset:  # noqa: ASYNC110
+            await trio.sleep(1)
+    await world.stop(1)
+    disk = world.hosts[1].disk
+    name = f"{FOLDER}/{name_of(snapshot)}"
+    before = disk.content(name)
+    header = snapshot_header_batch(base_offset=0, epoch=snapshot.epoch, timestamp_ms=0)
+    newer = build_keyed_batch(
+        base_offset=0,
+        epoch=snapshot.epoch,
+        timestamp_ms=0,
+        records=[KeyValue(struct.pack(">hh", 0, ControlType.SNAPSHOT_HEADER), struct.pack(">hqb", 1, 0, 0))],
+        control=True,
+    )
+    assert len(newer) == len(header)
+    await write_file_atomically(disk, name, newer + before[len(newer) :])
+    with pytest.raises(LogError, match="version 1 is not known") as raised:
+        async with Quorum.open(world.config(1), world.journals[1], runtime=world.runtime(1)):
+            pass
+    assert name in str(raised.value)
+    assert "Start the version of quorate that wrote it" in str(raised.value)
+    assert disk.content(name) == newer + before[len(newer) :]
+    await write_file_atomically(disk, name, before)
+    await world.start(1)
+    await world.leader()
+    assert len(world.journals[1].records) == 100
 
 
 async def test_appends_after_the_stop_and_appends_too_large_change_nothing(autojump_clock, world):
