@@ -5,7 +5,13 @@ from collections.abc import Callable, Sequence
 import structlog
 import trio
 
-from quorate.raft.appends import decode_application_response, decode_response, encode_request, size_of
+from quorate.raft.appends import (
+    Success,
+    decode_application_response,
+    decode_response,
+    encode_request,
+    size_of,
+)
 from quorate.raft.core.events import VoterChange
 from quorate.raft.core.types import Epoch, NodeId, Offset, SnapshotId
 from quorate.raft.description_frames import QuorumView, decode_view
@@ -26,12 +32,14 @@ log = structlog.get_logger(__name__)
 class _Answer:
     """What one request waits for."""
 
-    __slots__ = ("event", "frame", "since")
+    __slots__ = ("event", "frame", "since", "success")
 
     def __init__(self) -> None:
         self.event = trio.Event()
         self.frame: Frame | None = None
         self.since = trio.current_time()
+        self.success: Success | None = None
+        """Decoded once, for all appends that shared the frame."""
 
 
 class Channel:
@@ -144,12 +152,14 @@ class Channel:
             # Nobody to share a frame with was here a moment ago: a lone append should not wait for a pass.
             self._send_joined_now()
         frame = await self._wait(answer)
-        try:
-            success = decode_response(frame)
-        except PeerProtocolError as error:
-            raise self._misunderstood(error) from error
-        if self._on_committed is not None:
-            self._on_committed(success.epoch, success.batch_end)
+        success = answer.success
+        if success is None:
+            try:
+                success = answer.success = decode_response(frame)
+            except PeerProtocolError as error:
+                raise self._misunderstood(error) from error
+            if self._on_committed is not None:
+                self._on_committed(success.epoch, success.batch_end)
         return Offset(success.base_offset + position), success.epoch
 
     async def request(self, payload: bytes) -> bytes:
