@@ -3,6 +3,7 @@
 import datetime
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kio.schema.add_raft_voter.v0.request import AddRaftVoterRequest, Listener
@@ -19,9 +20,18 @@ from kio.schema.delete_topics.v5.response import DeleteTopicsResponse
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
 from kio.schema.describe_quorum.v2.response import DescribeQuorumResponse, ReplicaState
 from kio.schema.describe_quorum.v2.response import PartitionData as DescribedQuorum
+from kio.schema.describe_topic_partitions.v0.request import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from kio.schema.describe_topic_partitions.v0.response import (
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+)
 from kio.schema.errors import ErrorCode
-from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
-from kio.schema.metadata.v9.response import MetadataResponse, MetadataResponseTopic
+from kio.schema.metadata.v9.request import MetadataRequest
+from kio.schema.metadata.v9.response import MetadataResponse
 from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
 from kio.schema.types import BrokerId, TopicName
@@ -96,14 +106,47 @@ def _timeout() -> i32Timedelta:
     return i32Timedelta.parse(datetime.timedelta(seconds=_TIMEOUT_SECONDS))
 
 
-async def describe_topics(client: WireClient, topic: str | None) -> list[MetadataResponseTopic]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """A topic and its partitions, in order."""
+
+    name: str
+    topic_id: uuid.UUID
+    internal: bool
+    partitions: tuple[DescribeTopicPartitionsResponsePartition, ...]
+
+
+async def describe_topics(client: WireClient, topic: str | None) -> list[TopicDescription]:
     """One topic, or all by name. Raises `KafkaError` if the named one is not there."""
-    named = None if topic is None else (MetadataRequestTopic(name=TopicName(topic)),)
-    response = await client.send(_metadata_request(named), MetadataResponse)
-    for described in response.topics:
-        if topic is not None and described.error_code is not ErrorCode.none:
-            raise _refused(described.error_code, None, topic)
-    return sorted(response.topics, key=lambda described: str(described.name))
+    named = () if topic is None else (TopicRequest(name=TopicName(topic)),)
+    found: dict[str, TopicDescription] = {}
+    cursor: Cursor | None = None
+    while True:
+        page = await client.send(
+            DescribeTopicPartitionsRequest(topics=named, cursor=cursor), DescribeTopicPartitionsResponse
+        )
+        for described in page.topics:
+            name = str(described.name)
+            if topic is not None and described.error_code is not ErrorCode.none:
+                raise _refused(described.error_code, None, topic)
+            before = found.get(name)
+            found[name] = TopicDescription(
+                name=name,
+                topic_id=described.topic_id or uuid.UUID(int=0),
+                internal=described.is_internal,
+                partitions=(() if before is None else before.partitions) + described.partitions,
+            )
+        if page.next_cursor is None:
+            return list(found.values())
+        cursor = Cursor(
+            topic_name=page.next_cursor.topic_name, partition_index=page.next_cursor.partition_index
+        )
+
+
+async def topic_names(client: WireClient) -> list[str]:
+    """Of all topics, in order."""
+    response = await client.send(_metadata_request(None), MetadataResponse)
+    return sorted(str(topic.name) for topic in response.topics)
 
 
 async def live_brokers(client: WireClient) -> set[int]:
@@ -112,7 +155,8 @@ async def live_brokers(client: WireClient) -> set[int]:
     return {int(broker.node_id) for broker in response.brokers}
 
 
-def _metadata_request(topics: tuple[MetadataRequestTopic, ...] | None) -> MetadataRequest:
+def _metadata_request(topics: tuple[()] | None) -> MetadataRequest:
+    """For all topics with None, for the brokers alone with none."""
     return MetadataRequest(
         topics=topics,
         allow_auto_topic_creation=False,
@@ -121,11 +165,12 @@ def _metadata_request(topics: tuple[MetadataRequestTopic, ...] | None) -> Metada
     )
 
 
-def topic_as_dict(topic: MetadataResponseTopic) -> dict[str, object]:
+def topic_as_dict(topic: TopicDescription) -> dict[str, object]:
     """For programs. A `leader` of -1: nobody can lead."""
     return {
         "name": topic.name,
-        "internal": topic.is_internal,
+        "topicId": uuid_text(topic.topic_id),
+        "internal": topic.internal,
         "partitions": [
             {
                 "partition": partition.partition_index,
@@ -133,8 +178,10 @@ def topic_as_dict(topic: MetadataResponseTopic) -> dict[str, object]:
                 "leaderEpoch": partition.leader_epoch,
                 "replicas": list(partition.replica_nodes),
                 "isr": list(partition.isr_nodes),
+                "elr": list(partition.eligible_leader_replicas or ()),
+                "lastKnownElr": list(partition.last_known_elr or ()),
             }
-            for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+            for partition in topic.partitions
         ],
     }
 

@@ -87,10 +87,9 @@ def create(
 def list_topics(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
     """The names of all topics, one a line."""
     from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.cluster_requests import describe_topics
+    from quorate.cli.cluster_requests import topic_names
 
-    topics = run_with_client(bootstrap, lambda client: describe_topics(client, None))
-    names = [str(topic.name) for topic in topics]
+    names = run_with_client(bootstrap, topic_names)
     if as_json:
         typer.echo(json.dumps(names))
     else:
@@ -104,7 +103,11 @@ def describe(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     as_json: JsonOption = False,
 ) -> None:
-    """Partitions, leaders, replicas and in-sync replicas."""
+    """Partitions, leaders, replicas, in-sync and eligible leader replicas.
+
+    An eligible leader replica (ELR, KIP-966) is out of sync, but sure to have every acknowledged record: it
+    may lead where nobody in sync can. The last known ELR led last, where nobody is in sync.
+    """
     from quorate.cli.bootstrap import run_with_client
     from quorate.cli.cluster_requests import describe_topics, topic_as_dict
 
@@ -116,17 +119,19 @@ def describe(
     from rich.table import Table
 
     table = Table()
-    for column in ("topic", "partition", "leader", "epoch", "replicas", "in sync"):
+    for column in ("topic", "partition", "leader", "epoch", "replicas", "in sync", "elr", "last elr"):
         table.add_column(column)
     for described in topics:
-        for partition in sorted(described.partitions, key=lambda each: each.partition_index):
+        for partition in described.partitions:
             table.add_row(
-                str(described.name),
+                described.name,
                 str(partition.partition_index),
                 str(partition.leader_id) if partition.leader_id >= 0 else "none",
                 str(partition.leader_epoch),
                 ", ".join(map(str, partition.replica_nodes)),
                 ", ".join(map(str, partition.isr_nodes)),
+                ", ".join(map(str, partition.eligible_leader_replicas or ())),
+                ", ".join(map(str, partition.last_known_elr or ())),
             )
     Console().print(table)
 

@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 
 from quorate.broker.controller.image import PartitionState, changed
 from quorate.broker.controller.records import Partition, PartitionChange, RemoveTopic, Topic
+from quorate.broker.controller.states import as_eligible
 from quorate.runtime.entropy import uuid_text
 from quorate.spark_source.entries import Entry
 from quorate.spark_source.view import (
@@ -30,7 +31,8 @@ _KINDS = frozenset({TOPIC, REMOVE_TOPIC, PARTITION, PARTITION_CHANGE})
 
 class PartitionsView:
     """`change`: created, changed or removed (with the state it had). Each row holds the partition's whole
-    state from its `timestamp` on; `elected` says that the change named a leader, even the same one.
+    state from its `timestamp` on; `elected` says that the change named a leader, even the same one. `elr` and
+    `last_known_elr` are those who may lead where nobody in sync can (KIP-966).
 
     Where the log no longer has a partition's beginning, what only that would say is null.
     """
@@ -46,6 +48,8 @@ class PartitionsView:
         ("isr", INTEGERS),
         ("replicas", INTEGERS),
         ("elected", BOOLEAN),
+        ("elr", INTEGERS),
+        ("last_known_elr", INTEGERS),
     )
     remembers: ClassVar[frozenset[int]] = _KINDS
     wants: ClassVar[frozenset[int] | None] = _KINDS
@@ -68,6 +72,7 @@ class PartitionsView:
                     leader_recovery_state=record.leader_recovery_state,
                     leader_epoch=record.leader_epoch,
                     partition_epoch=record.partition_epoch,
+                    eligible=as_eligible(record.eligible_leader_replicas, record.last_known_elr),
                 )
                 self._topics.setdefault(topic_id, {})[number] = state
                 name = self._names.of(topic_id)
@@ -85,7 +90,8 @@ class PartitionsView:
         before = self._topics.get(topic_id, {}).get(number)
         if before is None:
             isr, replicas = _listed(change.isr), _listed(change.replicas)
-            known = (change.leader, None, None, isr, replicas, elected)
+            elr, last_known = _listed(change.eligible_leader_replicas), _listed(change.last_known_elr)
+            known = (change.leader, None, None, isr, replicas, elected, elr, last_known)
             return (*common(entry), "changed", name, uuid_text(topic_id), number, *known)
         state = self._topics[topic_id][number] = changed(before, change)
         return _row(entry, "changed", name, topic_id, number, state, elected=elected)
@@ -117,4 +123,6 @@ def _row(
         list(state.isr),
         list(state.replicas),
         elected,
+        list(state.eligible.elr),
+        list(state.eligible.last_known),
     )

@@ -61,11 +61,14 @@ def _missing(broker: Broker, context: RequestContext, request: Any) -> list[str]
     return [
         name
         for name in names
-        if name is not None and name != CLUSTER_METADATA and broker.image.topic(name) is None and _legal(name)
+        if name is not None
+        and name != CLUSTER_METADATA
+        and broker.image.topic(name) is None
+        and is_legal(name)
     ]
 
 
-def _legal(name: str) -> bool:
+def is_legal(name: str) -> bool:
     try:
         check_name(name)
     except ApiError:
@@ -104,11 +107,11 @@ def _asked_topic(broker: Broker, asked: Any, listener: str, errors: dict[str, Er
     name: str | None = asked.name
     topic_id = getattr(asked, "topic_id", None)
     if name == CLUSTER_METADATA:
-        return _cluster_metadata(broker)
+        return describe_cluster_metadata(broker)
     if name is not None:
         topic = broker.image.topic(name)
         error = errors.get(name, ErrorCode.unknown_topic_or_partition)
-        if not _legal(name):
+        if not is_legal(name):
             error = ErrorCode.invalid_topic_exception
     else:
         topic = None if topic_id is None else broker.image.topic_by_id(topic_id)
@@ -131,15 +134,16 @@ def _topic(broker: Broker, topic: TopicState, listener: str) -> _Fields:
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
         "partitions": [
-            _partition(broker, topic, index, state, listener)
+            describe_partition(broker, topic, index, state, listener)
             for index, state in enumerate(broker.image.partitions(topic.topic_id))
         ],
     }
 
 
-def _partition(
+def describe_partition(
     broker: Broker, topic: TopicState, index: int, state: PartitionState, listener: str
 ) -> _Fields:
+    """A partition as Metadata and DescribeTopicPartitions tell of it."""
     error = ErrorCode.none
     leader = state.leader
     if leader == NO_LEADER:
@@ -160,7 +164,7 @@ def _partition(
     }
 
 
-def _cluster_metadata(broker: Broker) -> _Fields:
+def describe_cluster_metadata(broker: Broker) -> _Fields:
     """The metadata log as a topic: every broker serves it, and names the quorum's leader where it can."""
     return {
         "error_code": ErrorCode.none,

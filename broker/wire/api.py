@@ -31,6 +31,7 @@ class ApiKey(IntEnum):
     DESCRIBE_CONFIGS = 32
     DESCRIBE_QUORUM = 55
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_TOPIC_PARTITIONS = 75
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
@@ -93,6 +94,7 @@ APIS: Final = MappingProxyType(
             _api(ApiKey.DESCRIBE_CONFIGS, 1, 4, flexible=4),
             _api(ApiKey.DESCRIBE_QUORUM, 0, 2, flexible=0),
             _api(ApiKey.DESCRIBE_CLUSTER, 0, 1, flexible=0),
+            _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, flexible=0),
             _api(ApiKey.ADD_RAFT_VOTER, 0, 1, flexible=0),
             _api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, flexible=0),
             _api(ApiKey.UPDATE_RAFT_VOTER, 0, 0, flexible=0),

@@ -109,6 +109,10 @@ def _metadata(request: Any, code: ErrorCode, message: str | None) -> _Fields:
     }
 
 
+def _describe_topic_partitions(request: Any, code: ErrorCode, message: str | None) -> _Fields:
+    return {"topics": [{"error_code": code, "name": topic.name} for topic in request.topics]}
+
+
 def _offset_fetch(request: Any, code: ErrorCode, message: str | None) -> _Fields:
     if hasattr(request, "groups"):
         return {"groups": [{"group_id": group.group_id, "error_code": code} for group in request.groups]}
@@ -205,6 +209,7 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.DESCRIBE_CONFIGS: _describe_configs,
         ApiKey.DESCRIBE_QUORUM: _top_level,
         ApiKey.DESCRIBE_CLUSTER: _top_level,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
         ApiKey.ADD_RAFT_VOTER: _top_level,
         ApiKey.REMOVE_RAFT_VOTER: _top_level,
         ApiKey.UPDATE_RAFT_VOTER: _top_level,

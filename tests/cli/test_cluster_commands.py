@@ -13,6 +13,7 @@ from typer.testing import Result
 
 from quorate.cli.errors import ExitCode
 from quorate.cli.local_cluster import LocalCluster, free_ports
+from quorate.runtime.entropy import parse_uuid
 
 pytestmark = pytest.mark.system
 
@@ -25,15 +26,18 @@ def test_a_topic_is_created_listed_described_and_deleted(quorate: Quorate, one_n
     assert (created.exit_code, created.output) == (0, "created topic orders\n")
     assert "orders" in json.loads(quorate("topics", "list", "--json", *server).output)
     (described,) = json.loads(quorate("topics", "describe", "-t", "orders", "--json", *server).output)
+    assert len(parse_uuid(described.pop("topicId")).bytes) == 16
     assert described == {
         "name": "orders",
         "internal": False,
         "partitions": [
             {"partition": number, "leader": 1, "leaderEpoch": 0, "replicas": [1], "isr": [1]}
+            | {"elr": [], "lastKnownElr": []}
             for number in range(2)
         ],
     }
-    assert "orders" in quorate("topics", "describe", *server).output
+    table = quorate("topics", "describe", *server).output
+    assert "orders" in table and "last elr" in table
     assert quorate("topics", "delete", "-t", "orders", *server).exit_code == 0
     assert quorate("topics", "list", *server).output == ""
 

@@ -1,0 +1,175 @@
+"""DescribeTopicPartitions: every partition once, whatever the page size, with who may lead it."""
+
+import uuid
+from collections.abc import Iterable
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis import describe_topic_partitions
+from quorate.broker.apis.context import Broker
+from quorate.broker.config import ServerConfig
+from quorate.broker.controller.codec import encode
+from quorate.broker.controller.records import (
+    NO_LEADER,
+    Listener,
+    Partition,
+    PartitionChange,
+    Record,
+    RegisterBroker,
+    Topic,
+)
+from quorate.broker.metadata import MetadataCache
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.entities import build, decode_entity, encode_entity, request_type
+from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire.messages import ConnectionContext, RequestContext
+from quorate.raft.core.types import Epoch, Offset
+from quorate.raft.state_machine import CommittedBatch
+
+CONFIG = (
+    "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=C\n"
+    "controller.quorum.voters=1@h:1\nlisteners=P://:2,C://h:1\nlog.dirs=/d"
+)
+KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
+CONTEXT = RequestContext(ConnectionContext(id=1, peer="p:1", listener="P"), KEY, 0, 1, None, 0.0)
+
+
+class Replicas:
+    def is_cut_off(self, topic_id: uuid.UUID, partition: int) -> bool:
+        return False
+
+
+def broker_of(records: Iterable[Record]) -> Broker:
+    unused = cast(Any, None)
+    metadata = MetadataCache()
+    alive = [
+        RegisterBroker(
+            broker_id=node,
+            incarnation_id=uuid.UUID(int=node),
+            broker_epoch=node - 1,
+            listeners=(Listener(name="P", host="h", port=node),),
+            fenced=node == 3,
+        )
+        for node in (1, 2, 3)
+    ]
+    encoded = [encode(record) for record in (*alive, *records)]
+    metadata.apply(CommittedBatch(base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1, records=encoded))
+    return Broker(
+        config=ServerConfig.parse(CONFIG),
+        cluster_id="c",
+        metadata=metadata,
+        quorum=unused,
+        channel=unused,
+        replicas=cast(Any, Replicas()),
+        groups=unused,
+        cluster_metadata=unused,
+        topics=unused,
+        producer_ids=unused,
+        tasks=unused,
+    )
+
+
+def topics_of(counts: dict[str, int]) -> list[Record]:
+    records: list[Record] = []
+    for number, (name, count) in enumerate(counts.items()):
+        topic_id = uuid.UUID(int=100 + number)
+        records.append(Topic(name=name, topic_id=topic_id))
+        records += [
+            Partition(topic_id=topic_id, partition_id=index, replicas=(1, 2), isr=(1, 2), leader=1)
+            for index in range(count)
+        ]
+    return records
+
+
+def ask(broker: Broker, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> Any:
+    """As it goes over the wire and back."""
+    request = build(
+        request_type(KEY, 0),
+        topics=[{"name": name} for name in names],
+        response_partition_limit=limit,
+        cursor=None if cursor is None else {"topic_name": cursor[0], "partition_index": cursor[1]},
+    )
+    request = decode_entity(type(request), memoryview(b"".join(encode_entity(request))))
+    answer = cast(Any, describe_topic_partitions.handle(broker, CONTEXT, request))
+    return decode_entity(type(answer), memoryview(b"".join(encode_entity(answer))))
+
+
+def test_who_may_lead_a_partition_that_nobody_leads_is_told() -> None:
+    topic_id = uuid.UUID(int=9)
+    broker = broker_of(
+        [
+            Topic(name="t", topic_id=topic_id),
+            Partition(topic_id=topic_id, partition_id=0, replicas=(1, 2, 3), isr=(1, 2), leader=1),
+            Partition(topic_id=topic_id, partition_id=1, replicas=(2, 3), isr=(2, 3), leader=2),
+            PartitionChange(
+                topic_id=topic_id,
+                partition_id=0,
+                isr=(),
+                leader=NO_LEADER,
+                eligible_leader_replicas=(2, 1),
+                last_known_elr=(3,),
+            ),
+        ]
+    )
+    (topic,) = ask(broker).topics
+    assert (topic.name, topic.topic_id, topic.error_code, topic.is_internal) == (
+        "t",
+        topic_id,
+        ErrorCode.none,
+        False,
+    )
+    leaderless, led = topic.partitions
+    assert leaderless.error_code is ErrorCode.leader_not_available
+    assert (leaderless.leader_id, leaderless.isr_nodes) == (NO_LEADER, ())
+    assert (leaderless.eligible_leader_replicas, leaderless.last_known_elr) == ((2, 1), (3,))
+    assert (led.partition_index, led.leader_id, led.leader_epoch, led.isr_nodes) == (1, 2, 0, (2, 3))
+    assert (led.eligible_leader_replicas, led.last_known_elr, led.offline_replicas) == ((), (), (3,))
+
+
+COUNTS = st.dictionaries(st.text("abc", min_size=1, max_size=3), st.integers(0, 5), max_size=6)
+
+
+@given(counts=COUNTS, limit=st.integers(-1, 7), named=st.booleans())
+def test_pages_of_any_size_hold_every_partition_once_and_in_order(
+    counts: dict[str, int], limit: int, named: bool
+) -> None:
+    broker = broker_of(topics_of(counts))
+    found: dict[str, list[int]] = {}
+    cursor: tuple[str, int] | None = None
+    while True:
+        page = ask(broker, *(counts if named else ()), limit=limit, cursor=cursor)
+        assert sum(len(topic.partitions) for topic in page.topics) <= max(limit, 1)
+        for topic in page.topics:
+            found.setdefault(topic.name, []).extend(each.partition_index for each in topic.partitions)
+        if page.next_cursor is None:
+            break
+        after = (page.next_cursor.topic_name, page.next_cursor.partition_index)
+        assert cursor is None or after > cursor, "a page goes on"
+        cursor = after
+    assert found == {name: list(range(count)) for name, count in counts.items()}
+    assert list(found) == sorted(counts)
+
+
+def test_no_answer_has_more_partitions_than_kafkas_has() -> None:
+    page = ask(broker_of(topics_of({"t": 2001})), limit=10**6)
+    assert len(page.topics[0].partitions) == 2000
+    assert (page.next_cursor.topic_name, page.next_cursor.partition_index) == ("t", 2000)
+
+
+def test_a_topic_that_is_not_there_is_told_by_name_beside_one_that_is() -> None:
+    page = ask(broker_of(topics_of({"t": 1})), "u", "t", "no/name", "t")
+    assert [(topic.name, topic.error_code) for topic in page.topics] == [
+        ("no/name", ErrorCode.invalid_topic_exception),
+        ("t", ErrorCode.none),
+        ("u", ErrorCode.unknown_topic_or_partition),
+    ]
+
+
+def test_a_cursor_before_the_first_partition_is_refused() -> None:
+    with pytest.raises(KafkaError, match="partition is -1") as refused:
+        ask(broker_of([]), cursor=("t", -1))
+    assert refused.value.code is ErrorCode.invalid_request

@@ -1,0 +1,56 @@
+"""Rows of the partitions view, from records alone."""
+
+import uuid
+
+from quorate.broker.controller.records import NO_LEADER, Partition, PartitionChange, Record, Topic
+from quorate.spark_source.entries import Entry
+from quorate.spark_source.partitions_view import PartitionsView
+
+ID = uuid.UUID(int=5)
+
+
+def entry(offset: int, record: Record) -> Entry:
+    return Entry(
+        offset=offset,
+        epoch=1,
+        timestamp_ms=1000,
+        batch_offset=offset,
+        control=False,
+        type=type(record).__name__,
+        version=0,
+        record=record,
+        value=b"",
+    )
+
+
+def eligible(view: PartitionsView, offset: int, record: Record) -> tuple[object, object]:
+    (row,) = view.rows(entry(offset, record))
+    named = dict(zip(PartitionsView.schema.names, row, strict=True))
+    return named["elr"], named["last_known_elr"]
+
+
+def test_who_may_lead_though_out_of_sync_is_told_of_each_state() -> None:
+    view = PartitionsView()
+    assert list(view.rows(entry(0, Topic(name="t", topic_id=ID)))) == []
+    created = Partition(
+        topic_id=ID, partition_id=0, replicas=(1, 2, 3), isr=(1,), leader=1, eligible_leader_replicas=(2,)
+    )
+    assert eligible(view, 1, created) == ([2], [])
+    unchanged = PartitionChange(topic_id=ID, partition_id=0, isr=(1,))
+    assert eligible(view, 2, unchanged) == ([2], [])
+    gone = PartitionChange(
+        topic_id=ID,
+        partition_id=0,
+        isr=(),
+        leader=NO_LEADER,
+        eligible_leader_replicas=(),
+        last_known_elr=(1,),
+    )
+    assert eligible(view, 3, gone) == ([], [1])
+
+
+def test_where_the_beginning_is_gone_only_what_changed_is_told() -> None:
+    change = PartitionChange(topic_id=ID, partition_id=0, isr=(1,))
+    assert eligible(PartitionsView(), 1, change) == (None, None)
+    change = PartitionChange(topic_id=ID, partition_id=0, eligible_leader_replicas=(2,))
+    assert eligible(PartitionsView(), 1, change) == ([2], None)
