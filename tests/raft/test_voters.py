@@ -1,11 +1,14 @@
 """Voters that come and go, barriers and transfers, through the whole stack (KIP-853)."""
 
+import contextlib
+from itertools import pairwise
+
 import pytest
 import trio
 
 from quorate.raft.core.messages import ErrorCode
 from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
-from quorate.raft.errors import NotLeaderError, RequestRefusedError
+from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, RequestRefusedError
 
 
 async def until(holds):
@@ -229,6 +232,35 @@ async def test_leadership_goes_to_the_chosen_node_under_load_and_no_append_notic
     ending = True
     await trio.sleep(1)
     assert [len(journal.records) for journal in world.journals.values()] == [done] * 3
+
+
+@pytest.mark.parametrize(("in_order", "least_s", "most_s"), [(True, 0.0, 0.1), (False, 0.6, 2.0)])
+async def test_a_leader_that_stops_in_order_is_missed_for_less_than_any_timeout(
+    world, autojump_clock, nursery, in_order, least_s, most_s
+):
+    """It hands over first. One that falls silent is missed for the fetch timeout, 600 ms here."""
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    committed = []
+
+    async def load(quorum):
+        while True:
+            with contextlib.suppress(NotLeaderError, OutcomeUnknownError):
+                await quorum.append([b"x"])
+                committed.append(trio.current_time())
+
+    for quorum in await world.followers():
+        nursery.start_soon(load, quorum)
+    await trio.sleep(1)
+    if in_order:
+        await world.stop(leader.node_id)
+    else:
+        others = [f"node-{node}" for node in world.quorums if node != leader.node_id]
+        world.network.partition([f"node-{leader.node_id}"], others)
+    await trio.sleep(5)
+    gap = max(after - before for before, after in pairwise(committed))
+    assert least_s <= gap < most_s
+    nursery.cancel_scope.cancel()
 
 
 async def test_leadership_is_not_handed_to_a_stranger(world, autojump_clock):
