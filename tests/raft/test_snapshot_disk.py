@@ -53,6 +53,36 @@ def syncing_threads(monkeypatch):
     return seen
 
 
+@pytest.fixture
+def writes(monkeypatch):
+    """Names of the files that were written to, with the bytes of each write."""
+    seen = []
+    append = real_disk.RealFile.append
+
+    def watched(file, buffers):
+        seen.append((file.path, sum(map(len, buffers))))
+        return append(file, buffers)
+
+    monkeypatch.setattr(real_disk.RealFile, "append", watched)
+    return seen
+
+
+async def test_the_loop_writes_a_snapshot_to_the_page_cache_in_small_pieces(tmp_path, writes):
+    """That is all it does of it: what waits for the device is done elsewhere (below)."""
+    runtime = real_runtime(sync=SyncStrategy.INLINE)
+    folder = str(tmp_path / "1")
+    await format_folder(runtime, folder, cluster_id="c", node_id=NodeId(1))
+    config = QuorumConfig(
+        node_id=NodeId(1), cluster_id="c", folder=folder, voters=parse_voters("1@127.0.0.1:1"), listen=None
+    )
+    async with Quorum.open(config, Blob(), runtime=runtime) as quorum:
+        await quorum.append([b"x"])
+        await quorum.take_snapshot()
+    of_snapshot = [size for path, size in writes if ".checkpoint" in path]
+    assert sum(of_snapshot) > 40 * 1024 * 1024
+    assert max(of_snapshot) < 1024 * 1024 + 1024
+
+
 async def test_a_snapshot_is_synced_off_the_loop_bit_by_bit_and_read_back(tmp_path, syncing_threads):
     runtime = real_runtime(sync=SyncStrategy.INLINE)
     folder = str(tmp_path / "1")
