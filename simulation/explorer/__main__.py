@@ -16,6 +16,9 @@ def main(
     reduction: Annotated[
         bool, typer.Option(help="Leave out answers that nobody waits for, which do nothing.")
     ] = True,
+    symmetry: Annotated[
+        bool, typer.Option(help="Take states that differ by the names of nodes for one, where that is exact.")
+    ] = True,
     replay: Annotated[str | None, typer.Option(help="Go the way to a violation again. Needs --only.")] = None,
     states_max: Annotated[
         int | None, typer.Option(help="Stop each exploration after so many states.")
@@ -36,14 +39,18 @@ def main(
         return
     total = Total()
     names = [only] if only is not None else list(suite)
-    tasks = [Task(suite=bound, name=name, reduce=reduction, states_max=states_max) for name in names]
+    tasks = [
+        Task(suite=bound, name=name, reduce=reduction, symmetric=symmetry, states_max=states_max)
+        for name in names
+    ]
     for report in run_all(tasks, jobs=jobs, say=typer.echo if verbose else None):
         total.add(report)
         typer.echo(report.line())
         for line in report.story:
             typer.echo(line)
     typer.echo(
-        f"{bound}: {total.states:,} states, {total.transitions:,} transitions, {total.broken} violations"
+        f"{bound}: {total.states:,} states (for {total.stands_for:,} without symmetry), "
+        f"{total.transitions:,} transitions, {total.broken} violations"
     )
     if coverage:
         for line in total.coverage.table():

@@ -1,10 +1,13 @@
-"""Numbers without a meaning, made equal: correlations and generations only ever matter by being the latest
-or not.
+"""What has no meaning in the explorer, made equal.
+
+Correlations and generations only ever matter by being the latest or not. The order of preferred successors
+only sets how long each waits, and here every timer that is armed may fire at any time: it is that of their
+ids.
 
 In the explorer the request in flight to a peer has correlation `CURRENT` and every older one `STALE`; the
 log's generation is `CURRENT` and every older one `STALE`. The core counts on from there in its next step,
 and is
-brought back here after it. Nothing but this module touches what the core keeps to itself.
+brought back here after it. Nothing but this module and `renamed_core` touches what the core keeps to itself.
 """
 
 from collections.abc import Mapping
@@ -14,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 from quorate.raft.core.core import Core
 from quorate.raft.core.events import Durable
 from quorate.raft.core.leader import Leader
-from quorate.raft.core.messages import Message, Request
+from quorate.raft.core.messages import EndQuorumEpochRequest, Message, Request
+from quorate.raft.core.resigned import Resigned
 from quorate.raft.core.types import Generation, NodeId
 
 if TYPE_CHECKING:
@@ -44,6 +48,8 @@ def numbered(core: Core, letters: "tuple[Letter, ...]") -> "tuple[Letter, ...]":
 def _with_correlation(message: Message, in_flight: Mapping[NodeId, int]) -> Message:
     if not isinstance(message, Request):
         return message  # it has that of the request
+    if isinstance(message, EndQuorumEpochRequest):
+        message = replace(message, preferred_successors=tuple(sorted(message.preferred_successors)))
     current = in_flight.get(message.destination) == message.correlation
     return replace(message, correlation=CURRENT if current else STALE)
 
@@ -54,6 +60,9 @@ def settle(core: Core, before: Mapping[NodeId, int]) -> tuple[NodeId, ...]:
     forgotten = tuple(sorted(peer for peer in before if node.in_flight.get(peer) != CURRENT))
     for peer in node.in_flight:
         node.in_flight[peer] = CURRENT
+    role = core._role
+    if isinstance(role, Resigned):
+        role._preferred_successors = tuple(sorted(role._preferred_successors))
     node.correlation = CURRENT
     return forgotten
 

@@ -23,8 +23,10 @@ class Batch:
     base_offset: Offset
     end_offset: Offset
     epoch: Epoch
-    content: int | NodeId | None
-    """The number of a proposal, the leader that a LeaderChange names, or None with `voters`."""
+    proposal: int | None = None
+    """Its number."""
+    leader: NodeId | None = None
+    """Whom a LeaderChange names."""
     voters: VotersAt | None = None
 
     def span(self) -> BatchSpan:

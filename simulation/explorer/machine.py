@@ -330,12 +330,12 @@ class _Hands:
                     else None
                 )
                 end = Offset(effect.base_offset + count)
-                batch = Batch(effect.base_offset, end, effect.epoch, effect.leader, voters)
+                batch = Batch(effect.base_offset, end, effect.epoch, leader=effect.leader, voters=voters)
                 self._append(effect.generation, (batch,))
             case AppendVoters():
                 last = Offset(effect.base_offset + (1 if effect.first else 0))
                 voters = VotersAt(last, effect.voters)
-                batch = Batch(effect.base_offset, Offset(last + 1), effect.epoch, None, voters)
+                batch = Batch(effect.base_offset, Offset(last + 1), effect.epoch, voters=voters)
                 self._append(effect.generation, (batch,))
             case AppendProposal():
                 batch = Batch(effect.base_offset, effect.end_offset, effect.epoch, effect.proposal)

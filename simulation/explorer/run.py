@@ -18,6 +18,7 @@ class Task:
     suite: str
     name: str
     reduce: bool = True
+    symmetric: bool = True
     states_max: int | None = None
 
     @property
@@ -31,6 +32,8 @@ class Report:
 
     name: str
     states: int
+    stands_for: int
+    """States without the reduction by symmetry."""
     transitions: int
     depth: int
     cut: int
@@ -46,7 +49,8 @@ class Report:
         rate = self.states / self.seconds if self.seconds else 0.0
         end = "" if self.complete else "  NOT COMPLETE"
         return (
-            f"{self.name:28} {self.states:>10,} states {self.transitions:>11,} transitions  "
+            f"{self.name:28} {self.states:>10,} states for {self.stands_for:>10,} "
+            f"{self.transitions:>11,} transitions  "
             f"depth {self.depth:>3} "
             f"{self.seconds:7.1f} s {rate:>8,.0f} states/s  {self.cut:>9,} cut by the bound{end}"
         )
@@ -57,12 +61,14 @@ class Total:
     """Of a suite."""
 
     states: int = 0
+    stands_for: int = 0
     transitions: int = 0
     broken: int = 0
     coverage: Coverage = field(default_factory=Coverage)
 
     def add(self, report: Report) -> None:
         self.states += report.states
+        self.stands_for += report.stands_for
         self.transitions += report.transitions
         self.broken += bool(report.story)
         self.coverage.add(report.coverage)
@@ -76,7 +82,7 @@ def run(task: Task, *, say: Callable[[str], None] | None = None) -> Report:
         if say is not None:
             say(f"{task.name}: depth {depth}, {states:,} states, {transitions:,} transitions")
 
-    found = explore(world, states_max=task.states_max, progress=progress)
+    found = explore(world, states_max=task.states_max, progress=progress, symmetric=task.symmetric)
     lines: tuple[str, ...] = ()
     if found.violation is not None:
         path = story.path_of(world, found.violation)
@@ -89,6 +95,7 @@ def run(task: Task, *, say: Callable[[str], None] | None = None) -> Report:
     return Report(
         name=task.name,
         states=found.states,
+        stands_for=found.stands_for,
         transitions=found.transitions,
         depth=found.depth,
         cut=world.cut,

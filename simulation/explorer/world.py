@@ -5,9 +5,6 @@ way (a multiset, so sorted). The numbers are names for things that are kept once
 makes of an event is computed once per (machine, event), so most transitions are a few look-ups.
 
 What is left out: answers that nobody waits for, which must do nothing (`World.heeded_answers` sees to that).
-States that differ by the names of nodes alone are not taken for one: the core walks voters in the order of
-their ids (who is asked first for the leader, who comes first among equal successors), so a renamed state need
-not behave alike.
 """
 
 from collections.abc import Iterator
@@ -157,14 +154,13 @@ class World:
         self._heights: dict[int, tuple[int, int]] = {}
 
         self._budgets_at_first = bound.budgets.counts()
-        self.epoch_max = 10**6
-        self.batches_max = 10**6
-        self.in_flight_max = 10**6
+        self.epoch_max = self.batches_max = self.in_flight_max = 10**6
 
     # --- the beginning ---
 
     def down(self) -> State:
-        """Everybody is down, with empty disks."""
+        """Everybody is down, with empty disks; and no bound counts yet."""
+        self.epoch_max = self.batches_max = self.in_flight_max = 10**6
         machines = tuple(
             self.machines.number(Machine(ReplicaKey(each, DIRECTORY), None, Disk())) for each in self.names
         )
@@ -178,6 +174,10 @@ class World:
 
     def machines_of(self, state: State) -> list[Machine]:
         return [self.machines[number] for number in state[_MACHINES : _MACHINES + len(self.names)]]
+
+    def machine_of(self, state: State, node: int) -> int:
+        """Its number. Nodes by index."""
+        return state[_MACHINES + node]
 
     def letters_of(self, state: State) -> list[tuple[int, Letter]]:
         return [(number, self.letters[number]) for number in state[_MACHINES + len(self.names) :]]
@@ -202,18 +202,18 @@ class World:
     def happens(self, state: State, node: int, event: Event) -> State:
         """That one thing, whatever the budgets. For situations. Raises Broken."""
         number = self.events.number(event)
-        move = self._step(state[_MACHINES + node], number)
+        move = self.step(state[_MACHINES + node], number)
         return next(self._went(Did("step", node, number), state, node, move, state[0], taken=None))[1]
 
     def arrives(self, state: State, letter: int) -> State:
         """For situations. Raises Broken."""
         node = self._destination(letter)
-        move = self._receive(state[_MACHINES + node], letter)
+        move = self.receive(state[_MACHINES + node], letter)
         return next(self._went(Did("deliver", node, letter), state, node, move, state[0], taken=letter))[1]
 
     def starts(self, state: State, node: int) -> State:
         """For situations. Raises Broken."""
-        move = self._start(state[_MACHINES + node])
+        move = self.start(state[_MACHINES + node])
         return next(self._went(Did("start", node), state, node, move, state[0], taken=None))[1]
 
     def falls(self, state: State, node: int) -> State:
@@ -250,7 +250,7 @@ class World:
                 yield Did("lose", node, letter), after
             if self.machines[number].core is None:
                 continue
-            move = self._receive(number, letter)
+            move = self.receive(number, letter)
             did = Did("deliver", node, letter)
             yield from self._went(did, state, node, move, budgets, taken=letter)
             if left[Budget.DUPLICATES]:
@@ -264,7 +264,7 @@ class World:
             number = machines[node]
             each = self.machines[number]
             if each.core is None:
-                move = self._start(number)
+                move = self.start(number)
                 yield from self._went(Did("start", node), state, node, move, budgets, taken=None)
                 if can_crash and move.halves:
                     spent = self._spend(budgets, Budget.CRASHES)
@@ -277,7 +277,7 @@ class World:
                     continue
                 spent = budgets if cost == FREE else self._spend(budgets, cost)
                 did = Did("step", node, event)
-                move = self._step(number, event)
+                move = self.step(number, event)
                 yield from self._went(did, state, node, move, spent, taken=None)
                 if can_crash and move.halves and spent == budgets:
                     spent = self._spend(spent, Budget.CRASHES)
@@ -295,14 +295,7 @@ class World:
 
     def enabled(self, number: int, left: tuple[int, ...]) -> Iterator[tuple[int, int]]:
         """(event, cost) of what may happen to a machine by itself."""
-        known = self._enabled.get(number)
-        if known is None:
-            known = tuple(
-                (self.events.number(event), cost) for event, cost in self._events_of(self.machines[number])
-            )
-            self._enabled[number] = known
-            self._check_refusals(number)
-        yield from known
+        yield from self.own_events(number)
         if self.machines[number].up.role is Role.LEADER:
             if left[Budget.APPENDS]:
                 yield self.events.number(Propose(self._used(left, Budget.APPENDS), 1)), Budget.APPENDS
@@ -313,6 +306,17 @@ class World:
                 for change in self._changes(self.machines[number].up):
                     yield self.events.number(ChangeVoters(request, change)), Budget.VOTER_CHANGES
 
+    def own_events(self, number: int) -> tuple[tuple[int, int], ...]:
+        """As `enabled`, but for what is asked of a leader."""
+        known = self._enabled.get(number)
+        if known is None:
+            known = tuple(
+                (self.events.number(event), cost) for event, cost in self._events_of(self.machines[number])
+            )
+            self._enabled[number] = known
+            self._check_refusals(number)
+        return known
+
     def _check_refusals(self, number: int) -> None:
         """What only a leader, or only a follower, does changes nothing elsewhere. Raises Broken."""
         each = self.machines[number]
@@ -321,7 +325,7 @@ class World:
         node = self._index[each.key.id]
         for event in refused if role is Role.LEADER else [*refused, *_LEADERS_ONLY]:
             did = Did("step", node, self.events.number(event))
-            move = self._step(number, did.event)
+            move = self.step(number, did.event)
             if move.broken or move.machine != number or move.sent:
                 raise Broken(did, move.broken or f"as {role.value} a node does not heed {event}")
 
@@ -340,7 +344,7 @@ class World:
             node = self._index[each.key.id]
             for letter, destination in stale:
                 if destination == node:
-                    move = self._receive(number, letter)
+                    move = self.receive(number, letter)
                     if move.broken or move.machine != number or move.sent or move.sights:
                         yield number, Did("deliver", node, letter)
 
@@ -404,7 +408,7 @@ class World:
 
     # --- what a machine makes of it ---
 
-    def _receive(self, number: int, letter: int) -> Move:
+    def receive(self, number: int, letter: int) -> Move:
         move = self._received.get((number, letter))
         if move is None:
             it = self.letters[letter]
@@ -412,14 +416,14 @@ class World:
             self._received[number, letter] = move
         return move
 
-    def _step(self, number: int, event: int) -> Move:
+    def step(self, number: int, event: int) -> Move:
         move = self._stepped.get((number, event))
         if move is None:
             move = self._moved(number, self.events[event], None)
             self._stepped[number, event] = move
         return move
 
-    def _start(self, number: int) -> Move:
+    def start(self, number: int) -> Move:
         move = self._started.get(number)
         if move is None:
             move = self._in_numbers(machine.start(self.machines[number], self._make))

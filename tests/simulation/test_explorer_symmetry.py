@@ -1,0 +1,129 @@
+"""The explorer's reduction by symmetry leaves nothing out, also of a core that is not alike for all nodes."""
+
+import pytest
+
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import Effect, Send, SendRecords
+from quorate.raft.core.events import Event, Propose, Resign
+from quorate.raft.core.replicas import Replicas
+from quorate.raft.core.types import NodeId, Offset
+from quorate.simulation.explorer import story
+from quorate.simulation.explorer.bounds import Bound, Budgets
+from quorate.simulation.explorer.search import explore, reachable
+from quorate.simulation.explorer.situations import begin
+from quorate.simulation.explorer.suites import SMALL
+from quorate.simulation.explorer.symmetry import Symmetry
+from quorate.simulation.explorer.world import World
+
+REDUCED = {
+    "elected": Bound(situation="elected", budgets=Budgets(appends=1, duplicates=1), in_flight=4),
+    "power": Bound(situation="elected", budgets=Budgets(appends=1, power_losses=1), in_flight=4),
+    "hand-over": Bound(situation="elected", budgets=Budgets(resignations=1, transfers=1), in_flight=4),
+    "voters": Bound(situation="dynamic", budgets=Budgets(voter_changes=1)),
+    "elections of two": Bound(situation="cold", budgets=Budgets(timeouts=1), voters=2, epochs=1),
+    "four voters": Bound(situation="elected", budgets=Budgets(reads=1), voters=4, in_flight=4),
+    "snapshots": Bound(situation="elected", budgets=Budgets(snapshots=1, appends=1), in_flight=4),
+}
+"""Bounds with namesakes."""
+
+
+@pytest.mark.parametrize("bound", REDUCED.values(), ids=REDUCED)
+def test_the_states_stood_for_are_those_without_symmetry(bound: Bound) -> None:
+    world = World(bound)
+    assert reachable(world, symmetric=True) == reachable(world)
+    found = explore(World(bound))
+    whole = explore(World(bound), symmetric=False)
+    assert found.states < 0.6 * whole.states
+    assert (found.stands_for, found.depth) == (whole.states, whole.depth)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_so_they_are_in_every_small_bound(name: str) -> None:
+    world = World(SMALL[name])
+    assert reachable(world, symmetric=True) == reachable(world)
+
+
+def test_a_renamed_state_is_another_and_its_own_namesakes_are_the_same() -> None:
+    world = World(REDUCED["four voters"])
+    beginning = begin(world)
+    symmetry = Symmetry(world, beginning)
+    assert symmetry.namesakes(beginning) == {beginning}
+    after = [state for _, state in world.successors(beginning)]
+    several = [state for state in after if len(symmetry.namesakes(state)) > 1]
+    assert several
+    for state in several:
+        for namesake in symmetry.namesakes(state):
+            assert symmetry.namesakes(namesake) == symmetry.namesakes(state)
+            assert symmetry.least(namesake) == symmetry.least(state)
+
+
+# A core that is not alike for all nodes: here the symmetry must end
+
+
+class SlightsOne(Core):
+    """As leader it tells of what it is asked for everybody but node 3, for no reason but its name."""
+
+    def step(self, event: Event) -> tuple[Effect, ...]:
+        effects = super().step(event)
+        return (
+            effects
+            if not isinstance(event, Propose | Resign)
+            else tuple(each for each in effects if not _is_for_3(each))
+        )
+
+
+def _is_for_3(effect: Effect) -> bool:
+    match effect:
+        case Send():
+            return effect.message.destination == NodeId(3)
+        case SendRecords():
+            return effect.response.destination == NodeId(3)
+        case _:
+            return False
+
+
+@pytest.mark.parametrize("name", ["elected", "hand-over", "snapshots"])
+def test_where_the_core_looks_at_names_nothing_is_left_out_either(name: str) -> None:
+    bound = REDUCED[name]
+    world = World(bound, core=SlightsOne)
+    stood_for, every_state = reachable(world, symmetric=True), reachable(world)
+    assert stood_for == every_state
+    found = explore(World(bound, core=SlightsOne))
+    assert found.states < found.stands_for == len(every_state)
+
+
+FAULTY = Bound(situation="elected", budgets=Budgets(appends=1), in_flight=4)
+
+
+def plant_one_voter_enough(patch: pytest.MonkeyPatch, *nodes: int) -> None:
+    """What these have counts for committed, whoever else has it."""
+    honest = Replicas.majority_end
+
+    def planted(self: Replicas, *, epoch_start: Offset) -> Offset | None:
+        ends = [honest(self, epoch_start=epoch_start), *(self.voter_ends[NodeId(node)] for node in nodes)]
+        end = max(end or Offset(0) for end in ends)
+        return end if end > epoch_start else None
+
+    patch.setattr(Replicas, "majority_end", planted)
+
+
+@pytest.mark.parametrize("nodes", [(1,), (2,), (3,), (2, 3)], ids=str)
+def test_a_fault_is_found_in_as_many_steps_as_without_symmetry(
+    nodes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant_one_voter_enough(monkeypatch, *nodes)
+    found, whole = (explore(World(FAULTY), symmetric=symmetric).violation for symmetric in (True, False))
+    assert found is not None
+    assert whole is not None
+    assert len(found.path) == len(whole.path)
+    assert "durable on a majority" in found.promise
+
+
+def test_the_way_to_a_violation_is_told_in_its_own_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant_one_voter_enough(monkeypatch, 3)
+    world = World(FAULTY)
+    violation = explore(world).violation
+    assert violation is not None
+    again, repeated = story.replay(FAULTY, story.path_of(world, violation))
+    assert repeated is not None
+    assert list(story.story(again, repeated)) == list(story.story(world, violation))
