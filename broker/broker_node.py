@@ -163,6 +163,8 @@ class BrokerNode:
         try:
             async with trio.open_nursery() as nursery:
                 self.lifecycle.on_registered = self.replicas.registered
+                self.lifecycle.offline_replicas = self.replicas.offline_replicas
+                self.replicas.on_disk_failed = self.lifecycle.hurry
                 self.replicas.controller_silent_s = lambda: self.lifecycle.controller_silent_s
                 nursery.start_soon(self.lifecycle.run)
                 nursery.start_soon(self._replicate)

@@ -174,7 +174,12 @@ _OWN_KEYS: Final = (
     ),
     # Storage
     _string("log.dir", "/tmp/kafka-logs", "The data folder, where log.dirs is not set."),
-    _list("log.dirs", "", "The data folders, separated by commas; empty: log.dir."),
+    _list(
+        "log.dirs",
+        "",
+        "The data folders, separated by commas; empty: log.dir. One that fails is not used any more, and what "
+        "it led is led by other brokers; the broker stops when all have failed, or the one with the metadata.",
+    ),
     _string("metadata.log.dir", "", "The folder of the metadata log; empty: the first of log.dirs."),
     _long(
         "log.retention.check.interval.ms",

@@ -16,6 +16,7 @@ from quorate.broker.controller.records import FeatureRange, Listener
 from quorate.broker.controller.rpc import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
+    OfflineReplica,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
@@ -94,6 +95,8 @@ class BrokerLifecycle:
         self._heard_at = trio.current_time()
         self.on_registered: Callable[[int], None] | None = None
         """Called with each new broker epoch."""
+        self.offline_replicas: Callable[[], tuple[OfflineReplica, ...]] = lambda: ()
+        """What the controller should take from this broker, asked for with each heartbeat."""
 
     async def run(self) -> None:
         """Register and heartbeat until the controller lets the broker stop. Raises `BrokerRegistrationError`,
@@ -118,6 +121,10 @@ class BrokerLifecycle:
     def allow_unfencing(self) -> None:
         """The broker can serve what it may be given: the controller may unfence it."""
         self._ready = True
+        self._wake.set()
+
+    def hurry(self) -> None:
+        """There is something that the controller should know before the next heartbeat is due."""
         self._wake.set()
 
     async def wait_unfenced(self) -> None:
@@ -197,6 +204,7 @@ class BrokerLifecycle:
             current_metadata_offset=self._metadata.offset,
             want_fence=not self._ready,
             want_shut_down=self._want_shut_down,
+            offline_replicas=self.offline_replicas(),
         )
         asked_at = trio.current_time()
         try:

@@ -13,6 +13,7 @@ from quorate.broker.controller.configs import min_insync_replicas, unclean_elect
 from quorate.broker.controller.elections import Selector, as_change, elect, eligible_after
 from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.image import MetadataImage
+from quorate.broker.controller.offline_replicas import leave_partitions
 from quorate.broker.controller.outcome import Outcome
 from quorate.broker.controller.records import (
     NO_LEADER,
@@ -163,6 +164,10 @@ def heartbeat(
         case BrokerStatus.UNFENCED:
             if broker.fenced:
                 groups = unfence_broker(image, broker, static=static)
+            elif request.offline_replicas:
+                groups = tuple(
+                    leave_partitions(image, broker.broker_id, request.offline_replicas, static=static)
+                )
         case BrokerStatus.CONTROLLED_SHUTDOWN:
             if not broker.in_controlled_shutdown:
                 groups = begin_controlled_shutdown(image, broker, static=static)

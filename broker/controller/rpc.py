@@ -40,6 +40,14 @@ class RegisterBrokerResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OfflineReplica:
+    """A partition's replica on a disk that failed."""
+
+    topic_id: uuid.UUID
+    partition_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerHeartbeatRequest:
     broker_id: int
     broker_epoch: int
@@ -47,6 +55,8 @@ class BrokerHeartbeatRequest:
     """The last offset (inclusive) that the broker has applied; -1: none."""
     want_fence: bool = False
     want_shut_down: bool = False
+    offline_replicas: tuple[OfflineReplica, ...] = ()
+    """Of this broker, in partitions that still count on it. At most 1000; the rest follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ from quorate.broker.controller.rpc import (
     DeleteTopicsResponse,
     IsrMember,
     NewTopic,
+    OfflineReplica,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
     Request,
@@ -102,6 +103,9 @@ def _outcome_fields() -> tuple[Field, Field]:
     return field(0, "error", _error), field(1, "error_message", _value)
 
 
+_offline_replica = Struct(
+    OfflineReplica, field(0, "topic_id", identifier), field(1, "partition_id", partition_id)
+)
 _isr_member = Struct(IsrMember, field(0, "broker_id", broker_id), field(1, "broker_epoch", _epoch64))
 _alter_partition_item = Struct(
     AlterPartitionItem,
@@ -202,6 +206,7 @@ _APIS: Final = cast(
                 field(2, "current_metadata_offset", _epoch64),
                 field(3, "want_fence", boolean),
                 field(4, "want_shut_down", boolean),
+                field(5, "offline_replicas", sequence(_offline_replica.kind, most=_MAX_ITEMS)),
             ),
             BrokerHeartbeatResponse,
             Struct(

@@ -109,6 +109,19 @@ class Hosting:
             for each in self._hosted.values()
         )
 
+    def lost(self) -> list[tuple[uuid.UUID, int]]:
+        """(topic id, partition) of replicas that are offline, and that the rest of the cluster still counts
+        on: those that somebody else could stand in for come first."""
+        counted = [
+            (each.target, each.topic_id, key[1])
+            for key, each in self._hosted.items()
+            if each.target is not None
+            and (not each.busy if each.partition is None else each.partition.failure is not None)
+            and self._broker_id in (each.target.leader, *each.target.isr, *each.target.elr)
+        ]
+        counted.sort(key=lambda each: len({*each[0].isr, *each[0].elr, self._broker_id}) == 1)
+        return [(topic_id, partition_id) for _, topic_id, partition_id in counted]
+
     def has(self, partition: Partition) -> bool:
         """Whether it is still served, or would be if its disk worked."""
         return self._by_id.get((partition.topic_id, partition.partition_id)) is partition

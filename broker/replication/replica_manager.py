@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import structlog
 import trio
@@ -10,10 +11,12 @@ from quorate.broker.controller.configs import effective
 from quorate.broker.controller.delta import MetadataDelta
 from quorate.broker.controller.image import MetadataImage, PartitionState
 from quorate.broker.controller.records import ConfigType
+from quorate.broker.controller.rpc import OfflineReplica
 from quorate.broker.replication.config import ReplicationConfig
 from quorate.broker.replication.errors import AllFoldersFailedError, ErrorCode, PartitionError
 from quorate.broker.replication.fetch_service import FetchService, ParkedFetch
 from quorate.broker.replication.fetcher import FetcherContext, Fetchers
+from quorate.broker.replication.gauges import count_partitions
 from quorate.broker.replication.hosting import Hosting
 from quorate.broker.replication.isr_updater import AlterPartition, IsrUpdater
 from quorate.broker.replication.log_manager import LogManager
@@ -37,6 +40,9 @@ from quorate.runtime.disk import DiskError
 from quorate.runtime.network import Address
 
 log = structlog.get_logger(__name__)
+
+_OFFLINE_TOLD_MAX: Final = 1000
+"""At once."""
 
 __all__ = ["PendingAppends", "ReplicaManager"]
 
@@ -109,6 +115,8 @@ class ReplicaManager:
         self._out_of_folders = trio.Event()
         self.controller_silent_s: Callable[[], float] = lambda: 0.0
         """For how long the controller has not answered this broker."""
+        self.on_disk_failed: Callable[[], None] = lambda: None
+        """Called when `offline_replicas` may have grown."""
         self._began = False
 
     @classmethod
@@ -137,6 +145,13 @@ class ReplicaManager:
             alter_partition=alter_partition,
             connect=connect,
         )
+
+    def offline_replicas(self) -> tuple[OfflineReplica, ...]:
+        """What the controller should take from this broker, because a disk of it failed."""
+        if not self._logs.failed_dirs:
+            return ()
+        lost = self._hosting.lost()[:_OFFLINE_TOLD_MAX]
+        return tuple(OfflineReplica(topic_id=topic, partition_id=partition) for topic, partition in lost)
 
     @property
     def complete_epoch(self) -> int:
@@ -375,6 +390,7 @@ class ReplicaManager:
             partition = self._hosting.find(topic, partition_id)
             if partition is not None:
                 partition.fail(reason)
+        self.on_disk_failed()
         if self._logs.all_failed:
             self._out_of_folders.set()
 
@@ -382,18 +398,6 @@ class ReplicaManager:
 
     def counts(self) -> PartitionCounts:
         """Gauges over the partitions of this broker."""
-        partitions = self._hosting.partitions()
-        leaders = [each.leading for each in partitions if each.leading is not None]
-        min_isr = {each.leading: each.min_isr for each in partitions if each.leading is not None}
-        return PartitionCounts(
-            partition_count=len(partitions),
-            leader_count=len(leaders),
-            under_replicated_partitions=sum(len(each.isr.committed) < len(each.replicas) for each in leaders),
-            under_min_isr_partition_count=sum(each.under_min_isr(min_isr[each]) for each in leaders),
-            at_min_isr_partition_count=sum(
-                len(each.isr.committed) == each.effective_min_isr(min_isr[each]) for each in leaders
-            ),
-            offline_replica_count=self._hosting.offline,
-            delayed_produces=self._purgatory.count(PendingAppends),
-            delayed_fetches=self._purgatory.count(ParkedFetch),
+        return count_partitions(
+            self._hosting.partitions(), offline_replicas=self._hosting.offline, purgatory=self._purgatory
         )

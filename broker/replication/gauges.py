@@ -1,0 +1,29 @@
+"""What this broker's partitions are like at one moment, counted."""
+
+from collections.abc import Sequence
+
+from quorate.broker.replication.fetch_service import ParkedFetch
+from quorate.broker.replication.partition import Partition
+from quorate.broker.replication.pending_appends import PendingAppends
+from quorate.broker.replication.purgatory import Purgatory
+from quorate.broker.replication.stats import PartitionCounts
+
+
+def count_partitions(
+    partitions: Sequence[Partition], *, offline_replicas: int, purgatory: Purgatory
+) -> PartitionCounts:
+    """`partitions`: all that are open here."""
+    leaders = [each.leading for each in partitions if each.leading is not None]
+    min_isr = {each.leading: each.min_isr for each in partitions if each.leading is not None}
+    return PartitionCounts(
+        partition_count=len(partitions),
+        leader_count=len(leaders),
+        under_replicated_partitions=sum(len(each.isr.committed) < len(each.replicas) for each in leaders),
+        under_min_isr_partition_count=sum(each.under_min_isr(min_isr[each]) for each in leaders),
+        at_min_isr_partition_count=sum(
+            len(each.isr.committed) == each.effective_min_isr(min_isr[each]) for each in leaders
+        ),
+        offline_replica_count=offline_replicas,
+        delayed_produces=purgatory.count(PendingAppends),
+        delayed_fetches=purgatory.count(ParkedFetch),
+    )

@@ -1,0 +1,75 @@
+"""One of several folders of log.dirs fails: the broker runs on, and others take over what was in it."""
+
+import pytest
+import trio
+
+from quorate.broker.replication.log_dir import LogDir
+from quorate.broker.replication.replica_manager import ReplicaManager
+from quorate.simulation.broker_clients import TOPIC, BrokerClientSettings
+from quorate.simulation.broker_cluster import BrokerHost
+from quorate.simulation.broker_story import BrokerScene, tell
+from quorate.simulation.disk_faults import Operation
+from quorate.simulation.history import Outcome
+from quorate.simulation.hosts import FOLDER
+
+PARTITIONS = 4
+
+
+def replicas_of(node: BrokerHost) -> ReplicaManager:
+    broker = node.serving.broker
+    assert broker is not None
+    return broker.replicas
+
+
+def folder_of(node: BrokerHost, partition: int) -> LogDir:
+    found = replicas_of(node)._logs.dir_of(TOPIC, partition)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_what_led_from_a_folder_that_failed_is_led_by_others_while_the_broker_serves_the_rest(
+    seed: int,
+) -> None:
+    async def story(scene: BrokerScene) -> None:
+        cluster, clients = scene.cluster, scene.clients
+        await trio.sleep(2)
+        broken, place = next(
+            (node, folder)
+            for number in range(PARTITIONS)
+            if (folder := folder_of(node := scene.leader_of(number), number)).path != FOLDER
+        )
+        replicas = replicas_of(broken)
+        led = [number for number in range(PARTITIONS) if scene.leader_of(number) is broken]
+        lost = [number for number in range(PARTITIONS) if folder_of(broken, number) is place]
+        assert len(lost) < PARTITIONS
+        broken.disk.fail(Operation.APPEND, path_part=f"{place.path}/", times=10**6)
+        with trio.fail_after(5):
+            while any(broken.id in cluster.states(TOPIC)[number].isr for number in lost):  # noqa: ASYNC110
+                await trio.sleep(0.05)
+        states = cluster.states(TOPIC)
+        for number in lost:
+            assert states[number].leader not in (broken.id, -1)
+            assert broken.id not in (*states[number].isr, *states[number].elr)
+        assert replicas.offline_replicas() == (), "the controller knows them all"
+        for number in led:
+            assert number in lost or states[number].leader == broken.id, "what is sound stays"
+        leader = cluster.leader()
+        assert leader is not None
+        assert broken.is_unfenced(leader.image)
+        since = trio.current_time()
+        await trio.sleep(5)
+        for number in range(PARTITIONS):
+            appends = clients.histories[number].appends
+            assert any(each.invoked_at > since and each.outcome is Outcome.ACKNOWLEDGED for each in appends)
+        broken.disk.clear_faults()
+        await cluster.crash(broken, power_loss=False)
+        cluster.start(broken)
+
+    tell(
+        seed,
+        story,
+        clients=BrokerClientSettings(idempotent=3, plain=3, think_max_s=0.1),
+        partitions=PARTITIONS,
+        values={"log.dirs": f"{FOLDER},more"},
+    )
