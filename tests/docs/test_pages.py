@@ -1,5 +1,6 @@
 """Pages are current, and their links lead somewhere."""
 
+import importlib
 import importlib.util
 import re
 from pathlib import Path
@@ -105,3 +106,13 @@ def test_every_field_of_the_quorums_requests_is_in_the_reference() -> None:
         if issubclass(request, messages.Request | messages.Response):
             own = {field.name for field in fields(request)} - common
             assert own - {"batches", "records", "length", "chunk"} <= told, request
+
+
+def test_every_name_of_the_simulator_in_the_reference_is_there() -> None:
+    text = (ROOT / "docs/reference/python-api.md").read_text()
+    rows = re.findall(r"^\| `(quorate\.simulation\.\w+)` \| (.*) \|$", text, re.M)
+    assert len(rows) >= 8
+    for module, names in rows:
+        known = importlib.import_module(module)
+        for name in re.findall(r"`([A-Z]\w+|\w+(?=\([a-z]))", names):
+            assert hasattr(known, name), f"{module} has no {name}"
