@@ -177,8 +177,9 @@ _OWN_KEYS: Final = (
     _list(
         "log.dirs",
         "",
-        "The data folders, separated by commas; empty: log.dir. One that fails is not used any more, and what "
-        "it led is led by other brokers; the broker stops when all have failed, or the one with the metadata.",
+        "The data folders, separated by commas; empty: log.dir. One that fails is not used any more, and "
+        "other brokers lead what was in it; the broker stops when all have failed, or the one with the "
+        "metadata.",
     ),
     _string("metadata.log.dir", "", "The folder of the metadata log; empty: the first of log.dirs."),
     _long(

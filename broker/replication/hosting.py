@@ -13,6 +13,7 @@ import trio
 
 from quorate.broker.controller.configs import TopicConfig
 from quorate.broker.controller.image import PartitionState
+from quorate.broker.controller.rpc import OfflineReplica
 from quorate.broker.replication.config import ReplicationConfig
 from quorate.broker.replication.errors import ErrorCode
 from quorate.broker.replication.fetcher import Fetchers
@@ -109,9 +110,9 @@ class Hosting:
             for each in self._hosted.values()
         )
 
-    def lost(self) -> list[tuple[uuid.UUID, int]]:
-        """(topic id, partition) of replicas that are offline, and that the rest of the cluster still counts
-        on: those that somebody else could stand in for come first."""
+    def lost(self) -> list[OfflineReplica]:
+        """Those that are offline, and that the rest of the cluster still counts on: those that somebody else
+        could stand in for come first."""
         counted = [
             (each.target, each.topic_id, key[1])
             for key, each in self._hosted.items()
@@ -120,7 +121,7 @@ class Hosting:
             and self._broker_id in (each.target.leader, *each.target.isr, *each.target.elr)
         ]
         counted.sort(key=lambda each: len({*each[0].isr, *each[0].elr, self._broker_id}) == 1)
-        return [(topic_id, partition_id) for _, topic_id, partition_id in counted]
+        return [OfflineReplica(topic_id=topic, partition_id=number) for _, topic, number in counted]
 
     def has(self, partition: Partition) -> bool:
         """Whether it is still served, or would be if its disk worked."""

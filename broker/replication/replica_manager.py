@@ -148,10 +148,7 @@ class ReplicaManager:
 
     def offline_replicas(self) -> tuple[OfflineReplica, ...]:
         """What the controller should take from this broker, because a disk of it failed."""
-        if not self._logs.failed_dirs:
-            return ()
-        lost = self._hosting.lost()[:_OFFLINE_TOLD_MAX]
-        return tuple(OfflineReplica(topic_id=topic, partition_id=partition) for topic, partition in lost)
+        return tuple(self._hosting.lost()[:_OFFLINE_TOLD_MAX]) if self._logs.failed_dirs else ()
 
     @property
     def complete_epoch(self) -> int:
