@@ -14,7 +14,6 @@ from typing import assert_never
 import structlog
 import trio
 
-from quorate.log.errors import OffsetOutOfRangeError
 from quorate.raft.applier import Applier
 from quorate.raft.core import effects as fx
 from quorate.raft.core.core import Core
@@ -22,8 +21,10 @@ from quorate.raft.core.effects import Effect, Role, RoleChanged
 from quorate.raft.core.events import Durable, Event, Propose, Resign, Timer, TimerFired
 from quorate.raft.core.messages import FetchSnapshotResponse, Message, Request
 from quorate.raft.core.types import Epoch, Offset
+from quorate.raft.driver_times import DriverTimes
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError
 from quorate.raft.forwarding import Forwarder
+from quorate.raft.late_reads import LateReads
 from quorate.raft.leader_requests import LeaderRequests
 from quorate.raft.leadership import Announcer
 from quorate.raft.log_writing import LogWriter
@@ -42,9 +43,7 @@ log = structlog.get_logger(__name__)
 
 _EVENTS_MAX = 1000
 """Behind a barrier; who asks for more is not listened to until it has passed."""
-_POLLED_SECONDS = 0.1
 _BARRIERS = (fx.Persist, fx.Truncate, fx.InstallSnapshot)
-_ASKING_ROLES = (Role.CANDIDATE, Role.PROSPECTIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +109,14 @@ class Driver:
         self._unblocked = trio.Event()
         self._sync_wake = trio.Event()
         self._commit_wake = trio.Event()
-        self._reads: list[fx.SendRecords] = []
-        self._reads_wake = trio.Event()
         self._failure: BaseException | None = None
         self._failed = trio.Event()
-        self._asking_since: float | None = None
-        self._told_at = trio.current_time()
-        self._busy_seconds = 0.0
+        self._times = DriverTimes(telemetry)
+        self._late_reads = LateReads(
+            storage.log,
+            generation=lambda epoch: self.core.generation if self._leads(epoch) else None,
+            answer=self._answer_late,
+        )
 
     async def run(self, routes: Routes) -> None:
         """Start and drive the core until cancelled. Raises what stops the node."""
@@ -126,7 +126,7 @@ class Driver:
                 self._timers.run,
                 self._run_barriers,
                 self._run_syncs,
-                self._run_reads,
+                self._late_reads.run,
                 self._run_commits,
                 self.applier.run,
                 self.snapshots.run,
@@ -176,7 +176,7 @@ class Driver:
             self.fail(error)
         finally:
             self._stepping = False
-        self._polled(started)
+        self._times.worked(started)
 
     def _acknowledge(self) -> None:
         """A follower's answer to records is its next Fetch, once they are durable. Where a sync holds up the
@@ -191,16 +191,6 @@ class Driver:
         self._step_all()
         assert self._routes is not None
         self._routes.flush()
-
-    def _polled(self, started: float) -> None:
-        """Tell the telemetry now and then, because a step takes less than telling it."""
-        ended = trio.current_time()
-        self._busy_seconds += ended - started
-        since = ended - self._told_at
-        if since >= _POLLED_SECONDS:
-            self._telemetry.polled(idle_seconds=since - self._busy_seconds, busy_seconds=self._busy_seconds)
-            self._told_at = ended
-            self._busy_seconds = 0.0
 
     def _step_all(self) -> None:
         core, events = self.core, self._events
@@ -302,8 +292,7 @@ class Driver:
         max_bytes = min(effect.max_bytes, self._fetch_max_bytes)
         records = self.log.read_tail(effect.start_offset, max_bytes)
         if records is None:
-            self._reads.append(effect)
-            self._reads_wake.set()
+            self._late_reads.ask(effect, max_bytes)
         else:
             self._routes.send_response(effect.response, records)
 
@@ -320,13 +309,7 @@ class Driver:
             leader=effect.leader,
             log_end_offset=self.core.log_end_offset,
         )
-        now = trio.current_time()
-        if effect.role in _ASKING_ROLES:
-            if effect.role is Role.CANDIDATE and self._asking_since is None:
-                self._asking_since = now
-        elif effect.leader is not None and self._asking_since is not None:
-            self._telemetry.election_finished(now - self._asking_since)
-            self._asking_since = None
+        self._times.role_changed(effect)
         if effect.role is not Role.LEADER:
             self.requests.stopped_leading()
             self.proposals.fail_in_log(
@@ -414,28 +397,10 @@ class Driver:
             self._commit_wake = trio.Event()
             self._advance()
 
-    async def _run_reads(self) -> None:
-        """Answer Fetches of records that are no longer in memory."""
-        while True:
-            await self._reads_wake.wait()
-            self._reads_wake = trio.Event()
-            reads, self._reads = self._reads, []
-            for effect in reads:
-                await self._read_and_send(effect)
-
-    async def _read_and_send(self, effect: fx.SendRecords) -> None:
+    def _answer_late(self, effect: fx.SendRecords, records: Buffer) -> None:
         assert self._routes is not None
-        generation = self.core.generation
-        try:
-            records = await self.log.read(effect.start_offset, min(effect.max_bytes, self._fetch_max_bytes))
-        except OffsetOutOfRangeError:
-            # The log start moved, or the log was cut. Told nothing, the follower asks again, and is told what
-            # to do.
-            records = b""
-        if self._leads(effect.response.epoch) and self.core.generation == generation:
-            # Otherwise what was read may since have been cut from the log; the follower asks again.
-            self._routes.send_response(effect.response, records)
-            self._routes.flush()
+        self._routes.send_response(effect.response, records)
+        self._routes.flush()
 
     def answer_snapshot_fetch(self, response: FetchSnapshotResponse) -> None:
         """With a chunk that was read; not if another leads by now, whom the follower will hear of."""
