@@ -11,6 +11,7 @@ from quorate.raft.core.effects import (
     ArmTimer,
     SendRecords,
     SendSnapshotChunk,
+    StoreSnapshotChunk,
 )
 from quorate.raft.core.events import (
     Durable,
@@ -69,6 +70,26 @@ class CoreDisk:
         found = (entry.voters for entry in reversed(entries[:end]) if entry.voters is not None)
         return next(found, self.bootstrap_voters)
 
+    def store_chunk(self, effect: StoreSnapshotChunk) -> bool:
+        """Returns whether it follows what is there."""
+        if effect.position == 0:
+            self.part = effect.snapshot, bytearray()
+        if self.part is None or (self.part[0], len(self.part[1])) != (effect.snapshot, effect.position):
+            return False
+        self.part[1].extend(effect.chunk)
+        return True
+
+    def install(self, snapshot: SnapshotId) -> None:
+        """In place of the log."""
+        self.entries = list(self.snapshots[snapshot])
+        self.synced = len(self.entries)
+        self.move_start(snapshot)
+
+    def move_start(self, snapshot: SnapshotId) -> None:
+        """To its end; older ones go."""
+        self.start = snapshot.end_offset
+        self.snapshots = {each: kept for each, kept in self.snapshots.items() if each >= snapshot}
+
     def recovered(self) -> RecoveredLog:
         epochs: list[EpochStart] = []
         for offset, entry in enumerate(self.entries[self.start :], start=self.start):
@@ -118,6 +139,18 @@ class CoreNode:
             raise ValueError(f"node {self.id} is down; restart it first")
         return self.core
 
+    def stop(self) -> None:
+        """Without a last word."""
+        self.core = None
+        self.timers.clear()
+        self.syncs.clear()
+        self.checks.clear()
+        self.disk.part = None
+
+
+def endpoint_of(node: NodeId) -> Endpoint:
+    return Endpoint(f"node-{node}", 9093)
+
 
 class CoreFactory(Protocol):
     """Core, or a broken one for a test of the tests."""
@@ -136,10 +169,27 @@ class CoreFactory(Protocol):
     ) -> Core: ...
 
 
-def replace_records(effect: SendRecords, batches: tuple[BatchSpan, ...], entries: list[Entry]) -> Message:
+def voter_entries(epoch: Epoch, voters: VoterSet, *, first: bool) -> list[Entry]:
+    """KRaftVersion, if it is the first set, and KRaftVoters."""
+    entry = Entry(epoch, -epoch, voters)
+    return [Entry(epoch, -epoch), entry] if first else [entry]
+
+
+def records_of(effect: SendRecords, stored: Sequence[Entry], *, records_max: int) -> Message:
     """The response that SendRecords asks for."""
+    end = min(effect.start_offset + records_max, len(stored))
+    while end < len(stored) and stored[end].value == stored[end - 1].value:
+        end += 1  # batches of control records come whole
+    entries = stored[effect.start_offset : end]
+    batches: list[BatchSpan] = []
+    for offset, entry in enumerate(entries, start=effect.start_offset):
+        voters = None if entry.voters is None else VotersAt(Offset(offset), entry.voters)
+        if batches and batches[-1].epoch == entry.epoch and batches[-1].voters is None:
+            batches[-1] = BatchSpan(batches[-1].base_offset, Offset(offset + 1), entry.epoch, voters)
+        else:
+            batches.append(BatchSpan(Offset(offset), Offset(offset + 1), entry.epoch, voters))
     records = b"".join(struct.pack(">q", entry.value) for entry in entries)
-    return replace(effect.response, batches=batches, records=records)
+    return replace(effect.response, batches=tuple(batches), records=records)
 
 
 def snapshot_bytes(snapshot: SnapshotId) -> bytes:

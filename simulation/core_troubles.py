@@ -22,10 +22,9 @@ from quorate.raft.core.events import (
 )
 from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 from quorate.simulation.core_clients import CoreClients
-from quorate.simulation.core_node import CoreNode
+from quorate.simulation.core_node import CoreNode, endpoint_of
 from quorate.simulation.core_swarm import CoreSwarm
 from quorate.simulation.core_swarm_settings import CoreFault
-from quorate.simulation.core_world import endpoint_of
 
 
 class CoreTroubles:

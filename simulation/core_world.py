@@ -49,17 +49,13 @@ from quorate.raft.core.events import (
 )
 from quorate.raft.core.messages import Message, Request
 from quorate.raft.core.types import (
-    BatchSpan,
     CoreConfig,
-    Endpoint,
-    Epoch,
     EpochEnd,
     NodeId,
     Offset,
     ReplicaKey,
     SnapshotId,
     Voter,
-    VotersAt,
     VoterSet,
 )
 from quorate.simulation.core_node import (
@@ -68,24 +64,16 @@ from quorate.simulation.core_node import (
     CoreNode,
     Entry,
     chunk_of,
-    replace_records,
+    endpoint_of,
+    records_of,
     snapshot_bytes,
     unpack_entries,
+    voter_entries,
 )
 from quorate.simulation.core_promises import Promises
 
 CLUSTER_ID = "simulated"
 _VOTERS_MAY_CHANGE: Final = (AppendFetched, AppendLeaderChange, AppendVoters, Truncate, InstallSnapshot)
-
-
-def endpoint_of(node: NodeId) -> Endpoint:
-    return Endpoint(f"node-{node}", 9093)
-
-
-def _voter_entries(epoch: Epoch, voters: VoterSet, *, first: bool) -> list[Entry]:
-    """KRaftVersion, if it is the first set, and KRaftVoters."""
-    entry = Entry(epoch, -epoch, voters)
-    return [Entry(epoch, -epoch), entry] if first else [entry]
 
 
 class CoreWorld:
@@ -181,14 +169,9 @@ class CoreWorld:
         return effects
 
     def crash(self, node: NodeId, *, keep: int | None = None) -> None:
-        """Stop it. `keep` entries remain, not less than were synced; None keeps all, as a process crash
-        does."""
+        """Stop it. `keep` entries remain, at least those synced; None keeps all, as a process crash does."""
         machine = self.nodes[node]
-        machine.core = None
-        machine.timers.clear()
-        machine.syncs.clear()
-        machine.checks.clear()
-        machine.disk.part = None
+        machine.stop()
         if keep is not None:
             if keep < machine.disk.synced:
                 raise ValueError(
@@ -241,9 +224,7 @@ class CoreWorld:
         machine = self.nodes[node]
         latest = machine.up.snapshot
         if latest is not None and latest.end_offset > machine.disk.start:
-            machine.disk.start = latest.end_offset
-            for snapshot in [each for each in machine.disk.snapshots if each < latest]:
-                del machine.disk.snapshots[snapshot]
+            machine.disk.move_start(latest)
             self.step(node, LogStartMoved(EpochEnd(latest.epoch, latest.end_offset)))
 
     def check_snapshot(self, node: NodeId, *, damaged: bool = False) -> tuple[Effect, ...]:
@@ -322,10 +303,10 @@ class CoreWorld:
             case AppendLeaderChange():
                 change = [Entry(effect.epoch, -effect.epoch)]
                 if effect.voter_set is not None:
-                    change += _voter_entries(effect.epoch, effect.voter_set, first=True)
+                    change += voter_entries(effect.epoch, effect.voter_set, first=True)
                 self._append(machine, effect.base_offset, change)
             case AppendVoters():
-                change = _voter_entries(effect.epoch, effect.voters, first=effect.first)
+                change = voter_entries(effect.epoch, effect.voters, first=effect.first)
                 self._append(machine, effect.base_offset, change)
             case AppendProposal():
                 count = effect.end_offset - effect.base_offset
@@ -342,7 +323,7 @@ class CoreWorld:
                 self._send(effect.message)
             case SendRecords():
                 self.promises.said(machine, effect.response)
-                self._send(self._with_records(machine, effect))
+                self._send(records_of(effect, disk.entries, records_max=self._records_max()))
             case ArmTimer():
                 machine.timers.pop(effect.timer, None)
                 machine.timers[effect.timer] = effect
@@ -357,24 +338,15 @@ class CoreWorld:
                 known = effect.response.snapshot in disk.snapshots
                 self._send(chunk_of(effect, known=known, chunk_bytes=self._chunk_bytes()))
             case StoreSnapshotChunk():
-                if effect.position == 0:
-                    disk.part = effect.snapshot, bytearray()
                 self.promises.require(
-                    disk.part is not None
-                    and disk.part[0] == effect.snapshot
-                    and len(disk.part[1]) == effect.position,
+                    disk.store_chunk(effect),
                     f"chunks of {effect.snapshot} follow each other, not at {effect.position}",
                     machine,
                 )
-                if disk.part is not None:
-                    disk.part[1].extend(effect.chunk)
             case CheckSnapshot():
                 self._check_asked(machine, effect.snapshot)
             case InstallSnapshot():
-                disk.entries = list(disk.snapshots[effect.snapshot])
-                disk.start = disk.synced = len(disk.entries)
-                for snapshot in [each for each in disk.snapshots if each < effect.snapshot]:
-                    del disk.snapshots[snapshot]
+                disk.install(effect.snapshot)
             case BarrierPassed():
                 self.promises.barrier_passed(machine, effect.barrier, effect.read_index)
             case RejectProposal() | VotersChanged() | BarrierFailed() | TransferEnded():
@@ -419,21 +391,6 @@ class CoreWorld:
         )
         disk.entries.extend(entries)
         self._sync_asked(machine, Durable(machine.up.generation, Offset(len(disk.entries))))
-
-    def _with_records(self, machine: CoreNode, effect: SendRecords) -> Message:
-        stored = machine.disk.entries
-        end = min(effect.start_offset + self._records_max(), len(stored))
-        while end < len(stored) and stored[end].value == stored[end - 1].value:
-            end += 1  # batches of control records come whole
-        entries = stored[effect.start_offset : end]
-        batches: list[BatchSpan] = []
-        for offset, entry in enumerate(entries, start=effect.start_offset):
-            voters = None if entry.voters is None else VotersAt(Offset(offset), entry.voters)
-            if batches and batches[-1].epoch == entry.epoch and batches[-1].voters is None:
-                batches[-1] = BatchSpan(batches[-1].base_offset, Offset(offset + 1), entry.epoch, voters)
-            else:
-                batches.append(BatchSpan(Offset(offset), Offset(offset + 1), entry.epoch, voters))
-        return replace_records(effect, tuple(batches), entries)
 
     def _records_max(self) -> int:
         return 1000

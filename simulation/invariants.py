@@ -13,9 +13,7 @@ Nodes tell through the same `Telemetry` that metrics use, so the code that is ch
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from quorate.log import Log
 from quorate.log.batch import read_batches
 from quorate.quorum_state.election_state import FILE_NAME
 from quorate.raft.core.effects import Role
@@ -23,89 +21,10 @@ from quorate.raft.core.types import Epoch, NodeId, Offset
 from quorate.raft.state_machine import CommittedBatch
 from quorate.raft.storage import LOG_FOLDER
 from quorate.raft.telemetry import NoTelemetry
-from quorate.simulation.disk import SimulatedDisk
+from quorate.simulation.committed_log import CommittedLog, CommittedPiece
+from quorate.simulation.node_view import NodeView, RoleSeen, read_log
 from quorate.simulation.trace import Trace
 from quorate.simulation.violations import SafetyViolation
-
-_ALL = 2**31
-
-
-class NodeView(Protocol):
-    """What the checks see of a node."""
-
-    @property
-    def id(self) -> NodeId: ...
-
-    @property
-    def folder(self) -> str: ...
-
-    @property
-    def disk(self) -> SimulatedDisk: ...
-
-    @property
-    def life(self) -> int:
-        """Counts the node's processes."""
-        ...
-
-    @property
-    def disks(self) -> int:
-        """Counts the node's disks: with another one it is another replica, and may vote anew."""
-        ...
-
-    @property
-    def log(self) -> Log: ...
-
-    @property
-    def damaged(self) -> bool:
-        """Lost synced bytes."""
-        ...
-
-    @property
-    def alive(self) -> bool:
-        """False from the instant in which the process is killed: what it still says is said to nobody."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class RoleSeen:
-    role: Role
-    epoch: Epoch
-    leader: NodeId | None
-    voted: NodeId | None
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedPiece:
-    """One batch of the committed log, byte for byte."""
-
-    base_offset: Offset
-    end_offset: Offset
-    epoch: Epoch
-    data: bytes
-
-
-class CommittedLog:
-    """What any node ever said to be committed."""
-
-    def __init__(self) -> None:
-        self._pieces: dict[int, CommittedPiece] = {}
-        self._last_of: dict[Epoch, CommittedPiece] = {}
-        self.end_offset = Offset(0)
-        self.last: CommittedPiece | None = None
-
-    def at(self, base_offset: int) -> CommittedPiece | None:
-        return self._pieces.get(base_offset)
-
-    def last_before(self, epoch: Epoch) -> CommittedPiece | None:
-        """The newest batch of an epoch older than `epoch`."""
-        older = [known for known in self._last_of if known < epoch]
-        return self._last_of[max(older)] if older else None
-
-    def add(self, piece: CommittedPiece) -> None:
-        self._last_of[piece.epoch] = piece
-        self._pieces[piece.base_offset] = piece
-        self.end_offset = piece.end_offset
-        self.last = piece
 
 
 class Invariant:
@@ -345,19 +264,6 @@ class AppliedIsCommittedAndInOrder(Invariant):
                 f"node {node.id} loaded a snapshot of offset {offset - 1}, which is not committed"
             )
         self._next[node.id, node.life] = offset
-
-
-def read_log(node: NodeView, offset: int, end_offset: int) -> bytes:
-    """Whole batches of a node's log from `offset` on, past any fault of its disk. May stop before
-    `end_offset`."""
-    log = node.log
-    data = log.read_tail(offset, _ALL, max_offset=end_offset)
-    if data is None:
-        found = log.slice_of(offset, _ALL, max_offset=end_offset)
-        if found is None:
-            return b""
-        data = node.disk.content(found.file.path)[found.position : found.position + found.size]
-    return data
 
 
 @dataclass(slots=True)

@@ -16,9 +16,10 @@ from quorate.raft.storage import format_folder
 from quorate.runtime.entropy import uuid_text
 from quorate.runtime.network import Address
 from quorate.simulation.hosts import FOLDER, SimulatedCluster, SimulatedNode
-from quorate.simulation.invariants import Checker, NodeView, WatchedTelemetry
+from quorate.simulation.invariants import Checker, WatchedTelemetry
 from quorate.simulation.journal import Journal
 from quorate.simulation.network import NetworkSettings
+from quorate.simulation.node_view import NodeView
 from quorate.simulation.runtime import DiskSpeed, SimulatedRuntime
 from quorate.simulation.scheduler import Scheduler
 from quorate.simulation.trace import Trace

@@ -1,0 +1,39 @@
+"""The log that nodes, taken together, called committed."""
+
+from dataclasses import dataclass
+
+from quorate.raft.core.types import Epoch, Offset
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedPiece:
+    """One batch of the committed log, byte for byte."""
+
+    base_offset: Offset
+    end_offset: Offset
+    epoch: Epoch
+    data: bytes
+
+
+class CommittedLog:
+    """What any node ever said to be committed."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[int, CommittedPiece] = {}
+        self._last_of: dict[Epoch, CommittedPiece] = {}
+        self.end_offset = Offset(0)
+        self.last: CommittedPiece | None = None
+
+    def at(self, base_offset: int) -> CommittedPiece | None:
+        return self._pieces.get(base_offset)
+
+    def last_before(self, epoch: Epoch) -> CommittedPiece | None:
+        """The newest batch of an epoch older than `epoch`."""
+        older = [known for known in self._last_of if known < epoch]
+        return self._last_of[max(older)] if older else None
+
+    def add(self, piece: CommittedPiece) -> None:
+        self._last_of[piece.epoch] = piece
+        self._pieces[piece.base_offset] = piece
+        self.end_offset = piece.end_offset
+        self.last = piece
