@@ -6,15 +6,8 @@ from dataclasses import dataclass, replace
 
 from quorate.raft.core.types import Epoch, NodeId, VoterSet
 from quorate.simulation.explorer.disk import Batch, Disk, History, end_of
-from quorate.simulation.explorer.machine import (
-    Commits,
-    Cuts,
-    Leads,
-    Machine,
-    ReadFailed,
-    ReadPassed,
-    Sight,
-)
+from quorate.simulation.explorer.machine import Machine
+from quorate.simulation.explorer.sights import Commits, Cuts, Leads, ReadFailed, ReadPassed, Sight
 from quorate.simulation.violations import SafetyViolation
 
 

@@ -31,8 +31,9 @@ from quorate.raft.core.types import (
     VoterSet,
 )
 from quorate.simulation.explorer.disk import Batch, Disk, History, Snapshot
-from quorate.simulation.explorer.machine import Commits, Cuts, Letter, Sight
+from quorate.simulation.explorer.machine import Letter
 from quorate.simulation.explorer.promises import Past
+from quorate.simulation.explorer.sights import Commits, Cuts, Sight
 
 NAMELESS: Final = frozenset(
     (

@@ -4,9 +4,10 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from quorate.simulation.explorer.moves import Broken, Did
 from quorate.simulation.explorer.situations import SituationError, begin
 from quorate.simulation.explorer.symmetry import Symmetry
-from quorate.simulation.explorer.world import Broken, Did, State, World
+from quorate.simulation.explorer.world import State, World
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from quorate.raft.core.events import Durable, Event, RequestFailed, TimerFired
 from quorate.raft.core.messages import Message
 from quorate.simulation.explorer.bounds import Bound
 from quorate.simulation.explorer.machine import Letter, Machine
+from quorate.simulation.explorer.moves import Broken, Did
 from quorate.simulation.explorer.search import Violation
 from quorate.simulation.explorer.situations import begin
-from quorate.simulation.explorer.world import Broken, Did, State, World
+from quorate.simulation.explorer.world import State, World
 
 _UNTOLD = frozenset(
     (

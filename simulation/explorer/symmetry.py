@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING
 
+from quorate.simulation.explorer.moves import Did, Move
 from quorate.simulation.explorer.renamed_core import renamed
 from quorate.simulation.explorer.renaming import Renaming
 
 if TYPE_CHECKING:
-    from quorate.simulation.explorer.world import Did, Move, State, World
+    from quorate.simulation.explorer.world import State, World
 
 _BY_ITSELF = ("lose", "crash", "power")
 """What happens to a node whatever the core says."""
@@ -48,7 +49,7 @@ class Symmetry:
         """This state among them."""
         return {state, *(each.state(state) for each in self._renamings)}
 
-    def keeps(self, state: "State", did: "Did") -> bool:
+    def keeps(self, state: "State", did: Did) -> bool:
         """Whether this step is alike under all renamings."""
         if did.what in _BY_ITSELF:
             return True
@@ -163,7 +164,7 @@ class _Renamed:
         ours = {(self.event(event), cost) for event, cost in self._world.own_events(number)}
         return ours == set(self._world.own_events(namesake))
 
-    def _is_alike(self, move: "Move", other: "Move") -> bool:
+    def _is_alike(self, move: Move, other: Move) -> bool:
         if move.broken or other.broken:
             return bool(move.broken) == bool(other.broken)
         to = self._to

@@ -4,153 +4,53 @@ A state is a short tuple of small numbers: the budgets left, the past, each mach
 way (a multiset, so sorted). The numbers are names for things that are kept once, in tables. What a machine
 makes of an event is computed once per (machine, event), so most transitions are a few look-ups.
 
-What is left out: answers that nobody waits for, which must do nothing (`World.heeded_answers` sees to that).
+What is left out: answers that nobody waits for, which must do nothing (`Mail.heeded_answers` sees to that).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Role
-from quorate.raft.core.events import (
-    AddVoter,
-    ChangeVoters,
-    Event,
-    LogStartMoved,
-    Propose,
-    ReadBarrier,
-    Received,
-    RemoveVoter,
-    RequestFailed,
-    Resign,
-    SnapshotChecked,
-    SnapshotDamaged,
-    SnapshotTaken,
-    TimerFired,
-    TimerKind,
-    TransferLeadership,
-    Unreachable,
-)
-from quorate.raft.core.messages import Request, Response
-from quorate.raft.core.types import (
-    CoreConfig,
-    Endpoint,
-    EpochEnd,
-    NodeId,
-    ReplicaKey,
-    SnapshotId,
-    Voter,
-    VoterSet,
-)
+from quorate.raft.core.events import AddVoter, ChangeVoters, Event, Propose, ReadBarrier, RemoveVoter
+from quorate.raft.core.messages import Request
+from quorate.raft.core.types import ReplicaKey
 from quorate.simulation.core_node import CoreFactory
-from quorate.simulation.explorer import canonical, machine, promises
+from quorate.simulation.explorer import promises
 from quorate.simulation.explorer.bounds import Bound, Budget
-from quorate.simulation.explorer.coverage import Coverage
-from quorate.simulation.explorer.disk import Disk, History, Snapshot, end_of, up_to
-from quorate.simulation.explorer.machine import Half, Letter, Machine, Outcome, Sight
+from quorate.simulation.explorer.disk import Disk, History, up_to
+from quorate.simulation.explorer.machine import Letter, Machine
+from quorate.simulation.explorer.mail import Mail
+from quorate.simulation.explorer.moves import DIRECTORY, FREE, REQUEST, Broken, Did, Move
 from quorate.simulation.explorer.promises import Past
+from quorate.simulation.explorer.sights import Sight
 from quorate.simulation.explorer.tables import Table
 from quorate.simulation.violations import SafetyViolation
-
-CLUSTER_ID: Final = "explored"
-CONFIG: Final = CoreConfig()
-DIRECTORY: Final = "directory"
-"""Of every node: directories tell a node's disks apart, and nobody changes its disk here."""
 
 State = tuple[int, ...]
 """(budgets, past, machine of each node..., messages under way in order...), all by number."""
 
-FREE: Final = -1
-_REQUEST: Final = -2
-"""The cost of giving a request up: nothing if it is lost, else a timeout."""
 _MACHINES: Final = 2
 """Where they begin in a State."""
 
-TIMER_COST: Final = {
-    TimerKind.ELECTION: Budget.TIMEOUTS,
-    TimerKind.FETCH: Budget.TIMEOUTS,
-    TimerKind.CHECK_QUORUM: Budget.TIMEOUTS,
-    TimerKind.TRANSFER: Budget.TIMEOUTS,
-    TimerKind.BEGIN_QUORUM: Budget.TICKS,
-    TimerKind.FETCH_WAIT: Budget.TICKS,
-    TimerKind.BACKOFF: FREE,
-}
 
-
-@dataclass(frozen=True, slots=True)
-class Did:
-    """What happened on the way from one state to the next: enough to tell, and to do it again."""
-
-    what: str
-    """deliver, repeat, lose, step, crash, power or start."""
-    node: int
-    """Index of the node it happened to; of a lost message, of its destination."""
-    event: int = -1
-    """Number of the event, or of the message."""
-    keep: int = -1
-    """For a power loss: how many batches remained."""
-    half: int = -1
-    """Crashed in the middle of it: before which thing would have been stored."""
-
-
-@dataclass(slots=True)
-class Move:
-    """What a machine makes of an event, in numbers."""
-
-    machine: int
-    sent: tuple[int, ...]
-    sights: tuple[Sight, ...]
-    forgotten: tuple[NodeId, ...]
-    halves: tuple[tuple[Disk, tuple[int, ...], tuple[Sight, ...]], ...]
-    broken: str
-
-
-class Broken(Exception):
-    """A promise was broken by going on from a state."""
-
-    def __init__(self, did: Did, promise: str) -> None:
-        super().__init__(promise)
-        self.did = did
-        self.promise = promise
-
-
-class World:
+class World(Mail):
     """The transition system of one `Bound`. `core` is the shipped one, or a broken one for a test of the
     tests."""
 
     def __init__(self, bound: Bound, *, core: CoreFactory = Core, reduce: bool = True) -> None:
-        self.bound = bound
-        self.reduce = reduce
-        """Leave out answers that nobody waits for."""
-        self._core = core
-        self.names = tuple(NodeId(number) for number in range(1, bound.voters + bound.observers + 1))
-        self._index = {each: index for index, each in enumerate(self.names)}
-        self.static = VoterSet(
-            tuple(Voter(ReplicaKey(each), _endpoint(each)) for each in self.names[: bound.voters])
-        )
-        self.coverage = Coverage()
+        super().__init__(bound, core=core, reduce=reduce)
         self.cut = 0
         """Transitions that led out of bounds."""
 
-        self.machines: Table[Machine] = Table(Machine.identity)
-        self.letters: Table[Letter] = Table(lambda letter: letter)
-        self.events: Table[Event] = Table(lambda event: event)
         self.pasts: Table[Past] = Table(lambda past: past)
         self.budgets: Table[tuple[int, ...]] = Table(lambda counts: counts)
 
-        self._received: dict[tuple[int, int], Move] = {}
-        self._stepped: dict[tuple[int, int], Move] = {}
-        self._started: dict[int, Move] = {}
-        self._enabled: dict[int, tuple[tuple[int, int], ...]] = {}
         self._spent: dict[tuple[int, int], int] = {}
-        self._stale: dict[int, int] = {}
-        self._forgot: dict[tuple[int, NodeId], int] = {}
-        self._crashed: dict[tuple[int, int], int] = {}
         self._matched: dict[tuple[int, int], bool] = {}
         self._histories: Table[History] = Table(lambda history: history)
         self._history_of: dict[int, int] = {}
-        self._parked: dict[int, tuple[NodeId, ...]] = {}
         self._heights: dict[int, tuple[int, int]] = {}
 
         self._budgets_at_first = bound.budgets.counts()
@@ -182,23 +82,6 @@ class World:
     def letters_of(self, state: State) -> list[tuple[int, Letter]]:
         return [(number, self.letters[number]) for number in state[_MACHINES + len(self.names) :]]
 
-    def voter(self, node: NodeId) -> Voter:
-        """With its directory, as the log names it."""
-        return Voter(ReplicaKey(node, DIRECTORY), _endpoint(node))
-
-    def _make(self, each: Machine) -> Core:
-        core = self._core(
-            config=CONFIG,
-            cluster_id=CLUSTER_ID,
-            key=each.key,
-            endpoint=_endpoint(each.key.id),
-            voters=self.static,
-            election=each.disk.election,
-            log=each.disk.recovered(),
-        )
-        canonical.fresh(core)
-        return core
-
     def happens(self, state: State, node: int, event: Event) -> State:
         """That one thing, whatever the budgets. For situations. Raises Broken."""
         number = self.events.number(event)
@@ -207,7 +90,7 @@ class World:
 
     def arrives(self, state: State, letter: int) -> State:
         """For situations. Raises Broken."""
-        node = self._destination(letter)
+        node = self.destination(letter)
         move = self.receive(state[_MACHINES + node], letter)
         return next(self._went(Did("deliver", node, letter), state, node, move, state[0], taken=letter))[1]
 
@@ -219,7 +102,7 @@ class World:
     def falls(self, state: State, node: int) -> State:
         """A process crash. For situations."""
         number = state[_MACHINES + node]
-        down = self._crash(number, len(self.machines[number].disk.history))
+        down = self.crashed(number, len(self.machines[number].disk.history))
         return self._fallen(state, node, down, state[0])
 
     def vanishes(self, state: State, letter: int) -> State:
@@ -243,7 +126,7 @@ class World:
             if letter == before:
                 continue
             before = letter
-            node = self._destination(letter)
+            node = self.destination(letter)
             number = machines[node]
             if left[Budget.LOSSES]:
                 after = self._without(state, letter, self._spend(budgets, Budget.LOSSES))
@@ -271,8 +154,8 @@ class World:
                     yield from self._halves(Did("start", node), state, node, move, spent, taken=None)
                 continue
             for event, cost in self.enabled(number, left):
-                if cost == _REQUEST:
-                    cost = FREE if self._is_lost(state, node, event) else Budget.TIMEOUTS
+                if cost == REQUEST:
+                    cost = FREE if self.is_lost(node, event, machines, letters) else Budget.TIMEOUTS
                 if cost != FREE and not left[cost]:
                     continue
                 spent = budgets if cost == FREE else self._spend(budgets, cost)
@@ -283,14 +166,14 @@ class World:
                     spent = self._spend(spent, Budget.CRASHES)
                     yield from self._halves(did, state, node, move, spent, taken=None)
             if can_crash:
-                down = self._crash(number, len(each.disk.history))
+                down = self.crashed(number, len(each.disk.history))
                 spent = self._spend(budgets, Budget.CRASHES)
                 yield Did("crash", node), self._fallen(state, node, down, spent)
             if can_lose_power:
                 disk = each.disk
                 spent = self._spend(budgets, Budget.POWER_LOSSES)
                 for keep in range(len(up_to(disk.history, disk.synced)), len(disk.history)):
-                    down = self._crash(number, keep)
+                    down = self.crashed(number, keep)
                     yield Did("power", node, keep=keep), self._fallen(state, node, down, spent)
 
     def enabled(self, number: int, left: tuple[int, ...]) -> Iterator[tuple[int, int]]:
@@ -306,48 +189,6 @@ class World:
                 for change in self._changes(self.machines[number].up):
                     yield self.events.number(ChangeVoters(request, change)), Budget.VOTER_CHANGES
 
-    def own_events(self, number: int) -> tuple[tuple[int, int], ...]:
-        """As `enabled`, but for what is asked of a leader."""
-        known = self._enabled.get(number)
-        if known is None:
-            known = tuple(
-                (self.events.number(event), cost) for event, cost in self._events_of(self.machines[number])
-            )
-            self._enabled[number] = known
-            self._check_refusals(number)
-        return known
-
-    def _check_refusals(self, number: int) -> None:
-        """What only a leader, or only a follower, does changes nothing elsewhere. Raises Broken."""
-        each = self.machines[number]
-        role = each.up.role
-        refused = [] if role is Role.FOLLOWER else [Unreachable(self.names[0])]
-        node = self._index[each.key.id]
-        for event in refused if role is Role.LEADER else [*refused, *_LEADERS_ONLY]:
-            did = Did("step", node, self.events.number(event))
-            move = self.step(number, did.event)
-            if move.broken or move.machine != number or move.sent:
-                raise Broken(did, move.broken or f"as {role.value} a node does not heed {event}")
-
-    def heeded_answers(self) -> Iterator[tuple[int, Did]]:
-        """Machines that heed an answer which they don't wait for. There must be none: it is what makes it
-        right to leave such answers out. To be asked when all states are known."""
-        stale = [
-            (number, self._destination(number))
-            for number in range(len(self.letters))
-            if _is_stale_answer(self.letters[number])
-        ]
-        for number in range(len(self.machines)):
-            each = self.machines[number]
-            if each.core is None:
-                continue
-            node = self._index[each.key.id]
-            for letter, destination in stale:
-                if destination == node:
-                    move = self.receive(number, letter)
-                    if move.broken or move.machine != number or move.sent or move.sights:
-                        yield number, Did("deliver", node, letter)
-
     def _used(self, left: tuple[int, ...], budget: Budget) -> int:
         return self._budgets_at_first[budget] - left[budget]
 
@@ -357,112 +198,6 @@ class World:
         for each in self.names:
             if each not in core.voters:
                 yield AddVoter(self.voter(each))
-
-    def _events_of(self, each: Machine) -> Iterator[tuple[Event, int]]:
-        core = each.up
-        for timer in sorted(each.timers, key=lambda timer: (timer.kind.value, timer.node or 0)):
-            yield TimerFired(timer), TIMER_COST[timer.kind]
-        for sync in each.syncs:
-            yield sync, FREE
-        for peer in canonical.asked(core):
-            yield RequestFailed(peer, canonical.CURRENT), _REQUEST
-        leader = core.leader
-        if core.role is Role.FOLLOWER and leader is not None:
-            yield Unreachable(leader), Budget.TIMEOUTS
-        if core.role is Role.LEADER:
-            yield Resign(), Budget.RESIGNATIONS
-            for peer in core.voters.ids:
-                if peer != core.node_id:
-                    yield TransferLeadership(peer), Budget.TRANSFERS
-        if each.checking is not None and each.partial is not None:
-            voters = promises.voters_in(each.partial.history, VoterSet(()))
-            yield SnapshotChecked(each.checking, voters if len(voters) else None), FREE
-            yield SnapshotDamaged(each.checking), Budget.DAMAGES
-        else:
-            yield from self._snapshots_of(each)
-
-    def _snapshots_of(self, each: Machine) -> Iterator[tuple[Event, int]]:
-        disk = each.disk
-        committed = up_to(disk.history, min(each.up.high_watermark or 0, disk.synced))
-        latest = disk.snapshots[-1] if disk.snapshots else None
-        if committed and (latest is None or latest.id.end_offset < end_of(committed)):
-            taken = SnapshotId(end_of(committed), committed[-1].epoch)
-            yield SnapshotTaken(taken), Budget.SNAPSHOTS
-        if latest is not None and latest.id.end_offset > disk.log_start_offset:
-            start = EpochEnd(latest.id.epoch, latest.id.end_offset)
-            yield LogStartMoved(start), Budget.SNAPSHOTS
-
-    def _is_lost(self, state: State, node: int, event: int) -> bool:
-        """Nothing can come of this request any more, so that it is only a matter of time."""
-        failed = self.events[event]
-        if not isinstance(failed, RequestFailed):
-            raise TypeError(f"{failed} is no failed request")
-        here, there = self.names[node], failed.destination
-        for _, letter in self.letters_of(state):
-            message = letter.message
-            if message.correlation == canonical.CURRENT:
-                ends = (message.source, message.destination)
-                if ends == ((here, there) if isinstance(message, Request) else (there, here)):
-                    return False
-        return here not in self._parked_at(state[_MACHINES + self._index[there]])
-
-    # --- what a machine makes of it ---
-
-    def receive(self, number: int, letter: int) -> Move:
-        move = self._received.get((number, letter))
-        if move is None:
-            it = self.letters[letter]
-            move = self._moved(number, Received(it.message), it)
-            self._received[number, letter] = move
-        return move
-
-    def step(self, number: int, event: int) -> Move:
-        move = self._stepped.get((number, event))
-        if move is None:
-            move = self._moved(number, self.events[event], None)
-            self._stepped[number, event] = move
-        return move
-
-    def start(self, number: int) -> Move:
-        move = self._started.get(number)
-        if move is None:
-            move = self._in_numbers(machine.start(self.machines[number], self._make))
-            self._started[number] = move
-        return move
-
-    def _moved(self, number: int, event: Event, letter: Letter | None) -> Move:
-        each = self.machines[number]
-        self.coverage.saw(each.up.role, event)
-        if isinstance(event, TimerFired):
-            each = replace(each, timers=each.timers - {event.timer})
-        elif isinstance(event, SnapshotTaken):
-            snapshot = Snapshot(event.snapshot, up_to(each.disk.history, event.snapshot.end_offset))
-            each = replace(each, disk=replace(each.disk, snapshots=(*each.disk.snapshots, snapshot)))
-        elif isinstance(event, LogStartMoved):
-            each = replace(each, disk=replace(each.disk, log_start_offset=event.start.end_offset))
-        return self._in_numbers(machine.step(each, event, letter, fetch_batches=self.bound.fetch_batches))
-
-    def _in_numbers(self, outcome: Outcome) -> Move:
-        if outcome.broken:
-            return Move(-1, (), (), (), (), outcome.broken)
-        return Move(
-            self.machines.number(outcome.machine),
-            tuple(self.letters.number(letter) for letter in outcome.sent),
-            outcome.sights,
-            outcome.forgotten,
-            tuple(self._half(half) for half in outcome.halves),
-            "",
-        )
-
-    def _half(self, half: Half) -> tuple[Disk, tuple[int, ...], tuple[Sight, ...]]:
-        """Nobody waits for the answers to what a crashed node asked."""
-        sent = (
-            self._stale_number(self.letters.number(letter))
-            if isinstance(letter.message, Request)
-            else self.letters.number(letter)
-            for letter in half.sent
-        )
-        return half.disk, tuple(sent), half.sights
 
     # --- what it comes to ---
 
@@ -480,11 +215,11 @@ class World:
         changed = machines[node] != move.machine
         machines[node] = move.machine
         if move.forgotten:
-            letters = self._forget(node, move.forgotten, letters, machines)
+            letters = self.forget(node, move.forgotten, letters, machines)
         if move.sent:
             letters.extend(move.sent)
         if len(letters) and (move.sent or move.forgotten):
-            letters = self._settled(letters)
+            letters = self.settled(letters)
         if changed:
             epoch, height = self._height(move.machine)
             if epoch > self.epoch_max or height > self.batches_max:
@@ -534,7 +269,7 @@ class World:
         machines = list(state[_MACHINES : _MACHINES + nodes])
         machines[node] = down
         others = tuple(each for index, each in enumerate(self.names) if index != node)
-        letters = self._forget(node, others, list(state[_MACHINES + nodes :]), machines)
+        letters = self.forget(node, others, list(state[_MACHINES + nodes :]), machines)
         here = self.names[node]
         kept = []
         for letter in letters:
@@ -590,61 +325,6 @@ class World:
             self._matched[pair] = matched
         return matched
 
-    # --- messages ---
-
-    def _destination(self, letter: int) -> int:
-        return self._index[self.letters[letter].message.destination]
-
-    def _settled(self, letters: list[int]) -> list[int]:
-        """Without the answers that nobody waits for, which do nothing (see `heeded_answers`)."""
-        if not self.reduce:
-            return letters
-        return [letter for letter in letters if not _is_stale_answer(self.letters[letter])]
-
-    def _forget(
-        self, node: int, peers: tuple[NodeId, ...], letters: list[int], machines: list[int]
-    ) -> list[int]:
-        """The node waits no more for what it asked these peers."""
-        here = self.names[node]
-        after = []
-        for letter in letters:
-            message = self.letters[letter].message
-            mine = (
-                message.source == here and message.destination in peers
-                if isinstance(message, Request)
-                else message.destination == here and message.source in peers
-            )
-            after.append(self._stale_number(letter) if mine else letter)
-        for peer in peers:
-            index = self._index.get(peer)
-            if index is not None and here in self._parked_at(machines[index]):
-                machines[index] = self._forgotten(machines[index], here)
-        return after
-
-    def _stale_number(self, letter: int) -> int:
-        stale = self._stale.get(letter)
-        if stale is None:
-            it = self.letters[letter]
-            stale = self.letters.number(replace(it, message=replace(it.message, correlation=canonical.STALE)))
-            self._stale[letter] = stale
-        return stale
-
-    def _parked_at(self, number: int) -> tuple[NodeId, ...]:
-        parked = self._parked.get(number)
-        if parked is None:
-            core = self.machines[number].core
-            parked = canonical.parked(core) if core is not None else ()
-            self._parked[number] = parked
-        return parked
-
-    def _forgotten(self, number: int, source: NodeId) -> int:
-        after = self._forgot.get((number, source))
-        if after is None:
-            each = self.machines[number]
-            after = self.machines.number(replace(each, core=canonical.forget(each.up, source)))
-            self._forgot[number, source] = after
-        return after
-
     # --- look-ups ---
 
     def _spend(self, budgets: int, budget: int) -> int:
@@ -655,18 +335,6 @@ class World:
             after = self.budgets.number(tuple(counts))
             self._spent[budgets, budget] = after
         return after
-
-    def _crash(self, number: int, keep: int) -> int:
-        down = self._crashed.get((number, keep))
-        if down is None:
-            each = self.machines[number]
-            disk = each.disk
-            if keep < len(disk.history):
-                disk = replace(disk, history=disk.history[:keep])
-            # What is left is synced before it counts, so how much of it was synced before means nothing.
-            down = self.machines.number(each.down(replace(disk, synced=disk.end_offset)))
-            self._crashed[number, keep] = down
-        return down
 
     def _history(self, number: int) -> int:
         history = self._history_of.get(number)
@@ -682,21 +350,3 @@ class World:
             height = disk.election.epoch, len(disk.history)
             self._heights[number] = height
         return height
-
-
-_LEADERS_ONLY: Final[tuple[Event, ...]] = (
-    Propose(0, 1),
-    Resign(),
-    TransferLeadership(NodeId(1)),
-    ReadBarrier(1),
-    ChangeVoters(0, RemoveVoter(ReplicaKey(NodeId(1), DIRECTORY))),
-)
-
-
-def _is_stale_answer(letter: Letter) -> bool:
-    message = letter.message
-    return isinstance(message, Response) and message.correlation == canonical.STALE
-
-
-def _endpoint(node: NodeId) -> Endpoint:
-    return Endpoint(f"node-{node}", 9093)

@@ -1,0 +1,119 @@
+"""What one node makes of one event.
+
+Everything here concerns one node alone, so each (node, event) pair is computed once, however many states of
+the whole it occurs in. What a step says that others must agree with is handed on as a `Sight`.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import Effect, HighWatermarkAdvanced
+from quorate.raft.core.events import Durable, Event, SnapshotChecked, SnapshotDamaged
+from quorate.raft.core.invariant import InvariantError
+from quorate.simulation.explorer import canonical
+from quorate.simulation.explorer.hands import Hands
+from quorate.simulation.explorer.machine import Letter, Machine, Outcome
+from quorate.simulation.violations import SafetyViolation
+
+Make = Callable[[Machine], Core]
+"""A core from what is stored."""
+
+
+def start(machine: Machine, make: Make) -> Outcome:
+    """Start it, or restart it. What recovery read is synced before the first step."""
+    disk = machine.disk
+    disk = replace(disk, synced=disk.end_offset)
+    core = make(replace(machine, disk=disk))
+    return _carry_out(Machine(machine.key, core, disk), core, None, core.start, letter=None)
+
+
+def step(
+    machine: Machine, event: Event, letter: Letter | None = None, *, fetch_batches: int = 1000
+) -> Outcome:
+    """Clone the core, give it `event`, and carry out what it asks for. `letter`: what `Received` holds;
+    `fetch_batches`: how many a Fetch is answered with at most."""
+    before = machine.up
+    core = before.clone()
+    changed: Machine = replace(machine, core=core)
+    match event:
+        case Durable():
+            changed = _synced(changed, event)
+        case SnapshotChecked():
+            if machine.partial is not None:
+                kept = (*machine.disk.snapshots, machine.partial)
+                disk = replace(machine.disk, snapshots=kept)
+                changed = replace(changed, disk=disk, partial=None, position=0, checking=None)
+        case SnapshotDamaged():
+            changed = replace(changed, partial=None, position=0, checking=None)
+        case _:
+            pass
+    return _carry_out(
+        changed, core, before, lambda: core.step(event), letter=letter, fetch_batches=fetch_batches
+    )
+
+
+def _synced(machine: Machine, durable: Durable) -> Machine:
+    """One sync makes everything before it durable too, and is told once."""
+    disk = machine.disk
+    core = machine.up
+    if durable.generation == core.generation:
+        disk = replace(disk, synced=max(disk.synced, durable.end_offset))
+    syncs = tuple(
+        each
+        for each in machine.syncs
+        if each.generation != durable.generation or each.end_offset > durable.end_offset
+    )
+    return replace(machine, disk=disk, syncs=syncs)
+
+
+def _carry_out(
+    machine: Machine,
+    core: Core,
+    before: Core | None,
+    act: Callable[[], tuple[Effect, ...]],
+    *,
+    letter: Letter | None,
+    fetch_batches: int = 1000,
+) -> Outcome:
+    asked = canonical.asked(before)
+    try:
+        effects = act()
+    except InvariantError as error:
+        return Outcome(machine, broken=f"no impossible step: {error}")
+    except Exception as error:
+        return Outcome(machine, broken=f"no step fails: {type(error).__name__}: {error}")
+    hands = Hands(machine, core, letter, before.role if before is not None else None, fetch_batches)
+    high_watermark = before.high_watermark if before is not None else None
+    try:
+        for effect in effects:
+            if isinstance(effect, HighWatermarkAdvanced):
+                hands.require(
+                    high_watermark is None or effect.high_watermark > high_watermark,
+                    f"the high watermark goes up, not from {high_watermark} to {effect.high_watermark}",
+                )
+                high_watermark = effect.high_watermark
+            hands.do(effect)
+        hands.check(before)
+    except SafetyViolation as violation:
+        return Outcome(machine, effects=effects, broken=str(violation))
+    sent = canonical.numbered(core, tuple(hands.sent))
+    forgotten = canonical.settle(core, asked)
+    syncs = canonical.generations(core, tuple(hands.syncs))
+    return Outcome(
+        machine=Machine(
+            machine.key,
+            core,
+            hands.disk,
+            frozenset(hands.timers),
+            syncs,
+            hands.partial,
+            hands.position,
+            hands.checking,
+        ),
+        sent=sent,
+        sights=tuple(hands.sights),
+        forgotten=forgotten,
+        halves=tuple(hands.halves),
+        effects=effects,
+    )
