@@ -110,6 +110,13 @@ class Cluster(ABC):
         self.processes[number].kill()
         self.processes[number].wait()
 
+    def terminate(self, number: int) -> None:
+        """Ask it to stop; `wait` for it to be gone."""
+        self.processes[number].terminate()
+
+    def wait(self, number: int) -> None:
+        self.processes[number].wait(60)
+
     def pause(self, number: int) -> None:
         self.processes[number].send_signal(signal.SIGSTOP)
 

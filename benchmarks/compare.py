@@ -38,12 +38,14 @@ class Turn:
     start_s: float = 0.0
     loads: dict[Load, LoadResult] = field(default_factory=dict)
     reads: LoadResult | None = None
+    stop_s: float = 0.0
     kill_s: float = 0.0
-    pause_s: float = 0.0
+    pause_s: float | None = None
 
     def as_json(self) -> dict[str, object]:
         return {
             "start_s": self.start_s,
+            "stop_s": self.stop_s,
             "kill_s": self.kill_s,
             "pause_s": self.pause_s,
             "reads": None if self.reads is None else asdict(self.reads),
@@ -107,6 +109,7 @@ def _take_turn(cluster: Cluster, seconds: float) -> Turn:
             load = Load(in_flight, size)
             turn.loads[load] = turns.load(cluster, load, seconds=patience * seconds)
     turn.reads = turns.reads(cluster, READS, seconds=seconds)
+    turn.stop_s = turns.commits_missed_by_stop(cluster)
     turn.kill_s = turns.kill_to_next_commit(cluster)
     turn.pause_s = turns.pause_to_next_commit(cluster)
     return turn
@@ -167,6 +170,9 @@ def _measures(taken: dict[str, list[Turn]], floors: list[floor.Floor]) -> list[M
             name=f"CPU per linearizable read, all nodes, {reads}",
             unit="us",
             values=pick(lambda turn: None if turn.reads is None else turn.reads.cpu_us),
+        ),
+        Measure(
+            name="SIGTERM the leader, time without commits", unit="s", values=pick(lambda turn: turn.stop_s)
         ),
         _with_most(
             Measure(

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from clusters import Answer, Cluster
+from clusters import Answer, ClientFailedError, Cluster
 
 WARM_UP = 500
 BACK_IN_SECONDS = {"quorate": 2.0, "etcd": 2.0, "zookeeper": 4.0, "pysyncobj": 6.0}
@@ -83,16 +83,36 @@ def kill_to_next_commit(cluster: Cluster) -> float:
     return taken
 
 
-def pause_to_next_commit(cluster: Cluster) -> float:
-    """Seconds from SIGSTOP of the leader, whose sockets stay open and silent."""
+def commits_missed_by_stop(cluster: Cluster) -> float:
+    """The longest that nobody could commit, in seconds, while the leader was asked to stop (SIGTERM)."""
+    leader = _steady_leader(cluster)
+    cluster.commit()
+    longest, last = 0.0, time.perf_counter()
+    cluster.terminate(leader)
+    by = leader
+    while by == leader:
+        by = cluster.commit()
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+    cluster.wait(leader)
+    cluster.start(leader)
+    time.sleep(BACK_IN_SECONDS[cluster.name])
+    return longest
+
+
+def pause_to_next_commit(cluster: Cluster) -> float | None:
+    """Seconds from SIGSTOP of the leader, whose sockets stay open and silent; None if nothing was committed
+    for a minute. The last that is measured of a cluster: the client may still be trying."""
     leader = _steady_leader(cluster)
     started = time.perf_counter()
     cluster.pause(leader)
-    cluster.commit()
-    taken = time.perf_counter() - started
-    cluster.resume(leader)
-    time.sleep(BACK_IN_SECONDS[cluster.name])
-    return taken
+    try:
+        cluster.commit()
+    except ClientFailedError:
+        return None
+    finally:
+        cluster.resume(leader)
+    return time.perf_counter() - started
 
 
 def _steady_leader(cluster: Cluster) -> int:

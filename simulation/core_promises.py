@@ -10,7 +10,7 @@
 | LogMatching, NoLogDivergence | below the high watermarks: whenever one moves, `high_watermark_moved`; |
 | | of whole logs (Raft section 5.3): at the end of a run, `check_logs` |
 | high watermark: never goes back, on a majority's devices, of the leader's epoch | `high_watermark_moved` |
-| LeaderCompleteness, LeaderHasAllAckedValues | when a node begins to lead, and when more is committed |
+| LeaderCompleteness, LeaderHasAllAckedValues | when a node begins to lead: what older epochs committed |
 | Durability, AckedValueNotLost | when records are cut, and after each loss, `check_durability` |
 | ValidRolesAndStates, StatesMatchRoles, ValidVotesRecv | after each step, `stepped` |
 | a read sees what was committed before it | when its barrier passes, `barrier_passed` |
@@ -47,6 +47,8 @@ class Promises:
         self._is_lost = is_lost
         self.committed: list[Entry] = []
         """The longest prefix that any node ever called committed."""
+        self._committed_in: list[tuple[Epoch, Offset]] = []
+        """In which epoch, and up to where, each time that it grew."""
         self.last_event: object = "the start"
         self._leaders: dict[Epoch, NodeId] = {}
         self._votes: dict[tuple[ReplicaKey, Epoch], ReplicaKey] = {}
@@ -131,7 +133,10 @@ class Promises:
             self._check_completeness(machine)
 
     def _check_completeness(self, machine: CoreNode) -> None:
-        if machine.disk.entries[: len(self.committed)] != self.committed:
+        # Who is elected late, with votes from before others moved on, may lack what they committed since.
+        epoch = machine.up.epoch
+        end = max((end for each, end in self._committed_in if each < epoch), default=0)
+        if machine.disk.entries[:end] != self.committed[:end]:
             raise self.violation("LeaderCompleteness: a leader has every committed record", machine)
 
     def cut(self, machine: CoreNode, end_offset: Offset) -> None:
@@ -155,6 +160,7 @@ class Promises:
         if high_watermark > len(committed):
             self._check_majority(machine, Offset(high_watermark - 1))
             committed.extend(entries[len(committed) : high_watermark])
+            self._committed_in.append((machine.up.epoch, high_watermark))
 
     def _check_majority(self, machine: CoreNode, last: Offset) -> None:
         core, entry = machine.up, machine.disk.entries[last]
