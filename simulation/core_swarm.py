@@ -257,8 +257,7 @@ class CoreSwarm(CoreWorld):
             self.plan(at_ms - self.now_ms, self._arrive, source, destination, message)
 
     def _sent_by(self, message: Message) -> NodeId:
-        source = message.source
-        return source if source >= 0 else self.voters.ids[-2 - source]
+        return self.known_as(message.source)
 
     def _arrive(self, source: NodeId, destination: NodeId, message: Message) -> None:
         machine = self.nodes[destination]

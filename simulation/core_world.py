@@ -50,6 +50,7 @@ from quorate.raft.core.events import (
 from quorate.raft.core.messages import Message, Request
 from quorate.raft.core.types import (
     CoreConfig,
+    Endpoint,
     EpochEnd,
     NodeId,
     Offset,
@@ -147,7 +148,7 @@ class CoreWorld:
             voters=VoterSet(()) if self.bootstrap else self.voters,
             election=machine.disk.election,
             log=machine.disk.recovered(),
-            bootstrap=self.bootstrap,
+            bootstrap=self._bootstrap_of(node),
         )
         self.promises.last_event = node, "starts"
         self._voters_changed = True
@@ -188,8 +189,18 @@ class CoreWorld:
 
     def reached_by(self, message: Message) -> NodeId:
         """The node that `message` is for, which may be addressed as a bootstrap server."""
-        destination = message.destination
-        return destination if destination >= 0 else self.voters.ids[-2 - destination]
+        return self.known_as(message.destination)
+
+    def known_as(self, name: NodeId) -> NodeId:
+        """The node of that id, or that is the bootstrap server of that number."""
+        return name if name >= 0 else tuple(self.nodes)[-2 - name]
+
+    def _bootstrap_of(self, node: NodeId) -> tuple[Endpoint, ...]:
+        """The first voters. Who comes back with a new disk is told of all nodes: maybe none of the first is a
+        voter any more."""
+        if not self.bootstrap or node not in self.wiped:
+            return self.bootstrap
+        return tuple(endpoint_of(each) for each in self.nodes)
 
     def wipe(self, node: NodeId) -> None:
         """It lost its disk, while it was down, and was given a new one."""
