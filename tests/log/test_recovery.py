@@ -234,7 +234,18 @@ async def test_leftovers_are_removed_and_an_empty_newest_segment_is_kept(
     assert not [name for name in disk.list("data/t-0") if name.endswith((".tmp", ".deleted", "7.index"))]
 
 
-@pytest.mark.parametrize("content", [None, b"", b"0\n1\n", b"0\n1\n1 x\n", b"7\n0\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        b"",
+        b"0\n1\n",
+        b"0\n1\n1 x\n",
+        b"7\n0\n",
+        pytest.param(b"0\n2\n5 0\n3 2\n", id="the epoch goes back"),
+        pytest.param(b"0\n2\n3 2\n5 0\n", id="the offset goes back"),
+    ],
+)
 async def test_a_damaged_epoch_checkpoint_is_rebuilt_from_the_batches(
     content: bytes | None, open_log: Opener, batch: Builder
 ) -> None:
