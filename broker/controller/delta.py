@@ -1,14 +1,13 @@
 """What a run of committed records changed: what the replica manager and the metadata cache act upon."""
 
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from quorate.broker.controller.image import (
     BrokerState,
     ConfigResource,
     MetadataImage,
-    PartitionKey,
     PartitionState,
 )
 from quorate.broker.controller.records import (
@@ -24,9 +23,10 @@ from quorate.broker.controller.records import (
     Topic,
     UnregisterBroker,
 )
+from quorate.raft.core.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class PartitionDelta:
     """One partition before and after. None before: it is new. None after: its topic was deleted."""
 
@@ -92,12 +92,23 @@ class MetadataDelta:
         return LocalChanges(lead=tuple(lead), follow=tuple(follow), stop=tuple(stop), delete=tuple(delete))
 
 
+@dataclass(slots=True)
+class _Touched:
+    """A topic's partitions that a run changes, each as it was before."""
+
+    topic: str
+    before: dict[int, PartitionState | None] = field(default_factory=dict)
+
+
+_TouchedTopics = dict[uuid.UUID, _Touched]
+
+
 def apply_records(
     image: MetadataImage, records: Sequence[Record], *, base_offset: int, epoch: int
 ) -> MetadataDelta:
     """Apply a run of consecutive records and say what it changed. Raises `ImageError` as `apply` does; the
     image then holds the records before the one that didn't fit."""
-    partitions: dict[PartitionKey, tuple[str, PartitionState | None]] = {}
+    touched_topics: _TouchedTopics = {}
     brokers: dict[int, BrokerState | None] = {}
     created: dict[uuid.UUID, str] = {}
     deleted: dict[uuid.UUID, str] = {}
@@ -105,14 +116,18 @@ def apply_records(
     for offset, record in enumerate(records, base_offset):
         match record:
             case PartitionChange() | Partition():
-                key = PartitionKey(record.topic_id, record.partition_id)
-                topic = image.topic_by_id(record.topic_id)
-                if key not in partitions and topic is not None:
-                    partitions[key] = (topic.name, image.partition(*key))
+                before = image.apply_partition(record, offset=offset, epoch=epoch)
+                # By topic, because hashing an id costs as much as all the rest of a look-up.
+                touched = touched_topics.get(record.topic_id)
+                if touched is None:
+                    topic = image.topics[record.topic_id]
+                    touched = touched_topics[record.topic_id] = _Touched(topic.name)
+                touched.before.setdefault(record.partition_id, before)
+                continue
             case Topic():
                 created[record.topic_id] = record.name
             case RemoveTopic():
-                _note_removal(image, record.topic_id, partitions, created, deleted, configs)
+                _note_removal(image, record.topic_id, touched_topics, created, deleted, configs)
             case RegisterBroker() | BrokerRegistrationChange() | UnregisterBroker():
                 brokers.setdefault(record.broker_id, image.broker(record.broker_id))
             case Config():
@@ -123,7 +138,7 @@ def apply_records(
     return MetadataDelta(
         base_offset=base_offset,
         end_offset=base_offset + len(records),
-        partitions=tuple(_partition_deltas(image, partitions)),
+        partitions=tuple(_partition_deltas(image, touched_topics)),
         created_topics=tuple(created.values()),
         deleted_topics=tuple(deleted.values()),
         brokers=tuple(
@@ -137,7 +152,7 @@ def apply_records(
 def _note_removal(
     image: MetadataImage,
     topic_id: uuid.UUID,
-    partitions: dict[PartitionKey, tuple[str, PartitionState | None]],
+    touched_topics: _TouchedTopics,
     created: dict[uuid.UUID, str],
     deleted: dict[uuid.UUID, str],
     configs: dict[ConfigResource, None],
@@ -147,28 +162,31 @@ def _note_removal(
         return  # apply says so
     if created.pop(topic_id, None) is None:
         deleted[topic_id] = topic.name
+    touched = touched_topics.setdefault(topic_id, _Touched(topic.name))
     for partition_id, state in enumerate(image.partitions(topic_id)):
-        partitions.setdefault(PartitionKey(topic_id, partition_id), (topic.name, state))
+        touched.before.setdefault(partition_id, state)
     resource = ConfigResource(ConfigType.TOPIC, topic.name)
     if image.configs(resource):
         configs[resource] = None
 
 
-def _partition_deltas(
-    image: MetadataImage, partitions: Mapping[PartitionKey, tuple[str, PartitionState | None]]
-) -> list[PartitionDelta]:
+def _partition_deltas(image: MetadataImage, touched_topics: _TouchedTopics) -> list[PartitionDelta]:
+    """By topic, in the order in which they were first touched."""
     deltas: list[PartitionDelta] = []
-    for key, (topic, before) in partitions.items():
-        after = image.partition(*key)
-        if before is None and after is None:
-            continue  # came and went within the run
-        deltas.append(
-            PartitionDelta(
-                topic=topic,
-                topic_id=key.topic_id,
-                partition_id=key.partition_id,
-                before=before,
-                after=after,
+    for topic_id, touched in touched_topics.items():
+        states = image.partitions(topic_id)
+        count = len(states)
+        for partition_id, before in touched.before.items():
+            after = states[partition_id] if partition_id < count else None
+            if before is None and after is None:
+                continue  # came and went within the run
+            deltas.append(
+                PartitionDelta(
+                    topic=touched.topic,
+                    topic_id=topic_id,
+                    partition_id=partition_id,
+                    before=before,
+                    after=after,
+                )
             )
-        )
     return deltas

@@ -5,13 +5,12 @@ what it has appended and that is not committed yet, and throws the copy away whe
 """
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import assert_never
 
 from quorate.broker.controller.records import (
-    NO_LEADER,
     BrokerRegistrationChange,
     Config,
     ConfigType,
@@ -36,6 +35,7 @@ from quorate.broker.controller.states import (
     as_eligible,
     changed,
 )
+from quorate.broker.controller.tallies import Tallies
 
 __all__ = [
     "BrokerState",
@@ -47,7 +47,6 @@ __all__ = [
     "TopicState",
     "changed",
 ]
-
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
@@ -62,14 +61,11 @@ class MetadataImage:
     __slots__ = (
         "_brokers",
         "_configs",
-        "_elr_counts",
         "_features",
-        "_isr_counts",
-        "_leader_counts",
-        "_leaderless",
         "_next_producer_id",
         "_partitions",
         "_replica_lists",
+        "_tallies",
         "_topic_ids",
         "_topics",
         "epoch",
@@ -88,12 +84,7 @@ class MetadataImage:
         self._configs: dict[ConfigResource, Mapping[str, str]] = {}
         self._features: dict[str, int] = {}
         self._next_producer_id = 0
-        # Derived. An index from brokers to their partitions would cost more than the partitions themselves;
-        # counts answer "does it lead anything" and spare a scan for brokers that hold nothing.
-        self._leader_counts: dict[int, int] = {}
-        self._isr_counts: dict[int, int] = {}
-        self._elr_counts: dict[int, int] = {}
-        self._leaderless: dict[PartitionKey, None] = {}
+        self._tallies = Tallies()
         # Equal replica lists are one object: a big cluster has few different ones.
         self._replica_lists: dict[tuple[int, ...], tuple[int, ...]] = {}
 
@@ -109,10 +100,7 @@ class MetadataImage:
         twin._configs = self._configs.copy()
         twin._features = self._features.copy()
         twin._next_producer_id = self._next_producer_id
-        twin._leader_counts = self._leader_counts.copy()
-        twin._isr_counts = self._isr_counts.copy()
-        twin._elr_counts = self._elr_counts.copy()
-        twin._leaderless = self._leaderless.copy()
+        twin._tallies = self._tallies.copy()
         twin._replica_lists = self._replica_lists.copy()
         return twin
 
@@ -185,49 +173,48 @@ class MetadataImage:
 
     def leader_count(self, broker_id: int) -> int:
         """How many partitions the broker leads."""
-        return self._leader_counts.get(broker_id, 0)
+        return self._tallies.leaders.get(broker_id, 0)
 
     def isr_count(self, broker_id: int) -> int:
         """In how many partitions' ISR the broker is."""
-        return self._isr_counts.get(broker_id, 0)
+        return self._tallies.isrs.get(broker_id, 0)
 
     def partitions_in_isr(self, broker_id: int) -> Iterator[tuple[PartitionKey, PartitionState]]:
         """The partitions in whose ISR the broker is. A scan of the image unless it is in none."""
-        left = self.isr_count(broker_id)
-        if not left:
-            return
-        for key, state in self.all_partitions():
-            if broker_id in state.isr:
-                yield key, state
-                left -= 1
-                if not left:
-                    return
+        return self._counted(self.isr_count(broker_id), lambda state: broker_id in state.isr)
 
     def partitions_in_isr_or_elr(self, broker_id: int) -> Iterator[tuple[PartitionKey, PartitionState]]:
         """The partitions in whose ISR or ELR the broker is. A scan of the image unless it is in none."""
-        left = self.isr_count(broker_id) + self._elr_counts.get(broker_id, 0)
-        if not left:
-            return
-        for key, state in self.all_partitions():
-            if broker_id in state.isr or broker_id in state.elr:
-                yield key, state
-                left -= 1
-                if not left:
-                    return
+        return self._counted(
+            self.isr_count(broker_id) + self._tallies.elrs.get(broker_id, 0),
+            lambda state: broker_id in state.isr or broker_id in state.elr,
+        )
+
+    def _counted(
+        self, left: int, wanted: Callable[[PartitionState], bool]
+    ) -> Iterator[tuple[PartitionKey, PartitionState]]:
+        """The `left` partitions that are `wanted`, no further than to the last of them."""
+        if left:
+            for key, state in self.all_partitions():
+                if wanted(state):
+                    yield key, state
+                    left -= 1
+                    if not left:
+                        return
 
     def partitions_with_elr(self) -> Iterator[tuple[PartitionKey, PartitionState]]:
         """The partitions that have eligible leader replicas. A scan of the image unless there is none."""
-        if any(self._elr_counts.values()):
+        if any(self._tallies.elrs.values()):
             yield from ((key, state) for key, state in self.all_partitions() if state.elr)
 
     def leaderless(self) -> Iterator[tuple[PartitionKey, PartitionState]]:
         """The partitions that nobody leads."""
-        for key in self._leaderless:
+        for key in self._tallies.leaderless:
             yield key, self._partitions[key.topic_id][key.partition_id]
 
     @property
     def leaderless_count(self) -> int:
-        return len(self._leaderless)
+        return len(self._tallies.leaderless)
 
     def configs(self, resource: ConfigResource) -> Mapping[str, str]:
         """What was set for this resource itself; no defaults."""
@@ -241,10 +228,8 @@ class MetadataImage:
     def apply(self, record: Record, *, offset: int, epoch: int) -> None:
         """Take one record in, in log order. Raises `ImageError` and is unchanged if it doesn't fit."""
         match record:
-            case PartitionChange():
-                self._change_partition(record)
-            case Partition():
-                self._place_partition(record)
+            case PartitionChange() | Partition():
+                self.apply_partition(record, offset=offset, epoch=epoch)
             case Topic():
                 if record.name in self._topic_ids or record.topic_id in self._topics:
                     raise ImageError(f"topic {record.name} ({record.topic_id}) is there already")
@@ -295,6 +280,19 @@ class MetadataImage:
         self.offset = offset
         self.epoch = epoch
 
+    def apply_partition(
+        self, record: PartitionChange | Partition, *, offset: int, epoch: int
+    ) -> PartitionState | None:
+        """As `apply`; the partition's state before, None if it is new."""
+        states, before = self._partitions.get(record.topic_id), None
+        if isinstance(record, PartitionChange):
+            before = self._change_partition(record, states)
+        else:
+            self._place_partition(record, states)
+        self.offset = offset
+        self.epoch = epoch
+        return before
+
     def _registered(self, broker_id: int, broker_epoch: int) -> BrokerState:
         broker = self._brokers.get(broker_id)
         if broker is None or broker.epoch != broker_epoch:
@@ -305,8 +303,7 @@ class MetadataImage:
     def _share(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
         return self._replica_lists.setdefault(brokers, brokers)
 
-    def _place_partition(self, record: Partition) -> None:
-        states = self._partitions.get(record.topic_id)
+    def _place_partition(self, record: Partition, states: list[PartitionState] | None) -> None:
         if states is None or record.partition_id != len(states):
             raise ImageError(
                 f"partition {record.partition_id} of topic {record.topic_id}, where "
@@ -324,10 +321,11 @@ class MetadataImage:
             eligible=as_eligible(record.eligible_leader_replicas, record.last_known_elr),
         )
         states.append(state)
-        self._count(record.topic_id, record.partition_id, state, by=1)
+        self._tallies.came(record.topic_id, record.partition_id, state)
 
-    def _change_partition(self, record: PartitionChange) -> None:
-        states = self._partitions.get(record.topic_id)
+    def _change_partition(
+        self, record: PartitionChange, states: list[PartitionState] | None
+    ) -> PartitionState:
         if states is None or record.partition_id >= len(states):
             raise ImageError(
                 f"a change for partition {record.partition_id} of topic {record.topic_id}, which is not there"
@@ -335,28 +333,8 @@ class MetadataImage:
         before = states[record.partition_id]
         after = changed(before, record, share=self._share)
         states[record.partition_id] = after
-        if (
-            before.leader != after.leader
-            or before.isr is not after.isr
-            or before.eligible is not after.eligible
-        ):
-            self._count(record.topic_id, record.partition_id, before, by=-1)
-            self._count(record.topic_id, record.partition_id, after, by=1)
-
-    def _count(self, topic_id: uuid.UUID, partition_id: int, state: PartitionState, *, by: int) -> None:
-        if state.leader == NO_LEADER:
-            key = PartitionKey(topic_id, partition_id)
-            if by > 0:
-                self._leaderless[key] = None
-            else:
-                self._leaderless.pop(key, None)
-        else:
-            self._leader_counts[state.leader] = self._leader_counts.get(state.leader, 0) + by
-        counts = self._isr_counts
-        for broker_id in state.isr:
-            counts[broker_id] = counts.get(broker_id, 0) + by
-        for broker_id in state.elr:
-            self._elr_counts[broker_id] = self._elr_counts.get(broker_id, 0) + by
+        self._tallies.changed(record.topic_id, record.partition_id, before=before, after=after)
+        return before
 
     def _remove_topic(self, topic_id: uuid.UUID) -> None:
         topic = self._topics.pop(topic_id, None)
@@ -364,7 +342,7 @@ class MetadataImage:
             raise ImageError(f"topic {topic_id} is removed, but is not there")
         del self._topic_ids[topic.name]
         for partition_id, state in enumerate(self._partitions.pop(topic_id)):
-            self._count(topic_id, partition_id, state, by=-1)
+            self._tallies.went(topic_id, partition_id, state)
         self._configs.pop(ConfigResource(ConfigType.TOPIC, topic.name), None)
 
     def _set_config(self, record: Config) -> None:

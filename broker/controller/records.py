@@ -1,4 +1,5 @@
-"""The metadata records: what the metadata log holds, one frozen dataclass each.
+"""The metadata records: what the metadata log holds, one frozen dataclass each (as `value`: a replay makes
+them by the hundred thousand).
 
 A record's version rises when its meaning changes; a field that readers may ignore is added without that.
 Source: KIP-500, KIP-631 and Kafka's metadata records of the same names.
@@ -6,8 +7,9 @@ Source: KIP-500, KIP-631 and Kafka's metadata records of the same names.
 
 import enum
 import uuid
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from quorate.raft.core.value import value
 
 NO_LEADER: Final = -1
 """A partition's leader where no replica may lead."""
@@ -27,7 +29,7 @@ class ConfigType(enum.IntEnum):
     BROKER = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Listener:
     """Where a broker listens: the listener's name, host and port."""
 
@@ -36,7 +38,7 @@ class Listener:
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FeatureRange:
     """The levels of a feature that a broker supports, both inclusive."""
 
@@ -45,7 +47,7 @@ class FeatureRange:
     max_level: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RegisterBroker:
     """A broker process made itself known, or the same process did so again."""
 
@@ -62,7 +64,7 @@ class RegisterBroker:
     log_dirs: tuple[uuid.UUID, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class BrokerRegistrationChange:
     """A broker was fenced, unfenced, or began its controlled shutdown. None: unchanged."""
 
@@ -72,7 +74,7 @@ class BrokerRegistrationChange:
     in_controlled_shutdown: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class UnregisterBroker:
     """A broker is gone for good."""
 
@@ -80,7 +82,7 @@ class UnregisterBroker:
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Topic:
     """A topic came to be. Its partitions follow, in order."""
 
@@ -88,7 +90,7 @@ class Topic:
     topic_id: uuid.UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Partition:
     """A partition's whole state."""
 
@@ -110,7 +112,7 @@ class Partition:
     """Who led last, where the ISR is empty."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class PartitionChange:
     """What changed in a partition; None: unchanged.
 
@@ -130,14 +132,14 @@ class PartitionChange:
     last_known_elr: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RemoveTopic:
     """A topic, its partitions and its configuration are gone."""
 
     topic_id: uuid.UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Config:
     """A configuration key was set, or with None removed."""
 
@@ -148,7 +150,7 @@ class Config:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FeatureLevel:
     """A feature's finalized level; 0 removes it."""
 
@@ -156,7 +158,7 @@ class FeatureLevel:
     level: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ProducerIds:
     """A broker was given the producer ids below `next_producer_id` that nobody had before."""
 
@@ -165,7 +167,7 @@ class ProducerIds:
     next_producer_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class NoOp:
     """Says that time has passed (KIP-835)."""
 
