@@ -16,6 +16,7 @@ from quorate.simulation.network import LinkQuality, NetworkSettings
 from quorate.simulation.quorum_run import first_of
 from quorate.simulation.runtime import DiskSpeed, draw_sync_at_once
 from quorate.simulation.scheduler import Scheduler, run
+from quorate.simulation.totals import Counts
 from quorate.simulation.trace import Trace, logs_into
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 
@@ -159,6 +160,10 @@ class BrokerRunResult:
     topics: int
     leader_epochs: tuple[int, ...]
     faults: dict[str, int]
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(self.events, self.virtual_s, self.acknowledged, self.faults)
 
 
 class BrokerRun:

@@ -12,6 +12,7 @@ from quorate.simulation.core_node import CoreFactory
 from quorate.simulation.core_swarm import CoreSwarm
 from quorate.simulation.core_swarm_settings import CoreSwarmSettings
 from quorate.simulation.core_troubles import CoreTroubles
+from quorate.simulation.totals import Counts
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 
 CONVERGE_TIMEOUTS = 20
@@ -31,6 +32,10 @@ class CoreRunResult:
     """From the end of the faults until all followed one leader."""
     calls: dict[str, int]
     faults: dict[str, int]
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(self.steps, self.virtual_ms / 1000, self.committed, self.faults)
 
 
 class CoreRun:

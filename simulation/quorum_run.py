@@ -2,8 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
 
 import trio
 
@@ -17,11 +16,9 @@ from quorate.simulation.quorum_cluster import ClusterSettings, QuorumCluster, Qu
 from quorate.simulation.quorum_faults import QuorumFaults
 from quorate.simulation.runtime import DiskSpeed, draw_sync_at_once
 from quorate.simulation.scheduler import Scheduler, run
+from quorate.simulation.totals import Counts
 from quorate.simulation.trace import Trace, logs_into
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 _CONVERGE_TIMEOUTS = 20
 """Election timeouts until a healed cluster must agree."""
@@ -97,6 +94,10 @@ class RunResult:
     committed: int
     epoch: int
     faults: dict[str, int]
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(self.events, self.virtual_s, self.committed, self.faults)
 
 
 class QuorumRun:
@@ -235,8 +236,3 @@ def first_of(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def describe(settings: "DataclassInstance") -> str:
-    """One line per part of a run's settings."""
-    return "\n".join(f"  {part.name}: {getattr(settings, part.name)}" for part in fields(settings))

@@ -17,6 +17,7 @@ import trio
 from trio._core import _run as trio_run
 
 from quorate.simulation.clock import VirtualClock
+from quorate.simulation.violations import StuckError as StuckError
 
 T = TypeVar("T")
 
@@ -24,10 +25,6 @@ _PROCESS: Final[ContextVar[str | None]] = ContextVar("quorate_simulated_process"
 """Which simulated process a task belongs to. Tasks inherit it from the task that starts them."""
 _PASSES_MAX: Final = 30_000
 """Passes of the scheduler without time passing that are taken for a busy loop."""
-
-
-class StuckError(AssertionError):
-    """The simulated program stopped making progress. The message lists where its tasks wait."""
 
 
 class Scheduler(random.Random):

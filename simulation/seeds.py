@@ -6,14 +6,22 @@ import multiprocessing
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import fields
+from typing import TYPE_CHECKING
 
-from quorate.simulation.broker_run import BrokerRun, BrokerRunResult, BrokerRunSettings
 from quorate.simulation.core_run import CoreRun, CoreRunResult
 from quorate.simulation.core_swarm_settings import CoreSwarmSettings
-from quorate.simulation.quorum_run import QuorumRun, QuorumRunSettings, RunResult, describe
-from quorate.simulation.scheduler import StuckError
-from quorate.simulation.violations import LivenessViolation, SafetyViolation
+from quorate.simulation.totals import Totals
+from quorate.simulation.violations import LivenessViolation, SafetyViolation, StuckError
+
+# What a core needs to run starts in a fifth of the time of the rest.
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from quorate.simulation.broker_run import BrokerRun, BrokerRunResult
+    from quorate.simulation.quorum_run import QuorumRun, RunResult
+
+    Run = CoreRun | QuorumRun | BrokerRun
 
 _COLLECT_EVERY = 20
 """Runs between two garbage collections: a run makes little garbage, and looking for it takes a tenth."""
@@ -32,7 +40,6 @@ FAILURES = (SafetyViolation, LivenessViolation, StuckError)
 """What a run raises when a promise was broken. Anything else is a bug of the simulation, or of the code in
 a place that no promise covers; it counts as a failure too."""
 
-Run = CoreRun | QuorumRun | BrokerRun
 Show = Callable[[str], None]
 
 
@@ -46,27 +53,31 @@ def run_core_seed(seed: int, *, show: Show | None = None) -> CoreRunResult:
     return core_run(seed, show=show).execute()
 
 
-def quorum_run(seed: int, *, show: Show | None = None) -> QuorumRun:
+def quorum_run(seed: int, *, show: Show | None = None) -> "QuorumRun":
     """As `core_run`, of the whole quorum."""
+    from quorate.simulation.quorum_run import QuorumRun, QuorumRunSettings
+
     return QuorumRun(seed, QuorumRunSettings.draw(random.Random(f"quorum-settings/{seed}")), show=show)
 
 
-def run_quorum_seed(seed: int, *, show: Show | None = None) -> RunResult:
+def run_quorum_seed(seed: int, *, show: Show | None = None) -> "RunResult":
     """Raises one of `FAILURES`."""
     return quorum_run(seed, show=show).execute()
 
 
-def broker_run(seed: int, *, show: Show | None = None) -> BrokerRun:
+def broker_run(seed: int, *, show: Show | None = None) -> "BrokerRun":
     """As `core_run`, of a broker cluster."""
+    from quorate.simulation.broker_run import BrokerRun, BrokerRunSettings
+
     return BrokerRun(seed, BrokerRunSettings.draw(random.Random(f"broker-settings/{seed}")), show=show)
 
 
-def run_broker_seed(seed: int, *, show: Show | None = None) -> BrokerRunResult:
+def run_broker_seed(seed: int, *, show: Show | None = None) -> "BrokerRunResult":
     """Raises one of `FAILURES`."""
     return broker_run(seed, show=show).execute()
 
 
-def run_of(what: Subject, seed: int, *, show: Show | None = None) -> Run:
+def run_of(what: Subject, seed: int, *, show: Show | None = None) -> "Run":
     match what:
         case Subject.CORE:
             return core_run(seed, show=show)
@@ -95,40 +106,13 @@ def run_seeds(
     return failed
 
 
+def describe(settings: "DataclassInstance") -> str:
+    """One line per part of a run's settings."""
+    return "\n".join(f"  {part.name}: {getattr(settings, part.name)}" for part in fields(settings))
+
+
 def replay_of(what: Subject, seed: int) -> str:
     return f"python -m quorate.simulation --{what.value} --seed {seed} --verbose"
-
-
-@dataclass(slots=True)
-class Totals:
-    """Of many runs."""
-
-    runs: int = 0
-    events: int = 0
-    """Steps of cores, or events in traces."""
-    virtual_s: float = 0.0
-    committed: int = 0
-    """Records, or acknowledged produces."""
-    faults: dict[str, int] = field(default_factory=dict)
-    failures: dict[int, str] = field(default_factory=dict)
-    """What went wrong, by seed."""
-
-    def add(self, other: "Totals") -> None:
-        self.runs += other.runs
-        self.events += other.events
-        self.virtual_s += other.virtual_s
-        self.committed += other.committed
-        for kind, count in other.faults.items():
-            self.faults[kind] = self.faults.get(kind, 0) + count
-        self.failures |= other.failures
-
-    def __str__(self) -> str:
-        kinds = len(self.faults)
-        return (
-            f"{self.runs:,} runs, {len(self.failures)} failed: {self.events:,} events, "
-            f"{self.virtual_s / 3600:,.1f} hours of virtual time, {self.committed:,} committed, "
-            f"{sum(self.faults.values()):,} faults of {kinds} kinds"
-        )
 
 
 def run_quietly(what: Subject, seeds: Iterable[int]) -> Totals:
@@ -142,31 +126,13 @@ def run_quietly(what: Subject, seeds: Iterable[int]) -> Totals:
                 gc.collect()
             totals.runs += 1
             try:
-                _count(totals, run_of(what, seed).execute())
+                totals.count(run_of(what, seed).execute().counts)
             except Exception as error:
                 totals.failures[seed] = f"{type(error).__name__}: {error}"
     finally:
         if collecting:
             gc.enable()
     return totals
-
-
-def _count(totals: Totals, result: CoreRunResult | RunResult | BrokerRunResult) -> None:
-    match result:
-        case CoreRunResult():
-            totals.events += result.steps
-            totals.virtual_s += result.virtual_ms / 1000
-            totals.committed += result.committed
-        case RunResult():
-            totals.events += result.events
-            totals.virtual_s += result.virtual_s
-            totals.committed += result.committed
-        case BrokerRunResult():
-            totals.events += result.events
-            totals.virtual_s += result.virtual_s
-            totals.committed += result.acknowledged
-    for kind, count in result.faults.items():
-        totals.faults[kind] = totals.faults.get(kind, 0) + count
 
 
 def run_many(seeds: Sequence[int], *, what: Subject, jobs: int, say: Callable[[str], None]) -> Totals:

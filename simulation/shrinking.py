@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Protocol, assert_never
+from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
-from quorate.simulation.broker_run import BrokerRun
-from quorate.simulation.core_run import CoreRun
-from quorate.simulation.core_swarm_settings import CoreFault
-from quorate.simulation.faults import Fault
-from quorate.simulation.quorum_run import QuorumRun
 from quorate.simulation.seeds import FAILURES, Show, Subject, broker_run, core_run, quorum_run
+
+if TYPE_CHECKING:
+    from quorate.simulation.seeds import Run
 
 _NOISE: Final = (" bytes ", " synced ", "log debug ")
 """Of these lines a story has no need."""
@@ -72,29 +70,31 @@ def _attempts(seed: int, what: Subject) -> tuple[Attempt, list[str]]:
             assert_never(what)
 
     def attempt(skipped: frozenset[str], share: float, show: Show | None = None) -> Exception | None:
-        run: CoreRun | QuorumRun | BrokerRun
+        run: Run
         match what:
             case Subject.CORE:
                 run = core_run(seed, show=show)
                 run.settings = replace(
                     run.settings,
-                    skipped=frozenset(kind for kind in CoreFault if kind.value in skipped),
+                    skipped=frozenset(kind for kind in run.settings.kinds if kind.value in skipped),
                     events=int(share * run.settings.events),
                 )
             case Subject.QUORUM:
                 run = quorum_run(seed, show=show)
-                without = frozenset(kind for kind in Fault if kind.value in skipped)
+                faults = run.settings.faults
+                without = frozenset(kind for kind in faults.kinds if kind.value in skipped)
                 run.settings = replace(
                     run.settings,
-                    faults=replace(run.settings.faults, skipped=without),
+                    faults=replace(faults, skipped=without),
                     faults_s=share * run.settings.faults_s,
                 )
             case Subject.BROKER:
                 run = broker_run(seed, show=show)
-                without = frozenset(kind for kind in Fault if kind.value in skipped)
+                faults = run.settings.faults
+                without = frozenset(kind for kind in faults.kinds if kind.value in skipped)
                 run.settings = replace(
                     run.settings,
-                    faults=replace(run.settings.faults, skipped=without),
+                    faults=replace(faults, skipped=without),
                     faults_s=share * run.settings.faults_s,
                 )
         try:

@@ -68,6 +68,18 @@ def test_a_seed_has_the_same_run_in_two_fresh_processes() -> None:
     assert outputs[0] == outputs[1]
 
 
+def test_a_run_of_cores_loads_neither_brokers_nor_an_event_loop() -> None:
+    """Swarms start in processes of their own by the dozen."""
+    program = (
+        "import sys\n"
+        "from quorate.simulation.seeds import run_core_seed\n"
+        "run_core_seed(1)\n"
+        "print([name for name in ('kio', 'trio', 'quorate.broker', 'quorate.log') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_many_seeds_are_counted_in_one_line() -> None:
     said: list[str] = []
     totals = run_many(range(1, 9), what=Subject.CORE, jobs=2, say=said.append)

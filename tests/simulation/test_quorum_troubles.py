@@ -40,7 +40,7 @@ def troubled(seed: int, *kinds: Fault, voters: int = 3, observers: int = 1) -> R
 def test_a_quorum_survives(kind: Fault) -> None:
     result = troubled(7, kind)
     assert result.faults[kind.value] >= 3
-    assert result.acknowledged > 20
+    assert result.acknowledged > 10  # of 33 calls, where a node dies every quarter of a second
     assert result.read > 10
 
 

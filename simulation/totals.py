@@ -1,0 +1,55 @@
+"""What runs came to, counted."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of one run that passed."""
+
+    events: int
+    """Steps of cores, or events in traces."""
+    virtual_s: float
+    committed: int
+    """Records, or acknowledged produces."""
+    faults: dict[str, int]
+
+
+@dataclass(slots=True)
+class Totals:
+    """Of many runs."""
+
+    runs: int = 0
+    events: int = 0
+    """Steps of cores, or events in traces."""
+    virtual_s: float = 0.0
+    committed: int = 0
+    """Records, or acknowledged produces."""
+    faults: dict[str, int] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+    """What went wrong, by seed."""
+
+    def count(self, counts: Counts) -> None:
+        """What one more run came to."""
+        self.events += counts.events
+        self.virtual_s += counts.virtual_s
+        self.committed += counts.committed
+        for kind, count in counts.faults.items():
+            self.faults[kind] = self.faults.get(kind, 0) + count
+
+    def add(self, other: "Totals") -> None:
+        self.runs += other.runs
+        self.events += other.events
+        self.virtual_s += other.virtual_s
+        self.committed += other.committed
+        for kind, count in other.faults.items():
+            self.faults[kind] = self.faults.get(kind, 0) + count
+        self.failures |= other.failures
+
+    def __str__(self) -> str:
+        kinds = len(self.faults)
+        return (
+            f"{self.runs:,} runs, {len(self.failures)} failed: {self.events:,} events, "
+            f"{self.virtual_s / 3600:,.1f} hours of virtual time, {self.committed:,} committed, "
+            f"{sum(self.faults.values()):,} faults of {kinds} kinds"
+        )
