@@ -1,6 +1,5 @@
 """The controller of this node, active while the node leads the quorum."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -8,47 +7,18 @@ import trio
 
 from quorate.broker.config import ServerConfig
 from quorate.broker.controller.controller import Controller, ControllerSettings
-from quorate.broker.controller.metadata_log import Pending
+from quorate.broker.controller.quorum_log import QuorumMetadataLog
 from quorate.broker.controller.service import ControllerService
 from quorate.broker.controller.topics import TopicDefaults
 from quorate.broker.metadata import MetadataCache
 from quorate.metrics.controller_stats import ControllerStats
-from quorate.raft.quorum import PendingLocalAppend, Quorum
+from quorate.raft.quorum import Quorum
 from quorate.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
 CONTROLLER_REQUEST: Final = b"\x00"
 """The first byte of what nodes send the leader says which door it is for. There is one for now."""
-
-
-class _PendingRecords:
-    """The controller's view of an append."""
-
-    __slots__ = ("_append",)
-
-    def __init__(self, append: PendingLocalAppend[None]) -> None:
-        self._append = append
-
-    async def wait(self) -> int:
-        return (await self._append.wait()).base_offset
-
-
-class QuorumLog:
-    """`MetadataLog` over the quorum that this node leads."""
-
-    def __init__(self, quorum: Quorum[None]) -> None:
-        self._quorum = quorum
-
-    @property
-    def end_offset(self) -> int:
-        return self._quorum.log.end_offset
-
-    def append_nowait(self, records: Sequence[bytes]) -> Pending:
-        return _PendingRecords(self._quorum.append_nowait(records))
-
-    def resign(self) -> None:
-        self._quorum.resign()
 
 
 class ControllerNode:
@@ -68,7 +38,7 @@ class ControllerNode:
         self._metadata = metadata
         self.stats = ControllerStats()
         self.controller = Controller(
-            QuorumLog(quorum),
+            QuorumMetadataLog(quorum),
             settings=ControllerSettings(
                 cluster_id=cluster_id,
                 broker_session_timeout_ms=config.int("broker.session.timeout.ms"),

@@ -106,7 +106,7 @@ class BrokerServer:
                     listeners=clients,
                     metadata=metadata,
                     quorum=quorum,
-                    channel=ControllerChannel(quorum),
+                    channel=ControllerChannel(quorum, runtime.entropy),
                     runtime=runtime,
                 )
             registry.register(

@@ -18,7 +18,7 @@ from quorate.raft.applier import Applier
 from quorate.raft.core import effects as fx
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Effect, Role, RoleChanged
-from quorate.raft.core.events import Durable, Event, Propose, Resign, Timer, TimerFired
+from quorate.raft.core.events import ChangeVoters, Durable, Event, Propose, Resign, Timer, TimerFired
 from quorate.raft.core.messages import FetchSnapshotResponse, Message, Request
 from quorate.raft.core.types import Epoch, Offset
 from quorate.raft.driver_times import DriverTimes
@@ -149,6 +149,11 @@ class Driver:
         """Queue an append; `commit_waiting` or `commit_soon` proposes what has queued up."""
         self.proposals.add(append)
 
+    @property
+    def next_offset(self) -> Offset:
+        """That the first record of the next append gets, if this node leads on."""
+        return Offset(self.core.log_end_offset + self.proposals.waiting_records)
+
     def commit_waiting(self) -> None:
         if self.proposals.has_waiting:
             self._advance()
@@ -197,11 +202,13 @@ class Driver:
         while True:
             if not self._carry_out():
                 return
-            if events:
-                self._effects.extend(core.step(events.popleft()))
-            elif self.proposals.has_waiting and not self.requests.holds_appends_back:
+            may_propose = self.proposals.has_waiting and not self.requests.holds_appends_back
+            # `next_offset` promised what waits its place: a voter set of our own goes behind it.
+            if may_propose and (not events or isinstance(events[0], ChangeVoters)):
                 proposal, group = self.proposals.next_group()
                 self._effects.extend(core.step(Propose(proposal, group.count)))
+            elif events:
+                self._effects.extend(core.step(events.popleft()))
             else:
                 return
 

@@ -99,6 +99,10 @@ class LeaderRequests:
     async def change_voters(self, change: VoterChange) -> None:
         """Return when the change is committed. Raises `NotLeaderError` or `RequestRefusedError` when nothing
         happened, `OutcomeUnknownError`. If cancelled, the outcome is unknown."""
+        if self.holds_appends_back:
+            raise RequestRefusedError(
+                ErrorCode.REQUEST_TIMED_OUT, "leadership is being handed over; try again in a moment"
+            )
         self._number += 1
         number = self._number
         waiting = self._changes[number] = _Waiting()

@@ -79,6 +79,7 @@ class Proposals:
         "_proposed",
         "_room",
         "_waiting",
+        "_waiting_records",
         "in_log",
     )
 
@@ -88,6 +89,7 @@ class Proposals:
         self._pending_bytes = 0
         self._room = trio.Event()
         self._waiting: deque[PendingAppend] = deque()
+        self._waiting_records = 0
         self._proposed: dict[int, Group] = {}
         self._next_id = 0
         self.in_log: deque[Group] = deque()
@@ -96,6 +98,7 @@ class Proposals:
     def add(self, append: PendingAppend) -> None:
         """Whether there is room is for the caller to ask, by `wait_room`."""
         self._waiting.append(append)
+        self._waiting_records += len(append.records)
         self._pending_bytes += append.size
 
     async def wait_room(self) -> None:
@@ -114,6 +117,10 @@ class Proposals:
     def has_waiting(self) -> bool:
         return bool(self._waiting)
 
+    @property
+    def waiting_records(self) -> int:
+        return self._waiting_records
+
     def next_group(self) -> tuple[int, Group]:
         """Join waiting appends, at least one, into a group that fits a batch."""
         group = Group()
@@ -125,6 +132,7 @@ class Proposals:
             group.appends.append(append)
             group.size += append.size
             group.count += len(append.records)
+        self._waiting_records -= group.count
         self._next_id += 1
         self._proposed[self._next_id] = group
         return self._next_id, group
@@ -154,6 +162,7 @@ class Proposals:
     def fail_all(self, error: QuorumError) -> None:
         """Nothing that waits will be answered otherwise."""
         waiting, self._waiting = self._waiting, deque()
+        self._waiting_records = 0
         proposed, self._proposed = self._proposed, {}
         for append in waiting:
             self._gone(append.size)

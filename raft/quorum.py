@@ -352,15 +352,24 @@ class Quorum(Generic[Outcome]):
             )
         raise self._not_leader()
 
-    def append_nowait(self, records: Sequence[bytes]) -> PendingLocalAppend[Outcome]:
-        """As leader: take the next place in the log, now; `wait` on the answer tells the rest. It does not
-        wait for room among `max_pending_bytes`: who calls it bounds what is on its way.
+    @property
+    def next_offset(self) -> Offset:
+        """As leader: the offset of the first record of the next `append_nowait`, whatever the quorum writes
+        of its own (a voter set) before that is committed."""
+        return self._node.driver.next_offset
+
+    def append_nowait(
+        self, records: Sequence[bytes], *, epoch: Epoch | None = None
+    ) -> PendingLocalAppend[Outcome]:
+        """As leader (of `epoch`, if given): take the next place in the log, now; `wait` on the answer tells
+        the rest. It does not wait for room among `max_pending_bytes`: who calls it bounds what is on its way.
 
         Raises `NotLeaderError` when this node does not lead, `InvalidAppendError`, `QuorumStoppedError`.
         """
         size = self._check(records)
         driver = self._node.driver
-        if driver.core.role is not Role.LEADER:
+        core = driver.core
+        if core.role is not Role.LEADER or epoch not in (None, core.epoch):
             raise self._not_leader()
         waiter = _LocalAppend()
         driver.propose(PendingAppend(records, size, waiter))

@@ -542,6 +542,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "a slip",
         "tests/raft/test_timers.py",
     ),
+    _tested(
+        "a voter set takes the place that an append was promised",
+        "raft/driver.py",
+        "if may_propose and (not events or isinstance(events[0], ChangeVoters)):",
+        "if may_propose and not events:",
+        "ours: each change of the voters put out the controller",
+        "tests/raft/test_voters.py",
+    ),
     # --- found by simulation ---
     _tested(
         "a vote is said before it is stored",

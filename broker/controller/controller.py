@@ -104,7 +104,6 @@ class _Active:
 
     epoch: int
     image: MetadataImage
-    next_offset: int
     sessions: Sessions
     rebalance_at: float
     """When leaders next go back to their first replicas, on trio's clock."""
@@ -150,12 +149,11 @@ class Controller:
         active = _Active(
             epoch=epoch,
             image=image,
-            next_offset=self._log.end_offset,
             sessions=sessions,
             rebalance_at=now + self._settings.leader_imbalance_check_interval_seconds,
         )
         self._active = active
-        log.info("controller is active", epoch=epoch, next_offset=active.next_offset)
+        log.info("controller is active", epoch=epoch, next_offset=self._log.next_offset)
         self._guarded(active, lambda: self._settle(active))
 
     def deactivate(self) -> None:
@@ -212,7 +210,7 @@ class Controller:
                 live_session=held is not None
                 and not held.fenced
                 and active.sessions.live(request.broker_id, now=now),
-                next_offset=active.next_offset,
+                next_offset=self._log.next_offset,
                 static=self._settings.static,
             )
             registered = outcome.response
@@ -253,7 +251,7 @@ class Controller:
                 if leaves:
                     written = len(outcome.records)
                     # With nothing written, the last record there is: brokers report offsets of records.
-                    goal = active.next_offset + written - 1 if written else active.image.offset
+                    goal = self._log.next_offset + written - 1 if written else active.image.offset
                     sessions.fix_shutdown_offset(request.broker_id, offset=goal, now=now)
             elif answer.should_shut_down:
                 sessions.forget(request.broker_id)
@@ -327,7 +325,7 @@ class Controller:
             return refuse(
                 error=ErrorCode.NOT_CONTROLLER, error_message="This node is not the active controller."
             )
-        began = trio.current_time()
+        began, before = trio.current_time(), active.last
         try:
             outcome = decide(active)
             response = outcome.response
@@ -338,9 +336,7 @@ class Controller:
             response = refuse(error=ErrorCode.POLICY_VIOLATION, error_message=str(error))
         except _LEADERSHIP_LOST:
             self._lost(active)
-            return refuse(
-                error=ErrorCode.NOT_CONTROLLER, error_message="This node is no longer the active controller."
-            )
+            return _leadership_lost(refuse, wrote=active.last is not before)
         except Exception:
             self._failed(active)
             return refuse(
@@ -349,10 +345,9 @@ class Controller:
             )
         finally:
             self._telemetry.performed(late_seconds=0.0, busy_seconds=trio.current_time() - began)
+        wrote = active.last is not before
         if not await self._committed(active):
-            return refuse(
-                error=ErrorCode.NOT_CONTROLLER, error_message="This node is no longer the active controller."
-            )
+            return _leadership_lost(refuse, wrote=wrote)
         return response
 
     async def _committed(self, active: _Active) -> bool:
@@ -405,12 +400,24 @@ class Controller:
         batches = packed(groups, limit=self._settings.max_batch_bytes)
         # Applied first: a record that doesn't fit the image must not get into the log, where it would stop
         # every node that applies it.
-        offset = active.next_offset
+        first = offset = self._log.next_offset
         for group in groups:
             for record in group:
                 active.image.apply(record, offset=offset, epoch=active.epoch)
                 offset += 1
         for batch in batches:
-            active.last = self._log.append_nowait(batch)
-            active.last_offset = active.next_offset
-            active.next_offset += len(batch)
+            active.last = self._log.append_nowait(batch, epoch=active.epoch)
+            active.last_offset = first
+            first += len(batch)
+
+
+def _leadership_lost(refuse: Refuse[R], *, wrote: bool) -> R:
+    """`wrote`: something was appended for the operation, which the next leader may commit."""
+    if wrote:
+        return refuse(
+            error=ErrorCode.REQUEST_TIMED_OUT,
+            error_message="The controller lost its leadership before the change was committed; it may be.",
+        )
+    return refuse(
+        error=ErrorCode.NOT_CONTROLLER, error_message="This node is no longer the active controller."
+    )

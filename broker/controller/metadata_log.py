@@ -14,17 +14,18 @@ class Pending(Protocol):
 
 
 class MetadataLog(Protocol):
-    """The metadata log as its leader sees it. Nobody but the active controller appends to it, and the quorum
-    adds no record of its own within an epoch after the one that begins it."""
+    """The metadata log as its leader sees it. Nobody but the active controller appends metadata to it; the
+    quorum puts control records of its own (voter sets) in between."""
 
     @property
-    def end_offset(self) -> int:
-        """The offset that the next record gets. Read once, when the controller becomes active."""
+    def next_offset(self) -> int:
+        """The offset that the next record gets. Whatever happens until it is in the log: it gets it, or
+        leadership is lost."""
         ...
 
-    def append_nowait(self, records: Sequence[bytes]) -> Pending:
-        """Append records as one atomic batch behind all earlier ones. Raises `NotLeaderError`,
-        `InvalidAppendError` or `QuorumStoppedError` when nothing happened."""
+    def append_nowait(self, records: Sequence[bytes], *, epoch: int) -> Pending:
+        """As leader of `epoch`: append records as one atomic batch behind all earlier ones. Raises
+        `NotLeaderError`, `InvalidAppendError` or `QuorumStoppedError` when nothing happened."""
         ...
 
     def resign(self) -> None:

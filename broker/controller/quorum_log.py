@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
+from quorate.raft.core.types import Epoch
 from quorate.raft.quorum import PendingLocalAppend, Quorum
 
 T = TypeVar("T")
@@ -25,13 +26,11 @@ class QuorumMetadataLog(Generic[T]):
         self._quorum = quorum
 
     @property
-    def end_offset(self) -> int:
-        # What was appended is in the log; what waits to be appended is the controller's own, and it asks for
-        # this before it appends anything.
-        return self._quorum.log.end_offset
+    def next_offset(self) -> int:
+        return self._quorum.next_offset
 
-    def append_nowait(self, records: Sequence[bytes]) -> _QuorumPending[T]:
-        return _QuorumPending(self._quorum.append_nowait(records))
+    def append_nowait(self, records: Sequence[bytes], *, epoch: int) -> _QuorumPending[T]:
+        return _QuorumPending(self._quorum.append_nowait(records, epoch=Epoch(epoch)))
 
     def resign(self) -> None:
         self._quorum.resign()

@@ -137,6 +137,10 @@ class NewTopic:
     replication_factor: int = -1
     assignments: tuple[Assignment, ...] = ()
     configs: tuple[ConfigEntry, ...] = ()
+    topic_id: uuid.UUID | None = None
+    """The id that it gets; None: the controller draws one."""
+    earlier_ids: tuple[uuid.UUID, ...] = ()
+    """Of attempts at this creation whose outcome is not known: a topic with one of them is what was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

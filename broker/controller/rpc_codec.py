@@ -137,6 +137,8 @@ _new_topic = Struct(
     field(2, "replication_factor", _count),
     field(3, "assignments", sequence(_assignment.kind, most=1 << 16)),
     field(4, "configs", sequence(_config_entry.kind, most=1 << 10)),
+    field(5, "topic_id", optional(identifier)),
+    field(6, "earlier_ids", sequence(identifier, most=1 << 10)),
 )
 _created_topic = Struct(
     CreatedTopic,

@@ -23,6 +23,7 @@ from quorate.broker.controller.rpc import (
     NewTopic,
     TopicRef,
 )
+from quorate.broker.controller.states import PartitionState
 
 MAX_NAME_LENGTH: Final = 249
 MAX_PARTITIONS_PER_TOPIC: Final = 10_000
@@ -56,30 +57,43 @@ def create_topics(
     collisions = _CollidingNames(image)
     results: list[CreatedTopic] = []
     groups: list[tuple[Record, ...]] = []
+    ids: set[uuid.UUID] = set()
     for topic, draw in zip(request.topics, draws, strict=True):
         try:
             if asked[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             check_name(topic.name)
-            if image.topic(topic.name) is not None:
+            held = image.topic(topic.name)
+            if held is not None and held.topic_id in topic.earlier_ids:
+                results.append(_created(topic.name, held.topic_id, image.partitions(held.topic_id)))
+                continue
+            if held is not None:
                 raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+            topic_id = draw.topic_id if topic.topic_id is None else topic.topic_id
+            if topic_id in ids or image.topic_by_id(topic_id) is not None:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Another topic has the id {topic_id}.")
             collisions.claim(topic.name)
             configs = _config_records(topic)
-            partitions = _partitions(image, topic, draw=draw, defaults=defaults)
+            partitions = _partitions(image, topic, topic_id=topic_id, draw=draw, defaults=defaults)
         except ApiError as error:
             results.append(CreatedTopic(name=topic.name, error=error.code, error_message=error.message))
             continue
-        groups.append((Topic(name=topic.name, topic_id=draw.topic_id), *configs, *partitions))
-        results.append(
-            CreatedTopic(
-                name=topic.name,
-                topic_id=draw.topic_id,
-                num_partitions=len(partitions),
-                replication_factor=len(partitions[0].replicas),
-            )
-        )
+        ids.add(topic_id)
+        groups.append((Topic(name=topic.name, topic_id=topic_id), *configs, *partitions))
+        results.append(_created(topic.name, topic_id, partitions))
     response = CreateTopicsResponse(topics=tuple(results))
     return Outcome(response=response, groups=() if request.validate_only else tuple(groups))
+
+
+def _created(
+    name: str, topic_id: uuid.UUID, partitions: Sequence[Partition | PartitionState]
+) -> CreatedTopic:
+    return CreatedTopic(
+        name=name,
+        topic_id=topic_id,
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
+    )
 
 
 def check_name(name: str) -> None:
@@ -139,7 +153,7 @@ def _config_records(topic: NewTopic) -> list[Config]:
 
 
 def _partitions(
-    image: MetadataImage, topic: NewTopic, *, draw: Draw, defaults: TopicDefaults
+    image: MetadataImage, topic: NewTopic, *, topic_id: uuid.UUID, draw: Draw, defaults: TopicDefaults
 ) -> list[Partition]:
     if topic.assignments:
         assigned = _manual(image, topic)
@@ -156,7 +170,7 @@ def _partitions(
             )
         partitions.append(
             Partition(
-                topic_id=draw.topic_id,
+                topic_id=topic_id,
                 partition_id=partition_id,
                 replicas=replicas,
                 isr=isr,

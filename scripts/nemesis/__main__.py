@@ -38,7 +38,6 @@ class Run:
         self._folder = folder
         self._quiet = quiet
         self._began = time.monotonic()
-        self.cluster: Cluster | None = None
         self.problems: list[str] = []
         self._clients: list[trio.Process] = []
         self._recoveries: list[float] = []
@@ -51,12 +50,18 @@ class Run:
             print(line, flush=True)
 
     async def main(self) -> None:
-        async with trio.open_nursery() as nursery:
-            cluster = self.cluster = Cluster(self._folder, self._seed, self._nodes, nursery, self.say)
-            nursery.start_soon(self._end_on_signal, nursery.cancel_scope)
-            await cluster.build()
-            await self._run(cluster)
-            nursery.cancel_scope.cancel()
+        cluster = None
+        try:
+            async with trio.open_nursery() as nursery:
+                cluster = Cluster(self._folder, self._seed, self._nodes, nursery, self.say)
+                nursery.start_soon(self._end_on_signal, nursery.cancel_scope)
+                await cluster.build()
+                await self._run(cluster)
+                nursery.cancel_scope.cancel()
+        finally:
+            # Within the run: a process that ended unheard can't be asked about outside of it.
+            if cluster is not None:
+                cluster.remove()
 
     async def _end_on_signal(self, scope: trio.CancelScope) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -209,9 +214,6 @@ def main() -> int:
     except* CantRunHereError as group:
         print(f"can't run here: {group.exceptions[0]}")
         run.problems.append("can't run here")
-    finally:
-        if run.cluster is not None:
-            run.cluster.remove()
     if run.problems == ["can't run here"]:
         shutil.rmtree(folder, ignore_errors=True)
         return SKIPPED

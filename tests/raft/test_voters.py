@@ -6,8 +6,9 @@ from itertools import pairwise
 import pytest
 import trio
 
+from quorate.raft.core.events import RemoveVoter
 from quorate.raft.core.messages import ErrorCode
-from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
+from quorate.raft.core.types import Endpoint, Epoch, NodeId, ReplicaKey, Voter, VoterSet
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, RequestRefusedError
 
 
@@ -86,6 +87,44 @@ async def test_what_the_leader_refuses_says_why_and_changes_nothing(world, autoj
             await quorum.remove_voter(stranger.key)
         assert refused.value.code is ErrorCode.VOTER_NOT_FOUND
     assert leader.voters.ids == (1, 2, 3)
+
+
+async def test_a_change_of_voters_takes_no_place_that_an_append_was_promised(world, autojump_clock):
+    leader = await three_that_can_change(world)
+    gone = voter_of((await world.followers())[0]).key
+    promised = leader.next_offset
+    appends = [leader.append_nowait([b"a", b"b"], epoch=leader.epoch), leader.append_nowait([b"c"])]
+    assert leader.next_offset == promised + 3
+    # It is stepped at once, while the appends wait for the end of this pass.
+    await leader._node.driver.requests.change_voters(RemoveVoter(gone))
+    assert [(await append.wait()).base_offset for append in appends] == [promised, promised + 2]
+    assert leader.next_offset == promised + 4
+    assert not leader.voters.has(gone)
+
+
+async def test_who_appends_as_leader_of_an_epoch_does_not_in_another(world, autojump_clock):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    with pytest.raises(NotLeaderError):
+        leader.append_nowait([b"x"], epoch=Epoch(leader.epoch - 1))
+    assert (await leader.append_nowait([b"y"], epoch=leader.epoch).wait()).epoch == leader.epoch
+
+
+async def test_voters_do_not_change_while_leadership_is_handed_over(world, autojump_clock, nursery):
+    leader = await three_that_can_change(world)
+    slow, other = (voter_of(quorum).key for quorum in await world.followers())
+    world.network.partition([f"node-{slow.id}"], [f"node-{leader.node_id}"])
+    await leader.append([b"that the successor lacks"])
+
+    async def hand_over():
+        with contextlib.suppress(RequestRefusedError):
+            await leader.transfer_leadership(slow.id)
+
+    nursery.start_soon(hand_over)
+    await until(lambda: leader._node.driver.requests.holds_appends_back)
+    with pytest.raises(RequestRefusedError, match="being handed over"):
+        await leader._node.driver.requests.change_voters(RemoveVoter(other))
+    world.network.heal()
 
 
 async def test_a_voter_that_moved_says_where_it_listens_now(world, autojump_clock):

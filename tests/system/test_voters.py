@@ -59,6 +59,15 @@ def wait_caught_up(cluster: LocalCluster, node: int) -> None:
         assert time.monotonic() < deadline, described
 
 
+def errors_in_logs(cluster: LocalCluster) -> list[str]:
+    return [
+        line
+        for node in (1, 2, 3, 4)
+        for line in (cluster.node(node).folder / "server.log").read_text().splitlines()
+        if "[error" in line or "[critical" in line
+    ]
+
+
 def test_a_standalone_node_grows_to_three_voters_and_is_retired_under_load(
     tmp_path: Path, load: Callable[..., Any], in_sync: Callable[..., None]
 ) -> None:
@@ -125,5 +134,6 @@ def test_a_standalone_node_grows_to_three_voters_and_is_retired_under_load(
         finally:
             running.stop()
         running.check()
+        assert errors_in_logs(cluster) == []  # no controller was put out by a change of voters
     finally:
         cluster.kill_all()

@@ -73,16 +73,15 @@ class MemoryLog:
         self.batches: list[Batch] = []
         self.committed: list[Record] = []
         self.image = MetadataImage()
+        self.epoch = 1
+        self.next_offset = 0
         self._first_open = 0
 
-    @property
-    def end_offset(self) -> int:
-        return sum(len(batch.records) for batch in self.batches)
-
-    def append_nowait(self, records: Sequence[bytes]) -> Batch:
-        if not self.leads:
+    def append_nowait(self, records: Sequence[bytes], *, epoch: int) -> Batch:
+        if not self.leads or epoch != self.epoch:
             raise NotLeaderError(leader=None, epoch=Epoch(2))
-        batch = Batch(self.end_offset, list(records))
+        batch = Batch(self.next_offset, list(records))
+        self.next_offset += len(records)
         self.batches.append(batch)
         if self.automatic:
             self.commit()
@@ -90,8 +89,8 @@ class MemoryLog:
 
     def commit(self) -> None:
         for batch in self.batches[self._first_open :]:
-            for data in batch.records:
-                self.image.apply(decode(data), offset=len(self.committed), epoch=1)
+            for offset, data in enumerate(batch.records, batch.base_offset):
+                self.image.apply(decode(data), offset=offset, epoch=1)
                 self.committed.append(decode(data))
             batch.done.set()
         self._first_open = len(self.batches)
@@ -279,7 +278,7 @@ async def test_operations_see_what_the_ones_before_them_did_before_it_commits(au
     assert sorted(answers) == [[ErrorCode.NONE], [ErrorCode.TOPIC_ALREADY_EXISTS]]
 
 
-async def test_losing_leadership_midway_answers_not_controller_and_forgets(autojump_clock) -> None:
+async def test_losing_leadership_midway_says_what_may_have_happened_and_forgets(autojump_clock) -> None:
     node = Node()
     node.activate()
     await node.start(1)
@@ -295,7 +294,8 @@ async def test_losing_leadership_midway_answers_not_controller_and_forgets(autoj
         await trio.testing.wait_all_tasks_blocked()
         node.log.lose_leadership()
         node.controller.deactivate()
-    assert answers == [[ErrorCode.NOT_CONTROLLER]] * 2
+    # One has written the topic, the other was told that it is there, and wrote nothing.
+    assert sorted(answers) == [[ErrorCode.REQUEST_TIMED_OUT], [ErrorCode.NOT_CONTROLLER]]
     assert not node.controller.active
 
     node.log.leads = node.log.automatic = True
@@ -312,14 +312,44 @@ async def test_an_append_refused_for_lost_leadership_ends_the_activity() -> None
     assert not node.controller.active
 
 
-async def test_an_append_by_somebody_else_costs_the_controller_its_leadership() -> None:
+async def test_control_records_of_the_quorum_in_between_do_not_disturb_the_controller() -> None:
     node = Node()
     node.activate()
     await node.start(1)
-    node.log.append_nowait([encode(FeatureLevel(name="x", level=1))])
-    # The epoch that a broker would be told here is not its record's offset any more.
-    assert await node.register(2) is ErrorCode.NOT_CONTROLLER
+    node.log.next_offset += 2  # a first voter set, and the version that allows it
+    assert await node.register(2) is ErrorCode.NONE
+    registered = node.log.batches[-1]
+    assert node.epochs[2] == registered.base_offset + len(registered.records) - 1
+    assert node.controller.active
+
+
+async def test_an_append_in_another_place_than_promised_costs_the_controller_its_leadership(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Node()
+    node.activate()
+    await node.start(1)
+    append = node.log.append_nowait
+
+    def behind_another(records: Sequence[bytes], *, epoch: int) -> Batch:
+        node.log.next_offset += 1
+        return append(records, epoch=epoch)
+
+    monkeypatch.setattr(node.log, "append_nowait", behind_another)
+    # The epoch that the broker would be told is not its record's offset.
+    assert await node.register(2) is ErrorCode.REQUEST_TIMED_OUT
     assert (node.controller.active, node.log.resigned) == (False, 1)
+
+
+async def test_a_controller_of_an_earlier_epoch_appends_nothing() -> None:
+    node = Node()
+    node.activate()
+    await node.start(1)
+    node.log.epoch = 2
+    written = len(node.log.batches)
+    assert await node.create("t") == [ErrorCode.NOT_CONTROLLER]
+    assert len(node.log.batches) == written
+    assert not node.controller.active
 
 
 async def test_a_controller_that_fails_gives_up_leadership(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,10 +380,10 @@ async def test_a_record_that_does_not_fit_the_image_never_gets_into_the_log(
         "quorate.broker.controller.controller.delete_topics",
         lambda *args: Outcome(response=DeleteTopicsResponse(), groups=((bad,),)),
     )
-    before = node.log.end_offset
+    before = node.log.next_offset
     answer = await node.client.delete_topics(DeleteTopicsRequest(topics=()))
     assert answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert (node.log.end_offset, node.log.resigned) == (before, 1)
+    assert (node.log.next_offset, node.log.resigned) == (before, 1)
 
 
 async def test_a_silent_broker_is_fenced_and_one_that_beats_is_not(autojump_clock) -> None:
@@ -461,7 +491,7 @@ async def test_a_new_controller_finishes_what_the_last_one_left_half_done() -> N
     await node.create("t", partitions=2, factor=2)
     node.controller.deactivate()
     fenced = BrokerRegistrationChange(broker_id=1, broker_epoch=node.epochs[1], fenced=True)
-    node.log.append_nowait([encode(fenced)])
+    node.log.append_nowait([encode(fenced)], epoch=1)
     node.activate()
     assert [(state.leader, state.isr) for _, state in node.log.image.all_partitions()] == [(2, (2,))] * 2
 

@@ -50,6 +50,41 @@ def test_a_topic_is_spread_over_unfenced_brokers(cluster) -> None:
     cluster.check()
 
 
+def test_a_creation_asked_for_again_is_known_by_its_earlier_ids(cluster) -> None:
+    cluster.start(1, 2)
+    first, second, other = (uuid.UUID(int=number) for number in (71, 72, 73))
+    [made] = create(cluster, NewTopic(name="t", num_partitions=2, replication_factor=2, topic_id=first))
+    assert (made.error, made.topic_id) == (ErrorCode.NONE, first)
+    end = len(cluster.log)
+    [again] = create(
+        cluster,
+        NewTopic(
+            name="t", num_partitions=2, replication_factor=2, topic_id=second, earlier_ids=(other, first)
+        ),
+    )
+    assert again == made
+    [foreign] = create(cluster, NewTopic(name="t", topic_id=second, earlier_ids=(other,)))
+    assert foreign.error is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert len(cluster.log) == end
+
+
+def test_no_two_topics_have_one_id(cluster) -> None:
+    cluster.start(1)
+    held, new = uuid.UUID(int=71), uuid.UUID(int=72)
+    create(cluster, NewTopic(name="t", topic_id=held))
+    made = create(
+        cluster,
+        NewTopic(name="u", topic_id=held),
+        NewTopic(name="v", topic_id=new),
+        NewTopic(name="w", topic_id=new),
+    )
+    assert [each.error for each in made] == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REQUEST,
+    ]
+
+
 def test_defaults_stand_in_for_minus_one(cluster) -> None:
     cluster.start(1, 2)
     [made] = create(cluster, NewTopic(name="t"), num_partitions=3, replication_factor=2)

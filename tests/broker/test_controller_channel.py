@@ -1,0 +1,108 @@
+"""What a node asks the active controller, through changes of who that is."""
+
+import random
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+from quorate.broker.controller.errors import ErrorCode
+from quorate.broker.controller.rpc import (
+    CreatedTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletedTopic,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NewTopic,
+    Request,
+    Response,
+    TopicRef,
+)
+from quorate.broker.controller.rpc_codec import decode_request, encode_response
+from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
+from quorate.raft.core.types import Epoch
+from quorate.raft.errors import NotLeaderError, OutcomeUnknownError
+from quorate.runtime.entropy import Entropy
+
+Step = Exception | ErrorCode | None
+"""What comes of an attempt: an exception, a refusal, or it is carried out."""
+
+NOT_LEADER = NotLeaderError(leader=None, epoch=Epoch(1))
+LOST = OutcomeUnknownError("the connection broke")
+
+
+class Leaders:
+    """Those that the channel meets, one after the other; the last one stays."""
+
+    def __init__(self, *steps: Step) -> None:
+        self._steps = list(steps)
+        self.asked: list[Request] = []
+
+    async def request_leader(self, payload: bytes) -> bytes:
+        request = decode_request(payload[1:])
+        self.asked.append(request)
+        step = self._steps.pop(0) if self._steps else None
+        if isinstance(step, Exception):
+            raise step
+        return encode_response(_answer(request, ErrorCode.NONE if step is None else step))
+
+    @property
+    def creations(self) -> list[NewTopic]:
+        return [request.topics[0] for request in self.asked if isinstance(request, CreateTopicsRequest)]
+
+
+def _answer(request: Request, error: ErrorCode) -> Response:
+    if isinstance(request, CreateTopicsRequest):
+        topics = tuple(CreatedTopic(name=topic.name, topic_id=topic.topic_id) for topic in request.topics)
+        return CreateTopicsResponse(error=error, topics=() if error else topics)
+    assert isinstance(request, DeleteTopicsRequest)
+    gone = tuple(DeletedTopic(name=ref.name, topic_id=ref.topic_id) for ref in request.topics)
+    return DeleteTopicsResponse(error=error, topics=() if error else gone)
+
+
+def channel_to(leaders: Leaders) -> ControllerChannel:
+    return ControllerChannel(cast(Any, leaders), Entropy(random.Random(1)))
+
+
+def deletion() -> Callable[[Any], Awaitable[DeleteTopicsResponse]]:
+    request = DeleteTopicsRequest(topics=(TopicRef(topic_id=uuid.UUID(int=7)),))
+    return lambda client: client.delete_topics(request)
+
+
+@pytest.mark.parametrize("step", [LOST, ErrorCode.REQUEST_TIMED_OUT])
+async def test_a_creation_whose_outcome_is_unknown_is_asked_again_under_another_id(
+    autojump_clock, step: Step
+) -> None:
+    """Else who has created a topic hears that it exists already."""
+    leaders = Leaders(step, NOT_LEADER, ErrorCode.NOT_CONTROLLER, step)
+    request = CreateTopicsRequest(topics=(NewTopic(name="t"),))
+    answer = await channel_to(leaders).create_topics(request, timeout_seconds=30)
+    ids = [topic.topic_id for topic in leaders.creations]
+    assert None not in ids
+    assert len(set(ids)) == 5
+    assert answer.topics[0].topic_id == ids[-1]
+    # Where nothing can have happened, there is nothing to look for.
+    assert [topic.earlier_ids for topic in leaders.creations] == [
+        (),
+        (ids[0],),
+        (ids[0],),
+        (ids[0],),
+        (ids[0], ids[3]),
+    ]
+
+
+@pytest.mark.parametrize("step", [LOST, ErrorCode.REQUEST_TIMED_OUT])
+async def test_a_deletion_whose_outcome_is_unknown_is_not_asked_again(autojump_clock, step: Step) -> None:
+    """Somebody else may have created a topic of that name since."""
+    leaders = Leaders(NOT_LEADER, ErrorCode.NOT_CONTROLLER, step)
+    with pytest.raises(ControllerTimedOutError, match="answer was lost"):
+        await channel_to(leaders).ask(deletion(), timeout_seconds=30, repeatable=False)
+    assert len(leaders.asked) == 3
+
+
+async def test_nobody_who_answers_in_time_is_an_error_that_says_what_was_wrong(autojump_clock) -> None:
+    leaders = Leaders(*[NOT_LEADER] * 1000)
+    with pytest.raises(ControllerTimedOutError, match=r"within 2 s: .*nobody is known to lead"):
+        await channel_to(leaders).ask(deletion(), timeout_seconds=2)
