@@ -56,6 +56,7 @@ class Channel:
         cluster_id: str,
         max_frame_bytes: int,
         max_append_bytes: int,
+        connect_timeout_ms: int = 1000,
         silence_timeout_ms: int = 4000,
         on_committed: Callable[[Epoch, Offset], None] | None = None,
     ) -> None:
@@ -64,6 +65,7 @@ class Channel:
         append's answer says: the epoch, and the end of what is committed."""
         self._on_committed = on_committed
         self.address = address
+        self._connect_s = connect_timeout_ms / 1000
         self._silence_s = silence_timeout_ms / 1000
         self._heard_at = trio.current_time()
         self._network = network
@@ -80,8 +82,12 @@ class Channel:
         self.broken = False
 
     async def connect(self) -> None:
-        """Raises `NetworkError`."""
-        outbox = Outbox(await self._network.connect(self.address))
+        """Raises `NetworkError`, also when there is no connection within `connect_timeout_ms`: the operating
+        system would try for minutes."""
+        with trio.move_on_after(self._connect_s) as limit:
+            outbox = Outbox(await self._network.connect(self.address))
+        if limit.cancelled_caught:
+            raise NetworkError(f"no connection to {self.address} within {self._connect_s:g} s")
         outbox.push([PREFACE])
         self._outbox = outbox
 

@@ -24,6 +24,7 @@ class Forwarder:
         cluster_id: str,
         max_frame_bytes: int,
         max_append_bytes: int,
+        connect_timeout_ms: int,
         silence_timeout_ms: int,
         on_committed: Callable[[Epoch, Offset], None],
     ) -> None:
@@ -34,6 +35,7 @@ class Forwarder:
         self._cluster_id = cluster_id
         self._max_frame_bytes = max_frame_bytes
         self._max_append_bytes = max_append_bytes
+        self._connect_timeout_ms = connect_timeout_ms
         self._silence_timeout_ms = silence_timeout_ms
         self._channel: Channel | None = None
         self._nursery: trio.Nursery | None = None
@@ -135,6 +137,7 @@ class Forwarder:
                 cluster_id=self._cluster_id,
                 max_frame_bytes=self._max_frame_bytes,
                 max_append_bytes=self._max_append_bytes,
+                connect_timeout_ms=self._connect_timeout_ms,
                 silence_timeout_ms=self._silence_timeout_ms,
                 on_committed=self._heard,
             )

@@ -88,6 +88,7 @@ class Node:
             cluster_id=config.cluster_id,
             max_frame_bytes=max_frame_bytes,
             max_append_bytes=config.max_batch_bytes,
+            connect_timeout_ms=config.connect_timeout_ms,
             # A leader without its majority resigns after 1.5 of these, and says so.
             silence_timeout_ms=2 * config.core.fetch_timeout_ms,
             on_committed=lambda epoch, end_offset: self.driver.deliver(CommitHeard(epoch, end_offset)),

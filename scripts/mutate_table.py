@@ -543,6 +543,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/raft/test_timers.py",
     ),
     _tested(
+        "a connection to the leader is tried for as long as the system tries",
+        "raft/channel.py",
+        "with trio.move_on_after(self._connect_s) as limit:",
+        "with trio.CancelScope() as limit:",
+        "ours: a broker that started beside a leader that was cut off did not hear of the next one",
+        "tests/raft/test_leadership.py",
+    ),
+    _tested(
         "a voter set takes the place that an append was promised",
         "raft/driver.py",
         "if may_propose and (not events or isinstance(events[0], ChangeVoters)):",

@@ -252,3 +252,18 @@ async def test_election_and_commit_figures_reach_the_telemetry_once(autojump_clo
     assert telemetry.appended == 41
     assert len(telemetry.elections) == 1
     assert 0 < telemetry.elections[0] < 2
+
+
+async def test_a_first_request_to_a_leader_that_is_cut_off_does_not_keep_the_next_leader_waiting(
+    world, autojump_clock
+):
+    """The operating system tries for two minutes to connect to a host that answers nothing."""
+    await world.start(1, 2, 3)
+    old = await world.leader()
+    follower = (await world.followers())[0]
+    world.network.partition(
+        [f"node-{old.node_id}"], [f"node-{node}" for node in (1, 2, 3) if node != old.node_id]
+    )
+    with trio.fail_after(10):
+        appended = await follower.append([b"by way of another leader"], timeout_ms=9000)
+    assert appended.epoch > old.epoch

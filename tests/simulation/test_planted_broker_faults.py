@@ -28,7 +28,7 @@ from quorate.simulation.seeds import broker_run
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 
 SEEDS_MAX = 60
-STORY_SEEDS_MAX = 8
+STORY_SEEDS_MAX = 16
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
