@@ -8,6 +8,20 @@ import pytest
 
 from quorate.cli.local_cluster import LocalCluster
 
+TESTS = Path(__file__).parent
+REAL_TIME = frozenset(
+    ("benchmarks", "cli", "clients", "docs", "examples", "metrics", "spark_source", "system")
+)
+"""Folders of tests that start processes and go by the real clock."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several workers, one has all that goes by the real clock, so that clusters meet no other clusters.
+    What goes by virtual time fills the other processors."""
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in REAL_TIME:
+            item.add_marker(pytest.mark.xdist_group("real time"))
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, default=10, help="rounds of kill -9 in tests/system/test_kill.py")

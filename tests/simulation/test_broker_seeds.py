@@ -8,7 +8,7 @@ import pytest
 
 from quorate.simulation.seeds import Subject, run_seeds
 
-SEEDS = int(os.environ.get("QUORATE_SIMULATION_BROKER_SEEDS", "16"))
+SEEDS = 16
 PARTS = 8
 
 

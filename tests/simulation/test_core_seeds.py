@@ -21,7 +21,7 @@ from quorate.simulation.seeds import Subject, run_many, run_quietly
 from quorate.simulation.shrinking import shrink
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 
-SEEDS = int(os.environ.get("QUORATE_SIMULATION_CORE_SEEDS", "200"))
+SEEDS = 200
 PARTS = 4
 
 

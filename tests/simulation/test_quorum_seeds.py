@@ -8,7 +8,7 @@ import pytest
 
 from quorate.simulation.seeds import run_quorum_seed, run_seeds
 
-SEEDS = int(os.environ.get("QUORATE_SIMULATION_SEEDS", "30"))
+SEEDS = 30
 PARTS = 10
 
 
