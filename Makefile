@@ -21,7 +21,7 @@ demo: setup  ## Three real nodes, a stock client, a kill -9, and what became of 
 	$(BIN)/quorate demo --file $(FILE)
 
 test: setup  ## All tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
 
 lint: setup  ## ruff
 	$(BIN)/ruff check .

@@ -5,22 +5,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from quorate.cli.local_cluster import LocalCluster
 
-TESTS = Path(__file__).parent
 REAL_TIME = frozenset(
     ("benchmarks", "cli", "clients", "docs", "examples", "metrics", "spark_source", "system")
 )
 """Folders of tests that start processes and go by the real clock."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers, one has all that goes by the real clock, so that clusters meet no other clusters.
-    What goes by virtual time fills the other processors."""
-    for item in items:
-        if item.path.relative_to(TESTS).parts[0] in REAL_TIME:
-            item.add_marker(pytest.mark.xdist_group("real time"))
+class OneForRealTime(LoadScopeScheduling):
+    """Of several workers, one has all that goes by the real clock: its clusters meet no other clusters, and
+    its tests keep their order. What goes by virtual time fills the other processors."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        folder = nodeid.split("::")[0].split("/")[1]
+        return "real time" if folder in REAL_TIME else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneForRealTime:
+    return OneForRealTime(config, log)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
