@@ -18,8 +18,6 @@ from quorate.raft.replicas import QuorumDescription
 from quorate.runtime.entropy import Entropy
 
 _RETRY_SECONDS: Final = 0.05
-
-
 _SOMEBODY_ELSE: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
 """A controller answers so that leads no more; with the second, what was asked may have happened."""
 _ANSWER_LOST: Final = (OutcomeUnknownError, RpcDecodeError)

@@ -94,24 +94,25 @@ def _common_prefix(one: bytearray, other: bytearray) -> int:
     return low
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Created:
     path: str
     content: FileContent
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Renamed:
     old: str
     new: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Removed:
     path: str
 
 
 NameChange = Created | Renamed | Removed
+"""Each is itself alone: the same rename made again is another change, with a sync of its own to wait for."""
 
 
 def apply_change(names: dict[str, FileContent], change: NameChange) -> None:

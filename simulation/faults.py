@@ -363,7 +363,7 @@ class Faults(Generic[Node]):
             return
         await cluster.crash(node, power_loss=False)
         folder = f"{node.folder}/{LOG_FOLDER}"
-        durable_to = max(load_offsets(node.disk, f"{folder}/{RECOVERY_POINTS}").values())
+        durable_to = max(load_offsets(node.disk, f"{folder}/{RECOVERY_POINTS}").values(), default=0)
         bases = segment_bases(node.disk, folder)
         # Above the recovery point it would look like what a power loss leaves.
         trusted = [base for base, following in pairwise(bases) if following <= durable_to]

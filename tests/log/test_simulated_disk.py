@@ -70,6 +70,33 @@ async def test_an_atomic_write_leaves_the_old_content_or_the_new_one() -> None:
     assert seen == {b"old", b"new"}
 
 
+async def test_a_slow_sync_of_a_folder_takes_no_rename_that_was_made_after_it_began(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The same names are renamed each time that a file is replaced."""
+    delay = 0.0
+    disk = SimulatedDisk(sync_delay=lambda path: delay)
+    disk.make_folder("d")
+    async with trio.open_nursery() as nursery:
+        file = disk.open("d/f.tmp", create=True)
+        file.append([b"first"])
+        await file.sync()
+        disk.rename("d/f.tmp", "d/f")
+        delay = 1.0
+        nursery.start_soon(disk.sync_folder, "d")
+        await trio.sleep(0.1)
+        delay = 0.0
+        await disk.sync_folder("d")
+        file = disk.open("d/f.tmp", create=True)
+        file.append([b"second"])
+        await file.sync()
+        disk.rename("d/f.tmp", "d/f")
+        await trio.sleep(2)
+    assert disk.durable_content("d/f") == b"first"
+    await disk.sync_folder("d")
+    assert disk.durable_content("d/f") == b"second"
+
+
 async def test_what_a_failed_sync_covered_is_not_made_durable_by_the_next_one() -> None:
     disk = SimulatedDisk()
     file = disk.open("f", create=True)
