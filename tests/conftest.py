@@ -10,10 +10,27 @@ from xdist.scheduler import LoadScopeScheduling
 
 from quorate.cli.local_cluster import LocalCluster
 
-REAL_TIME = frozenset(
-    ("benchmarks", "cli", "clients", "docs", "examples", "metrics", "spark_source", "system")
+REAL_TIME = tuple(
+    f"tests/{place}"
+    for place in (
+        "benchmarks/",
+        "broker/controller/test_quorum_log.py",
+        "broker/server/",
+        "broker/wire/test_stock_clients.py",
+        "cli/",
+        "clients/",
+        "docs/",
+        "examples/",
+        "metrics/",
+        "raft/test_disk_stalls.py",
+        "raft/test_hostile.py",
+        "raft/test_quorum.py",
+        "raft/test_snapshot_disk.py",
+        "spark_source/",
+        "system/",
+    )
 )
-"""Folders of tests that start processes and go by the real clock."""
+"""Where tests start processes or listen at ports of this machine, and go by its clock."""
 
 
 class OneForRealTime(LoadScopeScheduling):
@@ -21,8 +38,7 @@ class OneForRealTime(LoadScopeScheduling):
     its tests keep their order. What goes by virtual time fills the other processors."""
 
     def _split_scope(self, nodeid: str) -> str:
-        folder = nodeid.split("::")[0].split("/")[1]
-        return "real time" if folder in REAL_TIME else nodeid
+        return "real time" if nodeid.startswith(REAL_TIME) else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneForRealTime:
