@@ -3,7 +3,7 @@ PYTHON ?= python3
 FILE ?= README.md
 BIN := .venv/bin
 
-.PHONY: help setup demo test lint format format-check types simulate chaos nemesis fuzz bench bench-compare clean
+.PHONY: help setup demo test quick check lint format format-check types simulate chaos nemesis fuzz bench bench-compare clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -20,8 +20,14 @@ setup: .venv/.installed  ## Virtual environment with everything in it
 demo: setup  ## Three real nodes, a stock client, a kill -9, and what became of it (FILE=... to choose the input)
 	$(BIN)/quorate demo --file $(FILE)
 
-test: setup  ## All tests
-	$(BIN)/python -m pytest -n 2
+test: setup  ## The tests but the slowest (JOBS=2 workers)
+	$(BIN)/python -m pytest -n $(or $(JOBS),2) -m "not slow"
+
+quick: setup  ## The tests without real time, real processes and many seeds
+	$(BIN)/python -m pytest -n $(or $(JOBS),2) -m "not slow and not real_time and not seeds"
+
+check: lint format-check types  ## Lint, format, types and every test, as in CI
+	$(BIN)/python -m pytest -n $(or $(JOBS),2)
 
 lint: setup  ## ruff
 	$(BIN)/ruff check .

@@ -32,6 +32,21 @@ REAL_TIME = tuple(
 )
 """Where tests start processes or listen at ports of this machine, and go by its clock."""
 
+SEEDS = tuple(
+    f"tests/simulation/{name}.py"
+    for name in (
+        "test_broker_seeds",
+        "test_broker_stories",
+        "test_core_seeds",
+        "test_planted_broker_faults",
+        "test_planted_faults",
+        "test_quorum_seeds",
+        "test_quorum_troubles",
+        "test_shrinking",
+    )
+)
+"""Where tests run many whole clusters in virtual time."""
+
 
 class OneForRealTime(LoadScopeScheduling):
     """Of several workers, one has all that goes by the real clock: its clusters meet no other clusters, and
@@ -43,6 +58,15 @@ class OneForRealTime(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneForRealTime:
     return OneForRealTime(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by where they are, so that `make quick` can leave them out."""
+    for item in items:
+        if item.nodeid.startswith(REAL_TIME):
+            item.add_marker(pytest.mark.real_time)
+        if item.nodeid.startswith(SEEDS):
+            item.add_marker(pytest.mark.seeds)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

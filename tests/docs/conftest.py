@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 60.0
 STORY = "story"
 """Marks the blocks of a page that run in their order, on a cluster of their own (test_stories.py)."""
+TUTORIAL = "tutorial.md"
+"""Its blocks follow from each other: test_tutorial.py runs them in their order, or skips all of them."""
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<body>.*?)^(?P=indent)```$", re.M | re.S)
 _MARK = re.compile(r"<!-- test: (?P<mark>[^>]*?) -->\s*\Z")
 
@@ -162,7 +164,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("program", whole, ids=[block.name for block in whole])
     for language in ("sh", "python"):
         if f"{language}_block" in metafunc.fixturenames:
-            found = [block for block in blocks(language) if not block.mark.startswith(STORY)]
+            found = [
+                block
+                for block in blocks(language)
+                if not block.mark.startswith(STORY) and not (language == "sh" and block.file.name == TUTORIAL)
+            ]
             metafunc.parametrize(f"{language}_block", found, ids=[block.name for block in found])
     if "story" in metafunc.fixturenames:
         pages = sorted({block.file.name for block in blocks("sh") if block.mark.startswith(STORY)})

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from quorate.cli.local_cluster import LocalCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.system]
+pytestmark = [pytest.mark.spark, pytest.mark.system, pytest.mark.slow]
 
 SECONDS = 60.0
 QUERY = """

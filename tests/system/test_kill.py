@@ -10,7 +10,7 @@ import pytest
 
 from quorate.cli.local_cluster import LocalCluster
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 ACKNOWLEDGEMENTS_BETWEEN = 500
 KINDS = ("quorum leader", "partition leader", "two at once")

@@ -37,6 +37,7 @@ def nemesis(*arguments: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.system
+@pytest.mark.slow
 def test_what_clients_of_real_nodes_saw_is_linearizable_whatever_is_done_to_the_nodes() -> None:
     seconds = 30.0
     process = nemesis("--seconds", str(seconds))

@@ -21,7 +21,7 @@ from quorate.cli.cluster_requests import (
     topic_as_dict,
 )
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 NODES = (1, 2, 3)
 CLIENTS = 254

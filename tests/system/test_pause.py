@@ -35,7 +35,7 @@ from quorate.raft.errors import QuorumError
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork, SyncStrategy, real_runtime
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 PAUSE_SECONDS = 8.0
 """Longer than the fetch timeout (2 s), the broker session (3 s here), an election and clients' timeouts."""

@@ -14,7 +14,7 @@ import pytest
 
 from quorate.cli.local_cluster import LocalCluster
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 SECONDS = 60.0
 
