@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-import structlog
 import trio
 from node_requests import READ, SUPPORTED, UNSUPPORTED
 
@@ -113,5 +112,5 @@ async def _answer(quorum: Quorum[None], values: Values, request: bytes) -> bytes
 
 
 if __name__ == "__main__":
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    logging.basicConfig()
     trio.run(main)

@@ -4,7 +4,6 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-import structlog
 import trio
 
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
@@ -29,10 +28,11 @@ from quorate.broker.wire.server import ServerConfig as WireConfig
 from quorate.broker.wire.server import WireServer
 from quorate.raft.quorum import Quorum
 from quorate.runtime import Runtime
+from quorate.runtime.log import get_logger
 from quorate.runtime.network import Address
 from quorate.runtime.network import Listener as NetworkListener
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _ELECTIONS_WAITED = 2
 """For so many election timeouts without a leader a stopping broker waits before it goes without leave."""

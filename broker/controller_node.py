@@ -2,7 +2,6 @@
 
 from typing import Final
 
-import structlog
 import trio
 
 from quorate.broker.config import ServerConfig
@@ -14,8 +13,9 @@ from quorate.broker.metadata import MetadataCache
 from quorate.metrics.controller_stats import ControllerStats
 from quorate.raft.quorum import Quorum
 from quorate.runtime import Runtime
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 CONTROLLER_REQUEST: Final = b"\x00"
 """The first byte of what nodes send the leader says which door it is for. There is one for now."""

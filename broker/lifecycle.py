@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
 import trio
 
 from quorate.broker.controller.delta import MetadataDelta
@@ -22,8 +21,9 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.broker.metadata import MetadataCache
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _RETRY_SECONDS: Final = 0.1
 _WAITING_SECONDS: Final = 0.05

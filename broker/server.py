@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-import structlog
 import trio
 from prometheus_client import CollectorRegistry
 
@@ -21,11 +20,12 @@ from quorate.quorum_state.meta_properties import load_meta_properties
 from quorate.raft.quorum import Quorum
 from quorate.raft.storage import LOCK_FILE
 from quorate.runtime import Runtime
+from quorate.runtime.log import get_logger
 from quorate.runtime.network import Address
 from quorate.runtime.network import Listener as NetworkListener
 from quorate.runtime.real import SyncStrategy, real_runtime
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class BrokerServer:

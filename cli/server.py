@@ -26,30 +26,16 @@ class LogLevel(Enum):
 
 
 def configure_logging(level: LogLevel, *, as_json: bool) -> None:
-    """Logs go to standard error, one line per event."""
+    """Logs go to standard error, one line per event; of other libraries, warnings and errors."""
     import logging
     import sys
 
-    import structlog
+    from quorate.cli.log_lines import JsonFormatter, TextFormatter
 
-    renderer: structlog.typing.Processor
-    if as_json:
-        renderer = structlog.processors.JSONRenderer()
-    else:
-        renderer = structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-        )
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.name]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if as_json else TextFormatter(colors=sys.stderr.isatty()))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("quorate").setLevel(level.name)
 
 
 @app.callback()
@@ -81,12 +67,12 @@ async def run_server(config: "ServerConfig") -> None:
     """Serve until a signal. A second signal ends the process at once and raises `CommandError`."""
     import signal
 
-    import structlog
     import trio
 
     from quorate.broker.server import BrokerServer
+    from quorate.runtime.log import get_logger
 
-    log = structlog.get_logger("quorate.server")
+    log = get_logger("quorate.server")
     stopped_at_once = False
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         stopping = trio.CancelScope()

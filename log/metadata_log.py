@@ -8,8 +8,6 @@ there all the same; and what may have been cleaned away is never part of the log
 
 from collections.abc import Callable
 
-import structlog
-
 from quorate.log.checkpoints import RECOVERY_POINTS
 from quorate.log.config import LogConfig
 from quorate.log.durability import own_recovery_point
@@ -19,8 +17,9 @@ from quorate.log.recovery import segment_bases
 from quorate.log.snapshots import SnapshotStore
 from quorate.raft.core.types import Epoch, EpochEnd, Offset, RecoveredLog, SnapshotId
 from quorate.runtime.disk import Disk
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 async def open_metadata_log(

@@ -11,8 +11,6 @@ off without a word. No batch is zeros: each has a length and a magic.
 
 from dataclasses import dataclass
 
-import structlog
-
 from quorate.log.batch import HEADER, LENGTH_END, BatchHeader, read_header
 from quorate.log.config import LogConfig
 from quorate.log.epoch_cache import EpochCache, load_epochs
@@ -21,8 +19,9 @@ from quorate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
 from quorate.log.walk import read_now
 from quorate.raft.core.types import EpochStart, Offset
 from quorate.runtime.disk import Disk
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _CHUNK_BYTES = 1024 * 1024
 _DIGITS = 20

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 
-import structlog
-
 from quorate.log.config import LogConfig
 from quorate.log.offset_index import ENTRY_BYTES, OffsetIndex
 from quorate.log.walk import HeaderWalk, Spot, Steps, is_batch, read_now
 from quorate.runtime.disk import Buffer, Disk, File
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

@@ -4,15 +4,14 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import structlog
-
 from quorate.log.errors import DamagedSnapshotError
 from quorate.log.snapshot_file import SUFFIX, SnapshotContents, name_of, parse_name, read_head, verify
 from quorate.log.snapshot_writer import PART_SUFFIX
 from quorate.raft.core.types import Epoch, Offset, SnapshotId
 from quorate.runtime.disk import Disk
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 BOOTSTRAP = SnapshotId(Offset(0), Epoch(0))
 DELETED_SUFFIX = ".deleted"

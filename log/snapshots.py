@@ -8,16 +8,15 @@ else; it is never `latest`.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import structlog
-
 from quorate.log.errors import DamagedSnapshotError, PositionOutOfRangeError, SnapshotMissingError
 from quorate.log.snapshot_file import SnapshotContents, SnapshotReader, name_of, verify
 from quorate.log.snapshot_survey import BOOTSTRAP, DELETED_SUFFIX, set_aside, survey
 from quorate.log.snapshot_writer import PART_SUFFIX, SnapshotWriter
 from quorate.raft.core.types import Offset, SnapshotId, VotersAt, VoterSet
 from quorate.runtime.disk import Buffer, Disk, DiskError, File
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _FETCHED = ".fetched"
 

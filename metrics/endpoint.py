@@ -1,13 +1,13 @@
 """`GET /metrics` over the network seam."""
 
-import structlog
 import trio
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from quorate.runtime.log import get_logger
 from quorate.runtime.network import Listener, NetworkError, Stream
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _MAX_REQUEST_BYTES = 16 * 1024
 _IDLE_SECONDS = 60

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-import structlog
 import trio
 
 from quorate.raft.appends import (
@@ -24,9 +23,10 @@ from quorate.raft.leader_frames import (
     voter_change_fields,
 )
 from quorate.raft.outbox import Outbox
+from quorate.runtime.log import get_logger
 from quorate.runtime.network import Address, Network, NetworkError
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class _Answer:

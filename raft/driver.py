@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-import structlog
 import trio
 
 from quorate.raft.applier import Applier
@@ -38,8 +37,9 @@ from quorate.raft.telemetry import Telemetry
 from quorate.raft.timers import Timers
 from quorate.runtime import Runtime
 from quorate.runtime.disk import Buffer
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _EVENTS_MAX = 1000
 """Behind a barrier; who asks for more is not listened to until it has passed."""

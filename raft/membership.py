@@ -1,6 +1,5 @@
 """What a node does about its own place among the voters: it tells where it listens now, and joins."""
 
-import structlog
 import trio
 
 from quorate.raft.config import QuorumConfig
@@ -10,8 +9,9 @@ from quorate.raft.core.types import ReplicaKey, Voter
 from quorate.raft.errors import QuorumError
 from quorate.raft.leader_calls import LeaderCalls
 from quorate.raft.node import Node
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class Membership:

@@ -4,13 +4,12 @@ Each mistake is logged once, with its remedy. Nothing is refused for it: the pro
 back with another disk, or a set of voters that is not yet everybody's, and can't tell them apart in time.
 """
 
-import structlog
-
 from quorate.log.batch import Batch
 from quorate.log.control import ControlType, control_records_of, read_leader_change
 from quorate.raft.core.types import NodeId, ReplicaKey, VoterSet
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _NODES_MAX = 1000
 _DIRECTORIES_MAX = 16

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import partial
 
-import structlog
 import trio
 
 from quorate.log.batch import Batch, read_headers
@@ -34,9 +33,10 @@ from quorate.raft.storage import Storage
 from quorate.raft.telemetry import Telemetry
 from quorate.runtime import Runtime
 from quorate.runtime.entropy import uuid_text
+from quorate.runtime.log import get_logger
 from quorate.runtime.network import Listener
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _FRAME_OVERHEAD = 64 * 1024
 

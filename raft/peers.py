@@ -8,7 +8,6 @@ once: the other end may be anything, and would be asked in a tight loop.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import structlog
 import trio
 
 from quorate.log.errors import InvalidBatchError
@@ -22,9 +21,10 @@ from quorate.raft.outbox import Outbox
 from quorate.raft.timers import Timers
 from quorate.runtime import Runtime
 from quorate.runtime.disk import Buffer
+from quorate.runtime.log import get_logger
 from quorate.runtime.network import Address, NetworkError
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 SpansOf = Callable[[memoryview], Sequence[BatchSpan]]
 

@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
-import structlog
 import trio
 
 from quorate.log import Log
@@ -32,10 +31,11 @@ from quorate.raft.state_machine import Appended, StateMachine
 from quorate.raft.storage import open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry
 from quorate.runtime import Runtime
+from quorate.runtime.log import get_logger
 from quorate.runtime.network import Address
 from quorate.runtime.real import SyncStrategy, real_runtime
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 Outcome = TypeVar("Outcome")
 

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, Protocol
 
-import structlog
 import trio
 
 from quorate.raft.appends import RemoteAppend, decode_request, encode_failure, size_of
@@ -34,9 +33,10 @@ from quorate.raft.leader_requests import IndexWaiter
 from quorate.raft.outbox import Outbox
 from quorate.raft.proposals import PendingAppend
 from quorate.runtime.disk import Buffer
+from quorate.runtime.log import get_logger
 from quorate.runtime.network import Listener, NetworkError, Stream
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _MAX_CONNECTIONS = 1000
 _PREFACE_SECONDS = 10

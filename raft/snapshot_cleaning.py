@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-import structlog
 import trio
 
 from quorate.log import Log
@@ -11,8 +10,9 @@ from quorate.log.snapshots import SnapshotStore
 from quorate.raft.core.types import EpochEnd, SnapshotId
 from quorate.runtime.clock import WallClock
 from quorate.runtime.disk import DiskError
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _INTERVAL_SECONDS = 60
 

@@ -6,7 +6,6 @@ running state; only then does the core decide to install it, which empties the l
 
 from collections.abc import Callable
 
-import structlog
 import trio
 
 from quorate.log import Log
@@ -19,8 +18,9 @@ from quorate.raft.core.events import SnapshotChecked, SnapshotDamaged
 from quorate.raft.core.types import EpochEnd, Offset, SnapshotId
 from quorate.raft.snapshot_loading import LoadedSnapshot, load_snapshot
 from quorate.raft.state_machine import StateMachine
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class SnapshotReceiver:

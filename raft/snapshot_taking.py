@@ -7,7 +7,6 @@ applied. It counts when it is durable, has its name, and the local log is durabl
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
-import structlog
 import trio
 
 from quorate.log import Log
@@ -19,8 +18,9 @@ from quorate.raft.core.types import Epoch, Offset, SnapshotId, VoterSet
 from quorate.raft.errors import SnapshotNotTakenError
 from quorate.raft.snapshot_slices import Slices
 from quorate.raft.state_machine import StateMachine
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _RETRY_SECONDS = 60
 

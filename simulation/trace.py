@@ -2,12 +2,12 @@
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
 
-import structlog
 import trio
+
+from quorate.simulation.logs import LogEntry, taking_logs
 
 
 class Trace:
@@ -38,21 +38,13 @@ class Trace:
 
 @contextmanager
 def logs_into(trace: Trace) -> Iterator[None]:
-    """What the program logs goes into `trace`, a line per entry, instead of where it usually goes."""
+    """What the library logs goes into `trace`, a line per entry, instead of where it usually goes."""
 
-    def take(logger: object, method: str, entry: MutableMapping[str, Any]) -> NoReturn:
-        event = entry.pop("event", "")
-        entry.pop("exc_info", None)
+    def take(entry: LogEntry) -> None:
+        level, event = entry.pop("log_level"), entry.pop("event")
         trace.add(
-            "log", f"{method} {event} {' '.join(f'{name}={value}' for name, value in sorted(entry.items()))}"
+            "log", f"{level} {event} {' '.join(f'{name}={value}' for name, value in sorted(entry.items()))}"
         )
-        raise structlog.DropEvent
 
-    processors = structlog.get_config()["processors"]
-    kept = list(processors)
-    # In place: loggers that are in use already hold this very list.
-    processors[:] = [take]
-    try:
+    with taking_logs(take):
         yield
-    finally:
-        processors[:] = kept

@@ -5,7 +5,6 @@ Each call is a trio run of its own with one connection at a time. What breaks (a
 a leader change) is met by asking the next broker, again and again within bounds.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from quorate.runtime.real import RealNetwork
 from quorate.spark_source.access import Extent
 from quorate.spark_source.errors import LogUnavailableError
 from quorate.spark_source.options import TOPIC, SourceOptions
+from quorate.spark_source.warnings_log import get_logger
 
 _EARLIEST: Final = -2
 _LATEST: Final = -1
@@ -37,8 +37,7 @@ _FETCH_BY_NAME: Final = 12
 _CONSUMER: Final = -1
 _MAX_WAIT_MS: Final = 500
 
-# Not structlog: it prints to standard output, which in Spark's workers is not ours.
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 T = TypeVar("T")
 

@@ -3,7 +3,6 @@
 Nothing is written and nothing locked. What a live node appends or cuts meanwhile is above the high watermark.
 """
 
-import logging
 import os
 import struct
 from bisect import bisect_right
@@ -17,6 +16,7 @@ from quorate.log.errors import InvalidBatchError
 from quorate.spark_source.access import Extent
 from quorate.spark_source.errors import DamagedRecordError, LogUnavailableError
 from quorate.spark_source.options import TOPIC
+from quorate.spark_source.warnings_log import get_logger
 
 LOG_FOLDER: Final = f"{TOPIC}-0"
 _LOG_SUFFIX: Final = ".log"
@@ -25,8 +25,7 @@ _HEAD = struct.Struct(">qiibIhi")
 """The header as far as the last offset delta."""
 _INDEX_ENTRY = struct.Struct(">ii")
 
-# Not structlog: it prints to standard output, which in Spark's workers is not ours.
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

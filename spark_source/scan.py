@@ -1,6 +1,5 @@
 """Reading a stretch of the log into a view's rows, as Arrow batches."""
 
-import logging
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -19,14 +18,14 @@ from quorate.spark_source.errors import DataLossError
 from quorate.spark_source.folder import FolderLog
 from quorate.spark_source.options import SourceOptions
 from quorate.spark_source.view import Row, View
+from quorate.spark_source.warnings_log import get_logger
 
 _ROWS_PER_BATCH: Final = 8192
 _OFFSETS_PER_TASK: Final = 50_000
 """Below, another task costs more than it saves."""
 _DEFAULT_TASKS: Final = 2
 
-# Not structlog: it prints to standard output, which in Spark's workers is not ours.
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 def log_access(options: SourceOptions) -> LogAccess:

@@ -1,6 +1,5 @@
 """Produce."""
 
-import structlog
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker
@@ -16,8 +15,9 @@ from quorate.broker.wire.produce_codec import (
     ProduceRequest,
     encode_produce_response,
 )
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _ACKS = (-1, 0, 1)
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Final
 
-import structlog
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
@@ -11,8 +10,9 @@ from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.rpc import AllocateProducerIdsRequest
 from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.wire.errors import KafkaError
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _TIMEOUT_SECONDS: Final = 10.0
 

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-import structlog
 import trio
 
 from quorate.broker.config import ServerConfig
@@ -12,8 +11,9 @@ from quorate.broker.controller_channel import ControllerChannel, ControllerTimed
 from quorate.broker.groups.coordinator import OFFSETS_TOPIC
 from quorate.broker.metadata import MetadataCache
 from quorate.raft.quorum import Quorum
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _TIMEOUT_SECONDS: Final = 5.0
 INTERNAL_TOPICS: Final = (OFFSETS_TOPIC,)

@@ -11,7 +11,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
-import structlog
 import trio
 
 from quorate.broker.controller.alter_configs import alter_configs
@@ -56,8 +55,9 @@ from quorate.broker.controller.telemetry import ControllerTelemetry, NoControlle
 from quorate.broker.controller.topics import Draw, TopicDefaults, create_topics, delete_topics
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.runtime.entropy import Entropy
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 METADATA_VERSION: Final = "metadata.version"
 LATEST_METADATA_VERSION: Final = 1

@@ -2,8 +2,6 @@
 
 from typing import assert_never
 
-import structlog
-
 from quorate.broker.controller.controller import Controller
 from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.rpc import (
@@ -19,8 +17,9 @@ from quorate.broker.controller.rpc import (
     UnregisterBrokerRequest,
 )
 from quorate.broker.controller.rpc_codec import Refusal, RpcDecodeError, decode_request, encode_response
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class ControllerService:

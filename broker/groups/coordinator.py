@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import structlog
 import trio
 from kio.schema.errors import ErrorCode
 
@@ -42,8 +41,9 @@ from quorate.log.records import KeyValue, Record
 from quorate.raft.timers import Timers
 from quorate.runtime.clock import WallClock
 from quorate.runtime.entropy import Entropy
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _LOAD_RETRY_SECONDS: Final = 0.1
 

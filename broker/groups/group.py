@@ -7,7 +7,6 @@ synchronous; answers go to callbacks, at once or when the group gets there.
 from collections.abc import Mapping
 from typing import Final, assert_never
 
-import structlog
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.group_state import GroupLimits as GroupLimits
@@ -25,8 +24,9 @@ from quorate.broker.groups.messages import (
     SyncResult,
 )
 from quorate.broker.groups.rebalance import RebalancingGroup
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 NEW_MEMBER_SECONDS: Final = 300.0
 """How long a new member may wait for its first generation without a word (as in Kafka)."""

@@ -8,7 +8,6 @@ Empty ──join──▶ PreparingRebalance ──all joined──▶ Completin
 from collections.abc import Mapping
 from typing import assert_never
 
-import structlog
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.group_state import GroupHost, GroupLimits, GroupState, GroupTimer, TimerKind
@@ -18,8 +17,9 @@ from quorate.broker.groups.messages import (
     SyncResult,
 )
 from quorate.broker.groups.records import GroupValue
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class RebalancingGroup:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import structlog
 import trio
 
 from quorate.broker.replication.config import ReplicationConfig
@@ -24,9 +23,10 @@ from quorate.broker.wire.fetch_codec import FetchedPartition, FetchPartition, Fe
 from quorate.broker.wire.primitives import MalformedError
 from quorate.log.errors import InvalidBatchError, LogError
 from quorate.runtime.disk import DiskError
+from quorate.runtime.log import get_logger
 from quorate.runtime.network import Address, Network, NetworkError
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _EXPECTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID)
 """Said by a leader that has not seen the metadata that we have: no news."""

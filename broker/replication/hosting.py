@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import structlog
 import trio
 
 from quorate.broker.controller.configs import TopicConfig
@@ -25,8 +24,9 @@ from quorate.broker.replication.requests import TopicRef
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.log import LogConfig, LogError
 from quorate.runtime.disk import Disk, DiskError
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _LARGEST_BATCH = 2**31 - 1
 _OPENED_AT_ONCE = 8

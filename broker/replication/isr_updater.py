@@ -4,7 +4,6 @@ it."""
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-import structlog
 import trio
 
 from quorate.broker.controller.errors import ErrorCode
@@ -17,8 +16,9 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.replication.isr import IsrProposal
 from quorate.broker.replication.partition import Partition
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 AlterPartition: TypeAlias = Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]]
 """Sends to the active controller. An exception is a failure whose outcome is unknown."""

@@ -8,7 +8,6 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-import structlog
 import trio
 
 from quorate.broker.replication.config import ReplicationConfig
@@ -33,8 +32,9 @@ from quorate.log import Log, LogConfig
 from quorate.log.checkpoints import TopicPartition
 from quorate.raft.core.types import Offset
 from quorate.runtime.disk import Disk, DiskError
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _METADATA_TOPIC = "__cluster_metadata"
 

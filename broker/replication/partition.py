@@ -12,7 +12,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import structlog
 import trio
 
 from quorate.broker.controller.image import PartitionState
@@ -31,8 +30,9 @@ from quorate.log.batch import BatchHeader, read_headers
 from quorate.log.errors import BatchTooLargeError, InvalidBatchError, LogFailedError
 from quorate.raft.core.types import Epoch, Offset
 from quorate.runtime.disk import Buffer, Disk, DiskError
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 Cutting: TypeAlias = Callable[["Partition", int], AbstractAsyncContextManager[None]]
 """Around a cut of the log to this offset: no file says meanwhile that more than that is sure to be there."""

@@ -12,7 +12,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
 import trio
 from crc32c import crc32c
 
@@ -20,8 +19,9 @@ from quorate.broker.replication.producer_state import KEPT_BATCHES, KeptBatch, P
 from quorate.log import Log
 from quorate.log.batch import read_headers
 from quorate.runtime.disk import Disk, DiskError, read_file, write_file_atomically
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 SUFFIX: Final = ".snapshot"
 KEPT_SNAPSHOTS: Final = 2

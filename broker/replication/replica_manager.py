@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-import structlog
 import trio
 
 from quorate.broker.controller.configs import effective
@@ -37,9 +36,10 @@ from quorate.broker.replication.stats import PartitionCounts, ReplicationStats
 from quorate.broker.replication.upkeep import Upkeep
 from quorate.runtime import Runtime
 from quorate.runtime.disk import DiskError
+from quorate.runtime.log import get_logger
 from quorate.runtime.network import Address
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _OFFLINE_TOLD_MAX: Final = 1000
 """At once."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 
-import structlog
 import trio
 
 from quorate.broker.controller.configs import TopicConfig
@@ -14,8 +13,9 @@ from quorate.broker.replication.producer_snapshot import store, take
 from quorate.log import LogError
 from quorate.raft.core.types import Offset
 from quorate.runtime.disk import Disk, DiskError
+from quorate.runtime.log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class Upkeep:

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-import structlog
 import trio
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import RequestPayload, ResponsePayload
@@ -31,9 +30,10 @@ from quorate.broker.wire.produce_codec import (
 )
 from quorate.broker.wire.sending import join_small, remaining
 from quorate.runtime.disk import Buffer
+from quorate.runtime.log import get_logger
 from quorate.runtime.network import Address, Network, NetworkError, Stream
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 R = TypeVar("R", bound=ResponsePayload)
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
 import trio
 from kio.schema.errors import ErrorCode
 
@@ -30,9 +29,10 @@ from quorate.broker.wire.primitives import MalformedError
 from quorate.broker.wire.produce_codec import ProduceRequest, decode_produce_request
 from quorate.broker.wire.sending import join_small, remaining
 from quorate.runtime.disk import Buffer
+from quorate.runtime.log import get_logger
 from quorate.runtime.network import NetworkError, Stream
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _SEND_BYTES: Final = 1024 * 1024
 _REQUESTS_PER_TURN: Final = 32

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import structlog
 import trio
 
 from quorate.broker.wire.budget import MemoryBudget
@@ -10,9 +9,10 @@ from quorate.broker.wire.connection import Connection, ConnectionLimits, Respons
 from quorate.broker.wire.errors import ErrorTable
 from quorate.broker.wire.framing import MAX_FRAME_BYTES
 from quorate.broker.wire.messages import ConnectionContext, RequestHandler
+from quorate.runtime.log import get_logger
 from quorate.runtime.network import Listener, Stream
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _MIB = 1024 * 1024
 

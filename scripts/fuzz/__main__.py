@@ -19,7 +19,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import structlog
 import trio
 import trio.lowlevel
 import trio.testing
@@ -30,6 +29,7 @@ from strangers import Errors, Stranger
 
 from quorate.raft.core.invariant import InvariantError
 from quorate.raft.quorum import Quorum
+from quorate.simulation.logs import taking_logs
 
 LIFE_FRAMES = 4000
 REAL_SHARE = 50
@@ -193,10 +193,10 @@ def main() -> int:
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
     fuzz = Fuzz(seed, options.frames)
-    structlog.configure(processors=[fuzz.errors])
-    fuzz.run()
-    if not fuzz.problems:
-        fuzz.problems += fuzz_real_node(seed, max(200, options.frames // REAL_SHARE), CLUSTER_ID)
+    with taking_logs(fuzz.errors):
+        fuzz.run()
+        if not fuzz.problems:
+            fuzz.problems += fuzz_real_node(seed, max(200, options.frames // REAL_SHARE), CLUSTER_ID)
     if options.examples is not None:
         options.examples.write_bytes(b"\n".join(fuzz.examples.values()))
     for problem in fuzz.problems:

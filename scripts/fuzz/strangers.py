@@ -1,14 +1,13 @@
 """Who sends mutated frames, and who hears what nodes say of them."""
 
-from collections.abc import MutableMapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import structlog
 import trio
 from mutations import Mutator
 
 from quorate.raft.frames import PREFACE
 from quorate.runtime.disk import Buffer
+from quorate.simulation.logs import LogEntry
 
 
 class Stranger:
@@ -77,10 +76,9 @@ class Errors:
     def __init__(self) -> None:
         self._errors: list[str] = []
 
-    def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        if method in ("error", "exception", "critical") and event.get("event") not in CLAIMED:
-            self._errors.append(f"logged: {dict(event)}")
-        raise structlog.DropEvent
+    def __call__(self, entry: LogEntry) -> None:
+        if entry["log_level"] in ("error", "critical") and entry["event"] not in CLAIMED:
+            self._errors.append(f"logged: {entry}")
 
     def taken(self) -> list[str]:
         errors, self._errors = self._errors, []

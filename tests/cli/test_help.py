@@ -36,7 +36,7 @@ def test_every_help_has_an_example(path: tuple[str, ...], quorate: Callable[...,
     assert example.startswith(" ".join(("quorate", *path))), "the example is of this command"
 
 
-HEAVY = ("trio", "kio", "structlog", "pyspark", "hypothesis", "confluent_kafka", "prometheus_client", "cbor2")
+HEAVY = ("trio", "kio", "pyspark", "hypothesis", "confluent_kafka", "prometheus_client", "cbor2")
 
 
 def imported(*arguments: str) -> set[str]:

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from quorate.log.control import leader_change_batch, voters_batch
 from quorate.log.errors import (
@@ -36,6 +35,7 @@ from quorate.raft.core.types import (
 )
 from quorate.runtime.disk import DiskError
 from quorate.simulation.disk import Operation, SimulatedDisk
+from quorate.simulation.logs import captured_logs
 
 F = "data/__cluster_metadata-0"
 OpenNode = Callable[..., Awaitable[Any]]
@@ -292,7 +292,7 @@ async def test_s5_a_damaged_snapshot_is_set_aside_if_the_log_holds_what_it_did(o
         snapshot = await node.take(12)
         path = f"{F}/{name_of(snapshot)}"
         node.disk.flip(path, 100)
-        with capture_logs() as lines:
+        with captured_logs() as lines:
             node = await restarted_after_power_loss(node)
         assert [line["event"] for line in lines if line.get("path") == path] == [
             "set a damaged snapshot aside"
@@ -366,7 +366,7 @@ async def test_a_diverged_log_that_is_longer_than_the_snapshot_is_dropped(
     snapshot = await source.take(20)
     await node.fill(30, epoch=1)
     await fetch(source.snapshots, node.snapshots, snapshot)
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         node = await restarted_after_power_loss(node)
     assert [line["snapshot_end_offset"] for line in lines if "snapshot_end_offset" in line] == [20]
     assert (node.log.log_start_offset, node.log.end_offset, node.log.last_epoch) == (20, 20, 3)

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from quorate.log.config import LogConfig
 from quorate.log.errors import DamagedLogError
@@ -13,6 +12,7 @@ from quorate.log.log import Log
 from quorate.runtime.disk import DiskError, read_file
 from quorate.runtime.real.disk import RealDisk, SyncStrategy
 from quorate.simulation.disk import Operation, SimulatedDisk
+from quorate.simulation.logs import captured_logs
 
 FIRST = "data/t-0/00000000000000000000.log"
 CONFIG = LogConfig(reserve_bytes=1000)
@@ -51,7 +51,7 @@ async def test_the_reserve_is_cut_after_a_crash_without_a_word(open_log: Opener,
     await log.sync()
     disk.lose_power(random.Random(0))
     assert read_file(disk, FIRST)[size:] == bytes(1000 - size)
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         log = await open_log(disk, config=CONFIG, recovery_point=1)
     assert lines == []
     assert (log.end_offset, log.size_bytes, log.recovered.cut_bytes) == (3, size, 0)
@@ -73,7 +73,7 @@ async def test_a_batch_torn_before_reserved_zeros_is_cut_with_a_log_line(
         disk.crash_process()
         file = disk.open(FIRST)
         file.write_at(size - len(last) + kept, bytes(len(last) - kept))
-        with capture_logs() as lines:
+        with captured_logs() as lines:
             log = await open_log(disk, config=CONFIG)
         written = len(last[:kept].rstrip(b"\0"))
         assert [line["bytes"] for line in lines] == [written]
@@ -88,7 +88,7 @@ async def test_a_batch_after_zeros_is_a_torn_tail(open_log: Opener, batch: Build
     size = len(batch(0))
     disk.crash_process()
     disk.open(FIRST).write_at(size, bytes(size))
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         log = await open_log(disk, config=CONFIG)
     assert [line["event"] for line in lines] == ["cut the torn end of a log"]
     assert (log.end_offset, log.recovered.cut_bytes) == (1, 2 * size - 1)  # a batch ends in a zero

@@ -9,7 +9,6 @@ import trio.testing
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
-from structlog.testing import capture_logs
 
 from quorate.log.batch import CRC_START, read_batches
 from quorate.log.control import ControlType, control_records_of, snapshot_footer_batch, snapshot_header_batch
@@ -31,6 +30,7 @@ from quorate.raft.core.types import (
 from quorate.runtime.disk import DiskError, DiskFullError
 from quorate.runtime.real.disk import RealDisk, SyncStrategy
 from quorate.simulation.disk import Operation, SimulatedDisk
+from quorate.simulation.logs import captured_logs
 
 F = "data/__cluster_metadata-0"
 Fetch = Callable[..., Awaitable[SnapshotContents]]
@@ -146,7 +146,7 @@ async def test_s8_an_empty_or_headless_snapshot_is_put_away_at_the_start(left: b
     await take(await opened(disk))
     path = f"{F}/{name_of(at(7))}"
     disk.open(path, create=True).append([left])
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         store = await opened(disk)
     assert store.ids == (ID,)
     assert [(line["path"], line["log_level"]) for line in lines] == [(path, "warning")]
@@ -193,7 +193,7 @@ async def test_leftovers_of_a_crash_are_removed_with_a_line_each() -> None:
     disk.open(f"{F}/quorum-state", create=True)
     assert len(disk.list(F)) == 4
     disk.crash_process()
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         await opened(disk)
     assert disk.list(F) == ["quorum-state"]
     assert [line["event"] for line in lines] == ["removed what was left of a snapshot"] * 3

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-import structlog
 import trio
 
 from quorate.raft.config import QuorumConfig, parse_voters
@@ -16,6 +15,7 @@ from quorate.raft.storage import format_folder
 from quorate.raft.telemetry import Telemetry
 from quorate.runtime import Runtime
 from quorate.runtime.network import Address, Stream
+from quorate.simulation.logs import captured_logs
 from quorate.simulation.network import SimulatedNetwork
 from quorate.simulation.runtime import SimulatedRuntime
 
@@ -187,5 +187,5 @@ async def world(nursery) -> World:
 
 @pytest.fixture
 def log_lines():
-    with structlog.testing.capture_logs() as lines:
+    with captured_logs() as lines:
         yield lines

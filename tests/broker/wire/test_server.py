@@ -4,7 +4,6 @@ import random
 from contextlib import asynccontextmanager
 
 import pytest
-import structlog
 import trio
 from kio.schema.errors import ErrorCode
 
@@ -35,6 +34,7 @@ from quorate.broker.wire.produce_codec import (
 )
 from quorate.broker.wire.server import ServerConfig, WireServer
 from quorate.runtime.network import Address, NetworkError
+from quorate.simulation.logs import captured_logs
 from quorate.simulation.network import NetworkSettings, SimulatedNetwork
 
 HOME = Address("broker", 9092)
@@ -304,7 +304,7 @@ async def test_an_exception_becomes_the_answer_of_the_api(autojump_clock, error,
 )
 async def test_a_malformed_frame_closes_its_own_connection_with_one_line(autojump_clock, garbage, why):
     handler = Handler(heartbeat=heartbeat_ok)
-    with structlog.testing.capture_logs() as lines:
+    with captured_logs() as lines:
         async with serving(handler) as (net, _), client(net, "good") as good:
             bad = await net.for_node("bad").connect(HOME)
             await bad.send([garbage])
@@ -369,7 +369,7 @@ async def test_a_client_that_does_not_read_is_not_read_from(autojump_clock):
 
 async def test_an_idle_connection_is_closed_and_a_parked_one_is_not(autojump_clock):
     handler = Handler(produce=lambda context, request: Deferred())
-    with structlog.testing.capture_logs() as lines:
+    with captured_logs() as lines:
         async with serving(handler, idle_timeout_s=100) as (net, server):
             idle = await net.for_node("idle").connect(HOME)
             async with client(net, "parked", timeout_s=1000, negotiate=False) as parked:
