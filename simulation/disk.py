@@ -75,6 +75,11 @@ class SimulatedDisk:
         """Something that `fail` asked for has yet to happen."""
         return bool(self._faults)
 
+    @property
+    def has_failed(self) -> bool:
+        """Something that `fail` asked for has happened to the process that uses the disk."""
+        return self._faults.happened
+
     def clear_faults(self) -> None:
         """What `fail` asked for and has not happened does not happen."""
         self._faults.clear()
@@ -101,7 +106,7 @@ class SimulatedDisk:
     def crash_process(self) -> None:
         """Open files and locks die; the page cache survives. The disk is usable again at once."""
         self._boots += 1
-        self._cut = False
+        self._cut = self._faults.happened = False
         self._locks.clear()
         self.release()
         for content in self._names.values():

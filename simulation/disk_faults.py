@@ -32,10 +32,12 @@ class _Fault:
 class DiskFaults:
     """What was asked for and has not happened yet."""
 
-    __slots__ = ("_faults",)
+    __slots__ = ("_faults", "happened")
 
     def __init__(self) -> None:
         self._faults: list[_Fault] = []
+        self.happened = False
+        """One of them was raised, since a process last began on this disk."""
 
     def __bool__(self) -> bool:
         return bool(self._faults)
@@ -56,4 +58,5 @@ class DiskFaults:
                 fault.times -= 1
                 if not fault.times:
                     self._faults.remove(fault)
+                self.happened = True
                 raise DiskError(f"injected {operation.value} error", path=path)

@@ -15,7 +15,7 @@ from quorate.runtime.disk import DiskError
 from quorate.simulation.disk import SimulatedDisk
 from quorate.simulation.network import NetworkSettings, SimulatedNetwork
 from quorate.simulation.runtime import DiskSpeed, SimulatedRuntime
-from quorate.simulation.scheduler import Scheduler
+from quorate.simulation.scheduler import Scheduler, current_process
 from quorate.simulation.trace import Trace
 from quorate.simulation.violations import SafetyViolation
 
@@ -95,6 +95,7 @@ class SimulatedCluster(ABC, Generic[Node]):
         self.network.on_receive = trace.received
         self.nodes: Sequence[Node] = [self._host(number) for number in range(1, nodes + 1)]
         self.violation: SafetyViolation | None = None
+        trace.on_error = self._logged_error
 
     def _host(self, number: int) -> Node:
         at_once = self._sync_at_once
@@ -141,6 +142,15 @@ class SimulatedCluster(ABC, Generic[Node]):
             self.violation = SafetyViolation(f"{promise}: {violation}")
             self.trace.add("checker", str(self.violation))
             self._nursery.cancel_scope.cancel()
+
+    def _logged_error(self, line: str) -> None:
+        """An error is for somebody to act on: nothing but a harmed disk gives reason for one."""
+        name = current_process()
+        node = next((each for each in self.nodes if each.name == name), None)
+        if node is None or not node.alive:
+            return
+        if not (node.disk_failing or node.damaged or node.disk.has_failed):
+            self.found("NoErrorWithoutHarm", SafetyViolation(f"{name} logged: {line}"))
 
     def spawn(self, task: Callable[..., Awaitable[object]], *arguments: object) -> None:
         """Run a task for as long as the cluster exists."""

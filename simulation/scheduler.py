@@ -27,6 +27,11 @@ _PASSES_MAX: Final = 30_000
 """Passes of the scheduler without time passing that are taken for a busy loop."""
 
 
+def current_process() -> str | None:
+    """Name of the simulated process that the running task belongs to."""
+    return _PROCESS.get()
+
+
 class Scheduler(random.Random):
     """What `run` hands to the program. Stands in for trio's own `random.Random`."""
 

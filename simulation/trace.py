@@ -9,16 +9,20 @@ import trio
 
 from quorate.simulation.logs import LogEntry, taking_logs
 
+_ERRORS = ("error", "critical")
+
 
 class Trace:
     """Lines are kept only if asked for; the hash always covers all of them."""
 
-    __slots__ = ("_hash", "_show", "events")
+    __slots__ = ("_hash", "_show", "events", "on_error")
 
     def __init__(self, show: Callable[[str], None] | None = None) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
         self._show = show
         self.events = 0
+        self.on_error: Callable[[str], None] | None = None
+        """Called with each line that the library logs as an error (see `logs_into`)."""
 
     def add(self, where: str, what: str) -> None:
         """`where`: the node, link or client. A detail that differs between runs of one seed is a bug here."""
@@ -42,9 +46,10 @@ def logs_into(trace: Trace) -> Iterator[None]:
 
     def take(entry: LogEntry) -> None:
         level, event = entry.pop("log_level"), entry.pop("event")
-        trace.add(
-            "log", f"{level} {event} {' '.join(f'{name}={value}' for name, value in sorted(entry.items()))}"
-        )
+        line = f"{level} {event} {' '.join(f'{name}={value}' for name, value in sorted(entry.items()))}"
+        trace.add("log", line)
+        if trace.on_error is not None and level in _ERRORS:
+            trace.on_error(line)
 
     with taking_logs(take):
         yield

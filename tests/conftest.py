@@ -26,6 +26,7 @@ REAL_TIME = tuple(
         "raft/test_hostile.py",
         "raft/test_quorum.py",
         "raft/test_snapshot_disk.py",
+        "runtime/",
         "spark_source/",
         "system/",
     )

@@ -144,6 +144,7 @@ def test_no_log_that_keeps_its_promises_is_accused(
     assert find_anomalies(history, read_to_end=True).counts == {}
 
 
+@pytest.mark.slow
 def test_a_million_operations_take_seconds() -> None:
     source = random.Random(1)
     history: list[LogOperation] = []

@@ -1,0 +1,25 @@
+"""A node that logs an error asks somebody to act: in a simulation only a harmed disk is a reason for that."""
+
+import pytest
+
+from quorate.raft.core.types import Offset
+from quorate.raft.log_writing import LogWriter
+from quorate.runtime.log import get_logger
+from quorate.simulation.faults import Fault, FaultSettings
+from quorate.simulation.quorum_run import QuorumRun, QuorumRunSettings
+from quorate.simulation.violations import SafetyViolation
+
+log = get_logger("quorate.planted")
+
+
+def test_an_error_that_a_node_with_a_sound_disk_logs_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    committed = LogWriter.committed
+
+    def complain(self: LogWriter, high_watermark: Offset) -> None:
+        log.error("the sky is falling", high_watermark=high_watermark)
+        committed(self, high_watermark)
+
+    monkeypatch.setattr(LogWriter, "committed", complain)
+    quiet = QuorumRunSettings(faults=FaultSettings(kinds=(Fault.CRASH,)))
+    with pytest.raises(SafetyViolation, match=r"NoErrorWithoutHarm: node-\d logged: error the sky"):
+        QuorumRun(1, quiet).execute()

@@ -1,0 +1,31 @@
+"""`make quick` leaves out what waits for the real clock or starts processes."""
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LEFT_OUT = {"slow", "real_time", "seeds"}
+PROCESSES = {"subprocess", "multiprocessing", "LocalCluster"}
+
+
+def test_quick_tests_start_no_processes(request: pytest.FixtureRequest) -> None:
+    quick = [
+        item
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and not LEFT_OUT & {mark.name for mark in item.iter_markers()}
+    ]
+    assert quick
+    modules: set[ModuleType] = {item.module for item in quick} - {request.module}
+    starting = {module.__name__: sorted(PROCESSES & set(vars(module))) for module in modules}
+    assert not {name: found for name, found in starting.items() if found}
+
+
+def test_quick_and_test_name_the_markers_that_pyproject_has() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    named = set(re.findall(r"not (\w+)", " ".join(re.findall(r'-m "([^"]+)"', makefile))))
+    assert named == LEFT_OUT
+    declared = set(re.findall(r'^  "(\w+):', (ROOT / "pyproject.toml").read_text(), re.M))
+    assert named <= declared
