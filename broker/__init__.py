@@ -1,1 +1,5 @@
-"""A broker cluster on the quorum, in Kafka's protocol."""
+"""A broker cluster on the quorum, in Kafka's protocol. Needs the extra `broker`."""
+
+from quorate.runtime.extras import need
+
+need("quorate.broker", "kio", extra="broker")

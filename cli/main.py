@@ -31,9 +31,9 @@ app.command("demo", epilog="Example: quorate demo --file README.md")(demo.demo)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from quorate import __version__
 
-        typer.echo(f"quorate {version('quorate')}")
+        typer.echo(f"quorate {__version__}")
         raise typer.Exit
 
 

@@ -2,7 +2,10 @@
 
 from typing import Annotated
 
-import typer
+try:
+    import typer
+except ModuleNotFoundError:
+    raise SystemExit("quorate.simulation needs typer: pip install 'quorate[cli]'") from None
 
 from quorate.simulation import shrinking
 from quorate.simulation.seeds import Subject, run_many, run_seeds

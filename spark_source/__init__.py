@@ -15,6 +15,8 @@ must not need PySpark for it.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from quorate.runtime.extras import need
+
 if TYPE_CHECKING:
     from quorate.spark_source.errors import SourceError
     from quorate.spark_source.history import leadership_history
@@ -31,11 +33,14 @@ _HOMES = {
     "MetadataLogSource": "source",
     "register": "source",
 }
+_ON_PYSPARK = ("history", "session", "source")
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if _HOMES[name] in _ON_PYSPARK:
+        need(f"quorate.spark_source.{name}", "pyspark", "pyarrow", "pandas", extra="spark")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 

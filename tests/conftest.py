@@ -22,6 +22,7 @@ REAL_TIME = tuple(
         "docs/",
         "examples/",
         "metrics/",
+        "packaging/",
         "raft/test_disk_stalls.py",
         "raft/test_hostile.py",
         "raft/test_quorum.py",

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+TOP = ROOT / "package"
+"""The folder of `quorate` itself. With that name it would hide an installed quorate from what runs in a
+checkout."""
 PACKAGES = (
     "runtime",
     "quorum_state",
@@ -51,13 +54,20 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 SEAM_FREE = ("runtime/real", "simulation", "cli", "spark_source")
 """Where the real world, or its simulated twin, is made."""
 
-FORBIDDEN_MODULES = {"time", "random", "secrets", "socket", "threading", "signal", "subprocess", "asyncio"}
+FORBIDDEN_MODULES = {
+    "time", "random", "secrets", "socket", "threading", "signal", "subprocess", "asyncio", "logging",
+    "structlog",
+}  # fmt: skip
 FORBIDDEN_CALLS = {
     "os.open", "os.fsync", "os.fdatasync", "os.urandom", "os.rename", "os.remove", "os.listdir", "uuid.uuid4",
     "uuid.uuid1", "trio.to_thread.run_sync", "trio.open_tcp_stream", "trio.run_process", "datetime.now",
     "open", "trio.socket.socket", "datetime.datetime.now",
 }  # fmt: skip
-FORBIDDEN_EXCEPT = {"runtime/entropy.py": {"random"}, "metrics/raft_metrics.py": {"threading"}}
+FORBIDDEN_EXCEPT = {
+    "runtime/entropy.py": {"random"},
+    "runtime/log.py": {"logging"},
+    "metrics/raft_metrics.py": {"threading"},
+}
 """`Entropy` wraps a given `random.Random`; metrics may be scraped from another thread and hold a lock."""
 
 
@@ -139,16 +149,16 @@ def test_time_entropy_files_and_sockets_are_reached_through_the_seams_only() -> 
 
 def test_every_package_is_listed_for_the_wheel_and_is_typed() -> None:
     listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
-    found = {
+    inner = {
         f"quorate.{name_of(path)}" for package in PACKAGES for path in (ROOT / package).rglob("__init__.py")
     }
-    assert found == listed
-    untyped = [
-        package
-        for package in sorted(found)
-        if not (ROOT / package[8:].replace(".", "/") / "py.typed").exists()
-    ]
-    assert not untyped
+    assert inner | {"quorate"} == listed
+    folders = [TOP, *(ROOT / package[8:].replace(".", "/") for package in sorted(inner))]
+    assert not [folder for folder in folders if not (folder / "py.typed").exists()]
+
+
+def test_no_folder_of_the_checkout_hides_the_installed_package() -> None:
+    assert not (ROOT / "quorate").exists()
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -2,7 +2,10 @@
 
 from typing import Annotated
 
-import typer
+try:
+    import typer
+except ModuleNotFoundError:
+    raise SystemExit("quorate.simulation.explorer needs typer: pip install 'quorate[cli]'") from None
 
 from quorate.simulation.explorer import story
 from quorate.simulation.explorer.run import Task, Total, run_all

@@ -9,6 +9,8 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[2]
+OURS = "https://github.com/quorate/quorate/blob/main/"
+"""Where links of a page lead that package indexes show, too."""
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.*)$", re.M)
 
@@ -24,13 +26,20 @@ def anchors(file: Path) -> set[str]:
 def test_links_resolve(document: Path) -> None:
     broken = []
     for target in _LINK.findall(document.read_text()):
-        if re.match(r"https?://", target):
+        _, of_ours, path = target.rpartition(OURS)
+        if re.match(r"https?://", target) and not of_ours:
             continue
-        path, _, anchor = target.partition("#")
-        file = (document.parent / path).resolve() if path else document
+        path, _, anchor = path.partition("#")
+        file = ((ROOT if of_ours else document.parent) / path).resolve() if path else document
         if not file.exists() or (anchor and anchor not in anchors(file)):
             broken.append(target)
     assert not broken
+
+
+def test_the_readme_links_work_where_a_package_index_shows_it() -> None:
+    targets = _LINK.findall((ROOT / "README.md").read_text())
+    assert len(targets) > 10
+    assert [target for target in targets if not re.match(r"https?://|#", target)] == []
 
 
 @pytest.fixture(scope="module")

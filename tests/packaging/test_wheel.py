@@ -1,0 +1,147 @@
+"""What a user gets who installs the published package."""
+
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Callable
+from email import message_from_bytes
+from pathlib import Path
+
+import pytest
+
+EMBEDDED = """
+import sys
+import trio
+from quorate.metrics import RaftMetrics
+from quorate.raft import NodeId, Quorum, QuorumConfig, format_folder, parse_voters
+from quorate.runtime.real import SyncStrategy, real_runtime
+from prometheus_client import CollectorRegistry
+import quorate, quorate.log, quorate.quorum_state, quorate.simulation.runtime
+
+class Counter:
+    total = 0
+    def apply(self, batch):
+        results = []
+        for record in batch.records:
+            self.total += int(record)
+            results.append(self.total)
+        return results
+    def take_snapshot(self):
+        return iter([str(self.total).encode()])
+    def load_snapshot(self, snapshot):
+        raise NotImplementedError
+
+async def main(folder):
+    runtime = real_runtime(sync=SyncStrategy.INLINE)
+    await format_folder(runtime, folder, cluster_id="c", node_id=NodeId(1))
+    config = QuorumConfig(
+        node_id=NodeId(1), cluster_id="c", folder=folder, voters=parse_voters("1@127.0.0.1:0")
+    )
+    telemetry = RaftMetrics(CollectorRegistry(), monotonic=trio.current_time)
+    async with Quorum.open(config, Counter(), runtime=runtime, telemetry=telemetry) as quorum:
+        await quorum.wait_leader()
+        print((await quorum.append([b"2", b"40"])).results)
+
+trio.run(main, sys.argv[1])
+print(quorate.__version__)
+"""
+
+
+def run(python: Path, *args: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([python, *args], cwd=cwd, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def python(install: Callable[[], Path]) -> Path:
+    return install()
+
+
+def test_an_embedded_quorum_runs_on_the_core_alone_and_prints_nothing_of_its_own(
+    python: Path, tmp_path: Path, wheel: Path
+) -> None:
+    done = run(python, "-W", "error", "-c", EMBEDDED, str(tmp_path / "node"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout.splitlines(), done.stderr) == (["(2, 42)", wheel.name.split("-")[1]], "")
+
+
+def test_a_simulated_quorum_runs_on_the_core_alone(python: Path, tmp_path: Path) -> None:
+    program = """
+from quorate.simulation.seeds import Subject, run_seeds
+assert run_seeds(range(1, 2), what=Subject.QUORUM, verbose=False, say=print) == []
+"""
+    done = run(python, "-c", program, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "part", "module", "extra"),
+    [
+        ("import quorate.broker.server", "quorate.broker", "kio", "broker"),
+        (
+            "from quorate.spark_source import register",
+            "quorate.spark_source.register",
+            "pyspark",
+            "spark",
+        ),
+    ],
+)
+def test_a_part_whose_extra_is_missing_says_what_to_install(
+    python: Path, tmp_path: Path, program: str, part: str, module: str, extra: str
+) -> None:
+    done = run(python, "-c", program, cwd=tmp_path)
+    assert done.stderr.splitlines()[-1] == (
+        "quorate.runtime.extras.MissingExtraError: "
+        f"{part} needs {module}, which is not installed: pip install 'quorate[{extra}]'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        (
+            ["-c", "from quorate.cli.entry import main; main()"],
+            "The quorate command needs typer, which is not installed",
+        ),
+        (["-m", "quorate.simulation"], "quorate.simulation needs typer"),
+        (["-m", "quorate.simulation.explorer"], "quorate.simulation.explorer needs typer"),
+    ],
+)
+def test_a_command_whose_extra_is_missing_ends_with_one_sentence(
+    python: Path, tmp_path: Path, program: list[str], told: str
+) -> None:
+    done = run(python, *program, cwd=tmp_path)
+    assert done.returncode != 0
+    assert (done.stdout, done.stderr) == ("", f"{told}: pip install 'quorate[cli]'\n")
+
+
+def test_no_folder_on_the_path_joins_the_package(python: Path, tmp_path: Path) -> None:
+    """A namespace package takes modules from every folder `quorate` on the path (embed D12)."""
+    (tmp_path / "quorate" / "raft").mkdir(parents=True)
+    (tmp_path / "quorate" / "raft" / "__init__.py").write_text("raise SystemExit('the wrong one')")
+    done = run(python, "-c", "import quorate.raft; print(quorate.raft.__file__)", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert str(tmp_path) not in done.stdout
+
+
+def test_the_wheel_names_the_console_script_its_pythons_and_where_the_project_is(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as opened:
+        files = {
+            name.partition(".dist-info/")[2]: name for name in opened.namelist() if ".dist-info/" in name
+        }
+        metadata = message_from_bytes(opened.read(files["METADATA"]))
+        scripts = opened.read(files["entry_points.txt"]).decode()
+        top = {name.partition("/")[0] for name in opened.namelist() if ".dist-info" not in name}
+    assert top == {"quorate"}
+    assert "quorate = quorate.cli.entry:main" in scripts
+    assert {url.partition(",")[0] for url in metadata.get_all("Project-URL", [])} >= {"Homepage", "Changelog"}
+    pythons = [each for each in metadata.get_all("Classifier", []) if "Python :: 3." in each]
+    assert [each.rpartition(" ")[2] for each in pythons] == ["3.11", "3.12", "3.13", "3.14"]
+    assert set(metadata.get_all("Provides-Extra", [])) == {"all", "broker", "cli", "demo", "spark"}
+
+
+def test_the_sdist_holds_what_the_wheel_is_built_from_and_no_tests(built: Path) -> None:
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    assert not [name for name in names if name.startswith(("tests", "benchmarks", "scripts"))]
+    assert {"package/__init__.py", "raft/quorum.py", "CHANGELOG.md", "LICENSE", "README.md"} <= names
