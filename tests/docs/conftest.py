@@ -19,6 +19,8 @@ STORY = "story"
 """Marks the blocks of a page that run in their order, on a cluster of their own (test_stories.py)."""
 TUTORIAL = "tutorial.md"
 """Its blocks follow from each other: test_tutorial.py runs them in their order, or skips all of them."""
+AGAIN = "again and again"
+"""Marks a program that keeps a folder, and goes on with it when it is run again."""
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<body>.*?)^(?P=indent)```$", re.M | re.S)
 _MARK = re.compile(r"<!-- test: (?P<mark>[^>]*?) -->\s*\Z")
 
@@ -82,6 +84,11 @@ def on(cluster: LocalCluster, text: str) -> str:
 @pytest.fixture
 def live(cluster: LocalCluster) -> Callable[[str], str]:
     return lambda text: on(cluster, text)
+
+
+@pytest.fixture(scope="session")
+def whole_programs() -> list[Block]:
+    return [block for block in blocks("python") if block.mark.startswith("run")]
 
 
 @pytest.fixture
@@ -158,10 +165,15 @@ def terminals(tmp_path: Path) -> Iterator[Terminals]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`sh_block`, `python_block`: every block of that language; `program`: Python that is whole."""
+    """`sh_block`, `python_block`: every block of that language; `program`: Python that is whole;
+    `program_with_a_folder`: Python that is whole and keeps its state."""
     if "program" in metafunc.fixturenames:
         whole = [block for block in blocks("python") if block.mark.startswith("run")]
+        whole = [block for block in whole if AGAIN not in block.mark]
         metafunc.parametrize("program", whole, ids=[block.name for block in whole])
+    if "program_with_a_folder" in metafunc.fixturenames:
+        lasting = [block for block in blocks("python") if AGAIN in block.mark]
+        metafunc.parametrize("program_with_a_folder", lasting, ids=[block.name for block in lasting])
     for language in ("sh", "python"):
         if f"{language}_block" in metafunc.fixturenames:
             found = [

@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -65,6 +66,46 @@ def test_python_blocks_that_are_whole_programs_run(
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     if "prints what follows" in program.mark:
         assert done.stdout == request.getfixturevalue("text_after")(program)
+
+
+KILLED_ONCE_IT_HAS_A_SNAPSHOT = """
+import os, runpy, signal, sys
+from quorate.raft import Quorum
+
+take = Quorum.take_snapshot
+
+async def take_and_die(self):
+    await take(self)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+Quorum.take_snapshot = take_and_die
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+@pytest.mark.system
+def test_a_program_that_keeps_a_folder_starts_again_after_a_snapshot_and_a_kill(
+    program_with_a_folder: Any, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    script = tmp_path / "block.py"
+    script.write_text(program_with_a_folder.body)
+    printed = []
+    for killed in (True, True, False, False):
+        program = ["-c", KILLED_ONCE_IT_HAS_A_SNAPSHOT, str(script)] if killed else [str(script)]
+        done = subprocess.run(
+            [sys.executable, *program],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+        assert done.returncode == (-signal.SIGKILL if killed else 0), f"{done.stdout}\n{done.stderr}"
+        assert done.stderr == "", "a library that nobody asked to log is silent"
+        printed += done.stdout.splitlines()
+    told = request.getfixturevalue("text_after")(program_with_a_folder).splitlines()
+    assert printed[: len(told)] == told
+    assert len(printed) == len(set(printed)) == 4, printed
 
 
 def test_blocks_that_are_left_out_are_few() -> None:
