@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from quorate.runtime.clock import WallClock
+from quorate.runtime.compute import Compute
 from quorate.runtime.disk import Disk
 from quorate.runtime.entropy import Entropy
 from quorate.runtime.network import Network
@@ -16,6 +17,7 @@ class Runtime:
     network: Network
     wall_clock: WallClock
     entropy: Entropy
+    compute: Compute
     boot_id: str
     """Another one after each start of the host: while it is the same, everything that any process has
     written to files is still to be read from them, synced or not."""

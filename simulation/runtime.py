@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import trio
 
 from quorate.runtime import Runtime
+from quorate.runtime.compute import InlineCompute
 from quorate.runtime.entropy import Entropy
 from quorate.simulation.disk import SimulatedDisk
 from quorate.simulation.network import SimulatedNetwork
@@ -82,6 +83,7 @@ class SimulatedRuntime:
             network=self._network.for_node(self.name),
             wall_clock=self.wall_clock,
             entropy=Entropy(random.Random(self._random.getrandbits(64))),
+            compute=InlineCompute(),
             boot_id=f"{self.name}, power lost {self.disk.power_losses} times",
         )
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from quorate.runtime import Runtime
 from quorate.runtime.entropy import Entropy
+from quorate.runtime.real.compute import ThreadCompute
 from quorate.runtime.real.disk import RealDisk, SyncStrategy
 from quorate.runtime.real.network import RealNetwork
 
@@ -37,6 +38,7 @@ def real_runtime(*, sync: SyncStrategy) -> Runtime:
         network=RealNetwork(),
         wall_clock=RealWallClock(),
         entropy=Entropy(random.SystemRandom()),
+        compute=ThreadCompute(),
         boot_id=_boot_id(),
     )
 
