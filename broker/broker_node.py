@@ -271,6 +271,7 @@ def replication_config(config: ServerConfig) -> ReplicationConfig:
         log_retention_check_interval_ms=config.int("log.retention.check.interval.ms"),
         broker_session_timeout_ms=config.int("broker.session.timeout.ms"),
         fetch_max_bytes=config.int("fetch.max.bytes"),
+        batch_uncompressed_max_bytes=config.int("socket.request.max.bytes"),
     )
 
 

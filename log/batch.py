@@ -87,6 +87,12 @@ def attributes_of(*, control: bool, transactional: bool) -> int:
     return (_CONTROL if control else 0) | (_TRANSACTIONAL if transactional else 0)
 
 
+def attributes_with(attributes: int, *, codec: int, log_append_time: bool) -> int:
+    """`attributes`, but for the compression and the kind of timestamp."""
+    kept = attributes & ~(_CODEC | _TIMESTAMP_TYPE)
+    return kept | codec | (_TIMESTAMP_TYPE if log_append_time else 0)
+
+
 def read_header(
     buffer: Buffer,
     position: int = 0,

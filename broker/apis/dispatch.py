@@ -87,7 +87,7 @@ class Dispatcher:
     async def handle(self, context: RequestContext, request: Request) -> Answer:
         match request:
             case ProduceRequest():
-                return produce.handle(self._broker, context, request)
+                return await produce.handle(self._broker, context, request)
             case FetchRequest():
                 return await fetch.handle(self._broker, context, request)
             case _:

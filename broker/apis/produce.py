@@ -20,9 +20,10 @@ from quorate.runtime.log import get_logger
 log = get_logger(__name__)
 
 _ACKS = (-1, 0, 1)
+_ZSTD_FROM = 7
 
 
-def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> Answer:
+async def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> Answer:
     """The append is done when this returns; the answer may wait for other replicas."""
     if request.acks not in _ACKS:
         raise KafkaError(ErrorCode.invalid_required_acks, f"acks is {request.acks}; it must be -1, 0 or 1")
@@ -34,7 +35,9 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
         if topic.name not in INTERNAL_TOPICS
         for part in topic.partitions
     ]
-    pending = broker.replicas.append(items, acks=request.acks, timeout_ms=request.timeout_ms)
+    pending = await broker.replicas.produce(
+        items, acks=request.acks, timeout_ms=request.timeout_ms, zstd=request.version >= _ZSTD_FROM
+    )
     if request.acks == 0:
         _report(pending)
         return None
@@ -102,6 +105,7 @@ def _produced(broker: Broker, topic: str, result: AppendResult) -> ProducedParti
         log_append_time_ms=result.append_time_ms,
         log_start_offset=result.log_start_offset,
         error_message=result.error_message,
+        record_errors=result.record_errors,
         leader_id=leader_id,
         leader_epoch=leader_epoch,
     )

@@ -31,6 +31,8 @@ class ReplicationConfig:
     """After so much silence of the controller and of every follower a leader takes itself for cut off."""
     fetch_max_bytes: int = 57_671_680
     """Upper bound of one Fetch answer, whatever the client asks for."""
+    batch_uncompressed_max_bytes: int = 104_857_600
+    """Ours: what may come out of a compressed batch that is produced; as much as a request may have."""
 
     def __post_init__(self) -> None:
         if not self.log_dirs:

@@ -1,6 +1,7 @@
 """Kafka's error codes, as far as partitions answer with them. Numbers and names are Kafka's own."""
 
 import enum
+from collections.abc import Sequence
 
 
 class ErrorCode(enum.IntEnum):
@@ -15,23 +16,27 @@ class ErrorCode(enum.IntEnum):
     NOT_ENOUGH_REPLICAS = 19
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
     INVALID_REQUIRED_ACKS = 21
+    INVALID_TIMESTAMP = 32
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     INVALID_PRODUCER_EPOCH = 47
     KAFKA_STORAGE_ERROR = 56
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
     OFFSET_NOT_AVAILABLE = 78
     INVALID_RECORD = 87
     UNKNOWN_TOPIC_ID = 100
 
 
 class PartitionError(Exception):
-    """A request that one partition refuses, with the code that the client is given."""
+    """A request that one partition refuses, with the code that the client is given. `records`: which records
+    of a batch are at fault, by their indexes in it, and why (KIP-467)."""
 
-    def __init__(self, code: ErrorCode, message: str) -> None:
+    def __init__(self, code: ErrorCode, message: str, *, records: Sequence[tuple[int, str]] = ()) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.records = tuple(records)
 
 
 class ReplicaFailedError(Exception):

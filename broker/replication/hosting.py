@@ -20,6 +20,7 @@ from quorate.broker.replication.isr import IsrProposal
 from quorate.broker.replication.leader_state import Eligible
 from quorate.broker.replication.log_manager import LogManager
 from quorate.broker.replication.partition import Partition, RoleChange
+from quorate.broker.replication.produce_rules import ProduceRules
 from quorate.broker.replication.requests import TopicRef
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.log import LogConfig, LogError
@@ -173,7 +174,7 @@ class Hosting:
 
     def _configure(self, partition: Partition, config: TopicConfig) -> None:
         partition.min_isr = config.min_insync_replicas
-        partition.max_message_bytes = config.max_message_bytes
+        partition.rules = ProduceRules.of(config)
         partition.log.configure(_log_config(config))
         partition.advance_high_watermark()
 
@@ -255,7 +256,7 @@ class Hosting:
             disk=self._disk,
             log=opened,
             min_isr=config.min_insync_replicas,
-            max_message_bytes=config.max_message_bytes,
+            rules=ProduceRules.of(config),
             lag_s=self._config.replica_lag_time_max_ms / 1000,
             eligible=self._eligible,
             propose=self._propose,

@@ -7,7 +7,7 @@ which nobody waits but a cut.
 
 import enum
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -16,10 +16,12 @@ import trio
 
 from quorate.broker.controller.image import PartitionState
 from quorate.broker.controller.records import NO_LEADER, LeaderRecoveryState
+from quorate.broker.replication.batch_check import CheckedBatches, read_produced
 from quorate.broker.replication.errors import ErrorCode, PartitionError, ReplicaFailedError
 from quorate.broker.replication.follower_state import FollowerState
 from quorate.broker.replication.isr import IsrProposal
 from quorate.broker.replication.leader_state import Eligible, LagRule, LeaderState
+from quorate.broker.replication.produce_rules import ProduceRules
 from quorate.broker.replication.producer_snapshot import load
 from quorate.broker.replication.producer_state import NO_PRODUCER, KeptBatch, ProducerState
 from quorate.broker.replication.purgatory import Watchers
@@ -27,7 +29,7 @@ from quorate.broker.replication.requests import FetchItem
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.log import Log
 from quorate.log.batch import BatchHeader, read_headers
-from quorate.log.errors import BatchTooLargeError, InvalidBatchError, LogFailedError
+from quorate.log.errors import BatchTooLargeError, LogFailedError
 from quorate.raft.core.types import Epoch, Offset
 from quorate.runtime.disk import Buffer, Disk, DiskError
 from quorate.runtime.log import get_logger
@@ -77,7 +79,7 @@ class Partition:
         disk: Disk,
         log: Log,
         min_isr: int,
-        max_message_bytes: int,
+        rules: ProduceRules,
         lag_s: float,
         eligible: Eligible,
         propose: Callable[["Partition", IsrProposal], None],
@@ -90,7 +92,8 @@ class Partition:
         self.partition_id = partition_id
         self.log = log
         self.min_isr = min_isr
-        self.max_message_bytes = max_message_bytes
+        self.rules = rules
+        """What producers may send."""
         self.watchers = Watchers()
         self.lock = trio.Lock()
         """Held while the log is cut or closed."""
@@ -217,9 +220,8 @@ class Partition:
             )
         return self.role
 
-    def append(self, records: Buffer, *, acks: int, internal: bool = False) -> Appended:
-        """Append a producer's batches as leader. `internal`: from this broker itself, control batches
-        allowed. Raises `PartitionError`; then nothing was appended."""
+    def check_appendable(self, acks: int) -> LeaderState:
+        """Raises `PartitionError` unless this broker may append as leader."""
         leader = self.check_leading()
         if acks == -1 and leader.under_min_isr(self.min_isr):
             raise PartitionError(
@@ -227,12 +229,17 @@ class Partition:
                 f"{self}: the in-sync replicas are {list(leader.isr.committed)}, fewer than "
                 f"min.insync.replicas={leader.effective_min_isr(self.min_isr)}",
             )
-        headers = self._checked(records, internal=internal)
+        return leader
+
+    def append(self, checked: CheckedBatches, *, acks: int) -> Appended:
+        """Append batches as leader. Raises `PartitionError`; then nothing was appended."""
+        leader = self.check_appendable(acks)
+        headers = checked.headers
         kept = self._check_producers(headers)
         if kept is not None:
             return Appended(kept.base_offset, kept.last_offset + 1, duplicate=True)
         try:
-            info = self.log.append_as_leader(records, leader.leader_epoch, headers=headers)
+            info = self.log.append_as_leader(checked.records, leader.leader_epoch, headers=headers)
         except (DiskError, LogFailedError) as error:
             self._disk_failed(self, error)
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
@@ -247,28 +254,19 @@ class Partition:
         self.watchers.appended()
         return Appended(info.base_offset, info.end_offset)
 
-    def _checked(self, records: Buffer, *, internal: bool) -> list[BatchHeader]:
+    def read_headers(self, records: Buffer, *, internal: bool) -> CheckedBatches:
+        """What nobody needs to look into. `internal`: from this broker itself, control batches allowed.
+        Raises `PartitionError`."""
+        max_bytes = self.rules.max_message_bytes
+        if not internal:
+            return CheckedBatches(records, read_produced(records, max_bytes=max_bytes))
         try:
-            headers = list(read_headers(records, contiguous=False, max_bytes=self.max_message_bytes))
+            headers = list(read_headers(records, contiguous=False, max_bytes=max_bytes))
         except BatchTooLargeError as error:
             raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (max.message.bytes)") from error
-        except InvalidBatchError as error:
-            raise PartitionError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-        if not headers:
-            raise PartitionError(ErrorCode.INVALID_RECORD, "no record batch")
-        if not internal:
-            if any(header.is_control or header.is_transactional for header in headers):
-                raise PartitionError(
-                    ErrorCode.INVALID_RECORD,
-                    "control and transactional batches are not accepted from clients",
-                )
-            if len(headers) > 1 and any(header.producer_id != NO_PRODUCER for header in headers):
-                raise PartitionError(
-                    ErrorCode.INVALID_RECORD, "an idempotent producer sends one batch per partition"
-                )
-        return headers
+        return CheckedBatches(records, headers)
 
-    def _check_producers(self, headers: list[BatchHeader]) -> KeptBatch | None:
+    def _check_producers(self, headers: Sequence[BatchHeader]) -> KeptBatch | None:
         for header in headers:
             kept = self.producers.check(header) if header.producer_id != NO_PRODUCER else None
             if kept is not None:

@@ -11,6 +11,7 @@ from quorate.broker.controller.delta import MetadataDelta
 from quorate.broker.controller.image import MetadataImage, PartitionState
 from quorate.broker.controller.records import ConfigType
 from quorate.broker.controller.rpc import OfflineReplica
+from quorate.broker.replication.batch_check import BatchChecker
 from quorate.broker.replication.config import ReplicationConfig
 from quorate.broker.replication.errors import AllFoldersFailedError, ErrorCode, PartitionError
 from quorate.broker.replication.fetch_service import FetchService, ParkedFetch
@@ -22,10 +23,10 @@ from quorate.broker.replication.log_manager import LogManager
 from quorate.broker.replication.offset_lookup import find_offset
 from quorate.broker.replication.partition import Partition
 from quorate.broker.replication.pending_appends import PendingAppends
+from quorate.broker.replication.produce_service import ProduceService
 from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.requests import (
     AppendItem,
-    AppendResult,
     EpochEndResult,
     FetchOptions,
     FetchResult,
@@ -69,6 +70,16 @@ class ReplicaManager:
         self._broker_epoch = -1
         self._image = MetadataImage()
         self._purgatory = Purgatory()
+        self._produces = ProduceService(
+            self._writable,
+            self._purgatory,
+            BatchChecker(
+                runtime.compute,
+                runtime.wall_clock.now_ms,
+                uncompressed_max_bytes=config.batch_uncompressed_max_bytes,
+            ),
+            self.stats,
+        )
         self._fetches = FetchService(
             self.partition,
             self._purgatory,
@@ -277,6 +288,16 @@ class ReplicaManager:
             and partition.leading.unheard_by_others(now=trio.current_time(), after_s=session_s)
         )
 
+    def _writable(self, topic: TopicRef, partition_id: int) -> Partition:
+        partition = self.partition(topic, partition_id)
+        if self._is_cut_off(partition):
+            raise PartitionError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{partition}: neither the controller nor a follower has been heard of for a session; "
+                "another broker may lead by now",
+            )
+        return partition
+
     def is_cut_off(self, topic: TopicRef, partition_id: int) -> bool:
         """As for whoever asks who leads the partition."""
         found = self._hosting.find(topic, partition_id)
@@ -288,54 +309,21 @@ class ReplicaManager:
 
     # Requests
 
+    async def produce(
+        self, items: Sequence[AppendItem], *, acks: int, timeout_ms: int, zstd: bool = True
+    ) -> PendingAppends:
+        """Check what a client sent and append it, as `append`. Returns when the append is done; what large
+        batches take is shared with other tasks, so whoever calls again before that gives up the order.
+        `zstd`: whether the client's version of Produce knows it."""
+        return await self._produces.produce(items, acks=acks, timeout_ms=timeout_ms, zstd=zstd)
+
     def append(
         self, items: Sequence[AppendItem], *, acks: int, timeout_ms: int, internal: bool = False
     ) -> PendingAppends:
-        """Append to each partition, now; the answer is `done` when `acks` (0, 1 or -1, all) are satisfied or
-        `timeout_ms` is over. `internal`: from this broker itself."""
-        results: list[AppendResult] = []
-        waiting: list[tuple[int, Partition, int]] = []
-        for item in items:
-            try:
-                partition = self.partition(item.topic, item.partition_id)
-                if self._is_cut_off(partition):
-                    raise PartitionError(
-                        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                        f"{partition}: neither the controller nor a follower has been heard of for a "
-                        "session; another broker may lead by now",
-                    )
-                appended = partition.append(item.records, acks=acks, internal=internal)
-            except PartitionError as error:
-                results.append(
-                    AppendResult(
-                        topic=item.topic,
-                        partition_id=item.partition_id,
-                        error=error.code,
-                        error_message=error.message,
-                    )
-                )
-                continue
-            if acks == -1:
-                waiting.append((len(results), partition, appended.end_offset))
-            results.append(
-                AppendResult(
-                    topic=item.topic,
-                    partition_id=item.partition_id,
-                    base_offset=appended.base_offset,
-                    log_start_offset=int(partition.log.log_start_offset),
-                    duplicate=appended.duplicate,
-                )
-            )
-        pending = PendingAppends(results, self._count_expired)
-        for index, partition, end_offset in waiting:
-            pending.expect(index, partition, end_offset)
-        pending.begin()
-        if not pending.done:
-            self._purgatory.hold(pending, trio.current_time() + timeout_ms / 1000)
-        return pending
-
-    def _count_expired(self) -> None:
-        self.stats.expired_produces += 1
+        """Append to each partition, now, batches whose records nobody needs to look at; the answer is `done`
+        when `acks` (0, 1 or -1, all) are satisfied or `timeout_ms` is over. `internal`: from this broker
+        itself."""
+        return self._produces.append(items, acks=acks, timeout_ms=timeout_ms, internal=internal)
 
     async def begin_fetch(self, options: FetchOptions) -> list[FetchResult] | ParkedFetch:
         """The answer, if it needn't wait."""

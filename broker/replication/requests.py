@@ -36,6 +36,8 @@ class AppendResult:
     base_offset: int = -1
     append_time_ms: int = -1
     log_start_offset: int = -1
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """Index of the record in its batch, and what is wrong with it."""
     duplicate: bool = False
     """Recognised as sent before; the offsets are those that it got then."""
 

@@ -360,7 +360,7 @@ async def test_what_a_partition_refuses_says_why(make_brokers, autojump_clock):
     await cluster.with_topic(isr=(1, 2))
     cluster.cut_off(1)
     with pytest.raises(PartitionError, match=r"\[1, 2\], fewer than min.insync.replicas=3"):
-        cluster[1].partition().append(b"", acks=-1)
+        cluster[1].partition().check_appendable(-1)
 
 
 async def test_nothing_is_committed_while_others_are_eligible_to_lead(make_brokers, autojump_clock):

@@ -1,0 +1,315 @@
+"""What a producer may put into a partition: each refusal as Kafka's, and what is kept of what came."""
+
+import struct
+from dataclasses import replace
+
+import pytest
+import trio
+from crc32c import crc32c
+
+from quorate.broker.replication.batch_check import BatchChecker, CheckedBatches
+from quorate.broker.replication.compression import Codec, compress, decompress
+from quorate.broker.replication.errors import ErrorCode, PartitionError
+from quorate.broker.replication.produce_rules import ProduceRules
+from quorate.log.batch import HEADER_BYTES, Batch, attributes_of, read_header, seal
+from quorate.log.records import records_of, varint
+from quorate.runtime.compute import InlineCompute
+
+NOW_MS = 1_700_000_000_000
+LIMIT = 4 << 20
+RULES = ProduceRules(
+    max_message_bytes=1 << 20,
+    codec=None,
+    log_append_time=False,
+    before_max_ms=(1 << 63) - 1,
+    after_max_ms=3_600_000,
+    keys_needed=False,
+)
+COMPRESSED = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
+
+
+class CountedCompute(InlineCompute):
+    def __init__(self):
+        self.runs = 0
+
+    async def run(self, function):
+        self.runs += 1
+        return await super().run(function)
+
+
+def encoded(*records):
+    """Records, each (key, value, timestamp delta)."""
+    pieces = []
+    for index, (key, value, delta) in enumerate(records):
+        body = b"\x00" + varint(delta) + varint(index)
+        for part in (key, value):
+            body += varint(-1) if part is None else varint(len(part)) + part
+        body += b"\x00"
+        pieces += (varint(len(body)), body)
+    return b"".join(pieces)
+
+
+def plain(*values):
+    return encoded(*((b"key", value, 0) for value in values))
+
+
+def batch(
+    records,
+    *,
+    count=1,
+    codec=0,
+    base_timestamp=NOW_MS,
+    newest=None,
+    attributes=0,
+    base_offset=0,
+    producer=(-1, -1, -1),
+    delta=None,
+):
+    return seal(
+        records,
+        base_offset=base_offset,
+        epoch=-1,
+        attributes=codec | attributes,
+        last_offset_delta=count - 1 if delta is None else delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=base_timestamp if newest is None else newest,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=producer[2],
+        count=count,
+    )
+
+
+def checker(compute=None, limit=LIMIT):
+    return BatchChecker(compute or InlineCompute(), lambda: NOW_MS, uncompressed_max_bytes=limit)
+
+
+async def checked(data, *, limit=LIMIT, zstd=True, **rules) -> CheckedBatches:
+    return await checker(limit=limit).check(data, replace(RULES, **rules), zstd=zstd)
+
+
+async def refused(data, code, *, records=None, match=None, **options):
+    with pytest.raises(PartitionError, match=match) as raised:
+        await checked(data, **options)
+    assert raised.value.code is code, f"{raised.value.code.name}: {raised.value}"
+    if records is not None:
+        assert [index for index, _ in raised.value.records] == records
+    return raised.value
+
+
+def kept_records(found):
+    header = read_header(found.records)
+    data = bytes(found.records)
+    if header.codec:
+        data = data[:HEADER_BYTES] + decompress(Codec(header.codec), data[HEADER_BYTES:], 1 << 24)
+        header = replace(header, attributes=header.attributes & ~7)
+    return [(each.key, each.value, each.timestamp) for each in records_of(Batch(header, memoryview(data)))]
+
+
+# Batches that lie
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+async def test_a_codec_that_does_not_exist_is_refused(codec):
+    await refused(batch(plain(b"v"), codec=codec), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, match=str(codec))
+
+
+async def test_zstd_is_refused_to_who_asks_in_a_version_before_it():
+    data = batch(compress(Codec.ZSTD, plain(b"v")), codec=4)
+    await refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, zstd=False)
+    assert (await checked(data)).records is data
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+async def test_garbage_that_claims_to_be_compressed_is_refused(codec):
+    await refused(batch(b"this is not compressed at all", codec=codec), ErrorCode.INVALID_RECORD)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, *COMPRESSED])
+async def test_records_that_do_not_fit_their_header_are_refused(codec):
+    def made(records, count):
+        return batch(records if codec is Codec.NONE else compress(codec, records), count=count, codec=codec)
+
+    await refused(made(plain(b"one"), 5), ErrorCode.INVALID_RECORD, records=[1])
+    await refused(made(plain(b"one"), 2**31 - 1), ErrorCode.INVALID_RECORD, records=[1])
+    await refused(made(plain(b"one", b"two"), 1), ErrorCode.INVALID_RECORD, records=[0])
+    await refused(made(plain(b"one") + plain(b"two"), 2), ErrorCode.INVALID_RECORD, records=[1])
+    claims = varint(1 << 30) + plain(b"one")[1:]
+    await refused(made(claims, 1), ErrorCode.INVALID_RECORD, records=[0])
+    assert (await checked(made(plain(b"one", b"two"), 2))).append_time_ms == -1
+
+
+async def test_headers_that_lie_are_invalid_and_what_is_damaged_is_corrupt():
+    await refused(batch(plain(b"v"), count=1, delta=4), ErrorCode.INVALID_RECORD)
+    await refused(batch(plain(b"v"), count=0), ErrorCode.INVALID_RECORD)
+    await refused(batch(plain(b"v"), base_offset=7), ErrorCode.INVALID_RECORD, match="not 7")
+    await refused(batch(plain(b"v"), producer=(5, 0, -1)), ErrorCode.INVALID_RECORD)
+    await refused(batch(plain(b"v"), producer=(-2, 0, 0)), ErrorCode.INVALID_RECORD)
+    for flags in (
+        attributes_of(control=True, transactional=False),
+        attributes_of(control=False, transactional=True),
+    ):
+        await refused(batch(plain(b"v"), attributes=flags), ErrorCode.INVALID_RECORD)
+    await refused(b"", ErrorCode.INVALID_RECORD)
+    whole = bytearray(batch(plain(b"v")))
+    await refused(bytes(whole[:-1]), ErrorCode.CORRUPT_MESSAGE)
+    whole[-1] ^= 1
+    await refused(bytes(whole), ErrorCode.CORRUPT_MESSAGE)
+    whole[16] = 1
+    await refused(bytes(whole), ErrorCode.INVALID_RECORD, match="magic")
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+async def test_a_bomb_is_refused_whatever_comes_out_in_the_end(codec):
+    bomb = batch(compress(codec, bytes(LIMIT + 1)), codec=codec)
+    error = await refused(bomb, ErrorCode.MESSAGE_TOO_LARGE)
+    assert str(LIMIT) in error.message and "socket.request.max.bytes" in error.message
+
+
+# On the event loop
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+async def test_what_is_large_when_decompressed_is_decompressed_elsewhere(codec):
+    compute = CountedCompute()
+    small = batch(compress(codec, plain(bytes(1000))), codec=codec)
+    large = batch(compress(codec, plain(bytes(3 << 20))), codec=codec)
+    await checker(compute).check(small, RULES)
+    assert compute.runs == 0, "a hop for a kilobyte"
+    await checker(compute).check(large, RULES)
+    assert compute.runs == 1, "three megabytes on the event loop"
+
+
+async def test_many_records_leave_turns_to_others_and_few_do_not(monkeypatch):
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        turns += 1
+
+    monkeypatch.setattr(trio.lowlevel, "checkpoint", count)
+    values = [b"x" * (number % 7) for number in range(20_000)]
+    await checked(batch(plain(*values), count=len(values)))
+    assert turns >= 9
+    turns = 0
+    await checked(batch(plain(*values[:500]), count=500))
+    assert not turns
+
+
+async def test_at_most_one_large_batch_is_held_at_a_time(nursery):
+    """Each may take as much memory as the limit allows."""
+    inside = most = 0
+
+    class Watched(InlineCompute):
+        async def run(self, function):
+            nonlocal inside, most
+            inside += 1
+            most = max(most, inside)
+            result = await super().run(function)
+            await trio.lowlevel.checkpoint()
+            inside -= 1
+            return result
+
+    shared = checker(Watched())
+    large = batch(compress(Codec.ZSTD, plain(bytes(3 << 20))), codec=Codec.ZSTD)
+    async with trio.open_nursery() as several:
+        for _ in range(3):
+            several.start_soon(shared.check, large, RULES)
+    assert most == 1
+
+
+# Timestamps (KIP-937)
+
+
+async def test_a_record_too_far_ahead_or_behind_is_named():
+    records = encoded((None, b"a", 0), (None, b"b", 3_600_001), (None, b"c", 3_600_000), (None, b"d", -5))
+    error = await refused(
+        batch(records, count=4, newest=NOW_MS + 3_600_001), ErrorCode.INVALID_TIMESTAMP, records=[1]
+    )
+    assert "message.timestamp.after.max.ms" in error.message
+    await refused(
+        batch(records, count=4, newest=NOW_MS + 3_600_001),
+        ErrorCode.INVALID_TIMESTAMP,
+        records=[3],
+        after_max_ms=1 << 60,
+        before_max_ms=4,
+    )
+    await refused(batch(plain(b"v"), base_timestamp=1 << 62), ErrorCode.INVALID_TIMESTAMP, records=[0])
+
+
+async def test_a_record_without_a_timestamp_is_neither_early_nor_late():
+    data = batch(plain(b"v", b"w"), count=2, base_timestamp=-1)
+    assert (await checked(data, before_max_ms=10)).records is data
+
+
+async def test_a_batch_that_claims_the_brokers_time_is_refused_where_records_have_their_own():
+    await refused(batch(plain(b"v"), attributes=8), ErrorCode.INVALID_TIMESTAMP)
+
+
+async def test_the_largest_timestamp_is_counted_again():
+    """A header that lies about it would keep a segment from ageing."""
+    records = encoded((None, b"a", 10), (None, b"b", -20))
+    for claimed in (NOW_MS + (1 << 50), NOW_MS - 1):
+        found = await checked(batch(records, count=2, newest=claimed))
+        header = read_header(found.records)
+        assert header.max_timestamp == NOW_MS + 10
+        assert found.headers == [header]
+        assert kept_records(found) == [(None, b"a", NOW_MS + 10), (None, b"b", NOW_MS - 20)]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, *COMPRESSED])
+async def test_log_append_time_is_the_brokers(codec):
+    records = encoded((None, b"a", 0), (None, b"b", 1 << 50))
+    body = records if codec is Codec.NONE else compress(codec, records)
+    data = batch(body, count=2, codec=codec, base_timestamp=5, newest=5 + (1 << 50))
+    found = await checked(data, log_append_time=True)
+    header = read_header(found.records)
+    assert found.append_time_ms == header.max_timestamp == NOW_MS
+    assert header.is_log_append_time and header.codec == codec
+    assert kept_records(found) == [(None, b"a", NOW_MS), (None, b"b", NOW_MS)]
+
+
+# Compression and keys
+
+
+@pytest.mark.parametrize("sent", [Codec.NONE, *COMPRESSED])
+@pytest.mark.parametrize("wanted", [Codec.NONE, *COMPRESSED])
+async def test_a_topic_keeps_batches_in_its_own_compression(sent, wanted):
+    records = encoded(*((b"k%d" % number, b"some value " * 20, number) for number in range(1500)))
+    body = records if sent is Codec.NONE else compress(sent, records)
+    data = batch(body, count=1500, codec=sent, newest=NOW_MS + 1499, producer=(7, 1, 40))
+    found = await checked(data, codec=wanted)
+    header = read_header(found.records)
+    assert header.codec == wanted
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 40)
+    if sent is wanted:
+        assert found.records is data
+    assert kept_records(found)[7] == (b"k7", b"some value " * 20, NOW_MS + 7)
+    assert len(kept_records(found)) == 1500
+
+
+async def test_what_grows_beyond_max_message_bytes_is_refused():
+    data = batch(compress(Codec.ZSTD, plain(bytes(100_000))), codec=Codec.ZSTD)
+    await checked(data, max_message_bytes=10_000)
+    error = await refused(data, ErrorCode.MESSAGE_TOO_LARGE, codec=Codec.NONE, max_message_bytes=10_000)
+    assert "max.message.bytes=10000" in error.message
+    await refused(batch(plain(bytes(10_000))), ErrorCode.MESSAGE_TOO_LARGE, max_message_bytes=10_000)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, *COMPRESSED])
+async def test_a_compacted_topic_refuses_records_without_a_key(codec):
+    records = encoded((b"k", b"a", 0), (None, b"b", 0), (b"", b"c", 0), (None, None, 0))
+    body = records if codec is Codec.NONE else compress(codec, records)
+    data = batch(body, count=4, codec=codec)
+    await refused(data, ErrorCode.INVALID_RECORD, records=[1, 3], keys_needed=True, match="needs a key")
+    await checked(data)
+
+
+async def test_several_batches_are_kept_in_order_though_one_is_rewritten():
+    first, second = batch(plain(b"a")), batch(plain(b"b"), newest=NOW_MS + 9)
+    found = await checked(first + second + first)
+    assert [header.position for header in found.headers] == [0, len(first), len(first) + len(second)]
+    assert bytes(found.records[: len(first)]) == first
+    for header in found.headers:
+        held = found.records[header.position : header.position + header.size]
+        assert crc32c(held[21:]) == struct.unpack_from(">I", held, 17)[0]
