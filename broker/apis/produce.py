@@ -8,16 +8,20 @@ from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
 from quorate.broker.replication.replica_manager import PendingAppends
 from quorate.broker.replication.requests import AppendItem, AppendResult
 from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.messages import Answer, Deferred, EncodedResponse, RequestContext, Response
+from quorate.broker.wire.messages import (
+    Answer,
+    CloseConnection,
+    Deferred,
+    EncodedResponse,
+    RequestContext,
+    Response,
+)
 from quorate.broker.wire.produce_codec import (
     ProducedPartition,
     ProducedTopic,
     ProduceRequest,
     encode_produce_response,
 )
-from quorate.runtime.log import get_logger
-
-log = get_logger(__name__)
 
 _ACKS = (-1, 0, 1)
 _ZSTD_FROM = 7
@@ -39,8 +43,7 @@ async def handle(broker: Broker, context: RequestContext, request: ProduceReques
         items, acks=request.acks, timeout_ms=request.timeout_ms, zstd=request.version >= _ZSTD_FROM
     )
     if request.acks == 0:
-        _report(pending)
-        return None
+        return _close_if_refused(request, pending)
     skeleton = request.skeleton()
     if pending.done:
         return _response(broker, context, skeleton, pending)
@@ -49,16 +52,21 @@ async def handle(broker: Broker, context: RequestContext, request: ProduceReques
     return deferred
 
 
-def _report(pending: PendingAppends) -> None:
-    """Nobody is told of errors with acks=0."""
-    for result in pending.results():
-        if result.error:
-            log.info(
-                "an append without acks failed",
-                topic=str(result.topic),
-                partition=result.partition_id,
-                error=result.error.name,
-            )
+def _close_if_refused(request: ProduceRequest, pending: PendingAppends) -> CloseConnection | None:
+    """Nobody reads an answer with acks=0. A client whose connection goes looks for the leader anew; one that
+    is told nothing sends to a former leader for as long as it lives."""
+    refused = [
+        f"{result.topic}-{result.partition_id}: {result.error.name}: {result.error_message}"
+        for result in pending.results()
+        if result.error
+    ]
+    refused += [
+        f"{topic.name}: INVALID_TOPIC_EXCEPTION" for topic in request.topics if topic.name in INTERNAL_TOPICS
+    ]
+    if not refused:
+        return None
+    more = "" if len(refused) == 1 else f" ({len(refused)} partitions failed)"
+    return CloseConnection(f"an append with acks=0 failed: {refused[0]}{more}")
 
 
 def _response(

@@ -18,6 +18,7 @@ from quorate.broker.wire.framing import FrameReader
 from quorate.broker.wire.headers import RequestHeader, read_request_header, response_prefix
 from quorate.broker.wire.messages import (
     Answer,
+    CloseConnection,
     ConnectionContext,
     Deferred,
     Request,
@@ -68,6 +69,10 @@ class _Waiting:
 class _Ready:
     pieces: Sequence[Buffer]
     size: int
+
+
+class _CloseAskedError(Exception):
+    """The handler wants the connection closed."""
 
 
 class Connection:
@@ -158,7 +163,7 @@ class Connection:
                 self._busy = False
                 self._frames.release()
                 self._send_ready()
-        except MalformedError as error:
+        except (MalformedError, _CloseAskedError) as error:
             self._end(str(error))
         except NetworkError as error:
             log.debug("connection broke", peer=self._context.peer, error=str(error))
@@ -194,6 +199,10 @@ class Connection:
             raise
         except Exception as error:
             answer = self._error_response(context, request, error)
+            if isinstance(request, ProduceRequest) and request.acks == 0:
+                answer = CloseConnection(self._errors.message(error) or self._errors.code(error).name)
+        if isinstance(answer, CloseConnection):
+            raise _CloseAskedError(answer.reason)
         if isinstance(request, ProduceRequest):
             if request.acks == 0:
                 return

@@ -115,7 +115,15 @@ class Deferred:
             self._on_abandon()
 
 
-Answer: TypeAlias = Response | Deferred | None
+@dataclass(frozen=True, slots=True)
+class CloseConnection:
+    """Instead of an answer, where the protocol has none that could carry an error: the client learns that
+    something is wrong, and asks who leads."""
+
+    reason: str
+
+
+Answer: TypeAlias = Response | Deferred | CloseConnection | None
 
 
 class RequestHandler(Protocol):
@@ -125,7 +133,8 @@ class RequestHandler(Protocol):
         """Answer one request. Requests of a connection come one after the other, in order: the next is not
         read before this returns, so what must wait for others returns a `Deferred`.
 
-        None only for Produce with acks=0. An exception becomes the API's error response by the error table.
+        None and `CloseConnection` only for Produce with acks=0, which an exception closes too. Otherwise an
+        exception becomes the API's error response by the error table.
         A request's record bytes are views of the receive buffer and count against the memory limit until
         this returns; whoever keeps them longer keeps the buffer.
         """

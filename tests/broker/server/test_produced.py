@@ -19,9 +19,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.log.batch import seal
 from quorate.log.records import varint
+from quorate.runtime.network import NetworkError
 
 MakeNodes = Callable[..., Any]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -182,11 +184,15 @@ def lying(records: bytes, *, count: int, attributes: int = 0, timestamp_ms: int 
     )
 
 
+def one_record() -> bytes:
+    body = b"\x00\x00\x00" + varint(-1) + varint(1) + b"v" + b"\x00"
+    return varint(len(body)) + body
+
+
 async def test_a_batch_that_lies_is_refused_and_stops_no_consumer(make_nodes: MakeNodes) -> None:
     """Version 7 has no place for the words; version 8 names the records (KIP-467)."""
     nodes = await make_nodes(1)
-    body = b"\x00\x00\x00" + varint(-1) + varint(1) + b"v" + b"\x00"
-    one = varint(len(body)) + body
+    one = one_record()
     lies = (
         (lying(one, count=1, attributes=7), ErrorCode.unsupported_compression_type),
         (lying(b"no gzip at all", count=1, attributes=1), ErrorCode.invalid_record),
@@ -215,3 +221,34 @@ async def test_a_batch_that_lies_is_refused_and_stops_no_consumer(make_nodes: Ma
         await in_thread(by_confluent, nodes.bootstrap, "t", "none", [b"after"])
         got = await in_thread(consumed, nodes.bootstrap, "t", 2)
         assert [(message.offset(), message.value()) for message in got] == [(0, b"before"), (1, b"after")]
+
+
+async def test_acks_0_to_a_broker_that_can_not_append_closes_the_connection(make_nodes: MakeNodes) -> None:
+    """So that a client that is told nothing looks for the leader: after a pause of its leader one sent 1,691
+    records in 40 s to where nobody kept them."""
+    nodes = await make_nodes(1)
+    good = lying(one_record(), count=1)
+    with trio.fail_after(60):
+        await in_thread(create, nodes.bootstrap, "t")
+        await in_thread(by_confluent, nodes.bootstrap, "t", "none", [b"before"])
+        for topic, data, closes in (
+            ("t", good, False),
+            ("t", lying(one_record(), count=1, attributes=7), True),
+            ("unknown", good, True),
+            ("__consumer_offsets", good, True),
+        ):
+            request = ProduceRequest(
+                version=9,
+                acks=0,
+                timeout_ms=5000,
+                topics=[ProduceTopic(topic, [ProducePartition(0, memoryview(data))])],
+            )
+            async with nodes.client(1) as client:
+                await client.produce(request)
+                if closes:
+                    with pytest.raises(NetworkError):
+                        await client.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
+                else:
+                    await client.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
+        got = await in_thread(consumed, nodes.bootstrap, "t", 2)
+        assert [message.value() for message in got] == [b"before", b"v"]

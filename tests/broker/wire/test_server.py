@@ -22,7 +22,7 @@ from quorate.broker.wire.fetch_codec import (
     FetchTopic,
     encode_fetch_response,
 )
-from quorate.broker.wire.messages import Deferred, EncodedResponse
+from quorate.broker.wire.messages import CloseConnection, Deferred, EncodedResponse
 from quorate.broker.wire.produce_codec import (
     ProducedPartition,
     ProducedTopic,
@@ -224,6 +224,28 @@ async def test_a_produce_with_acks_0_gets_no_answer(autojump_clock):
         assert await connection.produce(produce_request(acks=0)) == ()
         await connection.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
         assert [name for name, _, _ in handler.seen] == ["produce", "heartbeat"]
+
+
+@pytest.mark.parametrize("how", ["asked", "raised"])
+async def test_a_produce_with_acks_0_that_fails_closes_its_connection(how, autojump_clock):
+    """There is no answer that could say so, and the client would go on for ever (as Kafka)."""
+
+    def refuse(context, request):
+        if how == "raised":
+            raise KafkaError(ErrorCode.invalid_request, "not so")
+        return CloseConnection("an append failed: not so")
+
+    handler = Handler(produce=refuse, heartbeat=heartbeat_ok)
+    async with serving(handler) as (net, server):
+        with captured_logs() as lines:
+            async with client(net) as connection:
+                assert await connection.produce(produce_request(acks=0)) == ()
+                with pytest.raises(NetworkError):
+                    await connection.call(ApiKey.HEARTBEAT, group_id="g", member_id="m")
+        assert [name for name, _, _ in handler.seen] == ["produce"]
+        assert server.statistics().connections == 0
+        closed = [line for line in lines if line["event"] == "connection closed"]
+        assert len(closed) == 1 and "not so" in closed[0]["reason"]
 
 
 async def test_large_records_pass_through_both_ways(autojump_clock):
