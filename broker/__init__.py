@@ -2,4 +2,4 @@
 
 from quorate.runtime.extras import need
 
-need("quorate.broker", "kio", extra="broker")
+need("quorate.broker", "kio", "cramjam", extra="broker")
