@@ -10,7 +10,7 @@ import trio
 from quorate.raft.channel import Channel
 from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, VoterChange
 from quorate.raft.core.messages import ErrorCode
-from quorate.raft.core.types import NodeId, ReplicaKey, SnapshotId, Voter
+from quorate.raft.core.types import Epoch, NodeId, ReplicaKey, SnapshotId, Voter
 from quorate.raft.description_frames import QuorumView
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, RequestRefusedError
 from quorate.raft.replicas import QuorumDescription
@@ -62,14 +62,25 @@ class Controllers:
 
     async def transfer(self, to: NodeId) -> None:
         """Return when `to` leads."""
+        refused_in: Epoch | None = None
         with self._deadline():
             while True:
                 leader = await self._leader()
                 before = leader.description
                 if before.leader == to:
                     return
-                if await self._try(leader, lambda channel: channel.transfer_leadership(to)):
-                    break
+                try:
+                    if await self._try(leader, lambda channel: channel.transfer_leadership(to)):
+                        break
+                except RequestRefusedError as error:
+                    # A leader that has just been elected has not heard of `to` yet.
+                    if (
+                        error.code is not ErrorCode.REQUEST_TIMED_OUT
+                        or leader.description.epoch == refused_in
+                    ):
+                        raise
+                    refused_in = leader.description.epoch
+                    await trio.sleep(_RETRY_SECONDS)
             while (now := (await self._leader()).description).leader != to:
                 if now.epoch > before.epoch:
                     raise RequestRefusedError(

@@ -2,7 +2,8 @@
 
 The request names the cluster, or leaves its id empty to learn it. The response's payload is a CBOR array, as
 its fields would not fit a header: cluster id, leader, epoch, the leader's endpoint, whether the node that
-answers is the leader, and if it is, the high watermark, the voters and the observers.
+answers is the leader, if it is, the high watermark, the voters and the observers, and last who it is that
+answers.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Final
 import cbor2
 
 from quorate.raft.appends import AppendError, decode_outcome
-from quorate.raft.core.types import Endpoint, Epoch, NodeId
+from quorate.raft.core.types import Endpoint, Epoch, NodeId, ReplicaKey
 from quorate.raft.errors import PeerProtocolError
 from quorate.raft.fields import FieldReader
 from quorate.raft.frames import RESPONSE, Field, Frame, Kind, encode_frame, load
@@ -32,6 +33,8 @@ class QuorumView:
     leader_endpoint: Endpoint | None
     description: QuorumDescription | None
     """None from a node that does not lead."""
+    node: ReplicaKey | None = None
+    """Who answers; None from versions that did not say."""
 
 
 def encode_view(correlation: int, view: QuorumView) -> list[Buffer]:
@@ -44,6 +47,8 @@ def encode_view(correlation: int, view: QuorumView) -> list[Buffer]:
             [_status(status) for status in description.voters],
             [_status(status) for status in description.observers],
         ]
+    if view.node is not None:
+        values += [view.node.id, view.node.directory_id]
     fields: list[Field] = [AppendError.NONE.value, None, 0, None, None]
     return encode_frame(Kind.DESCRIBE_QUORUM + RESPONSE, correlation, fields, [cbor2.dumps(values)])
 
@@ -78,7 +83,12 @@ def decode_view(frame: Frame) -> QuorumView:
             observers=_statuses(frame.kind, read.arrays()),
         )
     return QuorumView(
-        cluster_id=cluster_id, leader=leader, epoch=epoch, leader_endpoint=endpoint, description=description
+        cluster_id=cluster_id,
+        leader=leader,
+        epoch=epoch,
+        leader_endpoint=endpoint,
+        description=description,
+        node=read.key() if read.has_more else None,
     )
 
 

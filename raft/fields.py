@@ -33,6 +33,11 @@ class FieldReader:
     def _refuse(self, what: str) -> NoReturn:
         raise PeerProtocolError(f"a frame of kind {self._kind} {what} (field {self._position})")
 
+    @property
+    def has_more(self) -> bool:
+        """Whether the sender's version has another field; else it is older than the field."""
+        return self._position < len(self._fields)
+
     def integer(self, limit: int = INT64) -> int:
         value = self._take()
         if type(value) is not int or not 0 <= value < limit:

@@ -84,10 +84,11 @@ class LeaderCalls:
         """Return when it is committed. Raises `RequestRefusedError` or `NotLeaderError` when nothing
         happened, `OutcomeUnknownError`."""
         await self._ask(
-            lambda: self._node.change_voters(change),
+            lambda: self._node.driver.requests.change_voters(change),
             lambda channel: channel.change_voters(change),
             timeout_ms=timeout_ms,
             repeatable=False,
+            check=lambda: self._node.check_change(change),
         )
 
     async def transfer_leadership(self, successor: NodeId, *, timeout_ms: int) -> None:
@@ -120,19 +121,21 @@ class LeaderCalls:
         *,
         timeout_ms: int,
         repeatable: bool,
+        check: Callable[[], Awaitable[None]] | None = None,
     ) -> Answer:
         """By the leader, again and again until it is answered or time is up. What is `repeatable` is asked
-        again even when its outcome is unknown."""
+        again even when its outcome is unknown. `check` comes first if this node leads; it changes nothing."""
         error: QuorumError | None = None
         under_way = False
         with trio.move_on_after(timeout_ms / 1000):
             while True:
                 seen = self._node.leadership.current
                 try:
-                    under_way = True
                     if self._node.driver.core.role is Role.LEADER:
+                        if check is not None:
+                            await check()
+                        under_way = True
                         return await here()
-                    under_way = False
                     channel = await self._channel_to_leader()
                     under_way = True
                     return await there(channel)

@@ -96,13 +96,28 @@ class LeaderRequests:
 
     # Voters
 
-    async def change_voters(self, change: VoterChange) -> None:
-        """Return when the change is committed. Raises `NotLeaderError` or `RequestRefusedError` when nothing
-        happened, `OutcomeUnknownError`. If cancelled, the outcome is unknown."""
+    def check_change(self, change: VoterChange) -> None:
+        """Raise `NotLeaderError` or `RequestRefusedError` if `change` would be refused now."""
+        self._check_handover()
+        refused = self._core.refusal_of(change)
+        if refused is not None:
+            raise self._refusal(refused.error, refused.message)
+
+    def _check_handover(self) -> None:
         if self.holds_appends_back:
             raise RequestRefusedError(
                 ErrorCode.REQUEST_TIMED_OUT, "leadership is being handed over; try again in a moment"
             )
+
+    def _refusal(self, error: ErrorCode, message: str) -> QuorumError:
+        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return self.not_leader()
+        return RequestRefusedError(error, message)
+
+    async def change_voters(self, change: VoterChange) -> None:
+        """Return when the change is committed. Raises `NotLeaderError` or `RequestRefusedError` when nothing
+        happened, `OutcomeUnknownError`. If cancelled, the outcome is unknown."""
+        self._check_handover()
         self._number += 1
         number = self._number
         waiting = self._changes[number] = _Waiting()
@@ -119,10 +134,8 @@ class LeaderRequests:
         error: QuorumError | None = None
         if effect.unknown:
             error = OutcomeUnknownError(effect.message)
-        elif effect.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            error = self.not_leader()
         elif effect.error is not ErrorCode.NONE:
-            error = RequestRefusedError(effect.error, effect.message)
+            error = self._refusal(effect.error, effect.message)
         waiting.end(error)
 
     # Leadership
@@ -180,6 +193,6 @@ def _not_handed_over(successor: NodeId, code: ErrorCode) -> RequestRefusedError:
     what = (
         "it is not another voter of this quorum; describe the quorum to see who is"
         if code is ErrorCode.INVALID_VOTER_KEY
-        else "it did not catch up in an election timeout; try again, or see what slows it down"
+        else "it is down, or did not catch up in an election timeout; try again, or see what slows it down"
     )
     return RequestRefusedError(code, f"leadership was not handed to node {successor}: {what}")

@@ -15,6 +15,7 @@ from quorate.raft.core.messages import FetchRequest, FetchResponse, Message
 from quorate.raft.core.types import BatchSpan, Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId
 from quorate.raft.description_frames import QuorumView
 from quorate.raft.driver import Driver, Routes
+from quorate.raft.endpoint_check import EndpointCheck
 from quorate.raft.errors import QuorumStoppedError
 from quorate.raft.forwarding import Forwarder
 from quorate.raft.freshness import Freshness
@@ -124,6 +125,13 @@ class Node:
             inbound=self,
             max_frame_bytes=max_frame_bytes,
             max_append_bytes=config.max_batch_bytes,
+        )
+        self._endpoint_check = EndpointCheck(
+            runtime.network,
+            node_id=config.node_id,
+            cluster_id=config.cluster_id,
+            connect_timeout_ms=config.connect_timeout_ms,
+            timeout_ms=config.core.request_timeout_ms,
         )
         self._peers = PeerSet(self.driver.core, self._make_peer, deliver=self.driver.deliver)
         self.failure: BaseException | None = None
@@ -238,7 +246,13 @@ class Node:
     def read_index(self, waiter: IndexWaiter) -> None:
         self.driver.requests.read_index(waiter)
 
+    async def check_change(self, change: VoterChange) -> None:
+        """As leader: raise why it would be refused now, or because of the endpoint that it names."""
+        self.driver.requests.check_change(change)
+        await self._endpoint_check.check(change)
+
     async def change_voters(self, change: VoterChange) -> None:
+        await self.check_change(change)
         await self.driver.requests.change_voters(change)
 
     async def transfer_leadership(self, successor: NodeId) -> None:
@@ -257,4 +271,5 @@ class Node:
             epoch=self.leadership.current.epoch,
             leader_endpoint=None if leader is None else core.endpoint_of(leader),
             description=self.describe() if core.role is Role.LEADER and leader == core.node_id else None,
+            node=self.key,
         )

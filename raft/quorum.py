@@ -265,7 +265,8 @@ class Quorum(Generic[Outcome]):
 
         `voter.key` must have the directory id of its `meta.properties`. Raises `RequestRefusedError`
         (DUPLICATE_VOTER: remove the old disk's first; UNSUPPORTED_VERSION: `adopt_voters` first;
-        REQUEST_TIMED_OUT: it has not caught up), `NotLeaderError`, `OutcomeUnknownError`.
+        REQUEST_TIMED_OUT: it has not caught up lately, or nothing answers at its endpoint; INVALID_REQUEST:
+        another node does), `NotLeaderError`, `OutcomeUnknownError`.
         """
         self._check_running()
         await self._calls.change_voters(AddVoter(voter), timeout_ms=timeout_ms)

@@ -182,9 +182,9 @@ class Core(RequestHandlers, ResponseHandlers, Observable):
                 if isinstance(self._role, Leader):
                     self._role.on_change_voters(self._node, event)
                 else:
-                    error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-                    message = "this node does not lead; ask the leader"
-                    self._node.out.append(VotersChanged(event.request, error, message))
+                    refused = self.refusal_of(event.change)
+                    assert refused is not None
+                    self._node.out.append(VotersChanged(event.request, refused.error, refused.message))
             case SnapshotTaken():
                 self._snapshot_taken(event.snapshot)
             case LogStartMoved():

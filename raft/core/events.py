@@ -28,7 +28,8 @@ class TimerKind(enum.Enum):
     CHECK_QUORUM = "check-quorum"
     """The leader has not been fetched from by a majority."""
     BEGIN_QUORUM = "begin-quorum"
-    """Time to tell the voters that have not fetched lately who leads."""
+    """A period of the leader's ends: voters that did not fetch in it are told who leads, and observers that
+    are silent for long have to catch up again."""
     FETCH_WAIT = "fetch-wait"
     """A parked Fetch of `Timer.node` has waited for as long as it asked to."""
     BACKOFF = "backoff"

@@ -19,9 +19,12 @@ class Handover:
         """None while leadership is not to change."""
 
     def ask(self, node: Node, replicas: Replicas, successor: NodeId) -> None:
-        """In place of any that is under way, if `successor` is another voter."""
-        if successor not in replicas.followers:
-            node.out.append(TransferEnded(successor, ErrorCode.INVALID_VOTER_KEY))
+        """In place of any that is under way, if `successor` is another voter and fetches: appends wait
+        meanwhile, which they must not for one that is down."""
+        follower = replicas.followers.get(successor)
+        if follower is None or not follower.is_alive:
+            error = ErrorCode.INVALID_VOTER_KEY if follower is None else ErrorCode.REQUEST_TIMED_OUT
+            node.out.append(TransferEnded(successor, error))
             return
         if self.successor is not None:
             node.out.append(TransferEnded(self.successor, ErrorCode.REQUEST_TIMED_OUT))

@@ -20,6 +20,7 @@ from quorate.raft.core.events import (
     Timer,
     TimerKind,
     TransferLeadership,
+    VoterChange,
 )
 from quorate.raft.core.fetch_answers import answer_fetch, refuse_fetch
 from quorate.raft.core.handover import Handover
@@ -39,8 +40,8 @@ from quorate.raft.core.replica_progress import ReplicaProgress
 from quorate.raft.core.replicas import Replicas
 from quorate.raft.core.role import RoleState
 from quorate.raft.core.transitions import ToResigned, Transition
-from quorate.raft.core.types import NodeId, Offset, ReplicaKey, VotersAt
-from quorate.raft.core.voter_changes import VoterChanges
+from quorate.raft.core.types import NodeId, Offset, ReplicaKey, VotersAt, VoterSet
+from quorate.raft.core.voter_changes import Refused, VoterChanges
 
 
 class Leader(RoleState):
@@ -75,8 +76,14 @@ class Leader(RoleState):
         self._handover = Handover()
 
     def timers(self, node: Node) -> tuple[TimerKind, ...]:
-        kinds = (TimerKind.CHECK_QUORUM, TimerKind.BEGIN_QUORUM) if self._replicas.followers else ()
-        return kinds if self._handover.successor is None else (*kinds, TimerKind.TRANSFER)
+        kinds: list[TimerKind] = []
+        if self._replicas.followers:
+            kinds.append(TimerKind.CHECK_QUORUM)
+        if self._replicas.need_periods:
+            kinds.append(TimerKind.BEGIN_QUORUM)
+        if self._handover.successor is not None:
+            kinds.append(TimerKind.TRANSFER)
+        return tuple(kinds)
 
     def enter(self, node: Node) -> Transition | None:
         log = node.log
@@ -125,19 +132,23 @@ class Leader(RoleState):
         )
         self._offer(node)
 
-    def on_change_voters(self, node: Node, event: ChangeVoters) -> None:
+    def refusal_of(self, node: Node, change: VoterChange) -> Refused | None:
+        outcome = self._outcome_of(node, change)
+        return outcome if isinstance(outcome, Refused) else None
+
+    def _outcome_of(self, node: Node, change: VoterChange) -> VoterSet | Refused:
         if self._handover.successor is not None:
-            node.out.append(
-                VotersChanged(
-                    event.request,
-                    ErrorCode.REQUEST_TIMED_OUT,
-                    f"leadership is being handed to node {self._handover.successor}; ask the next leader",
-                )
+            return Refused(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"leadership is being handed to node {self._handover.successor}; ask the next leader",
             )
-            return
-        if self._changes.ask(
-            node, self._replicas, event.request, event.change, high_watermark=self.high_watermark
-        ):
+        return self._changes.outcome(node, self._replicas, change, high_watermark=self.high_watermark)
+
+    def on_change_voters(self, node: Node, event: ChangeVoters) -> None:
+        outcome = self._outcome_of(node, event.change)
+        if isinstance(outcome, Refused):
+            node.out.append(VotersChanged(event.request, outcome.error, outcome.message))
+        elif self._changes.make(node, event.request, outcome):
             self._count_new_voters(node)
             self._offer(node)
 
@@ -174,8 +185,9 @@ class Leader(RoleState):
             self._barriers.check(node, high_watermark=self.high_watermark)
             return None
         replica.end_offset = request.offset
+        replica.silent_periods = 0
         if self.high_watermark is not None and request.offset >= self.high_watermark:
-            replica.caught_up = True
+            self._caught_up(node, replica)
         if replica.is_voter:
             self._count_for_quorum(node, replica)
             self._replicas.voter_ends[request.source] = request.offset
@@ -216,10 +228,12 @@ class Leader(RoleState):
             for replica in self._replicas.followers.values():
                 # In place of one that is in flight: that may be lost, and its timeout is longer than this
                 # period.
-                if not replica.fetched_in_period and replica.key.id not in node.paused:
+                if replica.silent_periods and replica.key.id not in node.paused:
                     requests.begin_epoch(node, replica.key)
-                replica.fetched_in_period = False
-            self._arm_begin_quorum(node)
+            for replica in self._replicas:
+                replica.end_period()
+            if self._replicas.need_periods:
+                self._arm_begin_quorum(node)
         elif timer.kind is TimerKind.FETCH_WAIT:
             for replica in self._replicas:
                 if replica.fetch_wait == timer:
@@ -288,8 +302,16 @@ class Leader(RoleState):
         replica.fetched_as = request.replica
         return replica
 
+    def _caught_up(self, node: Node, replica: ReplicaProgress) -> None:
+        if replica.caught_up:
+            return
+        had_periods = self._replicas.need_periods
+        replica.caught_up = True
+        if not had_periods and self._replicas.need_periods:
+            self._arm_begin_quorum(node)
+
     def _count_for_quorum(self, node: Node, replica: ReplicaProgress) -> None:
-        replica.fetched_in_period = True
+        replica.silent_periods = 0
         if self._replicas.voter_fetched(replica.key.id):
             self._arm_check_quorum(node)
 
@@ -318,7 +340,7 @@ class Leader(RoleState):
 
     def _count_new_voters(self, node: Node) -> None:
         """The set that was just appended counts from here on, committed or not."""
-        had_followers = bool(self._replicas.followers)
+        had_followers, had_periods = bool(self._replicas.followers), self._replicas.need_periods
         changed_role = node.look_up_voters()
         for removed in self._replicas.set_voters(node):
             node.in_flight.pop(removed.key.id, None)
@@ -326,10 +348,11 @@ class Leader(RoleState):
                 self._forget(node, removed)
         if self._replicas.followers:
             self._arm_check_quorum(node)
-            if not had_followers:
-                self._arm_begin_quorum(node)
         elif had_followers:
             node.cancel(TimerKind.CHECK_QUORUM)
+        if self._replicas.need_periods and not had_periods:
+            self._arm_begin_quorum(node)
+        elif had_periods and not self._replicas.need_periods:
             node.cancel(TimerKind.BEGIN_QUORUM)
         if changed_role:
             node.role_changed(self.role, self.epoch_start_offset)

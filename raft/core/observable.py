@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 
 from quorate.raft.core.effects import Role
+from quorate.raft.core.events import VoterChange
 from quorate.raft.core.leader import Leader
+from quorate.raft.core.messages import ErrorCode
 from quorate.raft.core.role_holder import RoleHolder
 from quorate.raft.core.types import (
     ElectionState,
@@ -16,6 +18,7 @@ from quorate.raft.core.types import (
     SnapshotId,
     VoterSet,
 )
+from quorate.raft.core.voter_changes import Refused
 
 
 class Observable(RoleHolder):
@@ -111,6 +114,12 @@ class Observable(RoleHolder):
     @property
     def is_voter(self) -> bool:
         return self._node.is_voter
+
+    def refusal_of(self, change: VoterChange) -> Refused | None:
+        """Why `ChangeVoters` would be refused now; None if it would not."""
+        if isinstance(self._role, Leader):
+            return self._role.refusal_of(self._node, change)
+        return Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead; ask the leader")
 
     def replica_end_offsets(self) -> Mapping[ReplicaKey, Offset]:
         """As leader: each replica's last valid fetch offset, and our own durable end. Otherwise empty."""

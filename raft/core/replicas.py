@@ -5,7 +5,7 @@ from typing import Final
 
 from quorate.raft.core.node import Node
 from quorate.raft.core.replica_progress import ReplicaProgress
-from quorate.raft.core.types import NodeId, Offset, ReplicaKey
+from quorate.raft.core.types import NodeId, Offset, ReplicaKey, VoterSet
 from quorate.raft.core.voters import majority_end
 
 OBSERVERS_MAX: Final = 1000
@@ -60,7 +60,6 @@ class Replicas:
         }
         if node.is_voter:
             self.voter_ends[node.id] = node.log.durable_end_offset
-        self.start_period()
         self._fetched_needed = node.voters.majority - (1 if node.is_voter else 0)
         return tuple(before.values())
 
@@ -82,6 +81,23 @@ class Replicas:
         observer.key = key
         self.observers[key.id] = observer  # last again
         return observer, evicted
+
+    @property
+    def need_periods(self) -> bool:
+        """Whether anybody is there whose silence matters."""
+        return bool(self.followers) or any(observer.caught_up for observer in self.observers.values())
+
+    def lacks_majority_of(self, node: Node, voters: VoterSet) -> tuple[NodeId, ...]:
+        """Those of `voters` that have not fetched lately, if without them there is no majority: a change to
+        that set could not be committed. Empty if it can."""
+        silent = tuple(voter.key.id for voter in voters if not self._is_alive(node, voter.key))
+        return silent if len(voters) - len(silent) < voters.majority else ()
+
+    def _is_alive(self, node: Node, key: ReplicaKey) -> bool:
+        if key.matches(node.key):
+            return True
+        known = (self.followers.get(key.id), self.observers.get(key.id))
+        return any(each is not None and each.key.matches(key) and each.is_alive for each in known)
 
     def voter_fetched(self, voter: NodeId) -> bool:
         """Returns whether a majority has now fetched in this period of check-quorum."""

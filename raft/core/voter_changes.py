@@ -9,7 +9,7 @@ from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, UpdateV
 from quorate.raft.core.messages import ErrorCode
 from quorate.raft.core.node import Node
 from quorate.raft.core.replicas import Replicas
-from quorate.raft.core.types import Offset, ReplicaKey, Voter, VotersAt, VoterSet
+from quorate.raft.core.types import NodeId, Offset, ReplicaKey, Voter, VotersAt, VoterSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,29 +33,27 @@ class VoterChanges:
     def __init__(self) -> None:
         self._pending: _Pending | None = None
 
-    def ask(
-        self,
-        node: Node,
-        replicas: Replicas,
-        request: int,
-        change: VoterChange,
-        *,
-        high_watermark: Offset | None,
-    ) -> bool:
-        """Refuse the change, or append it. Returns whether the voters are others now.
-
-        `high_watermark` is the leader's of this epoch.
-        """
-        refused = self._not_now(node, change, high_watermark=high_watermark)
-        outcome = refused if refused is not None else _changed(node, replicas, change)
-        if isinstance(outcome, Refused):
-            node.out.append(VotersChanged(request, outcome.error, outcome.message))
-            return False
-        if outcome == node.voters and node.log.voters.is_dynamic:
+    def make(self, node: Node, request: int, voters: VoterSet) -> bool:
+        """Append the set that `outcome` gave, or find that nothing changes. Returns whether the voters are
+        others now."""
+        if voters == node.voters and node.log.voters.is_dynamic:
             node.out.append(VotersChanged(request, ErrorCode.NONE))
             return False
-        self._append(node, request, outcome)
+        self._append(node, request, voters)
         return True
+
+    def outcome(
+        self, node: Node, replicas: Replicas, change: VoterChange, *, high_watermark: Offset | None
+    ) -> VoterSet | Refused:
+        """The set that `change` would make now, or why it may not. `high_watermark` is the leader's of this
+        epoch."""
+        refused = self._not_now(node, change, high_watermark=high_watermark)
+        if refused is not None:
+            return refused
+        outcome = _changed(node, replicas, change)
+        if isinstance(outcome, VoterSet) and (silent := replicas.lacks_majority_of(node, outcome)):
+            return _no_majority(node, outcome, silent)
+        return outcome
 
     def committed(self, node: Node, high_watermark: Offset) -> None:
         """The high watermark moved."""
@@ -122,7 +120,7 @@ def _changed(node: Node, replicas: Replicas, change: VoterChange) -> VoterSet | 
     voters = node.voters
     match change:
         case AddVoter(voter):
-            return _added(voters, replicas, voter)
+            return _added(node, replicas, voter)
         case RemoveVoter(key):
             if not any(voter.key == key for voter in voters):
                 return _no_such_voter(key)
@@ -141,8 +139,8 @@ def _changed(node: Node, replicas: Replicas, change: VoterChange) -> VoterSet | 
             assert_never(change)
 
 
-def _added(voters: VoterSet, replicas: Replicas, voter: Voter) -> VoterSet | Refused:
-    key = voter.key
+def _added(node: Node, replicas: Replicas, voter: Voter) -> VoterSet | Refused:
+    voters, key = node.voters, voter.key
     if key.id in voters:
         return Refused(
             ErrorCode.DUPLICATE_VOTER,
@@ -154,10 +152,11 @@ def _added(voters: VoterSet, replicas: Replicas, voter: Voter) -> VoterSet | Ref
             ErrorCode.REQUEST_TIMED_OUT,
             f"node {key.id} with directory {key.directory_id} does not fetch here; start it first",
         )
-    if not observer.caught_up:
+    if not observer.caught_up or not observer.is_alive:
         return Refused(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"node {key.id} has not caught up with this leader yet; try again when it has",
+            f"node {key.id} has not caught up with this leader within the last "
+            f"{node.config.fetch_timeout_ms} ms; see that it runs and reaches this node, then try again",
         )
     return voters.with_voter(voter)
 
@@ -175,6 +174,18 @@ def _adopted(node: Node, replicas: Replicas) -> VoterSet | Refused:
             )
         adopted.append(Voter(key, voter.endpoint))
     return VoterSet(tuple(adopted))
+
+
+def _no_majority(node: Node, voters: VoterSet, silent: tuple[NodeId, ...]) -> Refused:
+    """It would count from its append on, and wait for a commit that does not come (etcd calls the check
+    strict-reconfig-check; KRaft has none)."""
+    ids = ", ".join(str(voter) for voter in silent)
+    return Refused(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"of the voters {list(voters.ids)} that this would leave, {ids} did not fetch within the last "
+        f"{node.config.fetch_timeout_ms} ms, and the others are no majority; start what is down, or remove "
+        "it first",
+    )
 
 
 def _no_such_voter(key: ReplicaKey) -> Refused:

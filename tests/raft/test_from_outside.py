@@ -121,6 +121,7 @@ STATUSES = st.builds(
     endpoint=st.none() | st.builds(Endpoint, st.text(max_size=30), st.integers(1, 65535)),
 )
 EPOCHS = st.integers(0, 2**31 - 1).map(Epoch)
+IDS = st.integers(0, 2**31 - 1).map(NodeId)
 
 
 @st.composite
@@ -141,6 +142,7 @@ def views(draw):
         epoch=epoch,
         leader_endpoint=draw(st.none() | st.builds(Endpoint, st.text(max_size=30), st.integers(1, 65535))),
         description=description,
+        node=draw(st.none() | st.builds(ReplicaKey, IDS, st.none() | st.text(max_size=30))),
     )
 
 

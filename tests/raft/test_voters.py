@@ -10,6 +10,7 @@ from quorate.raft.core.events import RemoveVoter
 from quorate.raft.core.messages import ErrorCode
 from quorate.raft.core.types import Endpoint, Epoch, NodeId, ReplicaKey, Voter, VoterSet
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, RequestRefusedError
+from quorate.runtime.network import Address
 
 
 async def until(holds):
@@ -132,6 +133,7 @@ async def test_a_voter_that_moved_says_where_it_listens_now(world, autojump_cloc
     follower = (await world.followers())[0]
     node = follower.node_id
     await world.stop(node)
+    world.overrides["listen"] = Address(f"node-{node}", 9099)
     world.overrides["advertised"] = Endpoint(f"node-{node}", 9099)
     await world.start(node)
     leader = await world.leader()

@@ -17,6 +17,7 @@ from quorate.raft.core.effects import (
     Role,
     RoleChanged,
     Send,
+    TransferEnded,
     VotersChanged,
 )
 from quorate.raft.core.events import (
@@ -116,15 +117,16 @@ def fetch(
     )
 
 
-def leading(make_core: Any, **settings: Any) -> Core:
+def leading(make_core: Any, *, others_grant: tuple[int, ...] = (2,), **settings: Any) -> Core:
     """Node 1 leads epoch 1 of voters 1 to 3 in the bootstrap snapshot; the first three records are committed,
     and 2 and 3 have them."""
     core: Core = make_core(**{"directory_id": "disk-1", "voter_sets": {-1: (1, 2, 3)}, **settings})
     core.start()
     core.step(TimerFired(ELECTION))
     if len(core.voters) > 1:
-        grant(core, 2, pre_vote=True)
-        grant(core, 2, pre_vote=False)
+        for pre_vote in (True, False):
+            for other in others_grant:
+                grant(core, other, pre_vote=pre_vote)
     assert core.role is Role.LEADER
     core.step(Durable(core.generation, core.log_end_offset))
     for other in core.voters.ids:
@@ -251,16 +253,15 @@ def test_its_own_sync_does_not_count_for_a_leader_that_removed_itself(make_core:
 
 def test_a_sole_voter_begins_to_look_after_its_majority_when_it_is_one_no_more(make_core: Any) -> None:
     core = leading(make_core, voter_sets={-1: (1,)})
-    fetch(core, 2, 3)
-    effects = core.step(ChangeVoters(1, AddVoter(voter(2))))
+    effects = fetch(core, 2, 3) + core.step(ChangeVoters(1, AddVoter(voter(2))))
     armed = [effect.timer.kind for effect in effects if isinstance(effect, ArmTimer)]
-    assert TimerKind.CHECK_QUORUM in armed and TimerKind.BEGIN_QUORUM in armed
+    assert TimerKind.CHECK_QUORUM in armed and armed.count(TimerKind.BEGIN_QUORUM) == 1
     core.step(Durable(core.generation, Offset(4)))
     assert core.high_watermark == 3
     fetch(core, 2, 4)
     effects = core.step(ChangeVoters(2, RemoveVoter(key(2))))
     cancelled = [effect.timer.kind for effect in effects if isinstance(effect, CancelTimer)]
-    assert cancelled == [TimerKind.CHECK_QUORUM, TimerKind.BEGIN_QUORUM]
+    assert cancelled == [TimerKind.CHECK_QUORUM], "node 2 fetches on, as an observer"
     assert outcome(core.step(Durable(core.generation, Offset(5)))).error is ErrorCode.NONE
 
 
@@ -493,3 +494,83 @@ def test_who_is_asked_for_a_vote_answers_by_the_log_alone(make_core: Any, is_vot
         if isinstance(effect, Send) and isinstance(effect.message, VoteResponse)
     ]
     assert said.granted
+
+
+PERIOD = Timer(TimerKind.BEGIN_QUORUM)
+
+
+def test_an_observer_that_fell_silent_is_not_added_before_it_has_caught_up_again(make_core: Any) -> None:
+    core = leading(make_core, voter_sets={-1: (1,)})
+    armed = ArmTimer(PERIOD, 1000, 1000)
+    assert armed in fetch(core, 2, 3), "somebody is there whose silence matters"
+    assert armed in core.step(TimerFired(PERIOD))
+    once = core.clone()
+    assert isinstance(once.step(ChangeVoters(1, AddVoter(voter(2))))[0], AppendVoters), "one period may pass"
+    assert armed not in core.step(TimerFired(PERIOD)), "nobody is left to wait for"
+    refused = outcome(core.step(ChangeVoters(1, AddVoter(voter(2)))))
+    assert refused.error is ErrorCode.REQUEST_TIMED_OUT
+    assert "within the last 2000 ms; see that it runs" in refused.message
+    core.step(Propose(1, 5))
+    core.step(Durable(core.generation, Offset(8)))
+    fetch(core, 2, 3)
+    assert outcome(core.step(ChangeVoters(2, AddVoter(voter(2))))).error is ErrorCode.REQUEST_TIMED_OUT
+    assert armed in fetch(core, 2, 8)
+    assert isinstance(core.step(ChangeVoters(3, AddVoter(voter(2))))[0], AppendVoters)
+
+
+def test_a_voter_that_was_removed_because_it_is_silent_is_not_added_as_it_is(make_core: Any) -> None:
+    """What it had as a voter says nothing of now."""
+    core = leading(make_core)
+    for _ in range(2):
+        core.step(TimerFired(PERIOD))
+        fetch(core, 2, 3)
+    core.step(ChangeVoters(1, RemoveVoter(key(3))))
+    core.step(Durable(core.generation, Offset(4)))
+    fetch(core, 2, 4)
+    assert core.high_watermark == 4 and core.voters.ids == (1, 2)
+    refused = outcome(core.step(ChangeVoters(2, AddVoter(voter(3)))))
+    assert refused.error is ErrorCode.REQUEST_TIMED_OUT and "caught up" in refused.message
+
+
+def test_a_change_that_could_not_be_committed_is_refused_and_names_who_is_missed(make_core: Any) -> None:
+    """{1, 2, 3} without 2 is {1, 3}, which commits nothing while 3 is down."""
+    core = leading(make_core)
+    for _ in range(2):
+        core.step(TimerFired(PERIOD))
+        fetch(core, 2, 3)
+    refused = outcome(core.step(ChangeVoters(1, RemoveVoter(key(2)))))
+    assert refused.error is ErrorCode.REQUEST_TIMED_OUT
+    assert "[1, 3] that this would leave, 3 did not fetch" in refused.message
+    assert core.voters.ids == (1, 2, 3)
+    assert isinstance(core.step(ChangeVoters(2, RemoveVoter(key(3))))[0], AppendVoters)
+
+
+def test_a_successor_that_is_silent_holds_no_append_back(make_core: Any) -> None:
+    core = leading(make_core)
+    for _ in range(2):
+        core.step(TimerFired(PERIOD))
+        fetch(core, 2, 3)
+    assert core.step(TransferLeadership(NodeId(3))) == (
+        TransferEnded(NodeId(3), ErrorCode.REQUEST_TIMED_OUT),
+    )
+
+
+def test_what_fewer_voters_have_is_committed_when_they_are_a_majority(make_core: Any) -> None:
+    """The majority is counted again with the change, not with the next Fetch or sync."""
+    core = leading(make_core, voter_sets={-1: (1, 2)})
+    core.step(Propose(1, 2))
+    core.step(Durable(core.generation, Offset(5)))
+    assert core.high_watermark == 3, "node 2 has not got them"
+    effects = core.step(ChangeVoters(1, RemoveVoter(key(2))))
+    assert HighWatermarkAdvanced(Offset(5)) in effects
+    assert core.high_watermark == 5
+
+
+def test_who_fetched_before_a_change_of_voters_is_asked_for_again_after_it(make_core: Any) -> None:
+    """Two of five have fetched in this period. The timer starts anew, and so does the count."""
+    core = leading(make_core, voter_sets={-1: (1, 2, 3, 4, 5)}, others_grant=(2, 3))
+    check_quorum = ArmTimer(Timer(TimerKind.CHECK_QUORUM), 3000, 3000)
+    assert check_quorum not in fetch(core, 2, 3)
+    assert check_quorum in core.step(ChangeVoters(1, RemoveVoter(key(5))))
+    assert check_quorum not in fetch(core, 3, 3), "of four, two others are needed: one is here"
+    assert check_quorum in fetch(core, 4, 3)
