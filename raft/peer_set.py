@@ -41,6 +41,8 @@ class PeerSet:
                 return
             if peer is not None:
                 peer.close()
+            if message.destination >= 0 and message.destination not in self._core.voters:
+                self._forget_strangers()
             peer = self._peers[message.destination] = self._make(message.destination, endpoint)
             self._nursery.start_soon(peer.run)
         peer.send(message)
@@ -55,7 +57,8 @@ class PeerSet:
             self._forget_strangers()
 
     def _forget_strangers(self) -> None:
-        """After a change of the voters: who left is not connected to any more, unless it leads."""
+        """After a change of the voters, or for the next stranger: who is no voter is not connected to any
+        more, unless it leads."""
         self._voters = self._core.voters
         for node in [node for node in self._peers if node not in self._voters and node != self._core.leader]:
             self._peers.pop(node).close()

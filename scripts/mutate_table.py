@@ -344,6 +344,22 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/raft/test_endpoint_check.py",
     ),
     _tested(
+        "a stranger is heeded while an election is under way",
+        "raft/core/role_holder.py",
+        "heeds_strangers=voted is None or transition.lost_election,",
+        "heeds_strangers=True,",
+        "findings, chaos Security",
+        f"{_CORE}/test_strangers.py",
+    ),
+    _tested(
+        "a stranger's epoch is taken though its log is behind",
+        "raft/core/request_handlers.py",
+        "if not up_to_date or (request.epoch == node.epoch and node.election.leader is not None):",
+        "if request.epoch == node.epoch and (not up_to_date or node.election.leader is not None):",
+        "a slip: the log is not looked at",
+        f"{_CORE}/test_strangers.py",
+    ),
+    _tested(
         "a leader that nobody hears leads on",
         "raft/core/leader.py",
         "if timer.kind is TimerKind.CHECK_QUORUM:\n            return self.resign()",

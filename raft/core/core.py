@@ -135,7 +135,7 @@ class Core(RequestHandlers, ResponseHandlers, Observable):
             node.leader_endpoint = node.voters.endpoint_of(leader)
             if node.leader_endpoint is not None:
                 return self._begin(Follower(leader=leader))
-        return self._begin(Unattached())
+        return self._begin(Unattached(heeds_strangers=node.election.voted is None))
 
     def step(self, event: Event) -> tuple[Effect, ...]:
         """Raises InvariantError if a rule of the protocol is broken, here or by a peer: the node must

@@ -63,6 +63,11 @@ class Follower(RoleState):
         self._barrier = 0
         """The read-barrier round in the leader's last answer."""
 
+    @property
+    def heeds_strangers(self) -> bool:
+        # After a lost round, too, before we turn to the leader again in vain.
+        return self._leader_gone or (not self._has_fetched and self._lost_rounds > 0)
+
     def timers(self, node: Node) -> tuple[TimerKind, ...]:
         return (TimerKind.FETCH,)
 

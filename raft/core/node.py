@@ -53,6 +53,7 @@ class Node:
         "correlation",
         "election",
         "endpoint",
+        "heard_of",
         "high_watermark",
         "id",
         "in_flight",
@@ -92,6 +93,8 @@ class Node:
         self.leader: NodeId | None = None
         """Whom we tell others to ask. Not us once we have resigned."""
         self.leader_endpoint: Endpoint | None = None
+        self.heard_of: tuple[NodeId, Endpoint] | None = None
+        """A stranger that says it leads, and where: somebody to ask who leads."""
         self.log = log
         self.high_watermark = log.snapshot.end_offset if log.snapshot is not None else None
         """The highest seen since the process started, where a snapshot of what is committed counts as seen;
@@ -107,7 +110,12 @@ class Node:
         self.is_voter: bool
         self.others: tuple[ReplicaKey, ...]
         self.may_know_leader: tuple[NodeId, ...]
-        """Whom to ask: the other voters, then the bootstrap servers that are none of them."""
+        """Whom to ask: the other voters, the bootstrap servers that are none of them, and `heard_of`."""
+        self.look_up_voters()
+
+    def hear_of(self, stranger: NodeId, endpoint: Endpoint) -> None:
+        """One at a time, so that they can't crowd out whom we know."""
+        self.heard_of = (stranger, endpoint)
         self.look_up_voters()
 
     def look_up_voters(self) -> bool:
@@ -126,7 +134,10 @@ class Node:
             for index, endpoint in enumerate(self.bootstrap)
             if endpoint not in known
         )
-        self.may_know_leader = (*(voter.id for voter in self.others), *servers)
+        if self.heard_of is not None and self.heard_of[0] in voters:
+            self.heard_of = None  # no stranger any more
+        heard_of = () if self.heard_of is None else (self.heard_of[0],)
+        self.may_know_leader = (*(voter.id for voter in self.others), *servers, *heard_of)
         return self.is_voter != was_voter
 
     @property
@@ -157,7 +168,10 @@ class Node:
         if node <= FIRST_BOOTSTRAP:
             index = FIRST_BOOTSTRAP - node
             return self.bootstrap[index] if index < len(self.bootstrap) else None
-        return self.voters.endpoint_of(node)
+        voter = self.voters.endpoint_of(node)
+        if voter is None and self.heard_of is not None and self.heard_of[0] == node:
+            return self.heard_of[1]
+        return voter
 
     def persist(self, election: ElectionState) -> None:
         """Barrier, unless it is what is stored already."""
@@ -270,6 +284,7 @@ class Node:
             self.election,
             self.leader,
             self.leader_endpoint,
+            self.heard_of,
             self.log.key(),
             self.high_watermark,
             None if self.incoming is None else self.incoming.state_key(),

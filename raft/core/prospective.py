@@ -83,4 +83,4 @@ class Prospective(RoleState):
                 lost_rounds=self._lost_rounds + 1,
                 resigned=self._leader_resigned,
             )
-        return ToUnattached(epoch=node.epoch)
+        return ToUnattached(epoch=node.epoch, lost_election=True)

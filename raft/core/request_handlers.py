@@ -18,7 +18,9 @@ from quorate.raft.core.messages import (
 )
 from quorate.raft.core.prospective import Prospective
 from quorate.raft.core.role_holder import RoleHolder
+from quorate.raft.core.strangers import is_heeded, is_stranger
 from quorate.raft.core.transitions import ToUnattached
+from quorate.raft.core.unattached import Unattached
 
 
 class RequestHandlers(RoleHolder):
@@ -87,7 +89,11 @@ class RequestHandlers(RoleHolder):
         granted = False
         if error is ErrorCode.NONE and request.epoch < node.epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
-        if error is ErrorCode.NONE:
+        if error is ErrorCode.NONE and is_stranger(node, request.source):
+            granted = self._grants_stranger(request)
+            if not request.voter.matches(node.key):
+                error = ErrorCode.INVALID_VOTER_KEY
+        elif error is ErrorCode.NONE:
             up_to_date = self._is_up_to_date(request)
             is_asked = request.voter.matches(node.key)
             if request.epoch > node.epoch:
@@ -124,6 +130,22 @@ class RequestHandlers(RoleHolder):
         ):
             self._role.on_rival(node, request.source)
 
+    def _grants_stranger(self, request: VoteRequest) -> bool:
+        """As anybody's, in a moment when a stranger is heeded at all. Its epoch becomes ours only with our
+        vote."""
+        node, role = self._node, self._role
+        up_to_date = self._is_up_to_date(request)
+        if request.epoch == node.epoch and not request.pre_vote and node.election.voted is not None:
+            return node.election.voted.matches(request.candidate)  # asked again
+        if not request.voter.matches(node.key) or not is_heeded(node, role, request.epoch):
+            return False
+        if request.pre_vote:
+            return role.grants_pre_vote(node, request, up_to_date=up_to_date)
+        if not up_to_date or (request.epoch == node.epoch and node.election.leader is not None):
+            return False
+        self._go(ToUnattached(epoch=request.epoch, voted=request.candidate))
+        return True
+
     def _is_up_to_date(self, request: VoteRequest) -> bool:
         log = self._node.log
         return (request.last_epoch, request.end_offset) >= (log.last_epoch, log.end_offset)
@@ -133,7 +155,9 @@ class RequestHandlers(RoleHolder):
         error = request_error(node, request)
         if error is ErrorCode.NONE:
             error = self._claim_error(request)
-        if error is ErrorCode.NONE:
+        if error is ErrorCode.NONE and is_stranger(node, request.source):
+            self._ask_stranger(request)
+        elif error is ErrorCode.NONE:
             node.resume(request.source)
             self._heard_of(request.epoch, request.source, request.endpoint, first_hand=True)
             if not request.voter.matches(node.key):
@@ -150,16 +174,28 @@ class RequestHandlers(RoleHolder):
             )
         )
 
+    def _ask_stranger(self, request: BeginQuorumEpochRequest) -> None:
+        """It says that it leads. If we look for a leader, we ask whether it does."""
+        node, role = self._node, self._role
+        if request.endpoint is None or not is_heeded(node, role, request.epoch):
+            return
+        node.hear_of(request.source, request.endpoint)
+        if not isinstance(role, Unattached):
+            self._go(ToUnattached(epoch=node.epoch, lost_election=True))
+            role = self._role
+        if isinstance(role, Unattached):
+            role.look_at(node, request.source)
+
     def _claim_error(self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest) -> ErrorCode:
-        """Its source says that it leads, or led, the epoch. A later epoch's leader may be anybody, because
-        our voter set may be old. Ours has the leader that we know; a voter that says otherwise stops this
-        node (a vote was given twice), but who is no voter was never elected, and must not."""
+        """Its source says that it leads, or led, the epoch. A voter, or who was one, is believed; one that
+        names itself in an epoch of which we know the leader stops this node (a vote was given twice), but who
+        is no voter any more was not elected, and must not."""
         node = self._node
         if request.epoch < node.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         known = node.election.leader
-        is_stranger = request.source not in node.voters
-        if request.epoch == node.epoch and known is not None and known != request.source and is_stranger:
+        is_no_voter = request.source not in node.voters
+        if request.epoch == node.epoch and known is not None and known != request.source and is_no_voter:
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
 
@@ -168,7 +204,7 @@ class RequestHandlers(RoleHolder):
         error = request_error(node, request)
         if error is ErrorCode.NONE:
             error = self._claim_error(request)
-        if error is ErrorCode.NONE:
+        if error is ErrorCode.NONE and not is_stranger(node, request.source):
             self._heard_of(request.epoch, request.source, None, first_hand=True, resigned=True)
             if isinstance(self._role, Follower) and self._role.leader == request.source:
                 self._role.on_end_of_epoch(node, request.preferred_successors)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from quorate.raft.core.messages import ErrorCode, Response
+from quorate.raft.core.messages import ErrorCode, Response, VoteResponse
 from quorate.raft.core.role_holder import RoleHolder
 from quorate.raft.core.types import NodeId
 
@@ -36,7 +36,10 @@ class ResponseHandlers(RoleHolder):
             self._heard_of(response.epoch, response.leader, response.leader_endpoint, first_hand=first_hand)
             if self._role is not before:
                 return  # what was asked for was the old role's
-        if error is ErrorCode.NONE and response.epoch == node.epoch:
+        # Who grants a stranger's pre-vote does not take its epoch for it.
+        is_pre_vote = isinstance(response, VoteResponse) and response.pre_vote and response.granted
+        is_of_now = response.epoch == node.epoch or (is_pre_vote and response.epoch < node.epoch)
+        if error is ErrorCode.NONE and is_of_now:
             self._go(self._role.on_response(node, response))
         elif error is ErrorCode.NOT_LEADER_OR_FOLLOWER and response.epoch == node.epoch:
             node.pause(source, failed=False)

@@ -19,6 +19,12 @@ class RoleState(ABC):
 
     role: ClassVar[Role]
 
+    @property
+    def heeds_strangers(self) -> bool:
+        """No leader is heard and no election is under way that a stranger would disturb (see
+        `quorate.raft.core.strangers`)."""
+        return False
+
     def timers(self, node: Node) -> tuple[TimerKind, ...]:
         """The timers that this role keeps armed; those the next role does not keep are cancelled for it."""
         return ()

@@ -75,7 +75,9 @@ class RoleHolder:
                 node.leader = leader
                 node.leader_endpoint = node.voters.endpoint_of(leader) if leader is not None else None
                 return Unattached(
-                    leader_resigned=transition.leader_resigned, lost_rounds=transition.lost_rounds
+                    leader_resigned=transition.leader_resigned,
+                    lost_rounds=transition.lost_rounds,
+                    heeds_strangers=voted is None or transition.lost_election,
                 )
             case ToFollower(epoch=epoch, leader=leader):
                 voted = stored.voted if epoch == stored.epoch else None

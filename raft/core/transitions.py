@@ -33,6 +33,8 @@ class ToUnattached:
     """The epoch's leader said itself that it leads no more; it never will again."""
     lost_rounds: int = 0
     """How often the epoch's leader was followed in vain since it was last heard."""
+    lost_election: bool = False
+    """The voters that we know have had their turn: a stranger may be heeded though we voted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

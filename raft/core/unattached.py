@@ -26,11 +26,13 @@ class Unattached(RoleState):
     A leader that told us itself that it resigned is not followed again in its epoch, whoever still names it.
     """
 
-    __slots__ = ("_hurried", "_leaderless", "_next", "leader_resigned", "lost_rounds")
+    __slots__ = ("_heeds_strangers", "_hurried", "_leaderless", "_next", "leader_resigned", "lost_rounds")
 
     role: ClassVar[Role] = Role.UNATTACHED
 
-    def __init__(self, *, leader_resigned: bool = False, lost_rounds: int = 0) -> None:
+    def __init__(
+        self, *, leader_resigned: bool = False, lost_rounds: int = 0, heeds_strangers: bool = True
+    ) -> None:
         self.leader_resigned = leader_resigned
         self.lost_rounds = lost_rounds
         self._next = 0
@@ -38,6 +40,11 @@ class Unattached(RoleState):
         self._leaderless: tuple[NodeId, ...] = ()
         """Voters that know of no leader in this epoch, in order."""
         self._hurried = False
+        self._heeds_strangers = heeds_strangers
+
+    @property
+    def heeds_strangers(self) -> bool:
+        return self._heeds_strangers
 
     def timers(self, node: Node) -> tuple[TimerKind, ...]:
         return (TimerKind.ELECTION,) if node.may_stand else ()
@@ -100,7 +107,11 @@ class Unattached(RoleState):
         return up_to_date
 
     def clone(self) -> Self:
-        twin = type(self)(leader_resigned=self.leader_resigned, lost_rounds=self.lost_rounds)
+        twin = type(self)(
+            leader_resigned=self.leader_resigned,
+            lost_rounds=self.lost_rounds,
+            heeds_strangers=self._heeds_strangers,
+        )
         twin._next = self._next
         twin._leaderless = self._leaderless
         twin._hurried = self._hurried
@@ -112,9 +123,15 @@ class Unattached(RoleState):
             self._next,
             self._leaderless,
             self._hurried,
+            self._heeds_strangers,
             self.leader_resigned,
             self.lost_rounds,
         )
+
+    def look_at(self, node: Node, peer: NodeId) -> None:
+        """Ask `peer` next, which says that it leads."""
+        self._next = node.may_know_leader.index(peer)
+        self._look(node)
 
     def _look(self, node: Node) -> None:
         if node.in_flight or not node.log.is_durable:

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable
 
 from quorate.raft.core.invariant import invariant
-from quorate.raft.core.types import Offset, ReplicaKey, VotersAt, VoterSet
+from quorate.raft.core.types import NodeId, Offset, ReplicaKey, VotersAt, VoterSet
 
 
 class VoterHistory:
@@ -38,6 +38,10 @@ class VoterHistory:
     def at(self, end_offset: Offset) -> VoterSet | None:
         """The last set below `end_offset` (exclusive), for a snapshot that ends there; None if static."""
         return next((entry.voters for entry in reversed(self._entries) if entry.offset < end_offset), None)
+
+    def has_named(self, node: NodeId) -> bool:
+        """Whether any set that is known here has, or had, a voter of this id."""
+        return node in self._static or any(node in entry.voters for entry in self._entries)
 
     def removed_by_latest(self, key: ReplicaKey) -> bool:
         """Whether `key` was a voter until the latest set."""

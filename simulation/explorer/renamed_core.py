@@ -56,6 +56,7 @@ def _node(node: Node, to: Renaming) -> None:
     node.election = to.election(node.election)
     node.leader = to.node_if_any(node.leader)
     node.leader_endpoint = to.endpoint(node.leader_endpoint)
+    node.heard_of = to.heard_of(node.heard_of)
     node.in_flight = {to.node(peer): asked for peer, asked in node.in_flight.items()}
     node.paused = {to.node(peer): failed for peer, failed in node.paused.items()}
     if node.incoming is not None and node.incoming.voters is not None:

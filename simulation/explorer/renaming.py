@@ -81,6 +81,9 @@ class Renaming:
     def endpoint(self, endpoint: Endpoint | None) -> Endpoint | None:
         return None if endpoint is None else self._endpoints[endpoint]
 
+    def heard_of(self, told: tuple[NodeId, Endpoint] | None) -> tuple[NodeId, Endpoint] | None:
+        return None if told is None else (self._names[told[0]], self._endpoints[told[1]])
+
     def key(self, key: ReplicaKey) -> ReplicaKey:
         return ReplicaKey(self._names[key.id], key.directory_id)
 

@@ -85,17 +85,21 @@ async def test_a_stranger_who_claims_an_epoch_that_has_a_leader_is_refused_and_s
 
 
 async def test_events_that_wait_behind_the_disk_are_bounded(autojump_clock, world):
-    """Every one of these votes is for a later epoch, which costs two syncs; they come faster."""
+    """Every one of these votes, under a voter's id, is for a later epoch, which costs two syncs; they come
+    faster."""
     await world.start(1, 2, 3)
     leader = await world.leader()
     driver = leader._node.driver
+    liar = NodeId(leader.node_id % 3 + 1)
     votes = [
-        claim(
-            VoteRequest,
-            leader.node_id,
-            100 + number,
+        VoteRequest(
+            source=liar,
+            destination=leader.node_id,
+            correlation=1,
+            cluster_id=CLUSTER_ID,
+            epoch=Epoch(100 + number),
             voter=ReplicaKey(leader.node_id),
-            candidate=ReplicaKey(NodeId(99)),
+            candidate=ReplicaKey(liar),
             last_epoch=Epoch(50),
             end_offset=Offset(10**6),
             pre_vote=False,

@@ -1,0 +1,256 @@
+"""What nobody's node can do to a voter: nothing while a leader is heard or elected, and little otherwise."""
+
+from typing import Any
+
+import pytest
+
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import ArmTimer, Effect, Persist, Role, Send
+from quorate.raft.core.events import (
+    Durable,
+    Received,
+    RequestFailed,
+    Timer,
+    TimerFired,
+    TimerKind,
+    Unreachable,
+)
+from quorate.raft.core.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    ErrorCode,
+    FetchRequest,
+    FetchResponse,
+    Message,
+    VoteRequest,
+    VoteResponse,
+)
+from quorate.raft.core.strangers import EPOCHS_MAX
+from quorate.raft.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
+
+ELECTION = Timer(TimerKind.ELECTION)
+STRANGER = NodeId(99)
+ELSEWHERE = Endpoint("elsewhere", 9093)
+
+
+def vote(core: Core, epoch: int, *, pre_vote: bool = False, end_offset: int = 1000) -> VoteRequest:
+    return VoteRequest(
+        source=STRANGER,
+        destination=core.node_id,
+        correlation=7,
+        cluster_id="c",
+        voter=ReplicaKey(core.node_id),
+        candidate=ReplicaKey(STRANGER, "disk-99"),
+        epoch=Epoch(epoch),
+        last_epoch=Epoch(epoch - 1),
+        end_offset=Offset(end_offset),
+        pre_vote=pre_vote,
+    )
+
+
+def begin(core: Core, epoch: int) -> BeginQuorumEpochRequest:
+    return BeginQuorumEpochRequest(
+        source=STRANGER,
+        destination=core.node_id,
+        correlation=7,
+        cluster_id="c",
+        voter=ReplicaKey(core.node_id),
+        epoch=Epoch(epoch),
+        endpoint=ELSEWHERE,
+    )
+
+
+def end(core: Core, epoch: int) -> EndQuorumEpochRequest:
+    return EndQuorumEpochRequest(
+        source=STRANGER,
+        destination=core.node_id,
+        correlation=7,
+        cluster_id="c",
+        epoch=Epoch(epoch),
+        preferred_successors=(STRANGER,),
+    )
+
+
+def everything(core: Core) -> list[Message]:
+    later = (core.epoch, core.epoch + 1, core.epoch + 100, 2**31 - 2)
+    return [
+        each
+        for epoch in later
+        for each in (
+            vote(core, epoch),
+            vote(core, epoch, pre_vote=True),
+            begin(core, epoch),
+            end(core, epoch),
+        )
+    ]
+
+
+def answer(core: Core, source: int, kind: type[Any], **more: Any) -> tuple[Effect, ...]:
+    return core.step(
+        Received(
+            kind(
+                source=NodeId(source),
+                destination=core.node_id,
+                correlation=core._node.in_flight[NodeId(source)],
+                **{"epoch": core.epoch, **more},
+            )
+        )
+    )
+
+
+def leader(make_core: Any) -> Core:
+    core: Core = make_core(directory_id="disk-1")
+    core.start()
+    core.step(TimerFired(ELECTION))
+    answer(core, 2, VoteResponse, granted=True, pre_vote=True)
+    answer(core, 2, VoteResponse, granted=True)
+    core.step(Durable(core.generation, core.log_end_offset))
+    assert core.role is Role.LEADER
+    return core
+
+
+def prospective(make_core: Any) -> Core:
+    core: Core = make_core(directory_id="disk-1")
+    core.start()
+    core.step(TimerFired(ELECTION))
+    assert core.role is Role.PROSPECTIVE
+    return core
+
+
+def candidate(make_core: Any) -> Core:
+    core = prospective(make_core)
+    answer(core, 2, VoteResponse, granted=True, pre_vote=True)
+    assert core.role is Role.CANDIDATE
+    return core
+
+
+def follower(make_core: Any) -> Core:
+    core: Core = make_core(directory_id="disk-1")
+    core.start()
+    core.step(
+        Received(
+            BeginQuorumEpochRequest(
+                source=NodeId(2),
+                destination=NodeId(1),
+                correlation=1,
+                cluster_id="c",
+                voter=ReplicaKey(NodeId(1)),
+                epoch=Epoch(4),
+                endpoint=Endpoint("node-2", 9093),
+            )
+        )
+    )
+    assert core.role is Role.FOLLOWER
+    return core
+
+
+def who_voted(make_core: Any) -> Core:
+    """For a voter, in an election that is under way."""
+    core: Core = make_core(directory_id="disk-1")
+    core.start()
+    core.step(
+        Received(
+            VoteRequest(
+                source=NodeId(2),
+                destination=NodeId(1),
+                correlation=1,
+                cluster_id="c",
+                voter=ReplicaKey(NodeId(1)),
+                candidate=ReplicaKey(NodeId(2)),
+                epoch=Epoch(4),
+                last_epoch=Epoch(0),
+                end_offset=Offset(0),
+            )
+        )
+    )
+    assert core.voted == ReplicaKey(NodeId(2))
+    return core
+
+
+@pytest.mark.parametrize("of", [leader, follower, prospective, candidate, who_voted])
+def test_a_stranger_changes_nothing_while_a_leader_is_heard_or_elected(of: Any, make_core: Any) -> None:
+    core: Core = of(make_core)
+    before = core.key()
+    for message in everything(core):
+        effects = core.step(Received(message))
+        (told,) = [effect.message for effect in effects if isinstance(effect, Send)]
+        assert effects == (Send(told),) and told.destination == STRANGER
+        assert not (isinstance(told, VoteResponse) and told.granted)
+        assert core.key() == before, message
+
+
+def test_a_voter_without_a_leader_votes_for_a_stranger_by_the_same_rules_once(make_core: Any) -> None:
+    """Its own voter set may be old, and the stranger the only one to bring the quorum back."""
+    core: Core = make_core(directory_id="disk-1")
+    core.start()
+    before = core.key()
+    (asked,) = core.step(Received(vote(core, 3, pre_vote=True)))
+    assert isinstance(asked, Send) and isinstance(asked.message, VoteResponse) and asked.message.granted
+    assert core.key() == before, "a question costs nothing"
+    core.step(Received(vote(core, core.epoch + 1 + EPOCHS_MAX)))
+    assert core.key() == before, "no honest one is so far ahead"
+    effects = core.step(Received(vote(core, 3)))
+    assert core.voted == ReplicaKey(STRANGER, "disk-99") and core.epoch == 3
+    assert Persist(core.election) in effects
+    after = core.key()
+    for message in everything(core):
+        if message != vote(core, 3):
+            core.step(Received(message))
+    assert core.key() == after, "now it is the voters' turn"
+
+
+def test_a_stranger_with_a_shorter_log_raises_no_epoch(make_core: Any) -> None:
+    core: Core = make_core(directory_id="disk-1", epoch=1, epochs=(1, 1, 1))
+    core.start()
+    before = core.key()
+    request = vote(core, 2, end_offset=2)
+    core.step(Received(request))
+    assert core.key() == before
+
+
+def test_a_stranger_that_says_it_leads_is_asked_and_followed_only_if_it_answers_so(make_core: Any) -> None:
+    core: Core = make_core(directory_id="disk-1")
+    core.start()
+    for voter in (2, 3):
+        if NodeId(voter) in core._node.in_flight:
+            core.step(RequestFailed(NodeId(voter), core._node.in_flight[NodeId(voter)]))
+    for peer in list(core._node.in_flight):
+        core.step(RequestFailed(peer, core._node.in_flight[peer]))
+    stored = core.election
+    effects = core.step(Received(begin(core, 6)))
+    asked = next(effect.message for effect in effects if isinstance(effect, Send))
+    assert isinstance(asked, FetchRequest) and asked.destination == STRANGER
+    assert core.endpoint_of(STRANGER) == ELSEWHERE and core.election == stored
+    answer(
+        core,
+        STRANGER,
+        FetchResponse,
+        epoch=Epoch(6),
+        leader=STRANGER,
+        leader_endpoint=ELSEWHERE,
+        error=ErrorCode.FENCED_LEADER_EPOCH,
+        high_watermark=None,
+        log_start_offset=Offset(0),
+    )
+    assert (core.role, core.leader, core.epoch) == (Role.FOLLOWER, STRANGER, 6)
+
+
+def test_only_one_stranger_is_remembered(make_core: Any) -> None:
+    core: Core = make_core(directory_id="disk-1")
+    core.start()
+    peers = len(core._node.may_know_leader)
+    for _ in range(3):
+        core.step(Received(begin(core, 6)))
+    assert len(core._node.may_know_leader) == peers + 1
+
+
+def test_a_follower_whose_leader_is_gone_heeds_strangers_until_it_stands_itself(make_core: Any) -> None:
+    core = follower(make_core)
+    core.step(Unreachable(NodeId(2)))
+    effects = core.step(Received(vote(core, 5)))
+    assert core.epoch == 5 and any(isinstance(effect, ArmTimer) for effect in effects)
+    core.step(TimerFired(ELECTION))
+    assert core.role is Role.PROSPECTIVE
+    before = core.key()
+    core.step(Received(vote(core, 6)))
+    assert core.key() == before
