@@ -111,11 +111,7 @@ class BrokerNode:
                 rack=config.rack,
                 log_dirs=(directory_id,),
             ),
-            times=LifecycleTimes(
-                heartbeat_interval=config.seconds("broker.heartbeat.interval.ms"),
-                session_timeout=config.seconds("broker.session.timeout.ms"),
-                registration_timeout=config.seconds("initial.broker.registration.timeout.ms"),
-            ),
+            times=lifecycle_times(config),
             channel=channel,
             metadata=metadata,
             previous_broker_epoch=replicas.complete_epoch,
@@ -126,15 +122,7 @@ class BrokerNode:
             return 0 if topic is None else len(metadata.image.partitions(topic.topic_id))
 
         groups = GroupCoordinator(
-            GroupConfig(
-                min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
-                max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
-                limits=GroupLimits(
-                    initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
-                    max_size=config.int("group.max.size"),
-                ),
-                offset_metadata_max_bytes=config.int("offset.metadata.max.bytes"),
-            ),
+            group_config(config),
             OffsetsLog(replicas, runtime.wall_clock, timeout_ms=config.int("offsets.commit.timeout.ms")),
             partition_count=partition_count,
             entropy=runtime.entropy,
@@ -263,15 +251,39 @@ def replication_config(config: ServerConfig) -> ReplicationConfig:
         replica_fetch_max_bytes=config.int("replica.fetch.max.bytes"),
         replica_fetch_response_max_bytes=config.int("replica.fetch.response.max.bytes"),
         replica_fetch_backoff_ms=config.int("replica.fetch.backoff.ms"),
+        replica_fetch_backoff_min_ms=config.int("replica.fetch.backoff.min.ms"),
         replica_socket_timeout_ms=config.int("replica.socket.timeout.ms"),
         replica_high_watermark_checkpoint_interval_ms=config.int(
             "replica.high.watermark.checkpoint.interval.ms"
         ),
         log_flush_offset_checkpoint_interval_ms=config.int("log.flush.offset.checkpoint.interval.ms"),
         log_retention_check_interval_ms=config.int("log.retention.check.interval.ms"),
+        producer_id_expiration_ms=config.int("producer.id.expiration.ms"),
+        log_close_timeout_ms=config.int("log.close.timeout.ms"),
+        alter_partition_retry_ms=config.int("alter.partition.retry.ms"),
         broker_session_timeout_ms=config.int("broker.session.timeout.ms"),
         fetch_max_bytes=config.int("fetch.max.bytes"),
         batch_uncompressed_max_bytes=config.int("socket.request.max.bytes"),
+    )
+
+
+def lifecycle_times(config: ServerConfig) -> LifecycleTimes:
+    return LifecycleTimes(
+        heartbeat_interval=config.seconds("broker.heartbeat.interval.ms"),
+        session_timeout=config.seconds("broker.session.timeout.ms"),
+        registration_timeout=config.seconds("initial.broker.registration.timeout.ms"),
+    )
+
+
+def group_config(config: ServerConfig) -> GroupConfig:
+    return GroupConfig(
+        min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
+        max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
+        limits=GroupLimits(
+            initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
+            max_size=config.int("group.max.size"),
+        ),
+        offset_metadata_max_bytes=config.int("offset.metadata.max.bytes"),
     )
 
 

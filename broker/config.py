@@ -7,9 +7,10 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Final
 
-from quorate.broker.config_keys import CONFIG_KEYS, ServerKey
-from quorate.broker.controller.configs import BROKER_KEYS
+from quorate.broker.config_keys import CONFIG_KEYS
+from quorate.broker.controller.config_key import ConfigKey, Effect
 from quorate.broker.controller.records import Listener
+from quorate.broker.controller.topic_keys import BROKER_KEYS
 from quorate.raft.config import HIGH_WATERMARK_WAIT_MS, QuorumConfig, parse_voters
 from quorate.raft.core.types import CoreConfig, Endpoint, NodeId, VoterSet
 from quorate.raft.errors import QuorumConfigError
@@ -177,6 +178,8 @@ class _Values:
                 raise ServerConfigError(
                     f"{name} is not a known key{_suggestion(name)}", key=name, line=line.number
                 )
+            if key.effect is Effect.REFUSED:
+                raise ServerConfigError(f"{name} can't be set: {key.why}", key=name, line=line.number)
             if line.value or key.default != "":
                 self._check(key, line)
         self.all = {
@@ -184,7 +187,7 @@ class _Values:
             for name, key in CONFIG_KEYS.items()
         }
 
-    def _check(self, key: ServerKey, line: _Line) -> None:
+    def _check(self, key: ConfigKey, line: _Line) -> None:
         try:
             key.check(line.value)
         except ValueError as error:

@@ -1,57 +1,24 @@
-"""The keys of `server.properties`: Kafka's names and defaults, and ours in the same manner.
-
-One table drives parsing, errors and the docs' page of the configuration.
-"""
+"""The keys of `server.properties`: Kafka's names and defaults, and ours in the same manner."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from quorate.broker.controller.configs import BROKER_KEYS, ValueType
+from quorate.broker.controller.config_key import (
+    INT_MAX,
+    LONG_MAX,
+    ConfigKey,
+    ValueType,
+    anything,
+    boolean,
+    not_empty,
+    number,
+)
+from quorate.broker.controller.topic_keys import BROKER_KEYS
+from quorate.broker.kafka_keys import KAFKA_KEYS
 
 REQUIRED: Final = None
 """As a default: the key must be set."""
-_INT_MAX: Final = (1 << 31) - 1
-_LONG_MAX: Final = (1 << 63) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class ServerKey:
-    """One key. `default` as it would stand in the file; "" is empty, None is required."""
-
-    name: str
-    type: ValueType
-    default: str | None
-    doc: str
-    check: Callable[[str], None]
-    """Raises `ValueError` saying what is allowed."""
-
-
-def _number(low: int, high: int) -> Callable[[str], None]:
-    def check(value: str) -> None:
-        try:
-            number = int(value)
-        except ValueError:
-            raise ValueError("it must be a whole number") from None
-        if not low <= number <= high:
-            raise ValueError(f"it must be between {low} and {high}")
-
-    return check
-
-
-def _boolean(value: str) -> None:
-    if value.lower() not in ("true", "false"):
-        raise ValueError("it must be true or false")
-
-
-def _text(value: str) -> None:
-    pass
-
-
-def _not_empty(value: str) -> None:
-    if not value:
-        raise ValueError("it must not be empty")
 
 
 def _roles(value: str) -> None:
@@ -60,40 +27,82 @@ def _roles(value: str) -> None:
         raise ValueError("it must be broker, controller or broker,controller")
 
 
-def _int(name: str, default: int, low: int, doc: str, high: int = _INT_MAX) -> ServerKey:
-    return ServerKey(name, ValueType.INT, str(default), doc, _number(low, high))
-
-
-def _long(name: str, default: int, low: int, doc: str) -> ServerKey:
-    return ServerKey(name, ValueType.LONG, str(default), doc, _number(low, _LONG_MAX))
-
-
-def _flag(name: str, default: bool, doc: str) -> ServerKey:
-    return ServerKey(name, ValueType.BOOLEAN, str(default).lower(), doc, _boolean)
-
-
-def _string(
-    name: str, default: str | None, doc: str, check: Callable[[str], None] | None = None
-) -> ServerKey:
-    return ServerKey(
-        name, ValueType.STRING, default, doc, check or (_not_empty if default is None else _text)
+def _key(
+    kind: ValueType,
+    name: str,
+    default: str | None,
+    doc: str,
+    check: Callable[[str], None],
+    *,
+    kafkas: str | None = None,
+    ours: bool = False,
+) -> ConfigKey:
+    """`kafkas`: Kafka's default, where it is another."""
+    return ConfigKey(
+        name=name,
+        type=kind,
+        default=default,
+        check=check,
+        doc=doc,
+        kafkas_default=kafkas,
+        ours=ours,
     )
 
 
-def _list(name: str, default: str | None, doc: str, check: Callable[[str], None] | None = None) -> ServerKey:
-    return ServerKey(name, ValueType.LIST, default, doc, check or (_not_empty if default is None else _text))
+def _int(
+    name: str,
+    default: int,
+    low: int,
+    doc: str,
+    high: int = INT_MAX,
+    *,
+    kafkas: str | None = None,
+    ours: bool = False,
+) -> ConfigKey:
+    check = number(low, high)
+    return _key(ValueType.INT, name, str(default), doc, check, kafkas=kafkas, ours=ours)
+
+
+def _long(
+    name: str, default: int, low: int, doc: str, *, kafkas: str | None = None, ours: bool = False
+) -> ConfigKey:
+    check = number(low, LONG_MAX)
+    return _key(ValueType.LONG, name, str(default), doc, check, kafkas=kafkas, ours=ours)
+
+
+def _flag(name: str, default: bool, doc: str) -> ConfigKey:
+    return _key(ValueType.BOOLEAN, name, str(default).lower(), doc, boolean)
+
+
+def _string(
+    name: str,
+    default: str | None,
+    doc: str,
+    check: Callable[[str], None] | None = None,
+    *,
+    kafkas: str | None = None,
+    ours: bool = False,
+) -> ConfigKey:
+    check = check or (not_empty if default is None else anything)
+    return _key(ValueType.STRING, name, default, doc, check, kafkas=kafkas, ours=ours)
+
+
+def _list(
+    name: str,
+    default: str | None,
+    doc: str,
+    check: Callable[[str], None] | None = None,
+    *,
+    kafkas: str | None = None,
+) -> ConfigKey:
+    check = check or (not_empty if default is None else anything)
+    return _key(ValueType.LIST, name, default, doc, check, kafkas=kafkas)
 
 
 _OWN_KEYS: Final = (
     # Who this node is
     _list("process.roles", REQUIRED, "What this node is: broker, controller or both.", _roles),
-    ServerKey(
-        "node.id",
-        ValueType.INT,
-        REQUIRED,
-        "This node's id, unique in the cluster.",
-        _number(0, _INT_MAX),
-    ),
+    _key(ValueType.INT, "node.id", REQUIRED, "This node's id, unique in the cluster.", number(0, INT_MAX)),
     _int("broker.id", -1, -1, "Older name of node.id; if both are set they must be equal."),
     _string("broker.rack", "", "The rack this broker is in, shown to clients."),
     # Where it listens
@@ -114,6 +123,7 @@ _OWN_KEYS: Final = (
         "listener.security.protocol.map",
         "",
         "NAME:PROTOCOL pairs. PLAINTEXT is the only protocol for now, and what a name not in the map has.",
+        kafkas="PLAINTEXT:PLAINTEXT,SSL:SSL,...",
     ),
     # The quorum
     _list(
@@ -140,7 +150,13 @@ _OWN_KEYS: Final = (
     _int("controller.quorum.election.backoff.max.ms", 1000, 0, "The longest wait between two elections."),
     _int("controller.quorum.request.timeout.ms", 2000, 1, "How long to wait for a peer's answer."),
     _int("controller.quorum.retry.backoff.ms", 20, 1, "The wait before a request is repeated."),
-    _int("controller.quorum.fetch.max.bytes", 8 << 20, 1, "The most bytes of one fetch of the metadata log."),
+    _int(
+        "controller.quorum.fetch.max.bytes",
+        8 << 20,
+        1,
+        "The most bytes of one fetch of the metadata log.",
+        kafkas="1048576",
+    ),
     _int(
         "metadata.log.segment.bytes",
         1 << 30,
@@ -157,20 +173,20 @@ _OWN_KEYS: Final = (
         "metadata.log.max.snapshot.interval.ms",
         3_600_000,
         0,
-        "Or after so long, if there is a new record; 0: only by bytes.",
+        "The longest time between two snapshots while there are new records; 0: snapshots go by bytes alone.",
     ),
     _long(
         "metadata.max.retention.bytes",
         100 << 20,
         -1,
-        "While the metadata log and its snapshots have more, all before a later snapshot is deleted; -1: no "
-        "bound.",
+        "While the metadata log and its snapshots have more, what a later snapshot holds is deleted; -1: no "
+        "limit.",
     ),
     _long(
         "metadata.max.retention.ms",
         604_800_000,
         -1,
-        "So is what an older snapshot than this holds; -1: no bound.",
+        "Snapshots older than this are deleted, and the log before them; -1: no limit.",
     ),
     # Storage
     _string("log.dir", "/tmp/kafka-logs", "The data folder, where log.dirs is not set."),
@@ -182,6 +198,13 @@ _OWN_KEYS: Final = (
         "metadata.",
     ),
     _string("metadata.log.dir", "", "The folder of the metadata log; empty: the first of log.dirs."),
+    _long(
+        "log.close.timeout.ms",
+        60_000,
+        1,
+        "How long a stopping broker gives its disks to sync everything, before it goes without.",
+        ours=True,
+    ),
     _long(
         "log.retention.check.interval.ms",
         300_000,
@@ -200,7 +223,19 @@ _OWN_KEYS: Final = (
     _int("broker.session.timeout.ms", 9000, 1, "After how long without heartbeat a broker is fenced."),
     _int("initial.broker.registration.timeout.ms", 60_000, 1, "How long a broker may take to register."),
     _flag("controlled.shutdown.enable", True, "Whether a broker hands its partitions over before it stops."),
-    _int("controlled.shutdown.timeout.ms", 10_000, 1, "How long that may take. Ours; Kafka has no bound."),
+    _int("controlled.shutdown.timeout.ms", 10_000, 1, "How long that may take.", ours=True),
+    _flag(
+        "auto.leader.rebalance.enable",
+        True,
+        "Whether partitions are given back to their first replica once that can lead again.",
+    ),
+    _long("leader.imbalance.check.interval.seconds", 300, 1, "How often that is looked at, in seconds."),
+    _long(
+        "producer.id.expiration.ms",
+        86_400_000,
+        1,
+        "After how long without a batch a partition forgets a producer.",
+    ),
     # Replication
     _long(
         "replica.lag.time.max.ms", 30_000, 1, "A follower that was not caught up for so long leaves the ISR."
@@ -222,14 +257,19 @@ _OWN_KEYS: Final = (
         "How long a follower waits for an answer beyond the fetch wait.",
     ),
     _long("replica.high.watermark.checkpoint.interval.ms", 5000, 1, "How often high watermarks are written."),
-    _int("num.replica.fetchers", 1, 1, "Fetchers per leader. One is what there is for now.", 1),
+    _int(
+        "replica.fetch.backoff.min.ms",
+        20,
+        1,
+        "The first wait before a fetch that failed is repeated; it doubles up to replica.fetch.backoff.ms.",
+        ours=True,
+    ),
+    _int("alter.partition.retry.ms", 50, 1, "The wait before a leader proposes an ISR again.", ours=True),
     # Clients
     _int("socket.request.max.bytes", 100 << 20, 1, "The largest request."),
-    _int("max.connections", 10_000, 1, "The most client connections; Kafka has no bound."),
+    _int("max.connections", 10_000, 1, "The most client connections of a listener.", kafkas="2147483647"),
     _long("connections.max.idle.ms", 600_000, 1, "After how long an idle connection is closed."),
-    _long(
-        "queued.max.request.bytes", 256 << 20, 1, "The most bytes of requests in memory; Kafka has no bound."
-    ),
+    _long("queued.max.request.bytes", 256 << 20, 1, "The most bytes of requests in memory.", kafkas="-1"),
     _int("fetch.max.bytes", 55 << 20, 1024, "The most bytes of an answer to a consumer's fetch."),
     # Groups
     _int("group.min.session.timeout.ms", 6000, 1, "The least session timeout that a member may ask for."),
@@ -239,7 +279,7 @@ _OWN_KEYS: Final = (
     _int(
         "group.initial.rebalance.delay.ms", 3000, 0, "How long an empty group waits for more members to join."
     ),
-    _int("group.max.size", _INT_MAX, 1, "The most members of a group."),
+    _int("group.max.size", INT_MAX, 1, "The most members of a group."),
     _int("offset.metadata.max.bytes", 4096, 0, "The longest metadata of a committed offset."),
     _int("offsets.topic.num.partitions", 50, 1, "Partitions of __consumer_offsets."),
     _int(
@@ -252,19 +292,28 @@ _OWN_KEYS: Final = (
     _int("offsets.topic.segment.bytes", 100 << 20, 1, "The segment size of __consumer_offsets."),
     _int("offsets.commit.timeout.ms", 5000, 1, "How long a commit may wait for its replicas."),
     # Ours
-    _int("metrics.http.port", -1, -1, "The port of /metrics; -1: none, 0: any that is free.", 65535),
-    _string("metrics.http.host", "127.0.0.1", "The address of /metrics."),
+    _int(
+        "metrics.http.port", -1, -1, "The port of /metrics; -1: none, 0: any that is free.", 65535, ours=True
+    ),
+    _string("metrics.http.host", "127.0.0.1", "The address of /metrics.", ours=True),
 )
 
 
-def _from_topics() -> Iterator[ServerKey]:
+def _from_topics() -> Iterator[ConfigKey]:
     """The keys that set topics' defaults, as the controller knows them."""
     for name, (key, synonym) in BROKER_KEYS.items():
-        default = key.default if synonym.factor == 1 else ""
-        yield ServerKey(name, key.type, default, f"Default of topics' {key.name}. {key.doc}", key.check)
+        yield ConfigKey(
+            name=name,
+            type=key.type,
+            default=key.default if synonym.factor == 1 else "",
+            check=key.check,
+            doc=f"Default of topics' {key.name}. {key.doc}",
+            effect=key.effect,
+            why=key.why,
+        )
 
 
-CONFIG_KEYS: Final[Mapping[str, ServerKey]] = MappingProxyType(
-    {key.name: key for key in (*_OWN_KEYS, *_from_topics())}
+CONFIG_KEYS: Final[Mapping[str, ConfigKey]] = MappingProxyType(
+    {key.name: key for key in (*_OWN_KEYS, *_from_topics(), *KAFKA_KEYS)}
 )
 """Every key by its name."""

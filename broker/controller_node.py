@@ -39,15 +39,7 @@ class ControllerNode:
         self.stats = ControllerStats()
         self.controller = Controller(
             QuorumMetadataLog(quorum),
-            settings=ControllerSettings(
-                cluster_id=cluster_id,
-                broker_session_timeout_ms=config.int("broker.session.timeout.ms"),
-                topic_defaults=TopicDefaults(
-                    num_partitions=config.int("num.partitions"),
-                    replication_factor=config.int("default.replication.factor"),
-                ),
-                static=config.static,
-            ),
+            settings=controller_settings(config, cluster_id=cluster_id),
             entropy=runtime.entropy,
             telemetry=self.stats,
         )
@@ -77,3 +69,17 @@ class ControllerNode:
         if door == CONTROLLER_REQUEST:
             return await self._service.handle(body)
         raise ValueError(f"a request to the controller begins with {door!r}")
+
+
+def controller_settings(config: ServerConfig, *, cluster_id: str) -> ControllerSettings:
+    return ControllerSettings(
+        cluster_id=cluster_id,
+        broker_session_timeout_ms=config.int("broker.session.timeout.ms"),
+        topic_defaults=TopicDefaults(
+            num_partitions=config.int("num.partitions"),
+            replication_factor=config.int("default.replication.factor"),
+        ),
+        static=config.static,
+        auto_leader_rebalance_enable=config.flag("auto.leader.rebalance.enable"),
+        leader_imbalance_check_interval_seconds=config.int("leader.imbalance.check.interval.seconds"),
+    )

@@ -7,8 +7,9 @@ from pathlib import Path
 import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from quorate.broker.config_keys import CONFIG_KEYS, ServerKey
-from quorate.broker.controller.configs import TOPIC_KEYS
+from quorate.broker.config_keys import CONFIG_KEYS
+from quorate.broker.controller.config_key import ConfigKey, Effect
+from quorate.broker.controller.topic_keys import TOPIC_KEYS
 from quorate.broker.wire.api import APIS
 from quorate.cli.errors import ExitCode
 from quorate.cli.main import app
@@ -45,38 +46,37 @@ def code(text: object) -> str:
 
 # Configuration
 
-KAFKAS_DEFAULTS = {
-    "controller.quorum.fetch.max.bytes": "1048576",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,...",
-    "max.connections": "2147483647",
-    "queued.max.request.bytes": "-1",
-}
-"""Where ours differ, what Kafka 4 has. Keys of ours that Kafka lacks are in `OURS`."""
-OURS = (
-    "controlled.shutdown.timeout.ms",
-    "metrics.http.host",
-    "metrics.http.port",
-)
 
-
-def server_keys() -> str:
-    def differs(key: ServerKey) -> str:
-        if key.name in OURS:
-            return "Kafka has no such key"
-        kafkas = KAFKAS_DEFAULTS.get(key.name)
-        return "" if kafkas is None or kafkas == key.default else f"Kafka: {code(kafkas)}"
-
+def _keys(keys: Iterable[ConfigKey]) -> str:
     rows = (
         (
             code(key.name),
             key.type.name.lower(),
             "required" if key.default is None else code(key.default) or "empty",
             key.doc,
-            differs(key),
+            key.difference,
         )
-        for key in CONFIG_KEYS.values()
+        for key in keys
     )
     return table(("key", "type", "default", "meaning", "difference"), rows)
+
+
+def _with(effect: Effect) -> list[ConfigKey]:
+    return [key for key in CONFIG_KEYS.values() if key.effect is effect]
+
+
+def server_keys() -> str:
+    return _keys(_with(Effect.EFFECTIVE))
+
+
+def keys_without_effect() -> str:
+    rows = ((code(key.name), code(key.initial) or "empty", key.doc, key.why) for key in _with(Effect.NONE))
+    return table(("key", "default", "in Kafka", "why it does nothing"), rows)
+
+
+def refused_keys() -> str:
+    rows = ((code(key.name), key.doc, key.why) for key in _with(Effect.REFUSED))
+    return table(("key", "in Kafka", "why it is refused"), rows)
 
 
 def topic_keys() -> str:
@@ -84,13 +84,14 @@ def topic_keys() -> str:
         (
             code(key.name),
             key.type.name.lower(),
-            code(key.default),
+            code(key.initial) or "empty",
             ", ".join(code(synonym.name) for synonym in key.synonyms),
             key.doc,
+            key.difference,
         )
         for key in TOPIC_KEYS.values()
     )
-    return table(("key", "type", "default", "set for all topics by", "meaning"), rows)
+    return table(("key", "type", "default", "set for all topics by", "meaning", "difference"), rows)
 
 
 # Metrics
@@ -219,7 +220,12 @@ def roles() -> str:
 
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
-    "docs/reference/configuration.md": {"server keys": server_keys, "topic keys": topic_keys},
+    "docs/reference/configuration.md": {
+        "server keys": server_keys,
+        "keys without effect": keys_without_effect,
+        "refused keys": refused_keys,
+        "topic keys": topic_keys,
+    },
     "docs/reference/metrics.md": {
         "raft metrics": metrics_of(RAFT),
         "raft states": raft_states,

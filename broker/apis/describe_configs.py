@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, respond
 from quorate.broker.config import CONFIG_KEYS
+from quorate.broker.controller.config_key import Effect
 from quorate.broker.controller.configs import ConfigDescription, ConfigSource, describe_broker, describe_topic
 from quorate.broker.wire.errors import KafkaError
 from quorate.broker.wire.messages import Answer, RequestContext
@@ -70,7 +71,7 @@ def _entry(each: ConfigDescription, request: Any) -> _Fields:
 
 def _static(broker: Broker, dynamic: dict[str, ConfigDescription], request: Any) -> Iterator[_Fields]:
     for name, key in CONFIG_KEYS.items():
-        if name in dynamic:
+        if name in dynamic or key.effect is Effect.REFUSED:
             continue
         value = broker.config.values[name]
         default = value == (key.default or "")

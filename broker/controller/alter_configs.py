@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs: set, delete, append to and subtract from configuration keys."""
 
-from quorate.broker.controller.configs import BROKER_KEYS, TOPIC_KEYS, ValueType, check_value, split_list
+from quorate.broker.controller.config_key import ValueType, split_list
+from quorate.broker.controller.configs import check_value
 from quorate.broker.controller.errors import ApiError, ErrorCode
 from quorate.broker.controller.image import ConfigResource, MetadataImage
 from quorate.broker.controller.outcome import Outcome
@@ -13,6 +14,7 @@ from quorate.broker.controller.rpc import (
     ConfigAlteration,
     ConfigOperation,
 )
+from quorate.broker.controller.topic_keys import BROKER_KEYS, TOPIC_KEYS
 
 
 def alter_configs(image: MetadataImage, request: AlterConfigsRequest) -> Outcome[AlterConfigsResponse]:
@@ -94,7 +96,7 @@ def _new_value(of: ConfigType, held: str | None, alteration: ConfigAlteration) -
             ErrorCode.INVALID_CONFIG,
             f"Can't {alteration.operation.name} to key {alteration.name} because its type is not LIST.",
         )
-    items = split_list(known.default if held is None else held)
+    items = split_list(known.initial if held is None else held)
     given = split_list(alteration.value)
     if alteration.operation is ConfigOperation.APPEND:
         items += tuple(each for each in given if each not in items)

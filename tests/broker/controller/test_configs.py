@@ -1,14 +1,15 @@
 import pytest
 
 from quorate.broker.controller.alter_configs import alter_configs
+from quorate.broker.controller.config_key import Effect
 from quorate.broker.controller.configs import (
-    TOPIC_KEYS,
     ConfigSource,
+    check_value,
     describe_broker,
     describe_topic,
     effective,
 )
-from quorate.broker.controller.errors import ErrorCode
+from quorate.broker.controller.errors import ApiError, ErrorCode
 from quorate.broker.controller.records import ConfigType
 from quorate.broker.controller.rpc import (
     AlterConfigsItem,
@@ -16,6 +17,7 @@ from quorate.broker.controller.rpc import (
     ConfigAlteration,
     ConfigOperation,
 )
+from quorate.broker.controller.topic_keys import TOPIC_KEYS
 
 
 def alter(cluster, *changes, of=ConfigType.TOPIC, name="t", validate_only=False) -> ErrorCode:
@@ -49,7 +51,6 @@ def test_every_default_is_legal_and_effective(cluster) -> None:
     assert config.min_insync_replicas == 1
     assert config.cleanup_delete
     assert not config.cleanup_compact
-    assert not config.unclean_leader_election_enable
 
 
 def test_a_value_comes_from_the_topic_then_all_brokers_then_the_node_then_kafka(topic) -> None:
@@ -97,6 +98,12 @@ def test_lists_are_appended_to_and_subtracted_from(topic) -> None:
     [
         (("no.such", SET, "1"), {}, ErrorCode.INVALID_CONFIG),
         (("retention.ms", SET, "x"), {}, ErrorCode.INVALID_CONFIG),
+        (("remote.storage.enable", SET, "true"), {}, ErrorCode.INVALID_CONFIG),
+        (("flush.messages", SET, "1"), {}, ErrorCode.INVALID_CONFIG),
+        (("flush.ms", SET, "1000"), {}, ErrorCode.INVALID_CONFIG),
+        (("preallocate", SET, "maybe"), {}, ErrorCode.INVALID_CONFIG),
+        (("compression.zstd.level", SET, "23"), {}, ErrorCode.INVALID_CONFIG),
+        (("leader.replication.throttled.replicas", SET, "1-2"), {}, ErrorCode.INVALID_CONFIG),
         (("retention.ms", SET, "1_000"), {}, ErrorCode.INVALID_CONFIG),
         (("retention.ms", SET, "9" * 5000), {}, ErrorCode.INVALID_CONFIG),
         (("retention.ms", SET, "-2"), {}, ErrorCode.INVALID_CONFIG),
@@ -125,3 +132,44 @@ def test_validating_or_setting_what_holds_writes_nothing(topic) -> None:
     alter(topic, ("retention.ms", SET, "1"))
     alter(topic, ("retention.ms", SET, "1"))
     assert len(topic.log) == before + 1
+
+
+KAFKAS_HARMLESS = {
+    "compression.gzip.level": "9",
+    "compression.lz4.level": "12",
+    "compression.zstd.level": "-5",
+    "delete.retention.ms": "1000",
+    "file.delete.delay.ms": "1000",
+    "flush.messages": "9223372036854775807",
+    "flush.ms": "9223372036854775807",
+    "follower.replication.throttled.replicas": "0:1,1:2",
+    "leader.replication.throttled.replicas": "*",
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "1000",
+    "max.compaction.lag.ms": "1000",
+    "min.cleanable.dirty.ratio": "0.1",
+    "min.compaction.lag.ms": "1000",
+    "preallocate": "true",
+    "remote.log.copy.disable": "true",
+    "remote.log.delete.on.disable": "false",
+    "remote.storage.enable": "false",
+    "segment.jitter.ms": "1000",
+}
+
+
+def test_kafkas_harmless_keys_are_taken_and_change_nothing(topic) -> None:
+    assert set(KAFKAS_HARMLESS) == {key.name for key in TOPIC_KEYS.values() if key.effect is Effect.NONE}
+    before = effective(topic.image, "t", static={})
+    assert alter(topic, *((key, SET, value) for key, value in KAFKAS_HARMLESS.items())) is ErrorCode.NONE
+    assert effective(topic.image, "t", static={}) == before
+    shown = {each.name: each.value for each in describe_topic(topic.image, "t", static={})}
+    assert KAFKAS_HARMLESS.items() <= shown.items()
+
+
+def test_a_value_that_asks_for_what_is_not_there_is_refused_with_a_sentence() -> None:
+    for name, value, says in (
+        ("remote.storage.enable", "true", "there is no tiered storage"),
+        ("flush.messages", "1", "acks=all counts replicas, not syncs"),
+    ):
+        with pytest.raises(ApiError, match=says):
+            check_value(name, value, of=ConfigType.TOPIC)

@@ -70,7 +70,7 @@ def test_a_short_fetch_timeout_shortens_the_long_poll() -> None:
     ("text", "line", "says"),
     [
         (with_line("num.partition=3"), 9, "did you mean num.partitions?"),
-        (with_line("zookeeper.connect=h"), 9, "not a known key; remove the line"),
+        (with_line("group.id=h"), 9, "not a known key; remove the line"),
         (with_line("num.partitions=many"), 9, "num.partitions is 'many'; it must be a whole number"),
         (with_line("num.partitions=0"), 9, "it must be between 1 and"),
         (with_line("num.partitions="), 9, "num.partitions is ''"),

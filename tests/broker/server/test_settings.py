@@ -1,0 +1,297 @@
+"""Every key does what its row says: what is effective is read, what has no effect is read by nobody.
+
+A key that is added to the tables and wired to nothing fails here.
+"""
+
+import ast
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quorate.broker.broker_node import group_config, lifecycle_times, replication_config, wire_config
+from quorate.broker.config import CONFIG_KEYS, ServerConfig, ServerConfigError
+from quorate.broker.controller.config_key import INT_MAX, Effect, ValueType
+from quorate.broker.controller.configs import TopicConfig, effective, unclean_elections
+from quorate.broker.controller.image import MetadataImage
+from quorate.broker.controller.topic_keys import BROKER_KEYS, TOPIC_KEYS
+from quorate.broker.controller_node import controller_settings
+
+ROOT = Path(__file__).parents[3]
+TABLES = ("config_key.py", "config_keys.py", "kafka_keys.py", "topic_keys.py")
+NODE = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@localhost:9093",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://localhost:9093",
+    "log.dirs": "/data/a",
+}
+OWN = [key for key in CONFIG_KEYS.values() if key.name not in BROKER_KEYS]
+"""The keys that belong to a node alone."""
+
+
+def parse(**changed: str) -> ServerConfig:
+    values = NODE | {name.replace("__", "."): value for name, value in changed.items()}
+    return ServerConfig.parse("\n".join(f"{key}={value}" for key, value in values.items()))
+
+
+def with_key(name: str, value: str) -> ServerConfig:
+    return ServerConfig.parse("\n".join(f"{key}={held}" for key, held in (NODE | {name: value}).items()))
+
+
+def trees() -> Iterator[tuple[Path, ast.AST]]:
+    for path in sorted((ROOT / "broker").rglob("*.py")):
+        if path.name not in TABLES:
+            yield path, ast.parse(path.read_text())
+
+
+def literals_read() -> set[str]:
+    """Each text that code asks for: an argument of a call, or a subscript."""
+    found = set()
+    for _, tree in trees():
+        for node in ast.walk(tree):
+            inside = node.args if isinstance(node, ast.Call) else [getattr(node, "slice", None)]
+            found |= {each.value for each in inside if isinstance(each, ast.Constant)}
+        found |= {
+            each.value.value
+            for each in ast.walk(tree)
+            # A name that is kept in a variable first: `voters_key = "controller.quorum.voters"`.
+            if isinstance(each, ast.Assign | ast.Tuple)
+            for each in ([each] if isinstance(each, ast.Assign) else map(ast.Expr, each.elts))
+            if isinstance(each.value, ast.Constant)
+        }
+    return {each for each in found if isinstance(each, str)}
+
+
+def attributes_read() -> set[str]:
+    return {
+        node.attr
+        for path, tree in trees()
+        if path.name != "configs.py"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+
+
+READ = literals_read()
+
+
+@pytest.mark.parametrize("name", [key.name for key in OWN if key.effect is Effect.EFFECTIVE])
+def test_an_effective_key_of_a_node_is_read(name: str) -> None:
+    assert name in READ, f"nothing reads {name}: wire it, or say in its row that it has no effect"
+
+
+@pytest.mark.parametrize("name", [key.name for key in OWN if key.effect is not Effect.EFFECTIVE])
+def test_a_key_without_effect_is_read_by_nobody_and_says_why(name: str) -> None:
+    assert name not in READ, f"{name} is read: its row should say that it is effective"
+    assert CONFIG_KEYS[name].why.endswith("."), name
+
+
+FIELDS = {
+    "cleanup.policy": ("cleanup_compact", "cleanup_delete"),
+    "message.timestamp.type": ("log_append_time",),
+    # Controllers ask `configs.unclean_elections`; brokers don't ask at all.
+    "unclean.leader.election.enable": (),
+}
+"""Of a topic's key, the fields of `TopicConfig` where they are not of its name."""
+ANOTHER = {
+    ValueType.BOOLEAN: "true",
+    "cleanup.policy": "compact",
+    "compression.type": "lz4",
+    "message.timestamp.type": "LogAppendTime",
+}
+
+
+ON_THE_PRODUCE_PATH = {
+    "cleanup_compact",
+    "compression_type",
+    "log_append_time",
+    "message_timestamp_after_max_ms",
+    "message_timestamp_before_max_ms",
+}
+"""Read where batches are checked, in quorate.broker.replication."""
+
+
+def fields_of(key: str) -> tuple[str, ...]:
+    return FIELDS.get(key, (key.replace(".", "_"),))
+
+
+def test_every_effective_key_of_a_topic_is_a_field_that_somebody_reads() -> None:
+    wanted = {
+        field
+        for key in TOPIC_KEYS.values()
+        if key.effect is Effect.EFFECTIVE
+        for field in fields_of(key.name)
+    }
+    assert {field.name for field in dataclasses.fields(TopicConfig)} == wanted
+    unread = wanted - attributes_read() - ON_THE_PRODUCE_PATH
+    assert not unread, f"nothing reads {sorted(unread)} of TopicConfig"
+
+
+def test_unclean_elections_are_read_by_controllers() -> None:
+    image = MetadataImage()
+    assert not unclean_elections(image, "t", static={})
+    assert unclean_elections(image, "t", static={"unclean.leader.election.enable": "true"})
+
+
+@pytest.mark.parametrize("name", [key.name for key in TOPIC_KEYS.values() if key.effect is Effect.EFFECTIVE])
+def test_setting_an_effective_key_of_a_topic_changes_its_fields(name: str) -> None:
+    key = TOPIC_KEYS[name]
+    value = ANOTHER.get(name) or ANOTHER.get(key.type) or str(int(key.initial) // 2 + 77)
+    key.check(value)
+    before = effective(MetadataImage(), "t", static={})
+    after = effective(MetadataImage(), "t", static={key.synonyms[0].name: value})
+    changed = {
+        field.name
+        for field in dataclasses.fields(TopicConfig)
+        if getattr(before, field.name) != getattr(after, field.name)
+    }
+    assert changed == set(fields_of(name))
+
+
+def parts(config: ServerConfig) -> dict[str, Any]:
+    """What a node's parts are configured with, by name."""
+    return {
+        "replication": replication_config(config),
+        "wire": wire_config(config),
+        "groups": group_config(config),
+        "lifecycle": lifecycle_times(config),
+        "controller": controller_settings(config, cluster_id="c"),
+        "quorum": config.quorum(cluster_id="c"),
+    }
+
+
+def another(name: str) -> str:
+    """A value that is legal and not the default."""
+    key = CONFIG_KEYS[name]
+    if key.type is ValueType.BOOLEAN:
+        return "false" if key.initial == "true" else "true"
+    return str(int(key.initial) + (7 if int(key.initial) < INT_MAX else -7))
+
+
+ELSEWHERE = {
+    "auto.create.topics.enable": "apis/metadata.py",
+    "broker.id": "config.py",
+    "controlled.shutdown.enable": "broker_node.py",
+    "controlled.shutdown.timeout.ms": "broker_node.py",
+    "delete.topic.enable": "apis/delete_topics.py",
+    "metrics.http.port": "server.py",
+    "node.id": "config.py",
+    "offsets.commit.timeout.ms": "broker_node.py",
+    "offsets.topic.num.partitions": "apis/topic_creation.py",
+    "offsets.topic.replication.factor": "apis/topic_creation.py",
+    "offsets.topic.segment.bytes": "apis/topic_creation.py",
+}
+"""Numbers and flags that no part is configured with: the file that looks them up when it needs them."""
+NUMBERS = [
+    key.name
+    for key in OWN
+    if key.effect is Effect.EFFECTIVE and key.type in (ValueType.BOOLEAN, ValueType.INT, ValueType.LONG)
+]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_setting_a_number_or_a_flag_reaches_a_part_of_the_node(name: str) -> None:
+    if name in ELSEWHERE:
+        assert f'"{name}"' in (ROOT / "broker" / ELSEWHERE[name]).read_text()
+        return
+    assert parts(with_key(name, another(name))) != parts(parse()), f"{name} changes no part of a node"
+
+
+NOT_SET = {
+    "controller": {"cluster_id", "max_batch_bytes", "static"},
+    "groups": set(),
+    "lifecycle": set(),
+    "replication": {"log_dirs"},
+    "wire": {
+        # How much a connection may have unsent, and how patient the listener is: ours, and tuned together.
+        "frame_timeout_s",
+        "max_pending_response_bytes",
+        "max_pending_responses",
+        "queued_max_response_bytes",
+        "send_timeout_s",
+        "sweep_interval_s",
+    },
+}
+"""Fields that no key of a node sets."""
+
+
+@pytest.mark.parametrize("part", sorted(NOT_SET))
+def test_every_field_of_a_part_can_be_set(part: str) -> None:
+    changed = {name: another(name) for name in NUMBERS if name not in ("broker.id", "node.id")}
+    text = "\n".join(f"{key}={value}" for key, value in (NODE | changed).items())
+    before, after = parts(parse())[part], parts(ServerConfig.parse(text))[part]
+    same = {
+        field.name
+        for field in dataclasses.fields(before)
+        if getattr(before, field.name) == getattr(after, field.name)
+    }
+    assert same == NOT_SET[part], f"of {part}: no key of server.properties sets these"
+
+
+KAFKAS_SAMPLE = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+"""The keys and values of Kafka 4's config/server.properties."""
+
+
+def test_kafkas_own_sample_is_taken_as_it_is() -> None:
+    config = ServerConfig.parse(KAFKAS_SAMPLE)
+    assert config.is_broker and config.is_controller
+    assert config.log_dirs == ("/tmp/kraft-combined-logs",)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("authorizer.class.name=org.apache.kafka.X", "can't be set: quorate has no ACLs"),
+        ("zookeeper.connect=h:2181", "set process.roles"),
+        ("num.replica.fetchers=4", "only 1 can be had: one fetcher per leader"),
+        ("security.inter.broker.protocol=SSL", "only PLAINTEXT can be had"),
+        ("remote.log.storage.system.enable=true", "there is no tiered storage"),
+        ("log.flush.interval.messages=1", "acks=all counts replicas, not syncs"),
+    ],
+)
+def test_what_asks_for_something_that_is_not_there_is_refused_with_the_way_out(line: str, says: str) -> None:
+    key, _, value = line.partition("=")
+    with pytest.raises(ServerConfigError, match=r"line \d+: ") as caught:
+        with_key(key, value)
+    assert says in str(caught.value)
+
+
+def test_producers_are_forgotten_and_leaders_brought_back_as_kafkas_keys_say() -> None:
+    config = parse(
+        producer__id__expiration__ms="60000",
+        auto__leader__rebalance__enable="false",
+        leader__imbalance__check__interval__seconds="9",
+    )
+    assert replication_config(config).producer_id_expiration_ms == 60_000
+    settings = controller_settings(config, cluster_id="c")
+    assert not settings.auto_leader_rebalance_enable
+    assert settings.leader_imbalance_check_interval_seconds == 9
