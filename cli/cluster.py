@@ -49,6 +49,14 @@ def start(
             "add-voter` and `remove-voter` change it. By default all vote, as the configuration says.",
         ),
     ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config",
+            metavar="KEY=VALUE",
+            help="A key of server.properties for every node, such as num.partitions=4. Again for more.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="When it is ready, one line of JSON, for programs.")
     ] = False,
@@ -61,12 +69,15 @@ def start(
     import threading
 
     from quorate.cli.local_cluster import LocalCluster
+    from quorate.cli.node_settings import parse_settings
 
     if voters is not None and voters > nodes:
         raise fail(f"--voters {voters}: there are only {nodes} nodes", ExitCode.USAGE)
     ranges = {"--port": port, "--controller-port": controller_port, "--metrics-port": metrics_port}
     if port:
         _check_ports(ranges, nodes)
+    with user_errors():
+        settings = parse_settings(config or ())
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
@@ -77,6 +88,7 @@ def start(
         controller_port=controller_port,
         metrics_port=metrics_port,
         voters=voters,
+        overrides=settings,
     )
     with user_errors():
         try:

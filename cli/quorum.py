@@ -104,9 +104,9 @@ def _show(described: "QuorumDescription", *, as_json: bool) -> None:
 
         typer.echo(json.dumps(quorum_as_dict(described)))
         return
-    from rich.console import Console
+    from quorate.cli.tables import print_table
 
-    Console().print(quorum_table(described))
+    print_table(quorum_table(described))
 
 
 @app.command(

@@ -115,8 +115,9 @@ def describe(
     if as_json:
         typer.echo(json.dumps([topic_as_dict(described) for described in topics]))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from quorate.cli.tables import print_table
 
     table = Table()
     for column in ("topic", "partition", "leader", "epoch", "replicas", "in sync", "elr", "last elr"):
@@ -133,7 +134,7 @@ def describe(
                 ", ".join(map(str, partition.eligible_leader_replicas or ())),
                 ", ".join(map(str, partition.last_known_elr or ())),
             )
-    Console().print(table)
+    print_table(table)
 
 
 @app.command(epilog="Example: quorate topics delete -t orders")

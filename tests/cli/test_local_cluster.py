@@ -36,10 +36,15 @@ def test_a_cluster_starts_stops_in_order_and_starts_again_on_its_data(
     processes: Any, quorate: Quorate, tmp_path: Path
 ) -> None:
     start = ("cluster", "start", "--nodes", 1, "--port", 0, "--data", tmp_path / "c", "--json")
+    start += ("--config", "num.partitions=4")
     first = processes.start(*start)
     said = ready(first)
     assert [node["id"] for node in said["nodes"]] == [1]
     assert quorate("topics", "create", "-t", "kept", "-b", said["bootstrapServers"]).exit_code == 0
+    described = json.loads(
+        quorate("topics", "describe", "-t", "kept", "--json", "-b", said["bootstrapServers"]).output
+    )
+    assert len(described[0]["partitions"]) == 4
     busy = processes.run(*start)
     assert busy.code == ExitCode.STORAGE
     assert "another cluster runs in" in busy.errors

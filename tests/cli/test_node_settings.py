@@ -1,0 +1,60 @@
+"""What `quorate cluster start --config` hands to the nodes, and tables that are piped."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.table import Table
+from typer.testing import Result
+
+from quorate.cli.errors import ExitCode
+from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.node_settings import parse_settings
+from quorate.cli.tables import print_table
+
+
+def test_settings_are_handed_to_every_node_over_the_clusters_own(tmp_path: Path) -> None:
+    settings = parse_settings(("num.partitions=4", "broker.session.timeout.ms = 6000"))
+    cluster = LocalCluster.plan(tmp_path / "c", nodes=2, overrides=settings)
+    cluster.prepare()
+    for node in cluster.nodes:
+        lines = node.config_file.read_text().splitlines()
+        assert "num.partitions=4" in lines
+        assert [line for line in lines if line.startswith("broker.session")] == [
+            "broker.session.timeout.ms=6000"
+        ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("num.partitions", "write key=value"),
+        ("num.partitions=many", "num.partitions is 'many'; it must be a whole number"),
+        ("num.partition=4", "did you mean num.partitions?"),
+        ("node.id=4", "--config node.id: each node of a local cluster has its own; --nodes decides it"),
+        ("log.dirs=/tmp", "--data decides it"),
+        ("advertised.listeners=PLAINTEXT://h:1", "--config advertised.listeners: a local cluster has one"),
+        ("zookeeper.connect=h", "--config zookeeper.connect can't be set: there is no ZooKeeper"),
+        ("broker.session.timeout.ms=400", "more than broker.heartbeat.interval.ms"),
+    ],
+)
+def test_a_setting_that_nodes_can_not_have_is_named_and_nothing_is_started(
+    quorate: Callable[..., Result], tmp_path: Path, setting: str, says: str
+) -> None:
+    result = quorate("cluster", "start", "--data", tmp_path / "c", "--config", setting)
+    assert result.exit_code == ExitCode.USAGE
+    assert says in result.stderr
+    assert "line 1" not in result.stderr
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_table_that_is_piped_is_cut_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "a-topic-with-a-name-of-" + "249-characters-" * 15
+    table = Table()
+    for column in ("topic", "partition", "leader", "epoch", "replicas"):
+        table.add_column(column)
+    table.add_row(name, "0", "1", "12", ", ".join(map(str, range(40))))
+    print_table(table)
+    row = next(line for line in capsys.readouterr().out.splitlines() if "249" in line)
+    assert name in row
+    assert ", ".join(map(str, range(40))) in row
