@@ -6,40 +6,97 @@ import trio
 
 
 class MemoryBudget:
-    """Bytes that may be in use at once; who asks for more waits in line, first come, first served."""
+    """Bytes that may be in use at once; who asks for more waits in line, first come, first served.
 
-    __slots__ = ("_line", "available", "limit")
+    Memory is drawn as it fills, so two frames can each hold half of it and wait for the rest. One account at
+    a time may therefore overdraw, and finishes: at most one frame more than `limit` is in use.
+    """
+
+    __slots__ = ("_line", "_overdrawn_by", "available", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.available = limit
-        self._line: deque[tuple[int, trio.Event]] = deque()
+        """Negative while somebody overdraws."""
+        self._line: deque[_Place] = deque()
+        self._overdrawn_by: Account | None = None
 
-    async def draw(self, size: int) -> None:
-        """Wait until `size` bytes are free and take them. More than there is at all counts as all of it.
-        If cancelled, nothing was taken."""
-        size = min(size, self.limit)
+    @property
+    def wanted(self) -> int:
+        """Bytes that the first in line waits for beyond what is free; 0 if nobody waits."""
+        return self._line[0].size - self.available if self._line else 0
+
+    async def _draw(self, account: "Account", size: int) -> None:
         if not self._line and size <= self.available:
             self.available -= size
             return
-        place = (size, trio.Event())
+        place = _Place(account, size)
         self._line.append(place)
+        self._serve()
+        if place.granted.is_set():
+            return
         try:
-            await place[1].wait()
+            await place.granted.wait()
         except BaseException:
-            if place[1].is_set():
-                self.put_back(size)
+            if place.granted.is_set():
+                self._put_back(account, size)
             else:
                 self._line.remove(place)
                 self._serve()
             raise
 
-    def put_back(self, size: int) -> None:
-        self.available += min(size, self.limit)
+    def _put_back(self, account: "Account", size: int) -> None:
+        self.available += size
+        if self._overdrawn_by is account:
+            self._overdrawn_by = None
         self._serve()
 
     def _serve(self) -> None:
-        while self._line and self._line[0][0] <= self.available:
-            size, event = self._line.popleft()
-            self.available -= size
-            event.set()
+        while self._line and self._line[0].size <= self.available:
+            self._grant(self._line.popleft())
+        over = self._overdrawn_by
+        begun = next(
+            (place for place in self._line if place.account.held and over in (None, place.account)), None
+        )
+        if begun is not None:
+            self._overdrawn_by = begun.account
+            self._line.remove(begun)
+            self._grant(begun)
+
+    def _grant(self, place: "_Place") -> None:
+        self.available -= place.size
+        place.granted.set()
+
+
+class _Place:
+    """In the line."""
+
+    __slots__ = ("account", "granted", "size")
+
+    def __init__(self, account: "Account", size: int) -> None:
+        self.account = account
+        self.size = size
+        self.granted = trio.Event()
+
+
+class Account:
+    """What one connection has drawn. One task uses it."""
+
+    __slots__ = ("_budget", "held")
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self.held = 0
+
+    async def draw(self, size: int) -> None:
+        """Wait until `size` more bytes are free and take them. The first draw of more than there is at all
+        counts as all of it. If cancelled, nothing was taken."""
+        size = min(size, self._budget.limit) if not self.held else size
+        await self._budget._draw(self, size)
+        self.held += size
+
+    def release(self) -> None:
+        """Put everything back. Idempotent."""
+        held, self.held = self.held, 0
+        if held:
+            self._budget._put_back(self, held)

@@ -40,6 +40,8 @@ _REQUESTS_PER_TURN: Final = 32
 """Requests that are handled without giving other tasks a turn."""
 _SLOWEST_BYTES_PER_S: Final = 256 * 1024
 """A peer may take so long for what is large, on top of the time-out."""
+_PACE_SECONDS: Final = 1.0
+"""After so long a frame's pace counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,12 +140,22 @@ class Connection:
         if self._busy:
             return None
         started = self._frames.frame_started_at
-        allowed = limits.frame_timeout_s + self._frames.frame_bytes / _SLOWEST_BYTES_PER_S
+        allowed = limits.frame_timeout_s + self._frames.arrived_bytes / _SLOWEST_BYTES_PER_S
         if started is not None and now - started > allowed:
-            return f"a frame was not complete {allowed:.0f} s after its first byte"
+            return f"a frame was not complete {now - started:.0f} s after its first byte"
         if not self._queue and now - self._last_active > limits.idle_timeout_s:
             return f"idle for {limits.idle_timeout_s:g} s (connections.max.idle.ms)"
         return None
+
+    def slowness(self, now: float) -> tuple[float, int] | None:
+        """Of a peer that holds memory for a frame and sends below the slowest pace: its pace in bytes per
+        second, and the bytes held. None for any other."""
+        frames = self._frames
+        started = frames.frame_started_at
+        if self._busy or started is None or not frames.held_bytes or now - started < _PACE_SECONDS:
+            return None
+        pace = frames.arrived_bytes / (now - started)
+        return (pace, frames.held_bytes) if pace < _SLOWEST_BYTES_PER_S else None
 
     async def _read(self) -> None:
         try:

@@ -10,28 +10,27 @@ from typing import Final
 
 import trio
 
-from quorate.broker.wire.budget import MemoryBudget
+from quorate.broker.wire.budget import Account, MemoryBudget
 from quorate.broker.wire.primitives import MalformedError
 from quorate.runtime.network import Stream
 
 RECEIVE_BYTES: Final = 65536
 MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
 """Kafka's `socket.request.max.bytes`."""
-_TRUST_BYTES: Final = 4 * 1024 * 1024
-"""A frame up to this size gets its memory at once."""
-_PROOF_BYTES: Final = 1024 * 1024
-"""A larger one only when so much of it has arrived."""
+_GROWTH: Final = 4
+"""A large frame gets memory for so many times as much as has arrived, and no less than a receive's. A peer is
+charged for what it sends, not for what it claims."""
 _LENGTH = struct.Struct(">i")
 
 
 class FrameReader:
     """Cuts frames out of a stream. One task uses it.
 
-    Frames are read-only views; the memory of a small one is shared with its neighbours. Bytes of a large
-    frame are drawn from `budget` before they are reserved, and stay drawn until `release`.
+    Frames are read-only views; the memory of a small one is shared with its neighbours. Memory of a large
+    frame is drawn from `budget` as the frame arrives, and stays drawn until `release`.
     """
 
-    __slots__ = ("_budget", "_drawn", "_large", "_large_filled", "_large_size", "_max_frame_bytes", "_rest",
+    __slots__ = ("_account", "_large", "_large_filled", "_large_size", "_max_frame_bytes", "_rest",
                  "_stream", "frame_started_at")  # fmt: skip
 
     def __init__(
@@ -39,14 +38,14 @@ class FrameReader:
     ) -> None:
         self._stream = stream
         self._max_frame_bytes = max_frame_bytes
-        self._budget = budget
-        self._drawn = 0
+        self._account = None if budget is None else Account(budget)
         self._rest = b""
         self._large: bytearray | None = None
         self._large_filled = 0
         self._large_size = 0
         self.frame_started_at: float | None = None
-        """`trio.current_time()` when the first byte of an unfinished frame arrived."""
+        """`trio.current_time()` when the first byte of an unfinished frame arrived, plus the time that it
+        waited for others' memory, which is not the peer's slowness. None without a frame or in a wait."""
 
     async def receive(self) -> list[memoryview]:
         """At least one whole frame, or none at the end of the stream. Raises `NetworkError`, and
@@ -104,17 +103,11 @@ class FrameReader:
 
     async def _receive_large(self, buffer: bytearray) -> memoryview:
         size = self._large_size
-        if self._budget is not None and self._drawn == 0:
-            # Waiting for others' memory is not the peer's slowness.
-            self.frame_started_at = None
-            await self._budget.draw(size)
-            self._drawn = size
-            self.frame_started_at = trio.current_time()
-        reserved = size if size <= _TRUST_BYTES else _PROOF_BYTES
-        if len(buffer) < reserved:
-            # Not before the budget allows it: many may claim much, and send nothing.
-            self._large = buffer = self._grown(buffer, reserved)
         while True:
+            if self._large_filled == len(buffer):
+                capacity = min(size, max(RECEIVE_BYTES, _GROWTH * self._large_filled))
+                await self._draw(capacity)
+                self._large = buffer = self._grown(buffer, capacity)
             view = memoryview(buffer)
             while self._large_filled < len(buffer):
                 received = await self._stream.receive_into(view[self._large_filled :])
@@ -127,7 +120,16 @@ class FrameReader:
                 self._large = None
                 self.frame_started_at = None
                 return view.toreadonly()
-            self._large = buffer = self._grown(buffer, size)
+
+    async def _draw(self, capacity: int) -> None:
+        """Up to `capacity` bytes for the frame, before they are reserved."""
+        if self._account is None:
+            return
+        started, asked = self.frame_started_at, trio.current_time()
+        self.frame_started_at = None
+        await self._account.draw(capacity - self._account.held)
+        if started is not None:
+            self.frame_started_at = started + trio.current_time() - asked
 
     @staticmethod
     def _grown(buffer: bytearray, size: int) -> bytearray:
@@ -136,12 +138,16 @@ class FrameReader:
         return larger
 
     @property
-    def frame_bytes(self) -> int:
-        """Size of the large frame being received; 0 when it is a small one or none."""
-        return self._large_size if self._large is not None else 0
+    def arrived_bytes(self) -> int:
+        """Of the large frame that is being received; 0 when it is a small one or none."""
+        return self._large_filled if self._large is not None else 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Drawn from the budget."""
+        return 0 if self._account is None else self._account.held
 
     def release(self) -> None:
         """The last large frame was handled, or never will be: its bytes go back to the budget."""
-        if self._drawn and self._budget is not None:
-            self._budget.put_back(self._drawn)
-            self._drawn = 0
+        if self._account is not None:
+            self._account.release()

@@ -140,6 +140,27 @@ class WireServer:
                 reason = connection.overdue(now)
                 if reason is not None:
                     connection.close(reason)
+            self._make_room(now)
+
+    def _make_room(self, now: float) -> None:
+        """Where requests wait for memory, peers that hold some and hardly send are closed, the slowest first,
+        until there is enough."""
+        wanted = self._requests.wanted
+        if wanted <= 0:
+            return
+        slow = [
+            (*slowness, connection)
+            for connection in self._connections.values()
+            if (slowness := connection.slowness(now)) is not None
+        ]
+        for pace, held, connection in sorted(slow, key=lambda each: each[0]):
+            connection.close(
+                f"its request comes at {pace:.0f} bytes/s, and others wait for the {held} bytes of "
+                "queued.max.request.bytes that it holds"
+            )
+            wanted -= held
+            if wanted <= 0:
+                return
 
 
 async def serve(

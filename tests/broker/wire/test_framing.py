@@ -6,7 +6,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.broker.wire.budget import MemoryBudget
+from quorate.broker.wire.budget import Account, MemoryBudget
 from quorate.broker.wire.framing import RECEIVE_BYTES, FrameReader
 from quorate.broker.wire.primitives import MalformedError
 
@@ -34,6 +34,15 @@ class Scripted:
         buffer[: len(piece)] = piece
         self.received_into += len(piece)
         return len(piece)
+
+
+class OpenEnded(Scripted):
+    """Delivers what it has, and then nothing more without ending."""
+
+    async def receive_some(self, max_bytes=65536):
+        if not self.data:
+            await trio.sleep_forever()
+        return await super().receive_some(max_bytes)
 
 
 def framed(*bodies):
@@ -75,7 +84,7 @@ async def test_a_huge_frame_is_not_given_memory_before_some_of_it_has_arrived():
     stream = Scripted((90_000_000).to_bytes(4, "big") + bytes(100))
     with pytest.raises(MalformedError, match="ended 100 bytes into a frame of 90000000"):
         await FrameReader(stream).receive()
-    assert stream.asked == [1024 * 1024 - 100]
+    assert stream.asked == [RECEIVE_BYTES - 100]
 
 
 @pytest.mark.parametrize(
@@ -121,9 +130,23 @@ async def test_an_unfinished_frame_has_a_start_time_and_a_finished_one_does_not(
     assert math.isfinite(reader.frame_started_at)
 
 
+async def test_a_frame_is_charged_for_what_has_come_and_not_for_what_it_claims(autojump_clock):
+    budget = MemoryBudget(256 << 20)
+    claims = [OpenEnded((100 << 20).to_bytes(4, "big") + bytes(1_200_000)) for _ in range(3)]
+    async with trio.open_nursery() as nursery:
+        for stream in claims:
+            nursery.start_soon(FrameReader(stream, budget=budget).receive)
+        await trio.testing.wait_all_tasks_blocked()
+        assert budget.limit - budget.available <= 3 * 4 * 1_200_000
+        with trio.fail_after(1):
+            await FrameReader(Scripted(framed(bytes(40 << 20))), budget=budget).receive()
+        nursery.cancel_scope.cancel()
+
+
 async def test_frames_that_are_only_claimed_reserve_nothing_while_others_have_the_memory(autojump_clock):
     budget = MemoryBudget(8 << 20)
-    await budget.draw(8 << 20)
+    handled = Account(budget)
+    await handled.draw(8 << 20)
     streams = [Scripted((6 << 20).to_bytes(4, "big") + b"x" * 100) for _ in range(20)]
     readers = [FrameReader(stream, budget=budget) for stream in streams]
     async with trio.open_nursery() as nursery:
@@ -134,5 +157,65 @@ async def test_frames_that_are_only_claimed_reserve_nothing_while_others_have_th
         assert not any(stream.asked for stream in streams)
         assert all(reader.frame_started_at is None for reader in readers), "that wait is not the peers' fault"
         nursery.cancel_scope.cancel()
-    budget.put_back(8 << 20)
+    handled.release()
     assert budget.available == budget.limit
+
+
+async def test_frames_that_hold_parts_of_the_memory_finish_one_by_one(autojump_clock):
+    """Each has begun and needs more than is free: they would wait for each other for ever."""
+    budget = MemoryBudget(2_000_000)
+    readers = [
+        FrameReader(Scripted(framed(bytes(1_500_000)), [100_000] * 20), budget=budget) for _ in range(5)
+    ]
+    done = []
+    lowest = budget.limit
+
+    async def receive(reader):
+        nonlocal lowest
+        await reader.receive()
+        lowest = min(lowest, budget.available)
+        await trio.sleep(1)
+        reader.release()
+        done.append(reader)
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            for reader in readers:
+                nursery.start_soon(receive, reader)
+    assert len(done) == 5
+    assert lowest >= -1_500_000, f"more than one frame above the limit: {lowest}"
+    assert budget.available == budget.limit
+
+
+async def test_memory_that_was_waited_for_in_vain_is_not_missing_afterwards(autojump_clock):
+    budget = MemoryBudget(1_000)
+    first, second, third = Account(budget), Account(budget), Account(budget)
+    await first.draw(600)
+    with trio.move_on_after(1):
+        await second.draw(600)
+    assert second.held == 0
+    await third.draw(400)
+    assert budget.available == 0
+    with trio.move_on_after(1):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(second.draw, 600)
+            await trio.sleep(0.5)
+            first.release()
+            nursery.cancel_scope.cancel()
+    third.release()
+    assert budget.available + second.held == budget.limit
+
+
+async def test_the_wait_for_memory_is_not_counted_as_the_peers_time(autojump_clock):
+    budget = MemoryBudget(100_000)
+    handled = Account(budget)
+    await handled.draw(100_000)
+    reader = FrameReader(OpenEnded((200_000).to_bytes(4, "big") + bytes(1_000)), budget=budget)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(reader.receive)
+        await trio.sleep(50)
+        handled.release()
+        await trio.sleep(3)
+        assert trio.current_time() - reader.frame_started_at == pytest.approx(3)
+        assert reader.arrived_bytes == 1_000
+        nursery.cancel_scope.cancel()
