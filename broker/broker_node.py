@@ -290,6 +290,7 @@ def group_config(config: ServerConfig) -> GroupConfig:
 def wire_config(config: ServerConfig) -> WireConfig:
     return WireConfig(
         max_connections=config.int("max.connections"),
+        max_connections_per_ip=config.int("max.connections.per.ip"),
         request_max_bytes=config.int("socket.request.max.bytes"),
         queued_max_request_bytes=config.int("queued.max.request.bytes"),
         idle_timeout_s=config.seconds("connections.max.idle.ms"),

@@ -268,6 +268,12 @@ _OWN_KEYS: Final = (
     # Clients
     _int("socket.request.max.bytes", 100 << 20, 1, "The largest request."),
     _int("max.connections", 10_000, 1, "The most client connections of a listener.", kafkas="2147483647"),
+    _int(
+        "max.connections.per.ip",
+        INT_MAX,
+        1,
+        "The most client connections of one address.",
+    ),
     _long("connections.max.idle.ms", 600_000, 1, "After how long an idle connection is closed."),
     _long("queued.max.request.bytes", 256 << 20, 1, "The most bytes of requests in memory.", kafkas="-1"),
     _int("fetch.max.bytes", 55 << 20, 1024, "The most bytes of an answer to a consumer's fetch."),

@@ -76,7 +76,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
         QuorumStoppedError,
         StateMachineError,
     )
-    from quorate.runtime.disk import DiskError
+    from quorate.runtime.disk import DescriptorsExhaustedError, DiskError
     from quorate.runtime.network import AddressInUseError, NetworkError
     from quorate.spark_source.errors import LogUnavailableError, SourceError
 
@@ -89,6 +89,8 @@ def _code_of(error: BaseException) -> ExitCode | None:
             return ExitCode.FAILED
         case NetworkError() | MalformedError() | ControllerTimedOutError() | LogUnavailableError():
             return ExitCode.UNAVAILABLE
+        case DescriptorsExhaustedError():
+            return ExitCode.FAILED
         case QuorumStateError() | LogError() | DiskError() | AllFoldersFailedError() | SourceError():
             return ExitCode.STORAGE
         case UnreadablePartitionMetadataError():

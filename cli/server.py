@@ -60,6 +60,9 @@ def start(
     with user_errors():
         import trio
 
+        from quorate.runtime.real.descriptors import raise_soft_limit
+
+        raise_soft_limit()
         trio.run(run_server, server_config)
 
 

@@ -9,7 +9,7 @@ from quorate.log.errors import EpochRegressionError, OffsetGapError
 from quorate.log.segment import Segment
 from quorate.log.state import LogState
 from quorate.raft.core.types import Offset
-from quorate.runtime.disk import Buffer, DiskError
+from quorate.runtime.disk import Buffer, DescriptorsExhaustedError, DiskError
 
 _TIMESTAMPS = struct.Struct(">qq")
 _TIMESTAMPS_START = 27
@@ -131,6 +131,9 @@ class Appends(LogState):
                 if in_memory:
                     batch = b"".join(pieces[number * per_batch : (number + 1) * per_batch])
                     self._tail.add(span.base_offset, span.end_offset, batch)
+        except DescriptorsExhaustedError:
+            # Only a roll opens files, before it changes anything: the next append rolls again.
+            raise
         except DiskError as error:
             self._failure = error
             raise

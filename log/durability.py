@@ -5,7 +5,7 @@ from quorate.log.errors import DamagedLogError
 from quorate.log.recovery import segment_bases
 from quorate.log.state import LogState
 from quorate.raft.core.types import Offset
-from quorate.runtime.disk import Disk, DiskError
+from quorate.runtime.disk import DescriptorsExhaustedError, Disk, DiskError
 
 
 class Durability(LogState):
@@ -37,6 +37,9 @@ class Durability(LogState):
                 await self._disk.sync_folder(self._folder)
                 self._folder_synced = max(self._folder_synced, folder_writes)
             done = True
+        except DescriptorsExhaustedError:
+            # The folder could not be opened to be synced: the next sync does it.
+            raise
         except DiskError as error:
             self._failure = error
             raise
@@ -94,6 +97,9 @@ class Durability(LogState):
                 await self._epochs.store(self._disk, self._folder)
                 if self._config.own_recovery_point and end != self._checkpointed_end:
                     await self._store_recovery_point(end)
+            except DescriptorsExhaustedError:
+                # The old files are as they were: the next flush writes them.
+                raise
             except DiskError as error:
                 self._failure = error
                 raise

@@ -28,6 +28,11 @@ class DiskFullError(DiskError):
     """No space is left for the write."""
 
 
+class DescriptorsExhaustedError(DiskError):
+    """The process may open no more files. Nothing was done, and nothing is wrong with the disk: the same
+    operation succeeds once others have closed theirs, or the limit is raised."""
+
+
 class DiskLockedError(DiskError):
     """Another process holds the lock on this folder."""
 
@@ -131,6 +136,10 @@ class Disk(Protocol):
     def in_background(self) -> "Disk":
         """The same files, for work on much at once (a snapshot of gigabytes): whatever is awaited leaves the
         event loop alone, even if this disk syncs on it (`SyncStrategy.INLINE`)."""
+        ...
+
+    def descriptors_left(self) -> int | None:
+        """How many more files can be opened at least; None: as many as you like."""
         ...
 
     def lock(self, path: str) -> "DiskLock":

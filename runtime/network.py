@@ -81,6 +81,11 @@ class Listener(Protocol):
 
     async def accept(self) -> Stream: ...
 
+    def room(self) -> int | None:
+        """How many more connections the process can hold and still open its files; None: as many as you like.
+        A listener that may be crowded out, as one for clients, accepts no more then."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import trio
 
-from quorate.runtime.disk import DiskError, DiskLockedError
+from quorate.runtime.disk import DescriptorsExhaustedError, DiskError, DiskLockedError
 from quorate.simulation.disk_content import (
     Created,
     FileContent,
@@ -46,6 +46,8 @@ class SimulatedDisk:
         self.sync_delay = sync_delay
         self.syncs_at_once = syncs_at_once
         self.space_left: int | None = None
+        self.descriptors: int | None = None
+        """What `descriptors_left` says; at 0, opening a file is refused."""
         self.syncs = 0
         """Syncs and folder syncs that finished."""
         self.power_losses = 0
@@ -155,6 +157,8 @@ class SimulatedDisk:
 
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
         path = self._enter(Operation.OPEN, path)
+        if self.descriptors is not None and self.descriptors <= 0:
+            raise DescriptorsExhaustedError("no file descriptor is left; raise the limit", path=path)
         content = self._names.get(path)
         if content is None:
             if not create:
@@ -228,6 +232,9 @@ class SimulatedDisk:
 
     def in_background(self) -> "SimulatedDisk":
         return self
+
+    def descriptors_left(self) -> int | None:
+        return self.descriptors
 
     def lock(self, path: str) -> "_SimulatedLock":
         path = self._enter(None, path)

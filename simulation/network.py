@@ -46,6 +46,8 @@ class SimulatedNetwork:
         self._pipes: list[tuple[Pipe, Pipe]] = []
         self._next_port = _FIRST_EPHEMERAL_PORT
         self._changed = trio.Event()
+        self.room: int | None = None
+        """What listeners say: how many more connections there can be; None: as many as you like."""
         self.on_receive: Callable[[str, str, bytes], None] | None = None
         """Told of what is handed to a receiver: source, target, bytes. For traces."""
 

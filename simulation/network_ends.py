@@ -79,6 +79,9 @@ class SimulatedListener:
             await self._arrived.wait()
         return self._backlog.popleft()
 
+    def room(self) -> int | None:
+        return self._network.room
+
     def close(self) -> None:
         self.shut("closed")
 

@@ -22,7 +22,7 @@ from quorate.broker.wire.errors import KafkaError
 from quorate.broker.wire.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
 from quorate.broker.wire.primitives import MalformedError
 from quorate.log.errors import InvalidBatchError, LogError
-from quorate.runtime.disk import DiskError
+from quorate.runtime.disk import DescriptorsExhaustedError, DiskError
 from quorate.runtime.log import get_logger
 from quorate.runtime.network import Address, Network, NetworkError
 
@@ -242,6 +242,9 @@ class LeaderFetcher:
                     "a partition is not replicated any more", partition=str(partition), reason=str(error)
                 )
                 followed.failed = True
+            except DescriptorsExhaustedError as error:
+                self._context.disk_failed(partition, error)
+                self._pause(followed)
             except (DiskError, LogError) as error:
                 self._context.disk_failed(partition, error)
                 followed.failed = True

@@ -18,19 +18,24 @@ from quorate.broker.replication.errors import ErrorCode
 from quorate.broker.replication.fetcher import Fetchers
 from quorate.broker.replication.isr import IsrProposal
 from quorate.broker.replication.leader_state import Eligible
+from quorate.broker.replication.log_folder import folder_name
 from quorate.broker.replication.log_manager import LogManager
 from quorate.broker.replication.partition import Partition, RoleChange
 from quorate.broker.replication.produce_rules import ProduceRules
 from quorate.broker.replication.requests import TopicRef
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.log import LogConfig, LogError
-from quorate.runtime.disk import Disk, DiskError
+from quorate.runtime.disk import DescriptorsExhaustedError, Disk, DiskError
 from quorate.runtime.log import get_logger
 
 log = get_logger(__name__)
 
 _LARGEST_BATCH = 2**31 - 1
 _OPENED_AT_ONCE = 8
+_DESCRIPTORS_KEPT = 16
+"""No log of a partition is opened while fewer are left: votes, checkpoints and other nodes need some."""
+_DESCRIPTORS_WAIT_SECONDS = 10.0
+"""Between two tries to open a log while descriptors are short."""
 """Recovery holds a piece of each log in memory."""
 
 
@@ -198,6 +203,9 @@ class Hosting:
         try:
             while not await self._step(key, hosted):
                 pass
+        except DescriptorsExhaustedError as error:
+            log.error("a replica can't be opened for now", topic=key[0], partition=key[1], reason=str(error))
+            self._later(key, hosted)
         except (DiskError, LogError) as error:
             log.error(
                 "a replica can't be opened or removed", topic=key[0], partition=key[1], reason=str(error)
@@ -205,6 +213,15 @@ class Hosting:
             self._failed(*key, error)
         finally:
             hosted.busy = False
+
+    def _later(self, key: tuple[str, int], hosted: _Hosted) -> None:
+        async def wait() -> None:
+            await trio.sleep(_DESCRIPTORS_WAIT_SECONDS)
+            if self._hosted.get(key) is hosted:
+                self._bring(key, hosted)
+
+        if self._nursery is not None and not self._ended:
+            self._nursery.start_soon(wait)
 
     async def _step(self, key: tuple[str, int], hosted: _Hosted) -> bool:
         """One step towards the target; True when it is reached and nothing has changed meanwhile."""
@@ -218,6 +235,7 @@ class Hosting:
             return True
         if hosted.partition is None:
             async with self._opening:
+                self._check_descriptors(key)
                 partition = await self._open(key, topic_id)
             if hosted.stale:
                 partition.log.close()
@@ -234,6 +252,16 @@ class Hosting:
             return False  # stale meanwhile
         self._take_in(partition, hosted.target)
         return True
+
+    def _check_descriptors(self, key: tuple[str, int]) -> None:
+        """The last ones are for what can't wait: votes, checkpoints, and the connections between nodes."""
+        left = self._disk.descriptors_left()
+        if left is not None and left < _DESCRIPTORS_KEPT:
+            raise DescriptorsExhaustedError(
+                f"only {left} file descriptors are left; raise the limit (ulimit -n, LimitNOFILE= of "
+                "systemd, --ulimit nofile= of Docker). The disk is fine",
+                path=folder_name(*key),
+            )
 
     async def _remove(self, key: tuple[str, int], hosted: _Hosted) -> None:
         leaving, hosted.leaving = hosted.leaving, None

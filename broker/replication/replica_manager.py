@@ -36,7 +36,7 @@ from quorate.broker.replication.requests import (
 from quorate.broker.replication.stats import PartitionCounts, ReplicationStats
 from quorate.broker.replication.upkeep import Upkeep
 from quorate.runtime import Runtime
-from quorate.runtime.disk import DiskError
+from quorate.runtime.disk import DescriptorsExhaustedError, DiskError
 from quorate.runtime.log import get_logger
 from quorate.runtime.network import Address
 
@@ -364,6 +364,9 @@ class ReplicaManager:
     def _disk_failed(self, partition: Partition, error: Exception) -> None:
         if not self._hosting.has(partition):
             return  # its files are being removed
+        if isinstance(error, DescriptorsExhaustedError):
+            log.error("a partition's files can't be opened", partition=str(partition), reason=str(error))
+            return
         partition.fail(str(error))
         self._fail_all(self._logs.fail(partition.log, str(error)), str(error))
 

@@ -12,7 +12,7 @@ from quorate.broker.replication.partition import Partition
 from quorate.broker.replication.producer_snapshot import store, take
 from quorate.log import LogError
 from quorate.raft.core.types import Offset
-from quorate.runtime.disk import Disk, DiskError
+from quorate.runtime.disk import DescriptorsExhaustedError, Disk, DiskError
 from quorate.runtime.log import get_logger
 
 log = get_logger(__name__)
@@ -57,6 +57,8 @@ class Upkeep:
             await trio.sleep(interval_ms / 1000)
             try:
                 await chore()
+            except DescriptorsExhaustedError as error:
+                log.error("a checkpoint can't be written for now", reason=str(error))
             except DiskError as error:
                 # The logs' own failures are noted where they happen; this is a checkpoint that could not be
                 # written, which the next round tries again.

@@ -1,6 +1,9 @@
 """The listener that clients connect to."""
 
+import math
+from collections import Counter
 from dataclasses import dataclass
+from typing import Final
 
 import trio
 
@@ -15,18 +18,20 @@ from quorate.runtime.network import Listener, Stream
 log = get_logger(__name__)
 
 _MIB = 1024 * 1024
+_REFUSALS_SAID_EVERY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """Bytes and seconds. Kafka's names: `max.connections`, `socket.request.max.bytes`,
-    `queued.max.request.bytes`, `connections.max.idle.ms`.
+    """Bytes and seconds. Kafka's names: `max.connections`, `max.connections.per.ip`,
+    `socket.request.max.bytes`, `queued.max.request.bytes`, `connections.max.idle.ms`.
 
-    Kafka's defaults for the first and the third are unlimited; ours are not, so that memory is bounded
+    Kafka's defaults for connections and queued bytes are unlimited; ours are not, so that memory is bounded
     without anybody's tuning.
     """
 
     max_connections: int = 10_000
+    max_connections_per_ip: int = 2_147_483_647
     request_max_bytes: int = MAX_FRAME_BYTES
     queued_max_request_bytes: int = 256 * _MIB
     queued_max_response_bytes: int = 256 * _MIB
@@ -65,6 +70,8 @@ class WireServer:
         self._errors = errors or ErrorTable()
         self._listener_name = listener_name
         self._connections: dict[int, Connection] = {}
+        self._by_host: Counter[str] = Counter()
+        self._refusal_said_at = -math.inf
         self._accepted = 0
         self._refused = 0
         self._requests = MemoryBudget(config.queued_max_request_bytes)
@@ -94,21 +101,41 @@ class WireServer:
                 nursery.start_soon(self._sweep)
                 while True:
                     stream = await self._listener.accept()
-                    if len(self._connections) >= self._config.max_connections:
-                        self._refuse(stream)
-                    else:
+                    refusal = self._refusal(_host_of(stream.peer))
+                    if refusal is None:
                         self._start(stream, nursery)
+                    else:
+                        self._refuse(stream, refusal)
         finally:
             self._listener.close()
 
-    def _refuse(self, stream: Stream) -> None:
+    def _refusal(self, host: str) -> str | None:
+        """Why one more connection from `host` can't be had."""
+        config = self._config
+        if len(self._connections) >= config.max_connections:
+            return f"{config.max_connections} are open (max.connections)"
+        if self._by_host[host] >= config.max_connections_per_ip:
+            return f"{config.max_connections_per_ip} of {host} are open (max.connections.per.ip)"
+        room = self._listener.room()
+        if room is not None and room <= 0:
+            return (
+                "logs and other nodes need the file descriptors that are left; raise the limit (ulimit -n, "
+                "LimitNOFILE= of systemd, --ulimit nofile= of Docker)"
+            )
+        return None
+
+    def _refuse(self, stream: Stream, reason: str) -> None:
+        """One line a second at most: who connects in a loop would fill the disk with others."""
         self._refused += 1
-        limit = self._config.max_connections
-        log.warning("connection refused", peer=stream.peer, reason=f"{limit} are open (max.connections)")
+        now = trio.current_time()
+        if now - self._refusal_said_at >= _REFUSALS_SAID_EVERY_S:
+            log.warning("connections are refused", peer=stream.peer, reason=reason, so_far=self._refused)
+            self._refusal_said_at = now
         stream.close()
 
     def _start(self, stream: Stream, nursery: trio.Nursery) -> None:
         self._accepted += 1
+        self._by_host[_host_of(stream.peer)] += 1
         context = ConnectionContext(id=self._accepted, peer=stream.peer, listener=self._listener_name)
         connection = Connection(
             stream,
@@ -130,6 +157,10 @@ class WireServer:
             log.error("connection failed", peer=context.peer, exc_info=error)
         finally:
             del self._connections[context.id]
+            host = _host_of(context.peer)
+            self._by_host[host] -= 1
+            if not self._by_host[host]:
+                del self._by_host[host]
 
     async def _sweep(self) -> None:
         """One timer for all deadlines of all connections."""
@@ -161,6 +192,11 @@ class WireServer:
             wanted -= held
             if wanted <= 0:
                 return
+
+
+def _host_of(peer: str) -> str:
+    """Of `host:port`."""
+    return peer.rpartition(":")[0]
 
 
 async def serve(

@@ -19,7 +19,14 @@ from typing import TypeVar
 import outcome
 import trio
 
-from quorate.runtime.disk import Buffer, DiskError, DiskFullError, DiskLockedError
+from quorate.runtime.disk import (
+    Buffer,
+    DescriptorsExhaustedError,
+    DiskError,
+    DiskFullError,
+    DiskLockedError,
+)
+from quorate.runtime.real import descriptors
 
 _IOV_MAX = 1024
 _NO_RESERVE = frozenset(
@@ -41,6 +48,8 @@ class SyncStrategy(enum.Enum):
 def _disk_error(error: OSError, path: str) -> DiskError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFullError("no space left on the device", path=path)
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return DescriptorsExhaustedError(descriptors.exhausted_message(), path=path)
     return DiskError(error.strerror or str(error), path=path)
 
 
@@ -298,6 +307,9 @@ class RealDisk:
             await _on(self._worker, sync)
         except OSError as error:
             raise _disk_error(error, path) from error
+
+    def descriptors_left(self) -> int:
+        return descriptors.left()
 
     def lock(self, path: str) -> RealLock:
         try:

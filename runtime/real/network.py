@@ -13,6 +13,7 @@ import trio
 
 from quorate.runtime.disk import Buffer
 from quorate.runtime.network import Address, AddressInUseError, NetworkError
+from quorate.runtime.real import descriptors
 
 _BACKLOG = 512
 _IOV_MAX = 512
@@ -118,6 +119,9 @@ class TcpListener:
     @property
     def address(self) -> Address:
         return self._address
+
+    def room(self) -> int:
+        return descriptors.left() - descriptors.reserve()
 
     async def accept(self) -> TcpStream:
         while True:

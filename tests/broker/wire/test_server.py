@@ -442,7 +442,7 @@ async def test_large_requests_pass_while_others_claim_much_and_hardly_send(autoj
 
 
 async def test_slow_senders_pay_first_where_memory_is_short(autojump_clock):
-    with structlog.testing.capture_logs() as lines:
+    with captured_logs() as lines:
         async with (
             serving(Handler(produce=produced), queued_max_request_bytes=1_100_000) as (net, server),
             trio.open_nursery() as nursery,
@@ -471,6 +471,34 @@ async def test_more_connections_than_allowed_are_refused(autojump_clock):
         await trio.sleep(1)
         async with client(net, "c"):
             pass
+
+
+async def test_one_address_gets_no_more_connections_than_it_may_have(autojump_clock):
+    async with serving(Handler(), max_connections_per_ip=2) as (net, server):
+        async with client(net, "greedy"), client(net, "greedy"):
+            refused = await net.for_node("greedy").connect(HOME)
+            assert await read_until_closed(refused) == b""
+            async with client(net, "modest"):
+                assert server.statistics().connections == 3
+        await trio.sleep(1)
+        async with client(net, "greedy"):
+            assert server.statistics().connections_refused == 1
+
+
+async def test_clients_get_none_of_the_descriptors_that_logs_and_nodes_need(autojump_clock):
+    with captured_logs() as lines:
+        async with serving(Handler()) as (net, server), client(net, "first"):
+            net.room = 0
+            for number in range(50):
+                refused = await net.for_node(f"late-{number}").connect(HOME)
+                assert await read_until_closed(refused) == b""
+            assert server.statistics().connections == 1
+            net.room = 1
+            async with client(net, "second"):
+                assert server.statistics().connections == 2
+    said = [line for line in lines if line["event"] == "connections are refused"]
+    assert "raise the limit" in said[0]["reason"]
+    assert len(said) <= 2, "a line for each would fill the disk"
 
 
 async def test_a_broken_connection_fails_every_call_on_it(autojump_clock):

@@ -1,0 +1,63 @@
+"""A process that may open no more files has a whole disk, and goes on with what is open."""
+
+import trio
+
+from quorate.broker.replication.errors import ErrorCode
+from quorate.simulation.logs import captured_logs
+
+
+async def test_a_log_that_can_not_be_opened_for_want_of_descriptors_is_opened_later(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    cluster[1].disk.descriptors = 5
+    with captured_logs() as lines:
+        cluster.controller.create("late", replicas=(1,), number=2)
+        await trio.sleep(35)
+    said = [line for line in lines if line["event"] == "a replica can't be opened for now"]
+    assert 2 <= len(said) <= 5
+    assert "raise the limit" in said[0]["reason"]
+    assert cluster[1].running
+    assert not cluster[1].manager._logs.failed_dirs, "the disk is fine"
+    assert (await cluster[1].produced("a")).error is ErrorCode.NONE, "what is open goes on"
+    cluster[1].disk.descriptors = 100
+    await trio.sleep(11)
+    assert (await cluster[1].produced("b", name="late")).error is ErrorCode.NONE
+
+
+async def test_an_append_that_can_not_begin_a_segment_is_refused_and_the_next_one_tries_again(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    cluster.controller.configure(segment_bytes=200)
+    await cluster[1].produced("a" * 150)
+    cluster[1].disk.descriptors = 0
+    refused = await cluster[1].produced("b" * 150)
+    assert refused.error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "raise the limit" in refused.error_message
+    await trio.sleep(120)  # checkpoints and flushes meanwhile
+    cluster[1].disk.descriptors = None
+    assert not cluster[1].manager._logs.failed_dirs, "the disk is fine"
+    assert (await cluster[1].produced("c" * 150)).error is ErrorCode.NONE
+    assert await cluster[1].consumed() == ["a" * 150, "c" * 150]
+    await cluster[1].crash()
+    await cluster[1].start()
+    await cluster.opened()
+    assert await cluster[1].consumed() == ["a" * 150, "c" * 150]
+
+
+async def test_a_follower_without_descriptors_fetches_again_once_it_has_some(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    cluster.controller.configure(segment_bytes=200)
+    await cluster[1].produced("a" * 150)
+    cluster[2].disk.descriptors = 0
+    await cluster[1].produced("b" * 150, acks=1)
+    await trio.sleep(5)
+    assert cluster[2].partition().log.end_offset == 1
+    cluster[2].disk.descriptors = None
+    await trio.sleep(5)
+    assert cluster[2].partition().log.end_offset == 2
+    assert not cluster[2].manager._logs.failed_dirs
