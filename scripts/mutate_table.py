@@ -50,6 +50,7 @@ def _tested(
 
 _CORE = "tests/raft/core"
 _TRACES = "tests/traces"
+_CONTROLLER = "tests/broker/controller"
 
 MUTATIONS: tuple[Mutation, ...] = (
     # --- found by the explorer: elections ---
@@ -634,6 +635,63 @@ MUTATIONS: tuple[Mutation, ...] = (
         "DESIGN: durable before said",
         "tests/simulation/test_quorum_seeds.py",
         finder=Finder.SIMULATION,
+    ),
+    # --- found by unit tests: the controller, between two pieces of work ---
+    _tested(
+        "a broker in controlled shutdown may be elected while it leaves",
+        "broker/controller/states.py",
+        "return not self.fenced and not self.in_controlled_shutdown",
+        "return not self.fenced",
+        "c3: departures before the record of the controlled shutdown",
+        f"{_CONTROLLER}/test_pieces.py",
+    ),
+    _tested(
+        "a lower min.insync.replicas leaves the ELRs as they are",
+        "broker/controller/chores.py",
+        'case Config(name="min.insync.replicas"):\n                self.settle()',
+        'case Config(name="min.insync.replicas"):\n                pass',
+        "c12: leaders commit nothing while others are eligible",
+        f"{_CONTROLLER}/test_controller.py",
+    ),
+    _tested(
+        "an unregistered broker stays in the ELRs",
+        "broker/controller/brokers.py",
+        "first=Departure(broker_id=broker.broker_id, broker_epoch=broker.epoch, lost=True)",
+        "first=Departure(broker_id=broker.broker_id, broker_epoch=broker.epoch, lost=False)",
+        "c15: it registers with an empty disk and is elected",
+        f"{_CONTROLLER}/test_pieces.py",
+    ),
+    _tested(
+        "a fenced broker returns before it has left its ISRs",
+        "broker/controller/brokers.py",
+        "may_return=caught_up and not leaves and not image.isr_count(broker.broker_id)",
+        "may_return=caught_up",
+        "a slip: its departure goes on while it is active",
+        f"{_CONTROLLER}/test_pieces.py",
+    ),
+    _tested(
+        "a new process is registered before the last one has left its ISRs",
+        "broker/controller/brokers.py",
+        "if held is not None and held.epoch != departed:",
+        "if held is None and departed is None:",
+        "a slip: it finds that it leads, with less than it had",
+        f"{_CONTROLLER}/test_pieces.py",
+    ),
+    _tested(
+        "a pass ends though what it passed may be concerned again",
+        "broker/controller/chores.py",
+        "self._stale = self._sweep is not None",
+        "self._stale = False",
+        "a slip: an election that is asked for in the middle of one",
+        f"{_CONTROLLER}/test_pieces.py",
+    ),
+    _tested(
+        "a rebalance counts the changes and not the looks",
+        "broker/controller/chores.py",
+        "most=size * LOOKS_PER_CHANGE",
+        "most=1 << 40",
+        "Kafka's trap (replication.md 7)",
+        f"{_CONTROLLER}/test_pieces.py",
     ),
     _tested(
         "a follower acknowledges in the pass what it has only written",

@@ -1,12 +1,13 @@
 """The life of a broker as the controller sees it: registered, unfenced, shutting down, fenced, gone.
 
-Order matters wherever work may be split into batches: a broker leaves the ISRs before the record that fences
-it or registers it anew, and is unfenced before it is elected. Half of either is a state to live with.
+What concerns one broker is one record; what follows from it in its partitions comes in pieces (`chores`).
+Order matters, because anything may happen between two pieces: a broker is fenced, or in controlled shutdown,
+before it leaves the ISRs, so that nobody lets it in again or elects it meanwhile; it has left them before it
+is registered anew or unregistered; it is unfenced before it is elected.
 """
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import assert_never
 
 from quorate.broker.controller.configs import min_insync_replicas, unclean_elections
@@ -14,12 +15,11 @@ from quorate.broker.controller.elections import Selector, as_change, elect, elig
 from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.offline_replicas import leave_partitions
-from quorate.broker.controller.outcome import Outcome
+from quorate.broker.controller.outcome import Departure, Groups, Outcome
 from quorate.broker.controller.records import (
     NO_LEADER,
     BrokerRegistrationChange,
     PartitionChange,
-    Record,
     RegisterBroker,
     UnregisterBroker,
 )
@@ -33,7 +33,8 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.controller.states import BrokerState, PartitionKey, PartitionState
 
-Groups = tuple[tuple[Record, ...], ...]
+Partitions = Iterable[tuple[PartitionKey, PartitionState]]
+"""Some of the image's partitions as they are now."""
 
 
 def register_broker(
@@ -43,15 +44,19 @@ def register_broker(
     cluster_id: str,
     live_session: bool,
     next_offset: int,
-    static: Mapping[str, str],
+    departed: int | None = None,
 ) -> Outcome[RegisterBrokerResponse]:
     """Register a broker process.
 
     `live_session`: whether the incarnation registered now is unfenced and was heard of within the session
     timeout. `next_offset`: what the next record appended gets. The same incarnation again keeps its epoch and
-    its state (KAFKA-16952). A new one starts fenced, and leaves every ISR. It stays eligible to lead
-    (KIP-966) only if it names the epoch registered now as the one whose data it has in full; else what it
-    has may end earlier than what its predecessor acknowledged.
+    its state (KAFKA-16952). A new one starts fenced. It stays eligible to lead (KIP-966) only if it names the
+    epoch registered now as the one whose data it has in full; else what it has may end earlier than what its
+    predecessor acknowledged.
+
+    Its predecessor must have left every ISR before, and every ELR unless the data is complete: a broker acts
+    upon its registration as soon as it has it, and must not find that it leads something. `departed`: the
+    broker epoch that has left them.
     """
 
     def refuse(error: ErrorCode, message: str) -> Outcome[RegisterBrokerResponse]:
@@ -77,18 +82,25 @@ def register_broker(
             f"Another broker is registered with that broker id ({request.broker_id}). If it was this one "
             "before a crash, try again when its session has run out.",
         )
-    departures: Groups = ()
-    if held is not None:
-        departures = leave_isrs(
-            image,
-            request.broker_id,
-            selector=Selector.OFFLINE,
-            static=static,
-            lost=request.previous_broker_epoch != held.epoch,
-        )
-    epoch = next_offset + sum(map(len, departures))
-    record = _registration(request, epoch=epoch, fenced=True, leaving=False)
-    return Outcome(response=RegisterBrokerResponse(broker_epoch=epoch), groups=(*departures, (record,)))
+    if held is not None and held.epoch != departed:
+        lost = request.previous_broker_epoch != held.epoch
+        if image.isr_count(held.broker_id) or (lost and image.elr_count(held.broker_id)):
+            return Outcome(
+                response=RegisterBrokerResponse(),
+                groups=_out_of_service(held),
+                first=Departure(broker_id=held.broker_id, broker_epoch=held.epoch, lost=lost),
+            )
+    record = _registration(request, epoch=next_offset, fenced=True, leaving=False)
+    return Outcome(response=RegisterBrokerResponse(broker_epoch=next_offset), groups=((record,),))
+
+
+def _out_of_service(broker: BrokerState) -> Groups:
+    """What keeps a broker out of the ISRs that it is about to leave, if it isn't kept out already."""
+    return ((_fencing(broker),),) if broker.active else ()
+
+
+def _fencing(broker: BrokerState) -> BrokerRegistrationChange:
+    return BrokerRegistrationChange(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=True)
 
 
 def _registration(
@@ -129,13 +141,15 @@ def heartbeat(
     *,
     shutdown_offset: int | None,
     lowest_active_offset: int | None,
+    leaves: bool = False,
     static: Mapping[str, str],
 ) -> Outcome[BrokerHeartbeatResponse]:
     """Answer a heartbeat, and move the broker on in its life.
 
     `shutdown_offset`: what every active broker must have applied (inclusive) before this one may stop; None
-    until its controlled shutdown has begun. `lowest_active_offset`: what every active broker is known to have
-    applied (inclusive); None if there is none.
+    until its controlled shutdown has taken it out of every ISR. `lowest_active_offset`: what every active
+    broker is known to have applied (inclusive); None if there is none. `leaves`: it was taken out of service
+    and has not left all that it has to.
     """
     broker = image.broker(request.broker_id)
     if broker is None:
@@ -153,24 +167,24 @@ def heartbeat(
         image,
         broker,
         request,
-        caught_up=caught_up,
+        may_return=caught_up and not leaves and not image.isr_count(broker.broker_id),
         all_have_seen=shutdown_offset is not None
         and (lowest_active_offset is None or lowest_active_offset >= shutdown_offset),
     )
     groups: Groups = ()
     match status:
         case BrokerStatus.FENCED | BrokerStatus.SHUTDOWN_NOW:
-            groups = fence_broker(image, broker.broker_id, static=static)
+            groups = fence_broker(image, broker.broker_id)
         case BrokerStatus.UNFENCED:
             if broker.fenced:
-                groups = unfence_broker(image, broker, static=static)
+                groups = unfence_broker(broker)
             elif request.offline_replicas:
                 groups = tuple(
                     leave_partitions(image, broker.broker_id, request.offline_replicas, static=static)
                 )
         case BrokerStatus.CONTROLLED_SHUTDOWN:
             if not broker.in_controlled_shutdown:
-                groups = begin_controlled_shutdown(image, broker, static=static)
+                groups = begin_controlled_shutdown(broker)
         case _:
             assert_never(status)
     return Outcome(
@@ -188,14 +202,14 @@ def _next_status(
     broker: BrokerState,
     request: BrokerHeartbeatRequest,
     *,
-    caught_up: bool,
+    may_return: bool,
     all_have_seen: bool,
 ) -> BrokerStatus:
     leads = image.leader_count(broker.broker_id) > 0
     if broker.fenced:
         if request.want_shut_down:
             return BrokerStatus.SHUTDOWN_NOW
-        if not request.want_fence and caught_up:
+        if not request.want_fence and may_return:
             return BrokerStatus.UNFENCED
         return BrokerStatus.FENCED
     if broker.in_controlled_shutdown:
@@ -211,35 +225,33 @@ def leave_isrs(
     image: MetadataImage,
     broker_id: int,
     *,
-    selector: Selector,
+    among: Partitions,
     static: Mapping[str, str],
     lost: bool = False,
-) -> Groups:
-    """Take a broker out of every ISR, and its partitions to other leaders. `lost`: out of every ELR too,
-    because it may lack records that were committed."""
+) -> Iterator[tuple[PartitionChange]]:
+    """Take an inactive broker out of the ISRs of some partitions, and what it leads to other leaders. `lost`:
+    out of their ELRs too, because it may lack records that were committed."""
+    broker = image.broker(broker_id)
+    in_order = broker is not None and broker.in_controlled_shutdown and not broker.fenced
     return _elections(
         image,
-        image.partitions_in_isr_or_elr(broker_id) if lost else image.partitions_in_isr(broker_id),
+        ((key, state) for key, state in among if broker_id in state.isr or (lost and broker_id in state.elr)),
         acceptable=image.is_active,
-        selector=selector,
+        selector=Selector.CONTROLLED_SHUTDOWN if in_order else Selector.OFFLINE,
         leaving=broker_id,
         lost=lost,
         static=static,
     )
 
 
-def fence_broker(image: MetadataImage, broker_id: int, *, static: Mapping[str, str]) -> Groups:
+def fence_broker(image: MetadataImage, broker_id: int) -> Groups:
     """Fence a broker that is registered and isn't fenced; nothing for any other."""
     broker = image.broker(broker_id)
-    if broker is None or broker.fenced:
-        return ()
-    departures = leave_isrs(image, broker_id, selector=Selector.OFFLINE, static=static)
-    fencing = BrokerRegistrationChange(broker_id=broker_id, broker_epoch=broker.epoch, fenced=True)
-    return (*departures, (fencing,))
+    return () if broker is None or broker.fenced else ((_fencing(broker),),)
 
 
-def unfence_broker(image: MetadataImage, broker: BrokerState, *, static: Mapping[str, str]) -> Groups:
-    """Unfence a broker, and let it lead what nobody could."""
+def unfence_broker(broker: BrokerState) -> Groups:
+    """Unfence a broker. It may lead what nobody could."""
     # A broker that was fenced in its controlled shutdown and wants to go on is through with it.
     record = BrokerRegistrationChange(
         broker_id=broker.broker_id,
@@ -247,99 +259,64 @@ def unfence_broker(image: MetadataImage, broker: BrokerState, *, static: Mapping
         fenced=False,
         in_controlled_shutdown=False if broker.in_controlled_shutdown else None,
     )
-    elections = elect_leaderless(image, static=static, also_active=broker.broker_id)
-    return ((record,), *elections)
+    return ((record,),)
 
 
-def begin_controlled_shutdown(
-    image: MetadataImage, broker: BrokerState, *, static: Mapping[str, str]
-) -> Groups:
-    """Move leaderships away from a broker that wants to stop, and keep it from getting others."""
-    # First the record: were it last, a split could elect the broker again in between.
+def begin_controlled_shutdown(broker: BrokerState) -> Groups:
+    """Keep a broker that wants to stop from getting leaderships. It may go when it has none left."""
     record = BrokerRegistrationChange(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=True
     )
-    departures = leave_isrs(image, broker.broker_id, selector=Selector.CONTROLLED_SHUTDOWN, static=static)
-    return ((record,), *departures)
+    return ((record,),)
 
 
 def elect_leaderless(
-    image: MetadataImage, *, static: Mapping[str, str], also_active: int | None = None
-) -> Groups:
-    """Leaders for the partitions that have none and could have one. `also_active`: a broker that is about to
-    be unfenced."""
-
-    def acceptable(broker_id: int) -> bool:
-        return broker_id == also_active or image.is_active(broker_id)
-
+    image: MetadataImage, *, among: Partitions, static: Mapping[str, str]
+) -> Iterator[tuple[PartitionChange]]:
+    """Leaders for those of some partitions that have none and could have one."""
     return _elections(
         image,
-        image.leaderless(),
-        acceptable=acceptable,
+        ((key, state) for key, state in among if state.leader == NO_LEADER),
+        acceptable=image.is_active,
         selector=Selector.OFFLINE,
         leaving=None,
         static=static,
     )
 
 
-def settle_elrs(image: MetadataImage, *, static: Mapping[str, str]) -> Groups:
-    """Partitions whose ISR has enough members by now, because min.insync.replicas was lowered: nobody else is
-    eligible, and until that is committed their leaders commit nothing."""
+def settle_elrs(
+    image: MetadataImage, *, among: Partitions, static: Mapping[str, str]
+) -> Iterator[tuple[PartitionChange]]:
+    """Those of some partitions whose ISR has enough members by now, because min.insync.replicas was lowered:
+    nobody else is eligible, and until that is committed their leaders commit nothing."""
     least: dict[str, int] = {}
-    changes: list[tuple[PartitionChange]] = []
-    for key, state in image.partitions_with_elr():
+    for key, state in among:
+        if not state.elr:
+            continue
         topic = image.topics[key.topic_id].name
         if topic not in least:
             least[topic] = min_insync_replicas(image, topic, static=static)
         if not eligible_after(state, isr=state.isr, min_isr=least[topic]):
-            changes.append(
-                (
-                    PartitionChange(
-                        topic_id=key.topic_id, partition_id=key.partition_id, eligible_leader_replicas=()
-                    ),
-                )
+            yield (
+                PartitionChange(
+                    topic_id=key.topic_id, partition_id=key.partition_id, eligible_leader_replicas=()
+                ),
             )
-    return tuple(changes)
 
 
-def repair(image: MetadataImage, *, static: Mapping[str, str]) -> Groups:
-    """What a controller that failed halfway through split work may have left undone: ELRs that are not
-    needed any more, leaders to elect, and brokers that aren't active in an ISR."""
-    groups: list[tuple[Record, ...]] = [*settle_elrs(image, static=static)]
-    if groups:
-        return tuple(groups)  # what follows needs an image that has these applied
-    groups += elect_leaderless(image, static=static)
-    inactive = [broker.broker_id for broker in image.brokers.values() if not broker.active]
-    for broker_id in inactive:
-        if not image.isr_count(broker_id):
-            continue
-        groups += _elections(
-            image,
-            image.partitions_in_isr(broker_id),
-            acceptable=image.is_active,
-            selector=Selector.OFFLINE,
-            leaving=broker_id,
-            static=static,
-        )
-        if groups:
-            break  # the next broker's elections need an image that has these applied
-    return tuple(groups)
-
-
-def elect_preferred(image: MetadataImage, *, static: Mapping[str, str], most: int) -> Groups:
-    """Give up to `most` partitions back to their first replica where that can lead: leaders that moved away
+def elect_preferred(
+    image: MetadataImage, *, among: Partitions, static: Mapping[str, str]
+) -> Iterator[tuple[PartitionChange]]:
+    """Give those of some partitions back to their first replica where that can lead: leaders that moved away
     when a broker stopped don't come back by themselves."""
     return _elections(
         image,
-        islice(
-            (
-                (key, state)
-                for key, state in image.all_partitions()
-                if state.leader not in (NO_LEADER, state.replicas[0])
-                and state.replicas[0] in state.isr
-                and image.is_active(state.replicas[0])
-            ),
-            most,
+        (
+            (key, state)
+            for key, state in among
+            if state.leader not in (NO_LEADER, state.replicas[0])
+            and state.replicas[0] in state.isr
+            and image.is_active(state.replicas[0])
         ),
         acceptable=image.is_active,
         selector=Selector.PREFERRED,
@@ -349,32 +326,37 @@ def elect_preferred(image: MetadataImage, *, static: Mapping[str, str], most: in
 
 
 def unregister_broker(
-    image: MetadataImage, request: UnregisterBrokerRequest, *, static: Mapping[str, str]
+    image: MetadataImage, request: UnregisterBrokerRequest, *, departed: int | None = None
 ) -> Outcome[UnregisterBrokerResponse]:
-    """Forget a broker. Its replicas stay assigned to it."""
+    """Forget a broker. Its replicas stay assigned to it, but it leaves every ISR and ELR before: who
+    registers with its id one day may have an empty disk. `departed`: the broker epoch that has left them."""
     broker = image.broker(request.broker_id)
     if broker is None:
         message = f"Broker ID {request.broker_id} is not currently registered."
         return Outcome(
             response=UnregisterBrokerResponse(error=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=message)
         )
-    departures = leave_isrs(image, request.broker_id, selector=Selector.OFFLINE, static=static, lost=True)
+    if broker.epoch != departed and (image.isr_count(broker.broker_id) or image.elr_count(broker.broker_id)):
+        return Outcome(
+            response=UnregisterBrokerResponse(),
+            groups=_out_of_service(broker),
+            first=Departure(broker_id=broker.broker_id, broker_epoch=broker.epoch, lost=True),
+        )
     record = UnregisterBroker(broker_id=broker.broker_id, broker_epoch=broker.epoch)
-    return Outcome(response=UnregisterBrokerResponse(), groups=(*departures, (record,)))
+    return Outcome(response=UnregisterBrokerResponse(), groups=((record,),))
 
 
 def _elections(
     image: MetadataImage,
-    partitions: Iterable[tuple[PartitionKey, PartitionState]],
+    partitions: Partitions,
     *,
     acceptable: Callable[[int], bool],
     selector: Selector,
     leaving: int | None,
     static: Mapping[str, str],
     lost: bool = False,
-) -> Groups:
+) -> Iterator[tuple[PartitionChange]]:
     by_topic: dict[str, tuple[bool, int]] = {}
-    changes: list[tuple[PartitionChange]] = []
     for key, state in partitions:
         topic = image.topics[key.topic_id].name
         held = by_topic.get(topic)
@@ -395,5 +377,4 @@ def _elections(
         )
         change = as_change(key.topic_id, key.partition_id, state, election)
         if change is not None:
-            changes.append((change,))
-    return tuple(changes)
+            yield (change,)

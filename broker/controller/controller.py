@@ -1,12 +1,14 @@
 """The active controller: operations one after the other, on an image ahead of what is committed.
 
-Each operation decides, is applied and takes its place in the log in one stretch without a pause, so that the
-next one sees what it did. Its answer waits until everything that it was decided from is committed. A
-controller that loses leadership throws its image away: nothing of it was said to anybody.
+Each step of an operation decides, is applied and takes its place in the log in one stretch without a pause,
+so that the next one sees what it did. No step is longer than some milliseconds: what concerns many partitions
+is done in pieces, by `work`, and whoever needs the outcome waits for it (`chores`). An answer waits until
+everything that it was decided from is committed. A controller that loses leadership throws its image away:
+nothing of it was said to anybody.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
@@ -16,22 +18,19 @@ import trio
 from quorate.broker.controller.alter_configs import alter_configs
 from quorate.broker.controller.alter_partition import alter_partition
 from quorate.broker.controller.brokers import (
-    elect_leaderless,
-    elect_preferred,
     fence_broker,
     heartbeat,
     register_broker,
-    repair,
-    settle_elrs,
     unregister_broker,
 )
+from quorate.broker.controller.chores import Chores
 from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.metadata_log import MetadataLog, Pending
-from quorate.broker.controller.outcome import Outcome
-from quorate.broker.controller.packing import TooLargeError, packed
+from quorate.broker.controller.metadata_log import MetadataLog
+from quorate.broker.controller.outcome import Departure, Outcome
+from quorate.broker.controller.packing import TooLargeError
 from quorate.broker.controller.producer_ids import allocate_producer_ids
-from quorate.broker.controller.records import FeatureLevel, Record
+from quorate.broker.controller.records import FeatureLevel
 from quorate.broker.controller.rpc import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -52,6 +51,7 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.controller.sessions import Sessions
 from quorate.broker.controller.telemetry import ControllerTelemetry, NoControllerTelemetry
+from quorate.broker.controller.tenure import Tenure
 from quorate.broker.controller.topics import Draw, TopicDefaults, create_topics, delete_topics
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.runtime.entropy import Entropy
@@ -96,21 +96,9 @@ class ControllerSettings:
     leader_imbalance_check_interval_seconds: int = 300
     max_batch_bytes: int = 4 << 20
     """Of one append; the quorum's own limit or less. An operation that needs more in one piece is refused."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Active:
-    """What lives and dies with one leadership."""
-
-    epoch: int
-    image: MetadataImage
-    sessions: Sessions
-    rebalance_at: float
-    """When leaders next go back to their first replicas, on trio's clock."""
-    last: Pending | None = None
-    """The last append. It commits after everything before it."""
-    last_offset: int = -1
-    """That append's base offset."""
+    partitions_per_piece: int = 128
+    """That one step changes; it may look at 16 times as many. Some 20 us each, to decide, encode and
+    apply."""
 
 
 class Controller:
@@ -131,7 +119,10 @@ class Controller:
         self._telemetry = telemetry or NoControllerTelemetry()
         self._settings = settings
         self._entropy = entropy
-        self._active: _Active | None = None
+        self._active: Tenure | None = None
+        self._wake = trio.Event()
+        self._rested = True
+        """No piece of work was done in this pass of the event loop, and none is waiting."""
 
     # Leadership
 
@@ -141,16 +132,21 @@ class Controller:
 
     def activate(self, image: MetadataImage, *, epoch: int) -> None:
         """Begin to answer as leader of `epoch`. `image`: a copy of the committed one, with everything from
-        before this epoch applied; it is the controller's from here on."""
+        before this epoch applied; it is the controller's from here on. What an earlier controller left undone
+        is done by `work`."""
         now = trio.current_time()
         sessions = Sessions(timeout=self._settings.broker_session_timeout_ms / 1000)
         for broker_id in image.brokers:
             sessions.begin(broker_id, now=now)
-        active = _Active(
+        settings = self._settings
+        active = Tenure(
             epoch=epoch,
             image=image,
+            metadata_log=self._log,
+            max_batch_bytes=settings.max_batch_bytes,
             sessions=sessions,
-            rebalance_at=now + self._settings.leader_imbalance_check_interval_seconds,
+            chores=Chores(image, static=settings.static, size=settings.partitions_per_piece),
+            rebalance_at=now + settings.leader_imbalance_check_interval_seconds,
         )
         self._active = active
         log.info("controller is active", epoch=epoch, next_offset=self._log.next_offset)
@@ -161,10 +157,17 @@ class Controller:
         says that it lost leadership."""
         if self._active is not None:
             log.info("controller is no longer active", epoch=self._active.epoch)
-            self._active = None
+            active, self._active = self._active, None
+            active.chores.give_up()
 
     async def run(self) -> None:
-        """Fence brokers whose session has run out, and bring leaders back, for as long as this runs."""
+        """Fence brokers whose session has run out, bring leaders back, and do what operations left to be
+        done, for as long as this runs."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.work)
+            await self._tend_brokers()
+
+    async def _tend_brokers(self) -> None:
         interval = self._settings.broker_session_timeout_ms / 1000 / 10
         while True:
             due = trio.current_time() + interval
@@ -173,34 +176,72 @@ class Controller:
             if active is not None:
                 self._guarded(active, partial(self._tend, active, interval), due=due)
 
-    def _settle(self, active: _Active) -> None:
+    def _settle(self, active: Tenure) -> None:
         if METADATA_VERSION not in active.image.features:
             level = FeatureLevel(name=METADATA_VERSION, level=LATEST_METADATA_VERSION)
-            self._append(active, ((level,),))
-        while groups := repair(active.image, static=self._settings.static):
-            self._append(active, groups)
+            active.append(((level,),))
+        active.chores.repair()
+        self._begin_chores(active)
 
-    def _tend(self, active: _Active, interval: float) -> None:
+    def _tend(self, active: Tenure, interval: float) -> None:
         self._fence_silent(active, interval)
         settings = self._settings
         if settings.auto_leader_rebalance_enable and trio.current_time() >= active.rebalance_at:
-            moves = elect_preferred(active.image, static=settings.static, most=_MAX_LEADER_MOVES)
-            if moves:
-                log.info("leaders go back to their first replicas", partitions=len(moves), epoch=active.epoch)
-            self._append(active, moves)
+            active.chores.prefer(most=_MAX_LEADER_MOVES)
+            self._begin_chores(active)
             active.rebalance_at = trio.current_time() + settings.leader_imbalance_check_interval_seconds
 
-    def _fence_silent(self, active: _Active, interval: float) -> None:
+    def _fence_silent(self, active: Tenure, interval: float) -> None:
         now = trio.current_time()
         for broker_id in active.sessions.expired(active.image, now=now, interval=interval):
             log.warning("fencing a broker that went silent", broker_id=broker_id, epoch=active.epoch)
             self._telemetry.broker_timed_out()
-            self._append(active, fence_broker(active.image, broker_id, static=self._settings.static))
+            active.append(fence_broker(active.image, broker_id))
+        self._begin_chores(active)
+
+    # What operations leave to be done
+
+    async def work(self) -> None:
+        """Do it, one piece in each pass of the event loop. Runs until cancelled; `run` has it running."""
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            while (active := self._active) is not None and active.chores:
+                await trio.lowlevel.checkpoint()
+                if self._active is active:
+                    self._guarded(active, active.do_piece)
+                    try:
+                        await active.keep_up()
+                    except _LEADERSHIP_LOST:
+                        self._lost(active)
+            self._rested = True
+
+    def _begin_chores(self, active: Tenure) -> None:
+        """Do the first piece at once, which is all that there is in a small cluster. Not if a piece was done
+        in this pass already: `work` comes to the rest, a piece a pass."""
+        if active.chores and self._rested and active.do_piece():
+            self._rested = False
+        if active.chores or not self._rested:
+            self._wake.set()
+
+    async def _departed(self, active: Tenure, departure: Departure) -> bool:
+        """Wait until the broker has left; whether it has."""
+        chore = active.chores.leave(departure.broker_id, lost=departure.lost)
+        self._begin_chores(active)
+        if not chore.finished.is_set():
+            await chore.finished.wait()
+        return self._active is active
+
+    async def _settled(self, active: Tenure) -> bool:
+        """Wait until no settings are waiting for their consequences; whether that came to be."""
+        for chore in active.chores.of_settings():
+            await chore.finished.wait()
+        return self._active is active and await self._committed(active)
 
     # Operations
 
     async def register_broker(self, request: RegisterBrokerRequest) -> RegisterBrokerResponse:
-        def decide(active: _Active) -> Outcome[RegisterBrokerResponse]:
+        def decide(active: Tenure, departed: int | None) -> Outcome[RegisterBrokerResponse]:
             now = trio.current_time()
             held = active.image.broker(request.broker_id)
             outcome = register_broker(
@@ -211,10 +252,14 @@ class Controller:
                 and not held.fenced
                 and active.sessions.live(request.broker_id, now=now),
                 next_offset=self._log.next_offset,
-                static=self._settings.static,
+                departed=departed,
             )
             registered = outcome.response
-            if registered.error is ErrorCode.NONE and (held is None or held.epoch != registered.broker_epoch):
+            if (
+                outcome.first is None
+                and registered.error is ErrorCode.NONE
+                and (held is None or held.epoch != registered.broker_epoch)
+            ):
                 active.sessions.begin(request.broker_id, now=now)
                 log.info(
                     "broker registered",
@@ -232,37 +277,44 @@ class Controller:
         return await self._perform(decide, RegisterBrokerResponse)
 
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        def decide(active: _Active) -> Outcome[BrokerHeartbeatResponse]:
+        def decide(active: Tenure, _: int | None) -> Outcome[BrokerHeartbeatResponse]:
             now = trio.current_time()
             held = active.image.broker(request.broker_id)
             sessions = active.sessions
             if held is not None and held.epoch == request.broker_epoch:
                 sessions.touch(request.broker_id, now=now, metadata_offset=request.current_metadata_offset)
-            outcome = heartbeat(
+            return heartbeat(
                 active.image,
                 request,
                 shutdown_offset=sessions.shutdown_offset(request.broker_id),
                 lowest_active_offset=sessions.lowest_active_offset(active.image),
+                leaves=active.chores.leaves(request.broker_id),
                 static=self._settings.static,
             )
-            answer = outcome.response
-            if answer.error is ErrorCode.NONE and not answer.is_fenced:
-                leaves = held is not None and (held.in_controlled_shutdown or request.want_shut_down)
-                if leaves:
-                    written = len(outcome.records)
-                    # With nothing written, the last record there is: brokers report offsets of records.
-                    goal = self._log.next_offset + written - 1 if written else active.image.offset
-                    sessions.fix_shutdown_offset(request.broker_id, offset=goal, now=now)
-            elif answer.should_shut_down:
-                sessions.forget(request.broker_id)
-            return outcome
 
-        return await self._perform(decide, BrokerHeartbeatResponse)
+        def answer(active: Tenure, response: BrokerHeartbeatResponse) -> BrokerHeartbeatResponse:
+            in_isrs = active.image.isr_count(request.broker_id) > 0
+            held = active.image.broker(request.broker_id)
+            if response.error is not ErrorCode.NONE or held is None:
+                return response
+            if response.should_shut_down:
+                if in_isrs:
+                    # Leaders wait for it until it has left: it may ask again.
+                    return replace(response, should_shut_down=False)
+                active.sessions.forget(request.broker_id)
+            elif held.in_controlled_shutdown and not held.fenced and not in_isrs:
+                # The last record there is: brokers report offsets of records.
+                active.sessions.fix_shutdown_offset(
+                    request.broker_id, offset=active.image.offset, now=trio.current_time()
+                )
+            return response
+
+        return await self._perform(decide, BrokerHeartbeatResponse, answer=answer)
 
     async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-        def decide(active: _Active) -> Outcome[UnregisterBrokerResponse]:
-            outcome = unregister_broker(active.image, request, static=self._settings.static)
-            if outcome.response.error is ErrorCode.NONE:
+        def decide(active: Tenure, departed: int | None) -> Outcome[UnregisterBrokerResponse]:
+            outcome = unregister_broker(active.image, request, departed=departed)
+            if outcome.first is None and outcome.response.error is ErrorCode.NONE:
                 active.sessions.forget(request.broker_id)
             return outcome
 
@@ -270,7 +322,7 @@ class Controller:
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         return await self._perform(
-            lambda active: alter_partition(active.image, request, static=self._settings.static),
+            lambda active, _: alter_partition(active.image, request, static=self._settings.static),
             AlterPartitionResponse,
         )
 
@@ -284,92 +336,97 @@ class Controller:
             for _ in request.topics
         ]
         return await self._perform(
-            lambda active: create_topics(
+            lambda active, _: create_topics(
                 active.image, request, draws=draws, defaults=self._settings.topic_defaults
             ),
             CreateTopicsResponse,
         )
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        return await self._perform(lambda active: delete_topics(active.image, request), DeleteTopicsResponse)
+        return await self._perform(
+            lambda active, _: delete_topics(active.image, request), DeleteTopicsResponse
+        )
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         return await self._perform(
-            lambda active: allocate_producer_ids(active.image, request), AllocateProducerIdsResponse
+            lambda active, _: allocate_producer_ids(active.image, request), AllocateProducerIdsResponse
         )
 
     async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
-        return await self._perform(
-            lambda active: alter_configs(active.image, request),
-            AlterConfigsResponse,
-            then=self._after_configs,
+        """Answered when what the settings make necessary is done: until then leaders may commit nothing."""
+        response = await self._perform(
+            lambda active, _: alter_configs(active.image, request), AlterConfigsResponse
         )
-
-    def _after_configs(self, active: _Active) -> None:
-        static = self._settings.static
-        self._append(active, settle_elrs(active.image, static=static))
-        # Unclean elections may be on now for a partition that nobody could lead.
-        self._append(active, elect_leaderless(active.image, static=static))
+        active = self._active
+        if active is None or await self._settled(active):
+            return response
+        return _leadership_lost(AlterConfigsResponse, wrote=True)
 
     # One operation
 
     async def _perform(
         self,
-        decide: Callable[[_Active], Outcome[R]],
+        decide: Callable[[Tenure, int | None], Outcome[R]],
         refuse: Refuse[R],
         *,
-        then: Callable[[_Active], None] | None = None,
+        answer: Callable[[Tenure, R], R] | None = None,
     ) -> R:
+        """`decide` is called once more if a broker has to leave its ISRs first, then with the epoch of the
+        broker that did. `answer`: the last word on the answer, with everything applied that could be at
+        once."""
         active = self._active
         if active is None:
             return refuse(
                 error=ErrorCode.NOT_CONTROLLER, error_message="This node is not the active controller."
             )
-        began, before = trio.current_time(), active.last
-        try:
-            outcome = decide(active)
-            response = outcome.response
-            self._append(active, outcome.groups)
-            if then is not None:
-                then(active)
-        except TooLargeError as error:
-            response = refuse(error=ErrorCode.POLICY_VIOLATION, error_message=str(error))
-        except _LEADERSHIP_LOST:
-            self._lost(active)
-            return _leadership_lost(refuse, wrote=active.last is not before)
-        except Exception:
-            self._failed(active)
-            return refuse(
-                error=ErrorCode.UNKNOWN_SERVER_ERROR,
-                error_message="The controller failed and gave up its leadership.",
-            )
-        finally:
-            self._telemetry.performed(late_seconds=0.0, busy_seconds=trio.current_time() - began)
+        before, departed = active.last, None
+        while True:
+            began = trio.current_time()
+            try:
+                outcome = decide(active, departed)
+                response = outcome.response
+                active.append(outcome.groups)
+                self._begin_chores(active)
+                if answer is not None:
+                    response = answer(active, response)
+            except TooLargeError as error:
+                response = refuse(error=ErrorCode.POLICY_VIOLATION, error_message=str(error))
+                break
+            except _LEADERSHIP_LOST:
+                self._lost(active)
+                return _leadership_lost(refuse, wrote=active.last is not before)
+            except Exception:
+                self._failed(active)
+                return refuse(
+                    error=ErrorCode.UNKNOWN_SERVER_ERROR,
+                    error_message="The controller failed and gave up its leadership.",
+                )
+            finally:
+                self._telemetry.performed(late_seconds=0.0, busy_seconds=trio.current_time() - began)
+            if outcome.first is None:
+                break
+            if not await self._departed(active, outcome.first):
+                return _leadership_lost(refuse, wrote=active.last is not before)
+            departed = outcome.first.broker_epoch
         wrote = active.last is not before
         if not await self._committed(active):
             return _leadership_lost(refuse, wrote=wrote)
         return response
 
-    async def _committed(self, active: _Active) -> bool:
+    async def _committed(self, active: Tenure) -> bool:
         """Wait until everything appended so far is committed; whether it is."""
-        pending, expected = active.last, active.last_offset
-        if pending is None:
-            return True
         try:
-            base_offset = await pending.wait()
+            committed = await active.wait_committed()
         except _LEADERSHIP_LOST:
-            self._lost(active)
-            return False
+            committed = False
         except trio.Cancelled:
             self._telemetry.given_up()
             raise
-        if base_offset != expected:
-            log.error("an append went to another offset", expected=expected, found=base_offset)
+        if not committed:
             self._lost(active)
-            return False
-        return True
+        return committed
 
-    def _guarded(self, active: _Active, work: Callable[[], None], *, due: float | None = None) -> None:
+    def _guarded(self, active: Tenure, work: Callable[[], object], *, due: float | None = None) -> None:
         """Do what nobody asked for. `due`: when it should begin (s); now by default."""
         began = trio.current_time()
         try:
@@ -382,33 +439,16 @@ class Controller:
             late = 0.0 if due is None else began - due
             self._telemetry.performed(late_seconds=late, busy_seconds=trio.current_time() - began)
 
-    def _failed(self, active: _Active) -> None:
+    def _failed(self, active: Tenure) -> None:
         # Our bug. Its image can't be trusted from here on; another node's may be (KAFKA-13104).
         log.exception("the active controller failed", epoch=active.epoch)
         self._telemetry.failed()
         self._lost(active)
 
-    def _lost(self, active: _Active) -> None:
+    def _lost(self, active: Tenure) -> None:
         if self._active is active:
             self.deactivate()
             self._log.resign()
-
-    def _append(self, active: _Active, groups: tuple[tuple[Record, ...], ...]) -> None:
-        """Raises `TooLargeError` before anything happened, and what `append_nowait` raises."""
-        if not groups:
-            return
-        batches = packed(groups, limit=self._settings.max_batch_bytes)
-        # Applied first: a record that doesn't fit the image must not get into the log, where it would stop
-        # every node that applies it.
-        first = offset = self._log.next_offset
-        for group in groups:
-            for record in group:
-                active.image.apply(record, offset=offset, epoch=active.epoch)
-                offset += 1
-        for batch in batches:
-            active.last = self._log.append_nowait(batch, epoch=active.epoch)
-            active.last_offset = first
-            first += len(batch)
 
 
 def _leadership_lost(refuse: Refuse[R], *, wrote: bool) -> R:

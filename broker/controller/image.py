@@ -5,7 +5,7 @@ what it has appended and that is not committed yet, and throws the copy away whe
 """
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import assert_never
@@ -179,42 +179,23 @@ class MetadataImage:
         """In how many partitions' ISR the broker is."""
         return self._tallies.isrs.get(broker_id, 0)
 
-    def partitions_in_isr(self, broker_id: int) -> Iterator[tuple[PartitionKey, PartitionState]]:
-        """The partitions in whose ISR the broker is. A scan of the image unless it is in none."""
-        return self._counted(self.isr_count(broker_id), lambda state: broker_id in state.isr)
+    def elr_count(self, broker_id: int) -> int:
+        """In how many partitions' ELR the broker is."""
+        return self._tallies.elrs.get(broker_id, 0)
 
-    def partitions_in_isr_or_elr(self, broker_id: int) -> Iterator[tuple[PartitionKey, PartitionState]]:
-        """The partitions in whose ISR or ELR the broker is. A scan of the image unless it is in none."""
-        return self._counted(
-            self.isr_count(broker_id) + self._tallies.elrs.get(broker_id, 0),
-            lambda state: broker_id in state.isr or broker_id in state.elr,
-        )
+    def isr_members(self) -> list[int]:
+        """The brokers that are in any ISR, registered or not."""
+        return [broker_id for broker_id, count in self._tallies.isrs.items() if count]
 
-    def _counted(
-        self, left: int, wanted: Callable[[PartitionState], bool]
-    ) -> Iterator[tuple[PartitionKey, PartitionState]]:
-        """The `left` partitions that are `wanted`, no further than to the last of them."""
-        if left:
-            for key, state in self.all_partitions():
-                if wanted(state):
-                    yield key, state
-                    left -= 1
-                    if not left:
-                        return
-
-    def partitions_with_elr(self) -> Iterator[tuple[PartitionKey, PartitionState]]:
-        """The partitions that have eligible leader replicas. A scan of the image unless there is none."""
-        if any(self._tallies.elrs.values()):
-            yield from ((key, state) for key, state in self.all_partitions() if state.elr)
-
-    def leaderless(self) -> Iterator[tuple[PartitionKey, PartitionState]]:
-        """The partitions that nobody leads."""
-        for key in self._tallies.leaderless:
-            yield key, self._partitions[key.topic_id][key.partition_id]
+    @property
+    def has_elrs(self) -> bool:
+        """Whether any partition has eligible leader replicas."""
+        return any(self._tallies.elrs.values())
 
     @property
     def leaderless_count(self) -> int:
-        return len(self._tallies.leaderless)
+        """How many partitions nobody leads."""
+        return self._tallies.leaderless
 
     def configs(self, resource: ConfigResource) -> Mapping[str, str]:
         """What was set for this resource itself; no defaults."""
@@ -321,7 +302,7 @@ class MetadataImage:
             eligible=as_eligible(record.eligible_leader_replicas, record.last_known_elr),
         )
         states.append(state)
-        self._tallies.came(record.topic_id, record.partition_id, state)
+        self._tallies.came(state)
 
     def _change_partition(
         self, record: PartitionChange, states: list[PartitionState] | None
@@ -333,7 +314,7 @@ class MetadataImage:
         before = states[record.partition_id]
         after = changed(before, record, share=self._share)
         states[record.partition_id] = after
-        self._tallies.changed(record.topic_id, record.partition_id, before=before, after=after)
+        self._tallies.changed(before=before, after=after)
         return before
 
     def _remove_topic(self, topic_id: uuid.UUID) -> None:
@@ -341,8 +322,7 @@ class MetadataImage:
         if topic is None:
             raise ImageError(f"topic {topic_id} is removed, but is not there")
         del self._topic_ids[topic.name]
-        for partition_id, state in enumerate(self._partitions.pop(topic_id)):
-            self._tallies.went(topic_id, partition_id, state)
+        self._tallies.went(self._partitions.pop(topic_id))
         self._configs.pop(ConfigResource(ConfigType.TOPIC, topic.name), None)
 
     def _set_config(self, record: Config) -> None:

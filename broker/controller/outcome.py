@@ -1,11 +1,24 @@
 """What an operation decided: records to append and the answer to give once they are committed."""
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from quorate.broker.controller.records import Record
 
 R = TypeVar("R")
+
+Groups: TypeAlias = tuple[tuple[Record, ...], ...]
+"""Records in order, each group atomic: committed whole or not at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """A broker leaves every ISR, and if it `lost` records every ELR. It may concern a million partitions."""
+
+    broker_id: int
+    broker_epoch: int
+    """Of the incarnation that leaves."""
+    lost: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +27,10 @@ class Outcome(Generic[R]):
     batches, so whatever stands between two of them must be a state to live with."""
 
     response: R
-    groups: tuple[tuple[Record, ...], ...] = ()
+    groups: Groups = ()
+    first: Departure | None = None
+    """What has to be done, after `groups`, before the operation can be decided; until then there is no
+    answer, and `response` means nothing."""
 
     @property
     def records(self) -> tuple[Record, ...]:

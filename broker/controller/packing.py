@@ -3,7 +3,7 @@
 from typing import Final
 
 from quorate.broker.controller.codec import encode
-from quorate.broker.controller.records import Record
+from quorate.broker.controller.outcome import Groups
 
 _RECORD_OVERHEAD_BYTES: Final = 24
 """What a record adds to a batch beside its value, at most."""
@@ -13,7 +13,7 @@ class TooLargeError(Exception):
     """An operation that doesn't fit one batch."""
 
 
-def packed(groups: tuple[tuple[Record, ...], ...], *, limit: int) -> list[list[bytes]]:
+def packed(groups: Groups, *, limit: int) -> list[list[bytes]]:
     """The encoded records of each batch. Whole groups share batches as far as these have room (`limit`
     bytes). Raises `TooLargeError`."""
     batches: list[list[bytes]] = []

@@ -1,14 +1,15 @@
 """What the image's partitions come to, by broker: kept up with every change instead of counted.
 
-An index from brokers to their partitions would cost more than the partitions themselves; counts answer "does
-it lead anything" and spare a scan for brokers that hold nothing.
+An index from brokers to their partitions would cost more than the partitions themselves (three replicas
+each). Counts answer "does it lead anything", and end a pass over the image as soon as nothing is left to
+find; a pass over a million partitions that changes none takes a fifth of a second, in pieces (`sweep`).
 """
 
-import uuid
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from quorate.broker.controller.records import NO_LEADER
-from quorate.broker.controller.states import PartitionKey, PartitionState
+from quorate.broker.controller.states import PartitionState
 
 
 class Tallies:
@@ -23,33 +24,36 @@ class Tallies:
         """In how many ISRs each broker is."""
         self.elrs: dict[int, int] = {}
         """In how many ELRs each broker is."""
-        self.leaderless: dict[PartitionKey, None] = {}
-        """The partitions that nobody leads."""
+        self.leaderless = 0
+        """How many partitions nobody leads."""
 
     def copy(self) -> "Tallies":
         twin = Tallies()
         twin.leaders = self.leaders.copy()
         twin.isrs = self.isrs.copy()
         twin.elrs = self.elrs.copy()
-        twin.leaderless = self.leaderless.copy()
+        twin.leaderless = self.leaderless
         return twin
 
-    def came(self, topic_id: uuid.UUID, partition_id: int, state: PartitionState) -> None:
-        self._led(topic_id, partition_id, state.leader)
+    def came(self, state: PartitionState) -> None:
+        self._lead(state.leader, 1)
         _count(self.isrs, state.isr, 1)
         _count(self.elrs, state.elr, 1)
 
-    def went(self, topic_id: uuid.UUID, partition_id: int, state: PartitionState) -> None:
-        self._not_led(topic_id, partition_id, state.leader)
-        _count(self.isrs, state.isr, -1)
-        _count(self.elrs, state.elr, -1)
+    def went(self, states: Sequence[PartitionState]) -> None:
+        """All partitions of a topic. Equal lists are counted as one: a topic of ten thousand partitions goes
+        in one piece."""
+        for leader, times in Counter([state.leader for state in states]).items():
+            self._lead(leader, -times)
+        for isr, times in Counter([state.isr for state in states]).items():
+            _count(self.isrs, isr, -times)
+        for elr, times in Counter([state.eligible.elr for state in states]).items():
+            _count(self.elrs, elr, -times)
 
-    def changed(
-        self, topic_id: uuid.UUID, partition_id: int, *, before: PartitionState, after: PartitionState
-    ) -> None:
+    def changed(self, *, before: PartitionState, after: PartitionState) -> None:
         if before.leader != after.leader:
-            self._not_led(topic_id, partition_id, before.leader)
-            self._led(topic_id, partition_id, after.leader)
+            self._lead(before.leader, -1)
+            self._lead(after.leader, 1)
         if before.isr is not after.isr:
             _count(self.isrs, before.isr, -1)
             _count(self.isrs, after.isr, 1)
@@ -57,17 +61,11 @@ class Tallies:
             _count(self.elrs, before.elr, -1)
             _count(self.elrs, after.elr, 1)
 
-    def _led(self, topic_id: uuid.UUID, partition_id: int, leader: int) -> None:
+    def _lead(self, leader: int, by: int) -> None:
         if leader == NO_LEADER:
-            self.leaderless[PartitionKey(topic_id, partition_id)] = None
+            self.leaderless += by
         else:
-            self.leaders[leader] = self.leaders.get(leader, 0) + 1
-
-    def _not_led(self, topic_id: uuid.UUID, partition_id: int, leader: int) -> None:
-        if leader == NO_LEADER:
-            self.leaderless.pop(PartitionKey(topic_id, partition_id), None)
-        else:
-            self.leaders[leader] -= 1
+            self.leaders[leader] = self.leaders.get(leader, 0) + by
 
 
 def _count(counts: dict[int, int], brokers: Iterable[int], by: int) -> None:

@@ -4,12 +4,18 @@ from types import MappingProxyType
 
 import pytest
 
-from quorate.broker.controller.brokers import fence_broker, heartbeat, register_broker
+from quorate.broker.controller.brokers import (
+    fence_broker,
+    heartbeat,
+    register_broker,
+    unregister_broker,
+)
+from quorate.broker.controller.chores import Chores
 from quorate.broker.controller.codec import decode, encode
 from quorate.broker.controller.configs import min_insync_replicas
 from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.image import MetadataImage, PartitionState
-from quorate.broker.controller.outcome import Outcome, R
+from quorate.broker.controller.outcome import Groups, Outcome, R
 from quorate.broker.controller.records import NO_LEADER, Listener, Record
 from quorate.broker.controller.rpc import (
     Assignment,
@@ -17,6 +23,7 @@ from quorate.broker.controller.rpc import (
     CreateTopicsRequest,
     NewTopic,
     RegisterBrokerRequest,
+    UnregisterBrokerRequest,
 )
 from quorate.broker.controller.topics import Draw, TopicDefaults, create_topics
 
@@ -31,6 +38,11 @@ class ModelCluster:
         self.image = MetadataImage()
         self.log: list[Record] = []
         self.static: Mapping[str, str] = MappingProxyType({})
+        self.piece_size = 128
+        """How many partitions one piece of work changes."""
+        self.patience = 1_000_000
+        """Pieces until who asked for something gives up; the rest is still under way then."""
+        self._chores: Chores | None = None
         self._drawn = 0
 
     def append(self, *records: Record) -> None:
@@ -38,9 +50,53 @@ class ModelCluster:
             self.image.apply(record, offset=len(self.log), epoch=1)
             self.log.append(record)
 
+    @property
+    def chores(self) -> Chores:
+        """What is under way; with the settings of now if nothing is."""
+        if not self._chores:
+            self._chores = Chores(self.image, static=self.static, size=self.piece_size)
+        return self._chores
+
+    def write(self, groups: Groups) -> None:
+        """As the controller does: what follows from a record is noted."""
+        for record in (record for group in groups for record in group):
+            self.append(record)
+            self.chores.after(record)
+
+    def work(self, *, pieces: int | None = None) -> None:
+        """Do the next `pieces` of what is under way; all of it by default."""
+        pieces = self.patience if pieces is None else pieces
+        while pieces and self.chores:
+            pieces -= 1
+            for groups, _ in self.chores.piece():
+                self.write(groups)
+
+    def repair(self) -> None:
+        """A new controller begins, and finishes what it finds."""
+        self._chores = None
+        self.chores.repair()
+        self.work(pieces=1_000_000)
+
     def do(self, outcome: Outcome[R]) -> R:
-        self.append(*outcome.records)
-        return outcome.response
+        """An operation that is decided in one step, and all that follows from it."""
+        return self.perform(lambda _: outcome)
+
+    def perform(self, decide: Callable[[int | None], Outcome[R]]) -> R:
+        """An operation, to its end if there is patience, and all that follows from it. What is answered to
+        who gave up means nothing."""
+        departed = None
+        while True:
+            outcome = decide(departed)
+            self.write(outcome.groups)
+            first = outcome.first
+            if first is None:
+                self.work()
+                return outcome.response
+            self.chores.leave(first.broker_id, lost=first.lost)
+            self.work()
+            if self.chores.leaves(first.broker_id):
+                return outcome.response
+            departed = first.broker_epoch
 
     def replayed(self) -> MetadataImage:
         image = MetadataImage()
@@ -70,14 +126,14 @@ class ModelCluster:
     def register(
         self, broker_id: int, *, incarnation: int = 0, live: bool = False, previous: int = -1
     ) -> tuple[ErrorCode, int]:
-        response = self.do(
-            register_broker(
+        response = self.perform(
+            lambda departed: register_broker(
                 self.image,
                 self.registration(broker_id, incarnation=incarnation, previous=previous),
                 cluster_id=CLUSTER,
                 live_session=live,
                 next_offset=len(self.log),
-                static=self.static,
+                departed=departed,
             )
         )
         return response.error, response.broker_epoch
@@ -105,6 +161,7 @@ class ModelCluster:
                 ),
                 shutdown_offset=goal,
                 lowest_active_offset=lowest,
+                leaves=self.chores.leaves(broker_id),
                 static=self.static,
             )
         )
@@ -118,9 +175,13 @@ class ModelCluster:
             self.register(broker_id)
             assert self.beat(broker_id) == "unfenced"
 
+    def unregister(self, broker_id: int) -> ErrorCode:
+        request = UnregisterBrokerRequest(broker_id=broker_id)
+        return self.perform(lambda departed: unregister_broker(self.image, request, departed=departed)).error
+
     def fence(self, broker_id: int) -> None:
-        for group in fence_broker(self.image, broker_id, static=self.static):
-            self.append(*group)
+        self.write(fence_broker(self.image, broker_id))
+        self.work()
 
     def draw(self) -> Draw:
         self._drawn += 1
@@ -152,19 +213,24 @@ class ModelCluster:
         return state
 
     def check(self) -> None:
-        """What holds of every image, whatever happened."""
+        """What holds of every image where nothing is left to be done, whatever happened."""
+        self.check_between_pieces()
         for key, state in self.image.all_partitions():
+            assert state.leader == NO_LEADER or self.image.is_active(state.leader)
+            assert all(self.image.is_active(member) for member in state.isr)
+            topic = self.image.topics[key.topic_id].name
+            least = min_insync_replicas(self.image, topic, static=self.static)
+            assert not (state.elr and len(state.isr) >= min(least, len(state.replicas)))
+
+    def check_between_pieces(self) -> None:
+        """What holds of every image, whatever is under way."""
+        for _, state in self.image.all_partitions():
             assert set(state.isr) <= set(state.replicas)
             assert set(state.elr) <= set(state.replicas)
             assert not set(state.isr) & set(state.elr)
             assert state.isr or state.elr or state.eligible.last_known
             assert not (state.isr and state.eligible.last_known)
             assert state.leader == NO_LEADER or state.leader in state.isr
-            assert state.leader == NO_LEADER or self.image.is_active(state.leader)
-            assert all(self.image.is_active(member) for member in state.isr)
-            topic = self.image.topics[key.topic_id].name
-            least = min_insync_replicas(self.image, topic, static=self.static)
-            assert not (state.elr and len(state.isr) >= min(least, len(state.replicas)))
         self.check_counts()
 
     def check_counts(self) -> None:
@@ -173,18 +239,10 @@ class ModelCluster:
         for broker_id in {*image.brokers, *(member for state in states for member in state.replicas)}:
             assert image.leader_count(broker_id) == sum(state.leader == broker_id for state in states)
             assert image.isr_count(broker_id) == sum(broker_id in state.isr for state in states)
-            assert [key for key, _ in image.partitions_in_isr(broker_id)] == [
-                key for key, state in image.all_partitions() if broker_id in state.isr
-            ]
-            assert [key for key, _ in image.partitions_in_isr_or_elr(broker_id)] == [
-                key for key, state in image.all_partitions() if broker_id in (*state.isr, *state.elr)
-            ]
-        assert [key for key, _ in image.partitions_with_elr()] == [
-            key for key, state in image.all_partitions() if state.elr
-        ]
-        assert sorted(key for key, _ in image.leaderless()) == sorted(
-            key for key, state in image.all_partitions() if state.leader == NO_LEADER
-        )
+            assert image.elr_count(broker_id) == sum(broker_id in state.elr for state in states)
+        assert image.has_elrs == any(state.elr for state in states)
+        assert sorted(image.isr_members()) == sorted({each for state in states for each in state.isr})
+        assert image.leaderless_count == sum(state.leader == NO_LEADER for state in states)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ import pytest
 from quorate.broker.controller.brokers import (
     heartbeat,
     register_broker,
-    repair,
     settle_elrs,
     unregister_broker,
 )
@@ -52,20 +51,25 @@ def test_a_broker_of_another_cluster_is_refused(cluster) -> None:
         cluster_id="another",
         live_session=False,
         next_offset=0,
-        static={},
     )
     assert outcome.response.error is ErrorCode.INCONSISTENT_CLUSTER_ID
     assert not outcome.groups
 
 
-def test_a_new_incarnation_leaves_every_isr_before_its_registration_record(cluster) -> None:
+def test_a_new_incarnation_is_out_of_service_and_of_every_isr_before_its_registration_record(cluster) -> None:
     cluster.start(1, 2, 3)
     topic = cluster.create("t", (1, 2), (2, 3))
     at = len(cluster.log)
     error, epoch = cluster.register(2, incarnation=1)
     written = cluster.log[at:]
-    assert [type(record) for record in written] == [PartitionChange, PartitionChange, RegisterBroker]
-    assert (error, epoch) == (ErrorCode.NONE, at + 2)
+    assert [type(record) for record in written] == [
+        BrokerRegistrationChange,
+        PartitionChange,
+        PartitionChange,
+        RegisterBroker,
+    ]
+    assert written[0].fenced
+    assert (error, epoch) == (ErrorCode.NONE, at + 3)
     assert cluster.partition(topic, 0).isr == (1,)
     moved = cluster.partition(topic, 1)
     assert (moved.isr, moved.leader, moved.leader_epoch) == ((3,), 3, 1)
@@ -139,10 +143,10 @@ def test_an_elr_is_empty_once_a_lower_min_isr_is_met(cluster) -> None:
     cluster.start(1, 2)
     topic = cluster.create("t", (1, 2), (2, 1))
     cluster.fence(2)
-    assert settle_elrs(cluster.image, static=cluster.static) == ()
+    among = list(cluster.image.all_partitions())
+    assert list(settle_elrs(cluster.image, among=among, static=cluster.static)) == []
     cluster.static = {"min.insync.replicas": "1"}
-    for group in settle_elrs(cluster.image, static=cluster.static):
-        cluster.append(*group)
+    cluster.write(tuple(settle_elrs(cluster.image, among=among, static=cluster.static)))
     assert [cluster.partition(topic, each).elr for each in (0, 1)] == [(), ()]
     cluster.check()
 
@@ -203,14 +207,14 @@ def test_a_leader_that_stops_hands_over_and_goes_when_all_have_seen_it(cluster) 
     assert cluster.image.broker(1).fenced
 
 
-def test_a_fenced_broker_leaves_isrs_before_the_record_that_fences_it(cluster) -> None:
+def test_a_broker_is_fenced_before_it_leaves_isrs(cluster) -> None:
     cluster.start(1, 2)
     topic = cluster.create("t", (1, 2))
     at = len(cluster.log)
     cluster.fence(1)
     assert cluster.log[at:] == [
-        PartitionChange(topic_id=topic, partition_id=0, isr=(2,), leader=2),
         BrokerRegistrationChange(broker_id=1, broker_epoch=cluster.epoch(1), fenced=True),
+        PartitionChange(topic_id=topic, partition_id=0, isr=(2,), leader=2),
     ]
     cluster.fence(1)
     assert len(cluster.log) == at + 2
@@ -253,9 +257,7 @@ def test_repair_finishes_a_fencing_that_was_cut_short(cluster) -> None:
         BrokerRegistrationChange(broker_id=1, broker_epoch=cluster.epoch(1), fenced=True),
         BrokerRegistrationChange(broker_id=3, broker_epoch=cluster.epoch(3), fenced=True),
     )
-    while groups := repair(cluster.image, static={}):
-        for group in groups:
-            cluster.append(*group)
+    cluster.repair()
     cluster.check()
     assert cluster.partition(topic, 0).isr == (2,)
     assert cluster.partition(topic, 1).leader == 2
@@ -265,19 +267,17 @@ def test_repair_elects_where_an_unfenced_broker_could_lead(cluster) -> None:
     cluster.start(1)
     topic = cluster.create("t", (1,))
     cluster.append(PartitionChange(topic_id=topic, partition_id=0, leader=NO_LEADER))
-    for group in repair(cluster.image, static={}):
-        cluster.append(*group)
+    cluster.repair()
     assert cluster.partition(topic).leader == 1
 
 
 def test_an_unregistered_broker_is_gone_and_leads_nothing(cluster) -> None:
     cluster.start(1, 2)
     topic = cluster.create("t", (1, 2))
-    request = UnregisterBrokerRequest(broker_id=1)
-    assert cluster.do(unregister_broker(cluster.image, request, static={})).error is ErrorCode.NONE
+    assert cluster.unregister(1) is ErrorCode.NONE
     assert cluster.image.broker(1) is None
     assert cluster.partition(topic).leader == 2
-    again = unregister_broker(cluster.image, request, static={})
+    again = unregister_broker(cluster.image, UnregisterBrokerRequest(broker_id=1))
     assert again.response.error is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 

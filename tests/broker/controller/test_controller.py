@@ -117,9 +117,13 @@ class Node:
         self.controller = Controller(self.log, settings=settings, entropy=Entropy(random.Random(1)))
         self.client = ControllerClient(ControllerService(self.controller).handle)
         self.epochs: dict[int, int] = {}
+        self._works = False
 
     def activate(self) -> None:
         self.controller.activate(self.log.image.copy(), epoch=1)
+        if not self._works:
+            self._works = True
+            trio.lowlevel.spawn_system_task(self.controller.work)
 
     async def register(self, broker_id: int, incarnation: int = 0) -> ErrorCode:
         response = await self.client.register_broker(
@@ -134,13 +138,16 @@ class Node:
             self.epochs[broker_id] = response.broker_epoch
         return response.error
 
-    async def beat(self, broker_id: int, *, stop: bool = False, offset: int | None = None) -> str:
+    async def beat(
+        self, broker_id: int, *, stop: bool = False, fence: bool = False, offset: int | None = None
+    ) -> str:
         response = await self.client.heartbeat(
             BrokerHeartbeatRequest(
                 broker_id=broker_id,
                 broker_epoch=self.epochs[broker_id],
                 current_metadata_offset=self.log.image.offset if offset is None else offset,
                 want_shut_down=stop,
+                want_fence=fence,
             )
         )
         if response.error:
@@ -583,3 +590,98 @@ async def test_the_same_seed_makes_the_same_log() -> None:
         await node.create("a", "b", partitions=5, factor=2)
         logs.append([encode(record) for record in node.log.committed])
     assert logs[0] == logs[1]
+
+
+IN_PIECES = ControllerSettings(cluster_id="c", partitions_per_piece=4)
+
+
+async def test_no_piece_of_a_fencing_is_longer_than_it_may_be_and_others_are_answered_meanwhile() -> None:
+    node = Node(settings=IN_PIECES)
+    node.activate()
+    await node.start(1, 2, 3)
+    await node.create("t", partitions=40, factor=3)
+    before = len(node.log.batches)
+    assert await node.beat(1, fence=True) == "fenced"
+    answered_at: list[int] = []
+    while left := node.log.image.isr_count(1):
+        assert await node.beat(2) == "unfenced"
+        if await node.beat(1) == "unfenced":
+            assert node.log.image.isr_count(1) == 0, "it has not left yet"
+        answered_at.append(left)
+    assert len({*answered_at}) > 3
+    written = node.log.batches[before:]
+    assert len(written[0].records) == 1
+    assert max(len(batch.records) for batch in written) <= 4
+    assert await node.beat(1) == "unfenced"
+
+
+async def test_a_registration_is_answered_when_the_last_life_has_left_in_pieces(autojump_clock) -> None:
+    node = Node(settings=IN_PIECES)
+    node.activate()
+    await node.start(1, 2)
+    await node.create("t", partitions=40, factor=2)
+    await trio.sleep(9)
+    assert await node.register(1, incarnation=1) is ErrorCode.NONE
+    assert node.log.image.isr_count(1) == 0
+    record = node.log.committed[node.epochs[1]]
+    assert isinstance(record, RegisterBroker)
+    assert record.broker_epoch == node.epochs[1]
+    assert max(len(batch.records) for batch in node.log.batches[-11:]) <= 4
+
+
+async def test_a_broker_may_stop_when_it_has_left_the_last_isr(autojump_clock) -> None:
+    node = Node(settings=IN_PIECES)
+    node.activate()
+    await node.start(1, 2)
+    await node.create("t", partitions=40, factor=2)
+    answers = [await node.beat(1, stop=True)]
+    while answers[-1] == "unfenced":
+        await node.beat(2)
+        answers.append(await node.beat(1, stop=True))
+        left = node.log.image.isr_count(1)
+    assert (answers[-1], left) == ("shut down", 0)
+    assert len(answers) > 3
+
+
+async def test_a_registration_that_waits_is_refused_when_leadership_is_lost(autojump_clock) -> None:
+    node = Node(settings=IN_PIECES)
+    node.activate()
+    await node.start(1, 2)
+    await node.create("t", partitions=400, factor=2)
+    await trio.sleep(9)
+    node.log.automatic = False
+    answers: list[ErrorCode] = []
+
+    async def register() -> None:
+        answers.append(await node.register(1, incarnation=1))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(register)
+        await trio.testing.wait_all_tasks_blocked()
+        # It does not run ahead of the log: a few pieces are on their way, and the rest waits for them.
+        assert 0 < node.log.next_offset - node.log.image.offset < 50
+        node.log.lose_leadership()
+        node.controller.deactivate()
+    assert answers == [ErrorCode.REQUEST_TIMED_OUT]
+
+    node.log.leads = node.log.automatic = True
+    node.log.next_offset = node.log.image.offset + 1
+    node.activate()
+    await trio.sleep(9)
+    assert await node.register(1, incarnation=1) is ErrorCode.NONE
+
+
+async def test_lower_min_insync_replicas_empty_the_elrs_before_that_is_answered() -> None:
+    static = {"min.insync.replicas": "2"}
+    node = Node(settings=ControllerSettings(cluster_id="c", static=static, partitions_per_piece=4))
+    node.activate()
+    await node.start(1, 2)
+    await node.create("t", partitions=20, factor=2)
+    assert await node.beat(1, fence=True) == "fenced"
+    await trio.testing.wait_all_tasks_blocked()
+    assert node.log.image.elr_count(1) == 20
+    alteration = ConfigAlteration(name="min.insync.replicas", operation=ConfigOperation.SET, value="1")
+    item = AlterConfigsItem(resource_type=ConfigType.TOPIC, resource_name="t", alterations=(alteration,))
+    answer = await node.client.alter_configs(AlterConfigsRequest(resources=(item,)))
+    assert answer.resources[0].error is ErrorCode.NONE
+    assert node.log.image.elr_count(1) == 0, "their leaders commit nothing while others are eligible"

@@ -1,0 +1,265 @@
+"""What a record makes necessary in many partitions, done in pieces.
+
+A broker that is fenced has to leave its ISRs, one that is unfenced may lead what nobody could, a lower
+min.insync.replicas empties ELRs: each of them may concern a million partitions, and no step of the controller
+may take longer than some milliseconds. So the record that says what is going on comes first, alone. What
+follows from it is a rule about the image, not a list: no inactive broker is in an ISR, no partition is
+without a leader that somebody could lead, no ELR outlives its need. A piece brings some partitions nearer to
+the rule, decided from the image as it is by then, and is sound by itself. Whatever happens between two pieces
+(an AlterPartition, a heartbeat, another piece of work), and whoever becomes the controller, the next piece
+starts from what is there; the work is done when the rule holds.
+
+Between two pieces a fenced broker may still be a member of ISRs, and even a leader. It is not elected, joins
+no ISR, and isn't unfenced or registered anew before it has left them (`brokers.heartbeat`,
+`brokers.register_broker`); to commit nothing without it is what an ISR member is for, dead or alive.
+"""
+
+import enum
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Final, NamedTuple
+
+import trio
+
+from quorate.broker.controller.brokers import (
+    Partitions,
+    elect_leaderless,
+    elect_preferred,
+    leave_isrs,
+    settle_elrs,
+)
+from quorate.broker.controller.image import MetadataImage
+from quorate.broker.controller.outcome import Groups
+from quorate.broker.controller.records import BrokerRegistrationChange, Config, PartitionChange, Record
+from quorate.broker.controller.sweep import Sweep
+from quorate.runtime.log import get_logger
+
+log = get_logger(__name__)
+
+LOOKS_PER_CHANGE: Final = 16
+"""A partition that is only looked at costs less than this part of one that is changed."""
+
+Changes = Iterator[tuple[PartitionChange]]
+
+
+class Kind(enum.Enum):
+    """What there is to do."""
+
+    LEAVE = "a broker leaves its ISRs"
+    SETTLE = "ELRs that are not needed become empty"
+    ELECT = "partitions without a leader get one"
+    PREFER = "leaders go back to their first replicas"
+
+
+class Name(NamedTuple):
+    """One chore of each at a time."""
+
+    kind: Kind
+    broker_id: int = -1
+    """Of the broker that leaves."""
+
+
+class Chore:
+    """One rule to be established, by passes over the partitions."""
+
+    __slots__ = ("_changed", "_changes", "_most", "_needed", "_stale", "_sweep", "finished")
+
+    def __init__(
+        self,
+        changes: Callable[[MetadataImage, Partitions], Changes],
+        *,
+        needed: Callable[[MetadataImage], bool],
+        most: int | None = None,
+    ) -> None:
+        """`changes`: the records that some partitions need. `needed`: False as soon as no partition can need
+        any. `most`: changes in all, None for no limit."""
+        self._changes = changes
+        self._needed = needed
+        self._most = most
+        self._sweep: Sweep | None = None
+        self._stale = False
+        self._changed = 0
+        self.finished = trio.Event()
+        """Set when the rule holds, or the controller that would have seen to it is no longer active."""
+
+    def begin_again(self) -> None:
+        """Something has happened that may concern partitions that were visited already: they are visited
+        again."""
+        self._stale = self._sweep is not None
+
+    def piece(self, image: MetadataImage, *, size: int) -> tuple[Groups, int]:
+        """Up to `size` records, each by itself, and how many partitions were looked at for them. The records
+        must be applied before the next call of anything."""
+        if not self._needed(image):
+            return (), 0
+        if self._sweep is None or self._sweep.ended:
+            self._sweep, self._stale, self._changed = Sweep(image), False, 0
+        sweep, looked = self._sweep, 0
+
+        def counted() -> Partitions:
+            nonlocal looked
+            for each in sweep.look(image, most=size * LOOKS_PER_CHANGE):
+                looked += 1
+                yield each
+
+        left = size if self._most is None else min(size, self._most - self._changed)
+        groups = tuple(islice(self._changes(image, counted()), left))
+        self._changed += len(groups)
+        return groups, looked
+
+    def settled(self, image: MetadataImage) -> bool:
+        """Whether nothing is left to do, with the last piece applied."""
+        if not self._needed(image) or self._changed == self._most:
+            return True
+        return self._sweep is not None and self._sweep.ended and not self._stale
+
+
+class Chores:
+    """The work that is under way, a piece of each in turn. Owned by one active controller."""
+
+    __slots__ = ("_by_name", "_image", "_lost", "_order", "_size", "_static")
+
+    def __init__(self, image: MetadataImage, *, static: Mapping[str, str], size: int) -> None:
+        """`size`: how many partitions one piece may change."""
+        self._image = image
+        self._static = static
+        self._size = size
+        self._by_name: dict[Name, Chore] = {}
+        self._order: deque[Name] = deque()
+        self._lost: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._order)
+
+    # What has to be done
+
+    def repair(self) -> None:
+        """Whatever an earlier controller may have left undone."""
+        image = self._image
+        for broker_id in image.isr_members():
+            if not image.is_active(broker_id):
+                self.leave(broker_id)
+        self.settle()
+        self.elect()
+
+    def after(self, record: Record) -> None:
+        """Whatever the record, which is applied by now, makes necessary."""
+        match record:
+            case BrokerRegistrationChange(broker_id=broker_id, fenced=fenced, in_controlled_shutdown=leaves):
+                if fenced or leaves:
+                    self.leave(broker_id)
+                elif fenced is False:
+                    self.elect()
+            case Config(name="min.insync.replicas"):
+                self.settle()
+            case Config(name="unclean.leader.election.enable"):
+                self.elect()
+            case _:
+                pass
+
+    def leave(self, broker_id: int, *, lost: bool = False) -> Chore:
+        """Take an inactive broker out of every ISR. `lost`: out of every ELR too, because it may lack records
+        that were committed."""
+        name = Name(Kind.LEAVE, broker_id)
+        if lost and broker_id not in self._lost:
+            self._lost.add(broker_id)
+            self._again(name)
+
+        def changes(image: MetadataImage, among: Partitions) -> Changes:
+            return leave_isrs(
+                image, broker_id, among=among, static=self._static, lost=broker_id in self._lost
+            )
+
+        def needed(image: MetadataImage) -> bool:
+            return image.isr_count(broker_id) > 0 or (
+                broker_id in self._lost and image.elr_count(broker_id) > 0
+            )
+
+        return self._begin(name, changes, needed)
+
+    def leaves(self, broker_id: int) -> bool:
+        """Whether the broker has not left all that it has to."""
+        return Name(Kind.LEAVE, broker_id) in self._by_name
+
+    def of_settings(self) -> tuple[Chore, ...]:
+        """Those under way that a change of settings may have begun."""
+        return tuple(chore for name, chore in self._by_name.items() if name.kind in (Kind.SETTLE, Kind.ELECT))
+
+    def elect(self) -> Chore:
+        """Leaders for the partitions that have none and could have one."""
+        name = Name(Kind.ELECT)
+        self._again(name)
+        return self._begin(
+            name,
+            lambda image, among: elect_leaderless(image, among=among, static=self._static),
+            lambda image: image.leaderless_count > 0,
+        )
+
+    def settle(self) -> Chore:
+        """No ELR where the ISR has min.insync.replicas members."""
+        name = Name(Kind.SETTLE)
+        self._again(name)
+        return self._begin(
+            name,
+            lambda image, among: settle_elrs(image, among=among, static=self._static),
+            lambda image: image.has_elrs,
+        )
+
+    def prefer(self, *, most: int) -> Chore:
+        """Up to `most` partitions back to their first replica."""
+        return self._begin(
+            Name(Kind.PREFER),
+            lambda image, among: elect_preferred(image, among=among, static=self._static),
+            lambda image: True,
+            most=most,
+        )
+
+    def _again(self, name: Name) -> None:
+        held = self._by_name.get(name)
+        if held is not None:
+            held.begin_again()
+
+    def _begin(
+        self,
+        name: Name,
+        changes: Callable[[MetadataImage, Partitions], Changes],
+        needed: Callable[[MetadataImage], bool],
+        *,
+        most: int | None = None,
+    ) -> Chore:
+        chore = self._by_name.get(name)
+        if chore is None:
+            chore = self._by_name[name] = Chore(changes, needed=needed, most=most)
+            self._order.append(name)
+        return chore
+
+    # Doing it
+
+    def piece(self) -> Iterator[tuple[Groups, int]]:
+        """One piece: of as many chores as there is room for, the records and how many partitions were looked
+        at. Each is to be applied before the next is asked for."""
+        left = self._size
+        while left > 0 and self._order:
+            name = self._order[0]
+            chore = self._by_name[name]
+            groups, looked = chore.piece(self._image, size=left)
+            yield groups, looked
+            left -= max(len(groups), looked // LOOKS_PER_CHANGE, looked > 0)
+            self._order.rotate(-1)
+            if chore.settled(self._image):
+                self._end(name, chore)
+
+    def _end(self, name: Name, chore: Chore) -> None:
+        if name.kind is Kind.LEAVE:
+            log.info("a broker has left its ISRs", broker_id=name.broker_id)
+            self._lost.discard(name.broker_id)
+        self._order.remove(name)
+        del self._by_name[name]
+        chore.finished.set()
+
+    def give_up(self) -> None:
+        """Tell whoever waits that nothing more will be done here."""
+        self._order.clear()
+        for chore in self._by_name.values():
+            chore.finished.set()

@@ -1,0 +1,84 @@
+"""One node's time as the active controller: what it knows and has appended."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from quorate.broker.controller.chores import Chores
+from quorate.broker.controller.image import MetadataImage
+from quorate.broker.controller.metadata_log import MetadataLog, Pending
+from quorate.broker.controller.outcome import Groups
+from quorate.broker.controller.packing import packed
+from quorate.broker.controller.sessions import Sessions
+from quorate.runtime.log import get_logger
+
+log = get_logger(__name__)
+
+_PIECES_ON_THEIR_WAY: Final = 8
+"""Appended and not committed: enough to keep the log busy, and what waits in memory bounded."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Tenure:
+    """`image` is ahead of what is committed by what was appended here."""
+
+    epoch: int
+    image: MetadataImage
+    metadata_log: MetadataLog
+    max_batch_bytes: int
+    sessions: Sessions
+    chores: Chores
+    rebalance_at: float
+    """When leaders next go back to their first replicas, on trio's clock."""
+    last: Pending | None = None
+    """The last append. It commits after everything before it."""
+    _last_offset: int = -1
+    """That append's base offset."""
+    _on_their_way: deque[Pending] = field(default_factory=deque)
+    """The last append after each of the last pieces."""
+
+    def append(self, groups: Groups) -> None:
+        """Raises `TooLargeError` before anything happened, and what `MetadataLog.append_nowait` raises."""
+        if not groups:
+            return
+        batches = packed(groups, limit=self.max_batch_bytes)
+        # Applied first: a record that doesn't fit the image must not get into the log, where it would stop
+        # every node that applies it.
+        first = offset = self.metadata_log.next_offset
+        for group in groups:
+            for record in group:
+                self.image.apply(record, offset=offset, epoch=self.epoch)
+                self.chores.after(record)
+                offset += 1
+        for batch in batches:
+            self.last = self.metadata_log.append_nowait(batch, epoch=self.epoch)
+            self._last_offset = first
+            first += len(batch)
+
+    async def wait_committed(self) -> bool:
+        """Return when everything appended so far is committed; False if it is at another offset than
+        promised. Raises what `Pending.wait` does."""
+        expected = self._last_offset
+        if self.last is None:
+            return True
+        found = await self.last.wait()
+        if found != expected:
+            log.error("an append went to another offset", expected=expected, found=found)
+        return found == expected
+
+    def do_piece(self) -> int:
+        """Do a piece of what is to be done; how many partitions it looked at. Raises as `append`."""
+        looked_at = 0
+        for groups, looked in self.chores.piece():
+            self.append(groups)
+            looked_at += looked
+        return looked_at
+
+    async def keep_up(self) -> None:
+        """Return when no more than a few pieces wait for their commit. Call it after each. Raises what
+        `Pending.wait` does."""
+        on_their_way = self._on_their_way
+        if self.last is not None and (not on_their_way or on_their_way[-1] is not self.last):
+            on_their_way.append(self.last)
+        while len(on_their_way) > _PIECES_ON_THEIR_WAY:
+            await on_their_way.popleft().wait()
