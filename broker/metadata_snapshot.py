@@ -8,7 +8,7 @@ from quorate.raft.core.types import SnapshotId
 
 
 def image_chunks(image: MetadataImage) -> Iterator[bytes]:
-    """The image as it is at the call; its copy takes some milliseconds per 100,000 partitions."""
+    """The image as it is at the call."""
     copy = image.copy()
     return (encode(record) for record in copy.records())
 

@@ -5,7 +5,7 @@ what it has appended and that is not committed yet, and throws the copy away whe
 """
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import assert_never
@@ -51,6 +51,17 @@ __all__ = [
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
+class _States(list[PartitionState]):
+    """A topic's partitions by index. Images that were copied from one another share it until one of them
+    changes a partition: `owner` is the one that may."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, states: Iterable[PartitionState], owner: object) -> None:
+        super().__init__(states)
+        self.owner = owner
+
+
 class MetadataImage:
     """What the log says up to and including `offset` (-1: nothing yet).
 
@@ -63,6 +74,7 @@ class MetadataImage:
         "_configs",
         "_features",
         "_next_producer_id",
+        "_owner",
         "_partitions",
         "_replica_lists",
         "_tallies",
@@ -80,7 +92,8 @@ class MetadataImage:
         self._brokers: dict[int, BrokerState] = {}
         self._topics: dict[uuid.UUID, TopicState] = {}
         self._topic_ids: dict[str, uuid.UUID] = {}
-        self._partitions: dict[uuid.UUID, list[PartitionState]] = {}
+        self._partitions: dict[uuid.UUID, _States] = {}
+        self._owner = object()
         self._configs: dict[ConfigResource, Mapping[str, str]] = {}
         self._features: dict[str, int] = {}
         self._next_producer_id = 0
@@ -89,14 +102,17 @@ class MetadataImage:
         self._replica_lists: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def copy(self) -> "MetadataImage":
-        """An image of its own that starts out equal."""
+        """An image of its own that starts out equal. It takes some milliseconds for 100,000 topics, however
+        many partitions they have; each of the two then copies a topic's list of partitions when it first
+        changes one."""
         twin = MetadataImage()
+        self._owner = object()
         twin.offset = self.offset
         twin.epoch = self.epoch
         twin._brokers = self._brokers.copy()
         twin._topics = self._topics.copy()
         twin._topic_ids = self._topic_ids.copy()
-        twin._partitions = {topic_id: states.copy() for topic_id, states in self._partitions.items()}
+        twin._partitions = self._partitions.copy()
         twin._configs = self._configs.copy()
         twin._features = self._features.copy()
         twin._next_producer_id = self._next_producer_id
@@ -216,7 +232,7 @@ class MetadataImage:
                     raise ImageError(f"topic {record.name} ({record.topic_id}) is there already")
                 self._topics[record.topic_id] = TopicState(name=record.name, topic_id=record.topic_id)
                 self._topic_ids[record.name] = record.topic_id
-                self._partitions[record.topic_id] = []
+                self._partitions[record.topic_id] = _States((), self._owner)
             case RemoveTopic():
                 self._remove_topic(record.topic_id)
             case BrokerRegistrationChange():
@@ -284,7 +300,13 @@ class MetadataImage:
     def _share(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
         return self._replica_lists.setdefault(brokers, brokers)
 
-    def _place_partition(self, record: Partition, states: list[PartitionState] | None) -> None:
+    def _own(self, topic_id: uuid.UUID, states: _States) -> _States:
+        """`states`, or a copy in its place if another image has it too."""
+        if states.owner is not self._owner:
+            states = self._partitions[topic_id] = _States(states, self._owner)
+        return states
+
+    def _place_partition(self, record: Partition, states: _States | None) -> None:
         if states is None or record.partition_id != len(states):
             raise ImageError(
                 f"partition {record.partition_id} of topic {record.topic_id}, where "
@@ -301,19 +323,17 @@ class MetadataImage:
             partition_epoch=record.partition_epoch,
             eligible=as_eligible(record.eligible_leader_replicas, record.last_known_elr),
         )
-        states.append(state)
+        self._own(record.topic_id, states).append(state)
         self._tallies.came(state)
 
-    def _change_partition(
-        self, record: PartitionChange, states: list[PartitionState] | None
-    ) -> PartitionState:
+    def _change_partition(self, record: PartitionChange, states: _States | None) -> PartitionState:
         if states is None or record.partition_id >= len(states):
             raise ImageError(
                 f"a change for partition {record.partition_id} of topic {record.topic_id}, which is not there"
             )
         before = states[record.partition_id]
         after = changed(before, record, share=self._share)
-        states[record.partition_id] = after
+        self._own(record.topic_id, states)[record.partition_id] = after
         self._tallies.changed(before=before, after=after)
         return before
 

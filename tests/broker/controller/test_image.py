@@ -205,3 +205,19 @@ def test_broker_changes_show_before_and_after(topic) -> None:
     assert changed.before is not None
     assert changed.after is not None
     assert (changed.before.fenced, changed.after.fenced) == (False, True)
+
+
+def test_images_copied_from_one_another_go_their_own_ways(topic) -> None:
+    image = topic.image
+    twin = image.copy()
+    third = twin.copy()
+    before = third.copy()
+    image.apply(change(leader=NO_LEADER), offset=100, epoch=1)
+    twin.apply(RemoveTopic(topic_id=TOPIC), offset=100, epoch=1)
+    third.apply(Partition(topic_id=TOPIC, partition_id=2, replicas=(1,), isr=(1,)), offset=100, epoch=1)
+    assert [len(each.partitions(TOPIC)) for each in (image, twin, third, before)] == [2, 0, 3, 2]
+    assert image.partition(TOPIC, 0).leader == NO_LEADER
+    assert third.partition(TOPIC, 0) == before.partition(TOPIC, 0) != image.partition(TOPIC, 0)
+    assert [each.leaderless_count for each in (image, twin, third, before)] == [1, 0, 1, 0]
+    image.apply(change(leader=1), offset=101, epoch=1)
+    assert before.partition(TOPIC, 0).leader_epoch == 0
