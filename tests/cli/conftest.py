@@ -125,8 +125,9 @@ def processes() -> Iterator[Processes]:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+def small_disk(tmp_path: Path, need: Callable[[str], str]) -> Iterator[Callable[[str], Path]]:
     """Mounts a folder of its own with the given options; skips where that is not allowed."""
+    need("mount")
     mounted: list[Path] = []
 
     def mount(options: str) -> Path:

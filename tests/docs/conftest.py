@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,8 @@ TUTORIAL = "tutorial.md"
 """Its blocks follow from each other: test_tutorial.py runs them in their order, or skips all of them."""
 AGAIN = "again and again"
 """Marks a program that keeps a folder, and goes on with it when it is run again."""
+PROGRAMS = {"kcat": "kcat", "curl": "curl", "promtool": "prometheus", "pgrep": "procps"}
+"""Programs that blocks use and PyPI does not have, and their Debian packages."""
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<body>.*?)^(?P=indent)```$", re.M | re.S)
 _MARK = re.compile(r"<!-- test: (?P<mark>[^>]*?) -->\s*\Z")
 
@@ -89,6 +91,18 @@ def live(cluster: LocalCluster) -> Callable[[str], str]:
 @pytest.fixture(scope="session")
 def whole_programs() -> list[Block]:
     return [block for block in blocks("python") if block.mark.startswith("run")]
+
+
+@pytest.fixture
+def need_programs(need: Callable[..., str]) -> Callable[[Sequence[Block]], None]:
+    """Skips if a program that the blocks use is not installed."""
+
+    def check(used: Sequence[Block]) -> None:
+        for program, package in PROGRAMS.items():
+            if any(re.search(rf"\b{program}\b", block.body) for block in used):
+                need(program, package)
+
+    return check
 
 
 @pytest.fixture

@@ -15,8 +15,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120
-PROGRAMS = {"kcat": "kcat", "curl": "curl", "promtool": "prometheus"}
-"""Programs that blocks use and PyPI does not have, and their Debian packages."""
 
 
 def environment() -> dict[str, str]:
@@ -25,15 +23,13 @@ def environment() -> dict[str, str]:
 
 @pytest.mark.system
 def test_every_shell_block_runs(
-    sh_block: Any, request: pytest.FixtureRequest, need: Callable[..., str]
+    sh_block: Any, request: pytest.FixtureRequest, need_programs: Callable[..., None]
 ) -> None:
     kind, _, detail = sh_block.mark.partition(" ")
     if kind == "skip,":
         assert detail, "a block that is not run says why"
         pytest.skip(detail)
-    for program, package in PROGRAMS.items():
-        if re.search(rf"\b{program}\b", sh_block.body):
-            need(program, package)
+    need_programs([sh_block])
     script = request.getfixturevalue("live")(sh_block.body)
     done = subprocess.run(
         ["bash", "-euc", script], cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=SECONDS

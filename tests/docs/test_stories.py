@@ -12,9 +12,14 @@ pytestmark = pytest.mark.system
 
 
 def test_a_page_does_what_it_says(
-    story: str, blocks_of: Callable[[str], list[Any]], terminals: Any, tmp_path: Path
+    story: str,
+    blocks_of: Callable[[str], list[Any]],
+    need_programs: Callable[..., None],
+    terminals: Any,
+    tmp_path: Path,
 ) -> None:
     """A mark `story, opens a terminal` is of a command that goes on; `story, prints X` has all it prints."""
+    need_programs(blocks_of(story))
     addresses: dict[str, str] = {}
 
     def here(script: str) -> str:

@@ -16,9 +16,9 @@ FOREGROUND = "runs until Ctrl-C"
 
 
 def test_the_tutorial_from_its_first_block_to_its_last(
-    blocks_of: Callable[[str], list[Any]], terminals: Any, need: Callable[..., str], tmp_path: Path
+    blocks_of: Callable[[str], list[Any]], terminals: Any, need_programs: Callable[..., None], tmp_path: Path
 ) -> None:
-    need("kcat")
+    need_programs(blocks_of("tutorial.md"))
     ports: dict[str, str] = {}
 
     def here(script: str) -> str:

@@ -73,8 +73,9 @@ def make_topics(cluster: LocalCluster, prefix: str, count: int) -> None:
 
 
 @pytest.fixture
-def small_disk() -> Iterator[Callable[[Path, str], None]]:
+def small_disk(need: Callable[[str], str]) -> Iterator[Callable[[Path, str], None]]:
     """Puts a folder, with what is in it, on a file system of its own of the given size."""
+    need("mount")
     mounted: list[Path] = []
 
     def mount(folder: Path, size: str) -> None:
