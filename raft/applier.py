@@ -1,7 +1,8 @@
 """Feeds committed records to the state machine, in order and once.
 
 On the leader the records are still in memory when they commit, and applying is part of the step that
-committed them. Elsewhere, and after a start, they are read back from the log by a task of its own.
+committed them, for as long as a step may take; a task of its own goes on from there. Elsewhere, and after a
+start, that task reads them back from the log.
 """
 
 from collections.abc import Callable, Sequence
@@ -80,14 +81,24 @@ class Applier:
             self._bytes_wake.set()
 
     def _apply_from_memory(self) -> None:
+        """One slice of what is next in memory."""
         proposals = self._proposals
+        slice_end = trio.current_time() + _SLICE_SECONDS
         # Looked up each time: whom a result wakes may make this node fail the rest.
-        while (groups := proposals.in_log) and groups[0].end_offset <= self._high_watermark:
-            group = groups[0]
-            if group.base_offset != self.applied_offset:
-                return
+        while self._is_next_in_memory:
             # Taken off only when applied: if that raises, those who wait have to hear of it.
-            proposals.resolve_first(self._apply_group(group))
+            proposals.resolve_first(self._apply_group(proposals.in_log[0]))
+            if trio.current_time() >= slice_end:
+                return
+
+    @property
+    def _is_next_in_memory(self) -> bool:
+        groups = self._proposals.in_log
+        return (
+            bool(groups)
+            and groups[0].end_offset <= self._high_watermark
+            and groups[0].base_offset == self.applied_offset
+        )
 
     def _apply_group(self, group: Group) -> Sequence[object]:
         batch = CommittedBatch(
@@ -129,7 +140,11 @@ class Applier:
             self._wake = trio.Event()
             while self.applied_offset < self._high_watermark:
                 applied_before = self.applied_offset
-                await self._apply_from_log()
+                if self._is_next_in_memory:
+                    self._apply_from_memory()
+                    await trio.lowlevel.checkpoint()
+                else:
+                    await self._apply_from_log()
                 if self.applied_offset == applied_before:
                     # The high watermark is inside a batch: wait for the rest of it.
                     break
@@ -146,6 +161,8 @@ class Applier:
             raise
         slice_end = trio.current_time() + _SLICE_SECONDS
         for batch in read_batches(data):
+            if self._is_next_in_memory:
+                break  # those who wait for it are told from there
             header = batch.header
             if header.base_offset != self.applied_offset:
                 # Meanwhile applied from memory.
@@ -162,7 +179,6 @@ class Applier:
                     records=[record.value or b"" for record in records_of(batch)],
                 )
                 self._apply(committed, end=end, batch_bytes=header.size)
-            self._apply_from_memory()
             if trio.current_time() >= slice_end:
                 await trio.lowlevel.checkpoint()
                 slice_end = trio.current_time() + _SLICE_SECONDS

@@ -1,5 +1,7 @@
 """Appends joined into batches, and applied in order, once."""
 
+import itertools
+
 import pytest
 import trio
 
@@ -194,3 +196,41 @@ async def test_what_raises_is_named_with_its_offset_and_who_waits_still_waits(ri
     assert own.waiter.ended == []
     rig.proposals.fail_all(OutcomeUnknownError("stops"))
     assert len(own.waiter.ended) == 1
+
+
+async def test_much_that_commits_at_once_is_applied_in_slices(rig, nursery):
+    class Slow(Machine):
+        def apply(self, batch):
+            end = trio.current_time() + 0.001
+            while trio.current_time() < end:
+                pass
+            return super().apply(batch)
+
+    rig.applier._state_machine = rig.machine = Slow()
+    owns = [pending(bytes([number])) for number in range(40)]
+    for own in owns:
+        rig.append(*own.records, own=own)
+    rig.applier.advance(40)
+    in_the_step = len(rig.machine.applied)
+    assert 0 < in_the_step < 20, "the step that commits applies a slice"
+    slices = [in_the_step]
+    nursery.start_soon(rig.applier.run)
+    while rig.applier.applied_offset < 40:
+        await trio.lowlevel.checkpoint()
+        slices.append(len(rig.machine.applied))
+    assert max(after - before for before, after in itertools.pairwise(slices)) < 20
+    assert [base for base, _ in rig.machine.applied] == list(range(40)), "in order, and once"
+    assert [own.waiter.ended for own in owns] == [[(number, 1, (None,))] for number in range(40)]
+
+
+async def test_what_is_read_back_gives_way_to_what_is_in_memory(rig, nursery):
+    """Its waiters are told from memory: a batch that was applied from the log would leave them waiting."""
+    rig.append(b"a")
+    owns = [pending(b"b"), pending(b"c")]
+    for own in owns:
+        rig.append(*own.records, own=own)
+    nursery.start_soon(rig.applier.run)
+    rig.applier.advance(3)
+    await trio.testing.wait_all_tasks_blocked()
+    assert [own.waiter.ended for own in owns] == [[(1, 1, (None,))], [(2, 1, (None,))]]
+    assert [base for base, _ in rig.machine.applied] == [0, 1, 2]
