@@ -13,6 +13,7 @@ import trio.testing
 from quorate.broker.apis import fetch as fetch_api
 from quorate.broker.controller.alter_partition import alter_partition
 from quorate.broker.controller.brokers import fence_broker, register_broker, unfence_broker
+from quorate.broker.controller.chores import Chores
 from quorate.broker.controller.delta import apply_records
 from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.records import (
@@ -61,6 +62,7 @@ class Controller:
     def __init__(self, static):
         self.static = static
         self.image = MetadataImage()
+        self.chores = Chores(self.image, static=static, size=128)
         self.end_offset = 0
         self.brokers: list[Broker] = []
         self.requests: list[AlterPartitionRequest] = []
@@ -81,6 +83,14 @@ class Controller:
     def commit_groups(self, groups: Iterable[tuple]):
         for group in groups:
             self.commit(*group)
+            for record in group:
+                self.chores.after(record)
+
+    def finish(self):
+        """What follows from what was committed, in as many partitions as it concerns."""
+        while self.chores:
+            for groups, _ in self.chores.piece():
+                self.commit_groups(groups)
 
     async def alter_partition(self, request):
         await trio.sleep(self.rtt_s)
@@ -99,28 +109,37 @@ class Controller:
         return outcome.response
 
     def register(self, broker_id, incarnation, *, previous):
-        outcome = register_broker(
-            self.image,
-            RegisterBrokerRequest(
-                broker_id=broker_id,
-                cluster_id=CLUSTER_ID,
-                incarnation_id=incarnation,
-                listeners=(Listener(name="PLAINTEXT", host=f"b{broker_id}", port=9092),),
-                previous_broker_epoch=previous,
-            ),
+        request = RegisterBrokerRequest(
+            broker_id=broker_id,
             cluster_id=CLUSTER_ID,
-            live_session=False,
-            next_offset=self.end_offset,
-            static=self.static,
+            incarnation_id=incarnation,
+            listeners=(Listener(name="PLAINTEXT", host=f"b{broker_id}", port=9092),),
+            previous_broker_epoch=previous,
         )
-        self.commit_groups(outcome.groups)
-        return outcome.response.broker_epoch
+        departed = None
+        while True:
+            outcome = register_broker(
+                self.image,
+                request,
+                cluster_id=CLUSTER_ID,
+                live_session=False,
+                next_offset=self.end_offset,
+                departed=departed,
+            )
+            self.commit_groups(outcome.groups)
+            if outcome.first is None:
+                return outcome.response.broker_epoch
+            departed = outcome.first.broker_epoch
+            self.chores.leave(broker_id, lost=outcome.first.lost)
+            self.finish()
 
     def unfence(self, broker_id):
-        self.commit_groups(unfence_broker(self.image, self.image.broker(broker_id), static=self.static))
+        self.commit_groups(unfence_broker(self.image.broker(broker_id)))
+        self.finish()
 
     def fence(self, broker_id):
-        self.commit_groups(fence_broker(self.image, broker_id, static=self.static))
+        self.commit_groups(fence_broker(self.image, broker_id))
+        self.finish()
 
     def topic_id(self, name="t"):
         return self.image.topic(name).topic_id
