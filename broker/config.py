@@ -107,6 +107,8 @@ class ServerConfig:
             snapshot_max_interval_ms=self.int("metadata.log.max.snapshot.interval.ms"),
             retention_bytes=_bound(self.values["metadata.max.retention.bytes"]),
             retention_ms=_bound(self.values["metadata.max.retention.ms"]),
+            # Records are the controller's alone: what others want they ask of it.
+            remote_appends=False,
         )
 
     def core(self) -> CoreConfig:

@@ -8,9 +8,12 @@ from quorate.broker.controller.codec import decode
 from quorate.broker.controller.delta import BrokerDelta, MetadataDelta, PartitionDelta, apply_records
 from quorate.broker.controller.difference import difference
 from quorate.broker.controller.image import MetadataImage
+from quorate.broker.controller.records import Record
 from quorate.broker.metadata_snapshot import ImageLoader, image_chunks
 from quorate.raft.core.types import SnapshotId
 from quorate.raft.state_machine import CommittedBatch, SnapshotLoader
+
+_CHECKED_MAX = 100_000
 
 MetadataListener = Callable[[MetadataDelta, MetadataImage], None]
 """Called for each committed batch, in order, after it was applied. Must not block; the image is live."""
@@ -21,6 +24,7 @@ class MetadataCache:
 
     __slots__ = (
         "_changed",
+        "_checked",
         "_listeners",
         "apply_errors",
         "image",
@@ -36,6 +40,8 @@ class MetadataCache:
         """Batches that could not be decoded or did not fit the image."""
         self.apply_errors = 0
         """Batches that a listener failed to act upon."""
+        self._checked: dict[bytes, Record] = {}
+        """Decoded by `check`, so that the leader does not do it again when they are committed."""
         self._listeners: list[MetadataListener] = []
         self._changed = trio.Event()
 
@@ -64,10 +70,19 @@ class MetadataCache:
 
     # The quorum's side
 
+    def check(self, records: Sequence[bytes]) -> None:
+        """Raises `RecordDecodeError` for what `apply` could not read."""
+        decoded = {data: decode(data) for data in records}
+        if len(self._checked) > _CHECKED_MAX:
+            # Of leaderships that were lost: they are not going to be applied from here.
+            self._checked.clear()
+        self._checked.update(decoded)
+
     def apply(self, batch: CommittedBatch) -> Sequence[None]:
         """Raises `RecordDecodeError` or `ImageError`, which stop the node."""
         try:
-            records = [decode(data) for data in batch.records]
+            checked = self._checked
+            records = [checked.pop(data) if data in checked else decode(data) for data in batch.records]
             delta = apply_records(self.image, records, base_offset=batch.base_offset, epoch=batch.epoch)
         except Exception:
             self.load_errors += 1

@@ -39,7 +39,13 @@ if TYPE_CHECKING:
     from quorate.raft.leadership import Leadership
     from quorate.raft.quorum import Quorum
     from quorate.raft.replicas import QuorumDescription, ReplicaStatus
-    from quorate.raft.state_machine import Appended, CommittedBatch, SnapshotLoader, StateMachine
+    from quorate.raft.state_machine import (
+        Appended,
+        CheckingStateMachine,
+        CommittedBatch,
+        SnapshotLoader,
+        StateMachine,
+    )
     from quorate.raft.storage import format_folder
     from quorate.raft.telemetry import Telemetry
 
@@ -72,6 +78,7 @@ _HOMES = {
     "QuorumDescription": "replicas",
     "ReplicaStatus": "replicas",
     "Appended": "state_machine",
+    "CheckingStateMachine": "state_machine",
     "CommittedBatch": "state_machine",
     "SnapshotLoader": "state_machine",
     "StateMachine": "state_machine",
@@ -88,6 +95,7 @@ def __getattr__(name: str) -> object:
 
 __all__ = [
     "Appended",
+    "CheckingStateMachine",
     "CommittedBatch",
     "CoreConfig",
     "Endpoint",

@@ -14,7 +14,7 @@ from quorate.raft.appends import (
 from quorate.raft.core.events import VoterChange
 from quorate.raft.core.types import Epoch, NodeId, Offset, SnapshotId
 from quorate.raft.description_frames import QuorumView, decode_view
-from quorate.raft.errors import OutcomeUnknownError, PeerProtocolError
+from quorate.raft.errors import InvalidAppendError, OutcomeUnknownError, PeerProtocolError
 from quorate.raft.frames import PREFACE, Field, Frame, FrameReader, Kind, encode_frame
 from quorate.raft.leader_frames import (
     decode_done,
@@ -32,10 +32,12 @@ log = get_logger(__name__)
 class _Answer:
     """What one request waits for."""
 
-    __slots__ = ("event", "frame", "since", "success")
+    __slots__ = ("event", "frame", "sharers", "since", "success")
 
     def __init__(self) -> None:
         self.event = trio.Event()
+        self.sharers = 0
+        """Appends in the frame."""
         self.frame: Frame | None = None
         self.since = trio.current_time()
         self.success: Success | None = None
@@ -152,6 +154,7 @@ class Channel:
             self._joined_answer = _Answer()
             self._wake.set()
         answer, position = self._joined_answer, len(self._joined)
+        answer.sharers += 1
         self._joined.extend(records)
         self._joined_size += size
         if not self._answers:
@@ -161,12 +164,28 @@ class Channel:
         success = answer.success
         if success is None:
             try:
-                success = answer.success = decode_response(frame)
-            except PeerProtocolError as error:
-                raise self._misunderstood(error) from error
-            if self._on_committed is not None:
-                self._on_committed(success.epoch, success.batch_end)
+                success = answer.success = self._success_of(frame)
+            except InvalidAppendError:
+                if answer.sharers == 1:
+                    raise
+                # Somebody else's records, maybe: nothing happened, so each is asked for by itself.
+                success, position = await self._append_alone(records), 0
         return Offset(success.base_offset + position), success.epoch
+
+    async def _append_alone(self, records: Sequence[bytes]) -> Success:
+        answer = _Answer()
+        if self._outbox is not None and not self.broken:
+            self._send_append(answer, records)
+        return self._success_of(await self._wait(answer))
+
+    def _success_of(self, frame: Frame) -> Success:
+        try:
+            success = decode_response(frame)
+        except PeerProtocolError as error:
+            raise self._misunderstood(error) from error
+        if self._on_committed is not None:
+            self._on_committed(success.epoch, success.batch_end)
+        return success
 
     async def request(self, payload: bytes) -> bytes:
         """Send one of the application's requests; its response. Raises `NotLeaderError` when nobody serves
@@ -259,8 +278,12 @@ class Channel:
     def _send_joined_now(self) -> None:
         if self._joined_answer is None or self._outbox is None:
             return
-        self._correlation += 1
-        self._answers[self._correlation] = self._joined_answer
-        self._outbox.push(encode_request(self._correlation, self._cluster_id, self._joined))
-        self._outbox.flush()
+        self._send_append(self._joined_answer, self._joined)
         self._joined, self._joined_size, self._joined_answer = [], 0, None
+
+    def _send_append(self, answer: _Answer, records: Sequence[bytes]) -> None:
+        assert self._outbox is not None
+        self._correlation += 1
+        self._answers[self._correlation] = answer
+        self._outbox.push(encode_request(self._correlation, self._cluster_id, records))
+        self._outbox.flush()

@@ -59,6 +59,10 @@ class QuorumConfig:
     """So do a snapshot whose last record is older, and the log before the next (Kafka's
     `metadata.max.retention.ms`)."""
     connect_timeout_ms: int = 1000
+    remote_appends: bool = True
+    """Take appends that come over the network: from nodes that do not lead, and from whoever reaches the
+    listener. Without, only the program on the leader appends, and `append` on another node raises
+    `NotLeaderError`. The same on every node."""
 
     def __post_init__(self) -> None:
         if self.node_id < 0:

@@ -28,6 +28,7 @@ from quorate.raft.leader_requests import LeaderRequests
 from quorate.raft.leadership import Announcer
 from quorate.raft.log_writing import LogWriter
 from quorate.raft.proposals import PendingAppend, Proposals
+from quorate.raft.record_check import record_check
 from quorate.raft.snapshot_cleaning import Retention
 from quorate.raft.snapshot_keeping import Snapshots
 from quorate.raft.snapshot_taking import SnapshotTriggers
@@ -83,6 +84,7 @@ class Driver:
         self._announcer = announcer
         self._forwarder = forwarder
         self._fetch_max_bytes = fetch_max_bytes
+        self._check_records = record_check(state_machine)
         self.proposals = Proposals(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
         self._writer = LogWriter(storage.log, self.proposals, runtime.wall_clock, telemetry)
         self.requests = LeaderRequests(core, self.deliver)
@@ -146,7 +148,9 @@ class Driver:
         self._advance()
 
     def propose(self, append: PendingAppend) -> None:
-        """Queue an append; `commit_waiting` or `commit_soon` proposes what has queued up."""
+        """Queue an append; `commit_waiting` or `commit_soon` proposes what has queued up. The one way into
+        the queue, and so the log. Raises `InvalidAppendError` when the state machine refuses the records."""
+        self._check_records(append.records)
         self.proposals.add(append)
 
     @property

@@ -35,7 +35,8 @@ class QuorumBusyError(QuorumError):
 
 
 class InvalidAppendError(QuorumError):
-    """The append was refused before anything happened: it is empty, too large or not made of bytes."""
+    """The append was refused before anything happened: it is empty, too large, not made of bytes, or the
+    leader's state machine refuses it (`check`)."""
 
 
 class RequestRefusedError(QuorumError):

@@ -16,7 +16,7 @@ from quorate.raft.core.types import BatchSpan, Endpoint, Epoch, NodeId, Offset, 
 from quorate.raft.description_frames import QuorumView
 from quorate.raft.driver import Driver, Routes
 from quorate.raft.endpoint_check import EndpointCheck
-from quorate.raft.errors import QuorumStoppedError
+from quorate.raft.errors import InvalidAppendError, QuorumStoppedError
 from quorate.raft.forwarding import Forwarder
 from quorate.raft.freshness import Freshness
 from quorate.raft.leader_requests import IndexWaiter
@@ -40,6 +40,10 @@ from quorate.runtime.network import Listener
 log = get_logger(__name__)
 
 _FRAME_OVERHEAD = 64 * 1024
+_NO_REMOTE_APPENDS = (
+    "this quorum takes records from the program of its leader only (remote_appends is off); send a request "
+    "of that program's own"
+)
 
 
 def spans_of(
@@ -235,7 +239,17 @@ class Node:
             self._misconfiguration.fetched(message.replica)
 
     def append(self, append: PendingAppend) -> None:
-        self.driver.propose(append)
+        driver = self.driver
+        if not self._config.remote_appends:
+            append.waiter.failed(InvalidAppendError(_NO_REMOTE_APPENDS))
+        elif driver.core.role is not Role.LEADER:
+            # Not asked about: what a follower's state machine thinks of records binds nobody.
+            append.waiter.failed(driver.requests.not_leader())
+        else:
+            try:
+                driver.propose(append)
+            except InvalidAppendError as error:
+                append.waiter.failed(error)
 
     def commit_waiting(self) -> None:
         self.driver.commit_waiting()

@@ -314,7 +314,8 @@ class Quorum(Generic[Outcome]):
     async def append(self, records: Sequence[bytes], *, timeout_ms: int = 10_000) -> Appended[Outcome]:
         """Append records as one atomic unit; return when they are committed and applied on this node.
 
-        On a node that does not lead they are forwarded to the leader. Raises `InvalidAppendError`,
+        On a node that does not lead they are forwarded to the leader (not without `remote_appends`), whose
+        state machine is asked about them first if it has a `check`. Raises `InvalidAppendError`,
         `QuorumBusyError` or `NotLeaderError` when nothing happened, `OutcomeUnknownError` when time ran
         out or a connection or the leadership was lost after sending, `QuorumStoppedError`. If cancelled,
         the outcome is unknown.
@@ -332,6 +333,8 @@ class Quorum(Generic[Outcome]):
                         return await self.append_nowait(records).wait()
                     leader = seen.leader
                     address = None if leader is None else self.endpoint_of(leader)
+                    if leader is not None and not self._config.remote_appends:
+                        break
                     if leader is not None and address is not None:
                         sent = True
                         base_offset, epoch, results = await self._node.forwarder.append(

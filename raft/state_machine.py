@@ -43,8 +43,11 @@ class StateMachine(Protocol[Result]):
     """Replicated state. All methods are called on the quorum's task, one at a time.
 
     `apply` must be deterministic: no clocks, no randomness, no I/O. If it raises, the node stops at that
-    batch and says so. Snapshots (KIP-630) stand in for the records that made them: the log before them is
-    removed, and a node that starts, or is far behind, loads one. For a dictionary::
+    batch and says so, and so does every other node: let a `check` (see `CheckingStateMachine`) refuse what it
+    can't bear, before it is in the log. Without one, `apply` must bear any bytes.
+
+    Snapshots (KIP-630) stand in for the records that made them: the log before them is removed, and a node
+    that starts, or is far behind, loads one. For a dictionary::
 
         class Dictionary:
             def __init__(self):
@@ -92,6 +95,21 @@ class StateMachine(Protocol[Result]):
         """Begin to load one, of what the records below `snapshot.end_offset` made. The running state goes on,
         and is applied to, until the loader's `install`. If this or the loader raises, the node stops with
         `StateMachineError`."""
+        ...
+
+
+class CheckingStateMachine(StateMachine[Result], Protocol[Result]):
+    """One that is asked about records before they are in the log, where nothing takes them out again."""
+
+    def check(self, records: Sequence[bytes]) -> None:
+        """Return for records that `apply` can bear, raise for others: the append ends in `InvalidAppendError`
+        with what was raised, and nothing happens.
+
+        Called on the leader only, for each append of any node (records that are appended as one unit
+        together), some time before they are committed; others may be applied in between. So judge the
+        records by themselves (do they decode?), or by what of the state never changes, and leave to `apply`
+        what depends on the state. It must not change the state.
+        """
         ...
 
 

@@ -1,0 +1,61 @@
+"""Records of the metadata log are the controller's alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from quorate.broker.controller.codec import RecordDecodeError, encode
+from quorate.broker.controller.records import NoOp
+from quorate.broker.metadata import MetadataCache
+from quorate.raft.channel import Channel
+from quorate.raft.core.types import Epoch, Offset
+from quorate.raft.errors import InvalidAppendError
+from quorate.raft.state_machine import CommittedBatch
+from quorate.runtime.real import SyncStrategy, real_runtime
+
+MakeNodes = Callable[..., Any]
+
+
+@pytest.mark.parametrize("record", [b"\xde\xad\xbe\xef", b"", encode(NoOp())])
+async def test_an_append_from_the_network_changes_nothing(make_nodes: MakeNodes, record: bytes) -> None:
+    nodes = await make_nodes(1)
+    server = nodes.servers[1]
+    end = server.quorum.log.end_offset
+    address = server.quorum.endpoint_of(1)
+    channel = Channel(
+        real_runtime(sync=SyncStrategy.INLINE).network,
+        address,
+        cluster_id="test-cluster",
+        max_frame_bytes=1 << 20,
+        max_append_bytes=1 << 20,
+    )
+    with trio.fail_after(10):
+        await channel.connect()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(channel.run)
+            with pytest.raises(InvalidAppendError, match="remote_appends"):
+                await channel.append([record])
+            nursery.cancel_scope.cancel()
+    assert server.quorum.log.end_offset == end
+
+
+async def test_not_even_the_own_program_appends_what_can_not_be_decoded(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    quorum = nodes.servers[1].quorum
+    end = quorum.log.end_offset
+    with pytest.raises(InvalidAppendError, match="RecordDecodeError"):
+        quorum.append_nowait([encode(NoOp()), b"\xde\xad\xbe\xef"])
+    assert quorum.log.end_offset == end
+
+
+def test_what_the_check_has_decoded_is_applied_once_for_each_time_it_was_appended() -> None:
+    metadata = MetadataCache()
+    records = [encode(NoOp()), encode(NoOp())]
+    metadata.check(records)
+    batch = CommittedBatch(base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=5, records=records)
+    assert metadata.apply(batch) == [None, None]
+    assert metadata.offset == 1
+    with pytest.raises(RecordDecodeError):
+        metadata.check([b"\xde\xad\xbe\xef"])
