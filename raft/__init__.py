@@ -33,12 +33,15 @@ if TYPE_CHECKING:
         QuorumError,
         QuorumStoppedError,
         RequestRefusedError,
+        SkipRefusedError,
         SnapshotNotTakenError,
         StateMachineError,
     )
     from quorate.raft.leadership import Leadership
     from quorate.raft.quorum import Quorum
     from quorate.raft.replicas import QuorumDescription, ReplicaStatus
+    from quorate.raft.skipped_batches import SkippedBatch
+    from quorate.raft.skipping import skip_batch
     from quorate.raft.state_machine import (
         Appended,
         CheckingStateMachine,
@@ -71,12 +74,15 @@ _HOMES = {
     "QuorumError": "errors",
     "QuorumStoppedError": "errors",
     "RequestRefusedError": "errors",
+    "SkipRefusedError": "errors",
     "SnapshotNotTakenError": "errors",
     "StateMachineError": "errors",
     "Leadership": "leadership",
     "Quorum": "quorum",
     "QuorumDescription": "replicas",
     "ReplicaStatus": "replicas",
+    "SkippedBatch": "skipped_batches",
+    "skip_batch": "skipping",
     "Appended": "state_machine",
     "CheckingStateMachine": "state_machine",
     "CommittedBatch": "state_machine",
@@ -118,6 +124,8 @@ __all__ = [
     "ReplicaStatus",
     "RequestRefusedError",
     "Role",
+    "SkipRefusedError",
+    "SkippedBatch",
     "SnapshotId",
     "SnapshotLoader",
     "SnapshotNotTakenError",
@@ -128,4 +136,5 @@ __all__ = [
     "VoterSet",
     "format_folder",
     "parse_voters",
+    "skip_batch",
 ]

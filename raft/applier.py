@@ -16,12 +16,14 @@ from quorate.log.records import records_of
 from quorate.raft.core.types import Epoch, Offset
 from quorate.raft.errors import StateMachineError
 from quorate.raft.proposals import Group, Proposals
+from quorate.raft.skipped_batches import SkippedBatches
 from quorate.raft.state_machine import CommittedBatch, StateMachine
 
 _READ_BYTES = 1024 * 1024
 _SLICE_SECONDS = 0.005
 """How long decoding and applying may hold the event loop."""
 _NEVER = 2**63
+_NONE_SKIPPED = SkippedBatches()
 
 
 class Applier:
@@ -34,7 +36,9 @@ class Applier:
         proposals: Proposals,
         *,
         on_applied: Callable[[Offset, Sequence[object], Offset], None],
+        skipped: SkippedBatches = _NONE_SKIPPED,
     ) -> None:
+        self._skipped = skipped
         self._state_machine = state_machine
         self._log = log
         self._proposals = proposals
@@ -111,13 +115,27 @@ class Applier:
 
     def _apply(self, batch: CommittedBatch, *, end: Offset, batch_bytes: int) -> Sequence[object]:
         base, records = batch.base_offset, batch.records
+        results: Sequence[object]
+        if self._skipped and self._skipped.has(base, batch.epoch):
+            results = [None] * len(records)
+        else:
+            results = self._results_of(batch)
+        self._went_on(end, batch_bytes=batch_bytes, timestamp_ms=batch.timestamp_ms)
+        self._on_applied(base, results, end)
+        return results
+
+    def _results_of(self, batch: CommittedBatch) -> Sequence[object]:
+        base, records = batch.base_offset, batch.records
         try:
             results = self._state_machine.apply(batch)
         except Exception as error:
             raise StateMachineError(
-                f"apply raised {type(error).__name__} ({error}) for the batch at offset {base}; this node "
-                "stops here. Mend the state machine and restart: the batch will be applied again",
+                f"apply raised {type(error).__name__} ({error}) for the batch at offset {base}, epoch "
+                f"{batch.epoch}; this node stops here. Mend the state machine and restart: the batch will be "
+                "applied again. If no version of it can, skip this batch, on every node alike: "
+                "docs/how-to/skip-a-batch.md",
                 offset=base,
+                epoch=batch.epoch,
             ) from error
         try:
             count = len(results)
@@ -129,9 +147,8 @@ class Applier:
                 f"apply returned {returned} for the {len(records)} records at offset {base}; "
                 "return one result per record",
                 offset=base,
+                epoch=batch.epoch,
             )
-        self._went_on(end, batch_bytes=batch_bytes, timestamp_ms=batch.timestamp_ms)
-        self._on_applied(base, results, end)
         return results
 
     async def run(self) -> None:

@@ -88,7 +88,13 @@ class Driver:
         self.proposals = Proposals(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
         self._writer = LogWriter(storage.log, self.proposals, runtime.wall_clock, telemetry)
         self.requests = LeaderRequests(core, self.deliver)
-        self.applier = Applier(state_machine, storage.log, self.proposals, on_applied=self._applied)
+        self.applier = Applier(
+            state_machine,
+            storage.log,
+            self.proposals,
+            on_applied=self._applied,
+            skipped=storage.skipped,
+        )
         self.snapshots = Snapshots(
             self,
             storage,

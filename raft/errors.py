@@ -51,10 +51,17 @@ class RequestRefusedError(QuorumError):
 class StateMachineError(QuorumError):
     """The user's state machine raised. The node stops, since it can't go on without diverging."""
 
-    def __init__(self, message: str, *, offset: int) -> None:
+    def __init__(self, message: str, *, offset: int, epoch: Epoch) -> None:
         super().__init__(message)
         self.offset = offset
-        """Base offset of the batch that was being applied."""
+        """Base offset of the batch that was being applied; of a snapshot, its end offset."""
+        self.epoch = epoch
+        """Of that batch, or of the last record that the snapshot holds."""
+
+
+class SkipRefusedError(QuorumError):
+    """Nothing happened: the batch that `skip_batch` was to leave out is not what its offset and epoch say, or
+    the node is past it. The message says which."""
 
 
 class SnapshotNotTakenError(QuorumError):

@@ -87,6 +87,7 @@ class Node:
         max_frame_bytes = self._max_frame_bytes = (
             config.max_batch_bytes + config.core.fetch_max_bytes + _FRAME_OVERHEAD
         )
+        self.skipped = storage.skipped.all()
         self.leadership = LeadershipView()
         self.forwarder = Forwarder(
             runtime.network,

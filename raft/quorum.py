@@ -27,6 +27,7 @@ from quorate.raft.node import Node
 from quorate.raft.proposals import PendingAppend
 from quorate.raft.replicas import QuorumDescription
 from quorate.raft.server import ApplicationHandler
+from quorate.raft.skipped_batches import SkippedBatch
 from quorate.raft.state_machine import Appended, StateMachine
 from quorate.raft.storage import open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry
@@ -308,6 +309,12 @@ class Quorum(Generic[Outcome]):
     def snapshots(self) -> tuple[SnapshotId, ...]:
         """Those on this node's disk, ascending."""
         return self._node.driver.snapshots.ids
+
+    @property
+    def skipped(self) -> tuple[SkippedBatch, ...]:
+        """Committed batches that this node leaves out (`skip_batch`), ascending. The same on every node, or
+        their states differ."""
+        return self._node.skipped
 
     # Appending
 

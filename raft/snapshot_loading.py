@@ -56,4 +56,5 @@ def _failed(what: str, snapshot: SnapshotId, error: Exception) -> StateMachineEr
         "this node stops here. Mend the state machine, which must read what every version of it wrote, and "
         "restart: the snapshot will be loaded again",
         offset=snapshot.end_offset,
+        epoch=snapshot.epoch,
     )

@@ -14,6 +14,7 @@ from quorate.quorum_state.meta_properties import MetaProperties, load_meta_prope
 from quorate.raft.config import QuorumConfig
 from quorate.raft.core.types import ElectionState, Epoch, NodeId, RecoveredLog, ReplicaKey, Voter, VoterSet
 from quorate.raft.errors import QuorumConfigError
+from quorate.raft.skipped_batches import SkippedBatches, load_skipped
 from quorate.raft.watermark import WatermarkCheckpoint
 from quorate.runtime import Runtime
 from quorate.runtime.disk import DiskLock
@@ -45,6 +46,7 @@ class Storage:
     recovered: RecoveredLog
     """What the core is told of the two above."""
     watermark: WatermarkCheckpoint
+    skipped: SkippedBatches
 
 
 async def format_folder(
@@ -114,6 +116,7 @@ async def open_storage(runtime: Runtime, config: QuorumConfig) -> Storage:
     try:
         log_folder = f"{folder}/{LOG_FOLDER}"
         state_file = QuorumStateFile(disk, log_folder, cluster_id=config.cluster_id, node=node)
+        skipped = load_skipped(disk, log_folder)
         election = state_file.load()
         snapshots = await SnapshotStore.open(disk.in_background(), log_folder)
         log = await open_metadata_log(
@@ -146,4 +149,5 @@ async def open_storage(runtime: Runtime, config: QuorumConfig) -> Storage:
         snapshots=snapshots,
         recovered=recovered,
         watermark=watermark,
+        skipped=skipped,
     )

@@ -46,7 +46,7 @@ def test_a_commands_own_error_has_its_own_code() -> None:
     [
         KeyError("x"),
         stopped_by(KeyError("x")),
-        stopped_by(StateMachineError("raised", offset=3)),
+        stopped_by(StateMachineError("raised", offset=3, epoch=1)),
         ExceptionGroup("tasks", [CommandError("no"), KeyError("x")]),
     ],
 )
