@@ -150,6 +150,9 @@ def decode_outcome(frame: Frame) -> tuple[Offset | None, Epoch]:
         raise SnapshotNotTakenError(message)
     if code == AppendError.REFUSED:
         raise RequestRefusedError(_kafka_code(base_offset), message)
+    if code == AppendError.STOPPED and frame.kind == Kind.APPEND + RESPONSE:
+        # It did not get into the log there; who leads next may take it.
+        raise NotLeaderError(leader=None, epoch=epoch)
     raise OutcomeUnknownError(message)
 
 

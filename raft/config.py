@@ -59,6 +59,9 @@ class QuorumConfig:
     """So do a snapshot whose last record is older, and the log before the next (Kafka's
     `metadata.max.retention.ms`)."""
     connect_timeout_ms: int = 1000
+    drain_timeout_ms: int = 1000
+    """How long the orderly end of the `Quorum.open` block waits for appends that are under way. New ones are
+    refused meanwhile."""
     remote_appends: bool = True
     """Take appends that come over the network: from nodes that do not lead, and from whoever reaches the
     listener. Without, only the program on the leader appends, and `append` on another node raises
@@ -88,7 +91,7 @@ class QuorumConfig:
                 f"snapshot_max_new_bytes is {self.snapshot_max_new_bytes}; a snapshot needs something new: 1 "
                 "or more"
             )
-        for name in ("snapshot_max_interval_ms", "retention_bytes", "retention_ms"):
+        for name in ("snapshot_max_interval_ms", "retention_bytes", "retention_ms", "drain_timeout_ms"):
             if getattr(self, name) < 0:
                 raise QuorumConfigError(f"{name} is {getattr(self, name)}; it must be 0 or more")
         if not 1024 <= self.max_batch_bytes <= 512 * 1024 * 1024:

@@ -21,7 +21,7 @@ from quorate.raft.core.events import ChangeVoters, Durable, Event, Propose, Resi
 from quorate.raft.core.messages import FetchSnapshotResponse, Message, Request
 from quorate.raft.core.types import Epoch, Offset
 from quorate.raft.driver_times import DriverTimes
-from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError
+from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.raft.forwarding import Forwarder
 from quorate.raft.late_reads import LateReads
 from quorate.raft.leader_requests import LeaderRequests
@@ -441,8 +441,9 @@ class Driver:
         assert self._failure is not None
         raise self._failure
 
-    def stop(self, error: QuorumError) -> None:
-        """Fail what waits for an answer; nothing is stepped afterwards."""
+    def stop(self, error: QuorumStoppedError) -> None:
+        """Fail what waits for an answer; nothing is stepped afterwards. What may have happened all the same
+        ends in `OutcomeUnknownError`."""
         self.fail(error)
         self.proposals.fail_all(error)
         self.requests.stop(error)

@@ -21,12 +21,15 @@ class NotLeaderError(QuorumError):
 
 class OutcomeUnknownError(QuorumError):
     """It may have happened, now or later: the append was sent and no answer came in time, or leadership
-    was lost before it committed, or (as the message says) it was committed, and its result is not known here.
+    was lost, or this node stopped, before it committed, or (as the message says) it was committed, and its
+    result is not known here.
     A retry may append it a second time."""
 
 
 class QuorumStoppedError(QuorumError):
-    """The quorum on this node has stopped; `__cause__` says why when it was not asked to."""
+    """Nothing happened, and nothing will: the quorum on this node has stopped, or is about to. `__cause__`
+    says why when it was not asked to. What was asked for earlier and may be done all the same ends in
+    `OutcomeUnknownError`."""
 
 
 class QuorumBusyError(QuorumError):

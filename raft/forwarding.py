@@ -42,6 +42,7 @@ class Forwarder:
         self._opening = trio.Lock()
         self._under_way: dict[int, Offset] = {}
         """By number, oldest first: what was applied when an append was forwarded. Its records come later."""
+        self._idle = trio.Event()
         self._forwarded = 0
         self._stopped: QuorumError | None = None
         self._results: dict[int, object] = {}
@@ -92,7 +93,13 @@ class Forwarder:
             channel = await self.channel_to(leader, address)
             base_offset, epoch = await channel.append(records)
             end_offset = Offset(base_offset + len(records))
-            await self.wait_applied(end_offset)
+            try:
+                await self.wait_applied(end_offset)
+            except QuorumStoppedError as stopped:
+                raise OutcomeUnknownError(
+                    f"the append was committed at offset {base_offset}, but this node stopped before it "
+                    "applied it: what it returns is not known here"
+                ) from stopped
             try:
                 results = [self._results[offset] for offset in range(base_offset, end_offset)]
             except KeyError:
@@ -103,7 +110,15 @@ class Forwarder:
             return base_offset, epoch, results
         finally:
             del self._under_way[number]
+            if not self._under_way:
+                self._idle.set()
             self._forget()
+
+    async def wait_idle(self) -> None:
+        """Return when no append is under way. No checkpoint if that is so."""
+        while self._under_way:
+            self._idle = trio.Event()
+            await self._idle.wait()
 
     def _heard(self, epoch: Epoch, batch_end: Offset) -> None:
         if self._applied_offset < batch_end:

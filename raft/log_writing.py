@@ -38,10 +38,11 @@ class LogWriter:
             values=group.records(),
         )
         group.batch_bytes = len(batch)
+        # Before it is: a write that fails may have left it there, and who waits has to hear that.
+        self._proposals.in_log.append(group)
         self._log.append_own(
             batch, base_offset=effect.base_offset, end_offset=effect.end_offset, epoch=effect.epoch
         )
-        self._proposals.in_log.append(group)
         self._telemetry.records_appended(group.count)
         self.grew()
 

@@ -140,6 +140,8 @@ class Node:
         )
         self._peers = PeerSet(self.driver.core, self._make_peer, deliver=self.driver.deliver)
         self.failure: BaseException | None = None
+        self.leaving = False
+        """Nothing new is appended from here on."""
         self.check_voters()
         telemetry.booted(runtime.wall_clock.now_ms())
         telemetry.unknown_voter_connections(0)
@@ -172,7 +174,12 @@ class Node:
             scope.cancel()
 
     async def leave(self) -> None:
-        """Hand leadership over and wait until somebody else has it, an election timeout at most."""
+        """Let appends that are under way end, then hand leadership over and wait until somebody else has it,
+        an election timeout at most."""
+        self.leaving = True
+        with trio.move_on_after(self._config.drain_timeout_ms / 1000):
+            await self.driver.proposals.wait_empty()
+            await self.forwarder.wait_idle()
         if self.leadership.role is Role.LEADER and len(self.driver.core.voters) > 1:
             self.driver.resign()
             with trio.move_on_after(self._config.core.election_timeout_ms / 1000):
@@ -243,7 +250,7 @@ class Node:
         driver = self.driver
         if not self._config.remote_appends:
             append.waiter.failed(InvalidAppendError(_NO_REMOTE_APPENDS))
-        elif driver.core.role is not Role.LEADER:
+        elif self.leaving or driver.core.role is not Role.LEADER:
             # Not asked about: what a follower's state machine thinks of records binds nobody.
             append.waiter.failed(driver.requests.not_leader())
         else:

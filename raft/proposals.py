@@ -12,7 +12,7 @@ from typing import Protocol
 import trio
 
 from quorate.raft.core.types import Epoch, Offset
-from quorate.raft.errors import QuorumError
+from quorate.raft.errors import OutcomeUnknownError, QuorumError, QuorumStoppedError
 
 
 class AppendWaiter(Protocol):
@@ -72,6 +72,7 @@ class Proposals:
     """Appends that were not proposed yet, and batches that are in the log but not applied."""
 
     __slots__ = (
+        "_emptied",
         "_max_batch_bytes",
         "_max_pending_bytes",
         "_next_id",
@@ -88,6 +89,7 @@ class Proposals:
         self._max_pending_bytes = max_pending_bytes
         self._pending_bytes = 0
         self._room = trio.Event()
+        self._emptied = trio.Event()
         self._waiting: deque[PendingAppend] = deque()
         self._waiting_records = 0
         self._proposed: dict[int, Group] = {}
@@ -106,9 +108,17 @@ class Proposals:
         while self._pending_bytes >= self._max_pending_bytes:
             await self._room.wait()
 
+    async def wait_empty(self) -> None:
+        """Return when none is on its way. No checkpoint if that is so."""
+        while self._pending_bytes:
+            self._emptied = trio.Event()
+            await self._emptied.wait()
+
     def _gone(self, size: int) -> None:
         full = self._pending_bytes >= self._max_pending_bytes
         self._pending_bytes -= size
+        if not self._pending_bytes:
+            self._emptied.set()
         if full and self._pending_bytes < self._max_pending_bytes:
             self._room.set()
             self._room = trio.Event()
@@ -159,8 +169,9 @@ class Proposals:
             self._gone(group.size)
             group.fail(error)
 
-    def fail_all(self, error: QuorumError) -> None:
-        """Nothing that waits will be answered otherwise."""
+    def fail_all(self, error: QuorumStoppedError) -> None:
+        """Nothing that waits will be answered otherwise. What is in the log, or may be, may yet be committed:
+        only what is certainly not hears `error`."""
         waiting, self._waiting = self._waiting, deque()
         self._waiting_records = 0
         proposed, self._proposed = self._proposed, {}
@@ -170,4 +181,6 @@ class Proposals:
         for group in proposed.values():
             self._gone(group.size)
             group.fail(error)
-        self.fail_in_log(error)
+        unknown = OutcomeUnknownError(f"{error}; the append is in its log, and may be committed")
+        unknown.__cause__ = error.__cause__
+        self.fail_in_log(unknown)

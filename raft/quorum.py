@@ -73,8 +73,8 @@ class PendingLocalAppend(Generic[Outcome]):
         self._waiter = waiter
 
     async def wait(self) -> Appended[Outcome]:
-        """Return when committed and applied here. Raises `NotLeaderError` (nothing happened),
-        `OutcomeUnknownError` or `QuorumStoppedError`."""
+        """Return when committed and applied here. Raises `NotLeaderError` or `QuorumStoppedError` when
+        nothing happened, `OutcomeUnknownError`."""
         waiter = self._waiter
         await waiter.done.wait()
         if waiter.error is not None:
@@ -101,7 +101,8 @@ class Quorum(Generic[Outcome]):
         runtime: Runtime | None = None,
         telemetry: Telemetry | None = None,
     ) -> AsyncGenerator["Quorum[Outcome]", None]:
-        """Recover this node's folder, join the quorum, and leave it in order at the end of the block.
+        """Recover this node's folder, join the quorum, and leave it in order at the end of the block: appends
+        that are under way end (for `drain_timeout_ms` at most), then leadership is handed over.
 
         Raises `QuorumStateError` or `LogError` when the folder can't be used (the message says what to do),
         `AddressInUseError`, `DiskLockedError`; and, at the end, `QuorumStoppedError` when something stopped
@@ -324,8 +325,8 @@ class Quorum(Generic[Outcome]):
         On a node that does not lead they are forwarded to the leader (not without `remote_appends`), whose
         state machine is asked about them first if it has a `check`. Raises `InvalidAppendError`,
         `QuorumBusyError` or `NotLeaderError` when nothing happened, `OutcomeUnknownError` when time ran
-        out or a connection or the leadership was lost after sending, `QuorumStoppedError`. If cancelled,
-        the outcome is unknown.
+        out, a connection or the leadership was lost, or this node stopped after sending, and
+        `QuorumStoppedError` when it has stopped and nothing happened. If cancelled, the outcome is unknown.
         """
         self._check(records)
         sent = waits_for_room = False
@@ -343,6 +344,7 @@ class Quorum(Generic[Outcome]):
                     if leader is not None and not self._config.remote_appends:
                         break
                     if leader is not None and address is not None:
+                        self._check_staying()
                         sent = True
                         base_offset, epoch, results = await self._node.forwarder.append(
                             leader, address, records
@@ -387,12 +389,17 @@ class Quorum(Generic[Outcome]):
         driver.commit_soon()
         return PendingLocalAppend(waiter)
 
+    def _check_staying(self) -> None:
+        if self._node.leaving:
+            raise QuorumStoppedError("this node is stopping, and nothing was appended")
+
     def _check_running(self) -> None:
         if self._stopped or self._node.failure is not None:
             raise QuorumStoppedError("the quorum on this node has stopped") from self._node.failure
 
     def _check(self, records: Sequence[bytes]) -> int:
         self._check_running()
+        self._check_staying()
         if not records:
             raise InvalidAppendError("an append needs at least one record")
         for record in records:

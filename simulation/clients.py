@@ -112,9 +112,9 @@ class AppendingClients:
                 appended = await quorum.append(
                     append.records, timeout_ms=int(self._settings.timeout_s * 1000)
                 )
-            except NotLeaderError:
+            except (NotLeaderError, QuorumStoppedError):
                 outcome = Outcome.FAILED
-            except (OutcomeUnknownError, QuorumStoppedError):
+            except OutcomeUnknownError:
                 pass
         if not node.alive or node.life != life:
             # Killed: whatever it was about to be told, it was not.

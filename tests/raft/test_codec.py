@@ -217,6 +217,9 @@ def test_the_outcomes_of_an_append_survive_the_wire():
     with pytest.raises(InvalidAppendError, match="why"):
         decode_response(decode_frame(body_of(encode_failure(1, InvalidAppendError("why")))))
     with pytest.raises(OutcomeUnknownError, match="gone"):
+        decode_response(decode_frame(body_of(encode_failure(1, OutcomeUnknownError("gone")))))
+    # Nothing happened there, so that it may be tried elsewhere.
+    with pytest.raises(NotLeaderError):
         decode_response(decode_frame(body_of(encode_failure(1, QuorumStoppedError("gone")))))
 
 

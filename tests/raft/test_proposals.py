@@ -8,7 +8,7 @@ import trio
 from quorate.log import Log, LogConfig
 from quorate.log.records import build_batch
 from quorate.raft.applier import Applier
-from quorate.raft.errors import OutcomeUnknownError, StateMachineError
+from quorate.raft.errors import OutcomeUnknownError, QuorumStoppedError, StateMachineError
 from quorate.raft.proposals import PendingAppend, Proposals
 from quorate.simulation.disk import SimulatedDisk
 
@@ -65,10 +65,12 @@ def test_whatever_stage_an_append_is_in_it_fails_once():
         queue.add(append)
     queue.in_log.append(queue.take(queue.next_group()[0]))
     queue.next_group()
-    error = OutcomeUnknownError("over")
+    error = QuorumStoppedError("over")
     queue.fail_all(error)
     queue.fail_all(error)
-    assert [append.waiter.ended for append in appends] == [[error]] * 3
+    in_log, *others = [append.waiter.ended for append in appends]
+    assert others == [[error]] * 2
+    assert [type(each) for each in in_log] == [OutcomeUnknownError]
     assert queue._pending_bytes == 0
 
 
@@ -194,7 +196,7 @@ async def test_what_raises_is_named_with_its_offset_and_who_waits_still_waits(ri
     assert raised.value.offset == 1
     assert rig.applier.applied_offset == 1
     assert own.waiter.ended == []
-    rig.proposals.fail_all(OutcomeUnknownError("stops"))
+    rig.proposals.fail_all(QuorumStoppedError("stops"))
     assert len(own.waiter.ended) == 1
 
 
