@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 import trio
 from prometheus_client import CollectorRegistry
@@ -131,7 +132,8 @@ class BrokerServer:
             )
             async with trio.open_nursery() as nursery:
                 if metrics is not None:
-                    nursery.start_soon(serve_metrics, metrics, registry)
+                    serve = partial(serve_metrics, metrics, registry, health=lambda: quorum.health)
+                    nursery.start_soon(serve)
                 if controller is not None:
                     nursery.start_soon(controller.run)
                 if broker is None:

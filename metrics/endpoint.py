@@ -1,4 +1,8 @@
-"""`GET /metrics` over the network seam."""
+"""`GET /metrics` and `GET /health` over the network seam."""
+
+import json
+from collections.abc import Callable
+from typing import Protocol
 
 import trio
 from prometheus_client import CollectorRegistry
@@ -14,9 +18,23 @@ _IDLE_SECONDS = 60
 _MAX_CONNECTIONS = 64
 
 
-async def serve_metrics(listener: Listener, registry: CollectorRegistry) -> None:
-    """Answer scrapes until cancelled, in the OpenMetrics format for who asks for it. Anything but a GET of
-    /metrics is refused.
+class HealthReport(Protocol):
+    """What /health answers; `quorate.raft.Health` is one."""
+
+    @property
+    def healthy(self) -> bool: ...
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        ...
+
+
+async def serve_metrics(
+    listener: Listener, registry: CollectorRegistry, *, health: Callable[[], HealthReport] | None = None
+) -> None:
+    """Answer scrapes until cancelled, in the OpenMetrics format for who asks for it. With `health`, such as
+    `lambda: quorum.health`, answer /health too: 200 or 503, and a JSON object that says why. Anything but a
+    GET of these is refused.
 
     `registry` is any that prometheus_client collects from: a service's own, where its metrics stand beside
     the quorum's. A service that has an endpoint already needs only `RaftMetrics` in its registry.
@@ -26,10 +44,15 @@ async def serve_metrics(listener: Listener, registry: CollectorRegistry) -> None
         while True:
             await limit.acquire()
             stream = await listener.accept()
-            nursery.start_soon(_serve, stream, registry, limit)
+            nursery.start_soon(_serve, stream, registry, health, limit)
 
 
-async def _serve(stream: Stream, registry: CollectorRegistry, limit: trio.Semaphore) -> None:
+async def _serve(
+    stream: Stream,
+    registry: CollectorRegistry,
+    health: Callable[[], HealthReport] | None,
+    limit: trio.Semaphore,
+) -> None:
     try:
         while True:
             with trio.fail_after(_IDLE_SECONDS):
@@ -39,7 +62,7 @@ async def _serve(stream: Stream, registry: CollectorRegistry, limit: trio.Semaph
                 if len(request) > _MAX_REQUEST_BYTES:
                     await stream.send([_response("431 Request Header Fields Too Large", "text/plain", b"")])
                     return
-                await stream.send([_answer(request, registry)])
+                await stream.send([_answer(request, registry, health)])
                 if _is_last(request):
                     return
     except (NetworkError, trio.TooSlowError):
@@ -72,14 +95,19 @@ def _is_last(request: str) -> bool:
     )
 
 
-def _answer(request: str, registry: CollectorRegistry) -> bytes:
+def _answer(request: str, registry: CollectorRegistry, health: Callable[[], HealthReport] | None) -> bytes:
     first = request.partition("\r\n")[0]
     method, _, target = first.partition(" ")
     path = target.partition(" ")[0].partition("?")[0]
     if method != "GET":
         return _response("405 Method Not Allowed", "text/plain", b"only GET is served\n", allow="GET")
+    if path == "/health" and health is not None:
+        report = health()
+        status = "200 OK" if report.healthy else "503 Service Unavailable"
+        return _response(status, "application/json", json.dumps(report.as_dict()).encode() + b"\n")
     if path != "/metrics":
-        return _response("404 Not Found", "text/plain", b"try /metrics\n")
+        tried = b"try /metrics\n" if health is None else b"try /metrics or /health\n"
+        return _response("404 Not Found", "text/plain", tried)
     encode, content_type = choose_encoder(_headers(request).get("accept", ""))
     return _response("200 OK", content_type, encode(registry))
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         SnapshotNotTakenError,
         StateMachineError,
     )
+    from quorate.raft.health import Health
     from quorate.raft.leadership import Leadership
     from quorate.raft.quorum import Quorum
     from quorate.raft.replicas import QuorumDescription, ReplicaStatus
@@ -77,6 +78,7 @@ _HOMES = {
     "SkipRefusedError": "errors",
     "SnapshotNotTakenError": "errors",
     "StateMachineError": "errors",
+    "Health": "health",
     "Leadership": "leadership",
     "Quorum": "quorum",
     "QuorumDescription": "replicas",
@@ -106,6 +108,7 @@ __all__ = [
     "CoreConfig",
     "Endpoint",
     "Epoch",
+    "Health",
     "InvalidAppendError",
     "Leadership",
     "NodeId",

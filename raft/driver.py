@@ -74,6 +74,7 @@ class Driver:
         retention: Retention,
         announcer: Announcer,
         forwarder: Forwarder,
+        not_leader: Callable[[], NotLeaderError],
     ) -> None:
         self.core = core
         self.log = storage.log
@@ -87,7 +88,7 @@ class Driver:
         self._check_records = record_check(state_machine)
         self.proposals = Proposals(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
         self._writer = LogWriter(storage.log, self.proposals, runtime.wall_clock, telemetry)
-        self.requests = LeaderRequests(core, self.deliver)
+        self.requests = LeaderRequests(core, self.deliver, not_leader=not_leader)
         self.applier = Applier(
             state_machine,
             storage.log,

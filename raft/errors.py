@@ -9,13 +9,22 @@ class QuorumError(Exception):
 
 
 class NotLeaderError(QuorumError):
-    """Nothing happened: this node does not lead. `leader` (None when unknown) does, in `epoch`."""
+    """Nothing happened: this node does not lead. `leader` (None when unknown, or not heard for the fetch
+    timeout) does, in `epoch`; the message says for how long nobody was heard."""
 
-    def __init__(self, *, leader: NodeId | None, epoch: Epoch, endpoint: Endpoint | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        leader: NodeId | None,
+        epoch: Epoch,
+        endpoint: Endpoint | None = None,
+        problem: str | None = None,
+    ) -> None:
+        """`problem`: why no leader is known, in place of that none is."""
         self.leader = leader
         self.epoch = epoch
         self.endpoint = endpoint
-        who = "nobody is known to lead" if leader is None else f"node {leader} leads"
+        who = f"node {leader} leads" if leader is not None else problem or "nobody is known to lead"
         super().__init__(f"this node does not lead; {who} in epoch {epoch}")
 
 

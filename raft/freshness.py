@@ -1,6 +1,6 @@
 """How old a follower's state may be, by what it last heard from its leader."""
 
-import trio
+from collections.abc import Callable
 
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Role
@@ -14,9 +14,11 @@ class Freshness:
     committed by that much before the Fetch was sent is below the answer's high watermark.
     """
 
-    __slots__ = ("_answered_at", "_asked_at", "_correlation", "_epoch", "_leader_lag_ms")
+    __slots__ = ("_answered_at", "_asked_at", "_correlation", "_epoch", "_leader_lag_ms", "_now")
 
-    def __init__(self, *, fetch_timeout_ms: int) -> None:
+    def __init__(self, *, fetch_timeout_ms: int, now: Callable[[], float]) -> None:
+        """`now`: seconds; may be read from another thread."""
+        self._now = now
         self._leader_lag_ms = fetch_timeout_ms * 3 // 2
         self._correlation = -1
         self._asked_at = 0.0
@@ -25,7 +27,7 @@ class Freshness:
 
     def asked(self, request: FetchRequest) -> None:
         self._correlation = request.correlation
-        self._asked_at = trio.current_time()
+        self._asked_at = self._now()
 
     def asked_at(self, response: FetchResponse) -> float | None:
         """When what it answers was sent; None if that is not the last request. To be kept before the core
@@ -55,7 +57,7 @@ class Freshness:
             lag_ms = 0.0
         else:
             known = self._answered_at is not None and self._epoch == core.epoch
-            lag_ms = 0.0 if self._answered_at is None else (trio.current_time() - self._answered_at) * 1000
+            lag_ms = 0.0 if self._answered_at is None else (self._now() - self._answered_at) * 1000
         if not known or core.high_watermark is None or applied_offset < core.high_watermark:
             return None
         return int(lag_ms) + self._leader_lag_ms + 1

@@ -156,12 +156,12 @@ class LeaderCalls:
             raise OutcomeUnknownError(f"the leader did not answer within {timeout_ms} ms")
         if isinstance(error, RequestRefusedError):
             raise error
-        raise self._node.driver.requests.not_leader()
+        raise self._node.not_leader()
 
     async def _channel_to_leader(self) -> Channel:
         node = self._node
         leader = node.leadership.current.leader
         endpoint = None if leader is None else node.driver.core.endpoint_of(leader)
         if leader is None or endpoint is None:
-            raise node.driver.requests.not_leader()
+            raise node.not_leader()
         return await node.forwarder.channel_to(leader, Address(endpoint.host, endpoint.port))

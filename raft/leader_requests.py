@@ -51,8 +51,11 @@ class _Waiting:
 class LeaderRequests:
     """Owned by the driver. `deliver` steps the core; its effects come back here."""
 
-    def __init__(self, core: Core, deliver: Callable[[Event], None]) -> None:
+    def __init__(
+        self, core: Core, deliver: Callable[[Event], None], *, not_leader: Callable[[], NotLeaderError]
+    ) -> None:
         self._core = core
+        self.not_leader = not_leader
         self._deliver = deliver
         self._round = 0
         self._under_way: list[IndexWaiter] = []
@@ -184,11 +187,6 @@ class LeaderRequests:
         for waiting in (*self._changes.values(), *self._transfers.values()):
             waiting.end(unknown)
         self._transfers.clear()
-
-    def not_leader(self) -> NotLeaderError:
-        leader = self._core.leader
-        endpoint = None if leader is None else self._core.endpoint_of(leader)
-        return NotLeaderError(leader=leader, epoch=self._core.epoch, endpoint=endpoint)
 
 
 def _not_handed_over(successor: NodeId, code: ErrorCode) -> RequestRefusedError:

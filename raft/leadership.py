@@ -1,6 +1,6 @@
 """Who leads, as the application may know it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 import trio
@@ -33,6 +33,7 @@ class LeadershipView:
     def stop(self, error: QuorumError) -> None:
         """Nothing will change any more: who waits gets `error`, and nobody is known to lead."""
         self._stopped = self._stopped or error
+        self.role = Role.UNATTACHED
         self.current = Leadership(self.current.epoch, None)
         self._changed.set()
 
@@ -40,8 +41,12 @@ class LeadershipView:
         if (role, leadership) != (self.role, self.current):
             self.role = role
             self.current = leadership
-            changed, self._changed = self._changed, trio.Event()
-            changed.set()
+            self.notify()
+
+    def notify(self) -> None:
+        """Wake who waits, though the view is the same."""
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
 
     async def wait_change(self) -> None:
         """Raises `QuorumStoppedError`."""
@@ -70,16 +75,29 @@ class LeadershipView:
 class Announcer:
     """Turns the core's roles into what the application may know."""
 
-    __slots__ = ("_applied_offset", "_node", "_role", "_view")
+    __slots__ = ("_applied_offset", "_node", "_on_leader", "_role", "_silent", "_view")
 
-    def __init__(self, node: NodeId, view: LeadershipView) -> None:
+    def __init__(
+        self, node: NodeId, view: LeadershipView, *, on_leader: Callable[[Epoch, NodeId | None], None]
+    ) -> None:
+        """`on_leader` is told of each change of role who leads then, if known, before anybody else is."""
         self._node = node
+        self._on_leader = on_leader
         self._view = view
         self._role = RoleChanged(Role.UNATTACHED, Epoch(0), None, None)
         self._applied_offset = Offset(0)
+        self._silent = False
+
+    def heard(self, *, silent: bool) -> None:
+        """`silent`: nobody who leads was heard for the fetch timeout. A leader that hears no majority still
+        names itself here until it resigns: it would have to begin its epoch again, which nobody can."""
+        self._silent = silent
+        self._announce()
+        self._view.notify()
 
     def role_changed(self, role: RoleChanged) -> None:
         self._role = role
+        self._on_leader(role.epoch, role.leader)
         self._announce()
 
     def applied(self, applied_offset: Offset) -> None:
@@ -97,4 +115,6 @@ class Announcer:
         elif role.role is Role.LEADER:
             start = role.epoch_start_offset
             leader = self._node if start is not None and self._applied_offset > start else None
+        elif self._silent:
+            leader = None
         self._view.set(role.role, Leadership(role.epoch, leader))

@@ -16,9 +16,11 @@ from quorate.raft.core.types import BatchSpan, Endpoint, Epoch, NodeId, Offset, 
 from quorate.raft.description_frames import QuorumView
 from quorate.raft.driver import Driver, Routes
 from quorate.raft.endpoint_check import EndpointCheck
-from quorate.raft.errors import InvalidAppendError, QuorumStoppedError
+from quorate.raft.errors import InvalidAppendError, NotLeaderError, QuorumStoppedError
 from quorate.raft.forwarding import Forwarder
 from quorate.raft.freshness import Freshness
+from quorate.raft.health import Health
+from quorate.raft.hearing import Hearing
 from quorate.raft.leader_requests import IndexWaiter
 from quorate.raft.leadership import Announcer, LeadershipView
 from quorate.raft.misconfiguration import Misconfiguration
@@ -82,13 +84,32 @@ class Node:
         self._runtime = runtime
         self._times = ReplicaTimes()
         self._misconfiguration = Misconfiguration(config.node_id, config.voters)
-        self._freshness = Freshness(fetch_timeout_ms=config.core.fetch_timeout_ms)
+        # What is known must be told to other threads too, where trio.current_time() raises.
+        now = trio.lowlevel.current_clock().current_time
+        self._freshness = Freshness(fetch_timeout_ms=config.core.fetch_timeout_ms, now=now)
         self.key = ReplicaKey(config.node_id, uuid_text(storage.meta.directory_id))
         max_frame_bytes = self._max_frame_bytes = (
             config.max_batch_bytes + config.core.fetch_max_bytes + _FRAME_OVERHEAD
         )
         self.skipped = storage.skipped.all()
         self.leadership = LeadershipView()
+        core = Core(
+            config=config.core,
+            cluster_id=config.cluster_id,
+            key=self.key,
+            endpoint=config.own_endpoint,
+            voters=config.voters,
+            bootstrap=config.bootstrap,
+            election=storage.election,
+            log=storage.recovered,
+        )
+        self.hearing = Hearing(
+            core,
+            timeout_ms=config.core.fetch_timeout_ms,
+            now=now,
+            changed=lambda: announcer.heard(silent=self.hearing.silent),
+        )
+        announcer = Announcer(config.node_id, self.leadership, on_leader=self.hearing.role_changed)
         self.forwarder = Forwarder(
             runtime.network,
             cluster_id=config.cluster_id,
@@ -100,16 +121,7 @@ class Node:
             on_committed=lambda epoch, end_offset: self.driver.deliver(CommitHeard(epoch, end_offset)),
         )
         self.driver = Driver(
-            core=Core(
-                config=config.core,
-                cluster_id=config.cluster_id,
-                key=self.key,
-                endpoint=config.own_endpoint,
-                voters=config.voters,
-                bootstrap=config.bootstrap,
-                election=storage.election,
-                log=storage.recovered,
-            ),
+            core=core,
             storage=storage,
             state_machine=state_machine,
             runtime=runtime,
@@ -122,8 +134,9 @@ class Node:
                 max_interval_ms=config.snapshot_max_interval_ms,
             ),
             retention=Retention(max_bytes=config.retention_bytes, max_ms=config.retention_ms),
-            announcer=Announcer(config.node_id, self.leadership),
+            announcer=announcer,
             forwarder=self.forwarder,
+            not_leader=self.not_leader,
         )
         self.server = Server(
             cluster_id=config.cluster_id,
@@ -140,6 +153,7 @@ class Node:
         )
         self._peers = PeerSet(self.driver.core, self._make_peer, deliver=self.driver.deliver)
         self.failure: BaseException | None = None
+        self.stopped = False
         self.leaving = False
         """Nothing new is appended from here on."""
         self.check_voters()
@@ -152,6 +166,7 @@ class Node:
             async with trio.open_nursery() as nursery:
                 self._peers.run_in(nursery)
                 nursery.start_soon(self.forwarder.run)
+                nursery.start_soon(self.hearing.run)
                 if listener is not None:
                     nursery.start_soon(self.server.run, listener)
                 await self.driver.run(Routes(self._send, self.server.send_response, self._flush))
@@ -184,6 +199,50 @@ class Node:
             self.driver.resign()
             with trio.move_on_after(self._config.core.election_timeout_ms / 1000):
                 await self.leadership.wait_other_leader(self._config.node_id)
+
+    def not_leader(self) -> NotLeaderError:
+        """Why this node can't do what only a leader can."""
+        leader, core = self.known_leader, self.driver.core
+        endpoint = None if leader is None else core.endpoint_of(leader)
+        return NotLeaderError(
+            leader=leader, epoch=core.epoch, endpoint=endpoint, problem=self._why_leaderless()
+        )
+
+    @property
+    def known_leader(self) -> NodeId | None:
+        """As `Quorum.leader`."""
+        return None if self.hearing.is_silent else self.leadership.current.leader
+
+    def _why_leaderless(self) -> str | None:
+        """None if that is the ordinary course: an election is under way."""
+        if not self.hearing.is_silent:
+            return None
+        whom = "majority of the voters" if self.driver.core.role is Role.LEADER else "leader"
+        return f"no {whom} was heard for {self.hearing.silence_ms} ms,"
+
+    @property
+    def health(self) -> Health:
+        """As `Quorum.health`."""
+        leader, view = self.known_leader, self.leadership
+        reason: str | None = None
+        if self.failure is not None:
+            reason = f"the node has stopped: {self.failure}"
+        elif self.stopped:
+            reason = "the node has stopped"
+        elif self.leaving:
+            reason = "the node is stopping"
+        elif leader is None:
+            reason = f"{self._why_leaderless() or 'nobody is known to lead'} in epoch {view.current.epoch}"
+        return Health(
+            healthy=reason is None,
+            reason=reason,
+            node_id=self._config.node_id,
+            role=view.role,
+            leader=leader,
+            epoch=view.current.epoch,
+            applied_offset=self.driver.applier.applied_offset,
+            staleness_ms=self.staleness_ms,
+        )
 
     def check_voters(self) -> None:
         """Say once, if so, that the configured voters don't count, and whether that makes a difference."""
@@ -225,6 +284,8 @@ class Node:
             self._freshness.answered(event.message, asked_at, self.driver.core)
         else:
             self.driver.deliver(event)
+        if isinstance(event, Received):
+            self.hearing.received(event.message)
 
     def _send(self, message: Message) -> None:
         if isinstance(message, FetchRequest):
@@ -239,6 +300,7 @@ class Node:
 
     def receive(self, message: Message) -> None:
         self.driver.deliver(Received(message))
+        self.hearing.received(message)
         if (
             isinstance(message, FetchRequest)
             and message.cluster_id == self._config.cluster_id

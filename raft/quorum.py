@@ -1,5 +1,6 @@
 """The public quorum: replicated state for anybody's service."""
 
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
@@ -20,6 +21,7 @@ from quorate.raft.errors import (
     QuorumError,
     QuorumStoppedError,
 )
+from quorate.raft.health import Health
 from quorate.raft.leader_calls import LeaderCalls
 from quorate.raft.leadership import Leadership
 from quorate.raft.membership import Membership
@@ -133,7 +135,7 @@ class Quorum(Generic[Outcome]):
                         raised = error
                     nursery.cancel_scope.cancel()
             finally:
-                quorum._stopped = True
+                quorum._stopped = node.stopped = True
                 node.driver.stop(QuorumStoppedError("the quorum on this node has stopped"))
             if node.failure is None:
                 await storage.log.flush_and_close()
@@ -157,8 +159,10 @@ class Quorum(Generic[Outcome]):
 
     @property
     def leader(self) -> NodeId | None:
-        """Who leads, as far as this node knows; itself only when it may serve (see `Leadership`)."""
-        return self._node.leadership.current.leader
+        """Who leads, as far as this node knows; itself only when it may serve (see `Leadership`). None, too,
+        once no leader was heard for the fetch timeout (`CoreConfig.fetch_timeout_ms`), or as leader no
+        majority of the voters."""
+        return self._node.known_leader
 
     @property
     def epoch(self) -> Epoch:
@@ -191,11 +195,20 @@ class Quorum(Generic[Outcome]):
         """The current view, then each change; a slow reader sees the latest. Raises `QuorumStoppedError`."""
         return self._node.leadership.changes()
 
-    async def wait_leader(self) -> NodeId:
-        """Return when a leader is known. Raises `QuorumStoppedError`."""
-        while (leader := self.leader) is None:
-            await self._node.leadership.wait_change()
-        return leader
+    async def wait_leader(self, *, timeout_ms: int | None = None) -> NodeId:
+        """Return when a leader is known; by default without a limit. Raises `NotLeaderError` when none is in
+        time, which says for how long nobody was heard, `QuorumStoppedError`."""
+        with trio.move_on_after(math.inf if timeout_ms is None else timeout_ms / 1000):
+            while (leader := self.leader) is None:
+                await self._node.leadership.wait_change()
+            return leader
+        raise self._not_leader()
+
+    @property
+    def health(self) -> Health:
+        """Whether this node takes part in a quorum that works, and if not, why. Asks nobody; from any
+        thread."""
+        return self._node.health
 
     async def wait_applied(self, end_offset: Offset) -> None:
         """Return when everything below `end_offset` is applied here. Raises `QuorumStoppedError`."""
@@ -225,9 +238,7 @@ class Quorum(Generic[Outcome]):
         return await self._calls.describe(timeout_ms=timeout_ms)
 
     def _not_leader(self) -> NotLeaderError:
-        leader = self.leader
-        endpoint = None if leader is None else self._node.driver.core.endpoint_of(leader)
-        return NotLeaderError(leader=leader, epoch=self.epoch, endpoint=endpoint)
+        return self._node.not_leader()
 
     # Reading
 

@@ -1,4 +1,6 @@
+import json
 import random
+from functools import partial
 
 import pytest
 import trio
@@ -109,3 +111,37 @@ async def test_a_silent_connection_is_closed_and_makes_room(autojump_clock, conn
     assert (await late.ask("GET /metrics HTTP/1.1\r\n\r\n"))[0] == 200
     assert 59 < trio.current_time() - started < 62
     assert await idle[0].stream.receive_some() == b""
+
+
+class Report:
+    def __init__(self, reason):
+        self.reason = reason
+
+    @property
+    def healthy(self):
+        return self.reason is None
+
+    def as_dict(self):
+        return {"healthy": self.healthy, "reason": self.reason}
+
+
+async def test_health_is_a_status_and_says_why_not(autojump_clock, nursery):
+    network = SimulatedNetwork(random.Random(1))
+    reasons = [None, "no leader was heard for 2310 ms, in epoch 3"]
+    listener = await network.for_node("node").listen(HOME)
+    health = partial(serve_metrics, listener, CollectorRegistry(), health=lambda: Report(reasons.pop(0)))
+    nursery.start_soon(health)
+    scraper = Scraper(await network.for_node("balancer").connect(HOME))
+    status, headers, body = await scraper.ask("GET /health HTTP/1.1\r\n\r\n")
+    assert (status, headers["Content-Type"]) == (200, "application/json")
+    assert json.loads(body) == {"healthy": True, "reason": None}
+    status, _, body = await scraper.ask("GET /health?verbose HTTP/1.1\r\n\r\n")
+    assert status == 503
+    assert json.loads(body)["reason"] == "no leader was heard for 2310 ms, in epoch 3"
+    status, _, body = await scraper.ask("GET / HTTP/1.1\r\n\r\n")
+    assert (status, body) == (404, "try /metrics or /health\n")
+
+
+async def test_health_is_not_there_for_who_gave_none(autojump_clock, connect):
+    status, _, body = await (await connect()).ask("GET /health HTTP/1.1\r\n\r\n")
+    assert (status, body) == (404, "try /metrics\n")

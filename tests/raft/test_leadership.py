@@ -10,7 +10,7 @@ from quorate.raft.leadership import Announcer, Leadership, LeadershipView
 
 def announcer():
     view = LeadershipView()
-    return Announcer(1, view), view
+    return Announcer(1, view, on_leader=lambda epoch, leader: None), view
 
 
 def test_a_leader_is_announced_only_when_it_has_applied_past_its_epochs_start():
