@@ -302,6 +302,14 @@ _OWN_KEYS: Final = (
         "metrics.http.port", -1, -1, "The port of /metrics; -1: none, 0: any that is free.", 65535, ours=True
     ),
     _string("metrics.http.host", "127.0.0.1", "The address of /metrics.", ours=True),
+    _int(
+        "quorate.slow.step.ms",
+        0,
+        0,
+        "For debugging: log every step of the event loop that takes so long or longer, with its task and "
+        "place; 0: none, and no cost.",
+        ours=True,
+    ),
 )
 
 

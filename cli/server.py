@@ -74,10 +74,14 @@ async def run_server(config: "ServerConfig") -> None:
 
     from quorate.broker.server import BrokerServer
     from quorate.runtime.log import get_logger
+    from quorate.runtime.real.slow_steps import watch_slow_steps
 
     log = get_logger("quorate.server")
     stopped_at_once = False
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with (
+        trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals,
+        watch_slow_steps(config.int("quorate.slow.step.ms")),
+    ):
         stopping = trio.CancelScope()
 
         async def stop_on_signal() -> None:

@@ -21,6 +21,7 @@ REAL_TIME = tuple(
         "clients/",
         "docs/",
         "examples/",
+        "log/test_gaps.py",
         "metrics/",
         "packaging/",
         "raft/test_disk_stalls.py",
