@@ -42,9 +42,9 @@ class Producer:
     epoch: int
     batches: deque[KeptBatch]
     seen_ms: int
-    """When this broker last saw a batch of it, on its monotonic clock. Not what the records say: an import
-    has old timestamps, and its producer is alive all the same (Kafka forgets it). Nor by the wall clock: to
-    set that a day on must not make retried batches new ones."""
+    """When this broker last saw a batch of it, by the time that it has lived through. Not what the records
+    say: an import has old timestamps, and its producer is alive all the same (Kafka forgets it). Nor by the
+    wall clock: to set that a day on must not make retried batches new ones."""
 
     @property
     def last(self) -> KeptBatch:
@@ -54,6 +54,30 @@ class Producer:
 def monotonic_ms() -> int:
     """Of an arbitrary beginning; it goes on at the same pace whatever happens to the wall clock."""
     return int(trio.current_time() * 1000)
+
+
+class LivedTime:
+    """The time that somebody was there to see pass, in ms from 0. A monotonic clock jumps too: when a paused
+    machine goes on, or under tools that fake time. Its producers had no chance to send meanwhile, and will
+    send their last batch again. So no more than `STEP_MAX_MS` passes between two looks at it."""
+
+    __slots__ = ("_now_ms", "_passed_ms", "_seen_ms")
+
+    STEP_MAX_MS: Final = 300_000
+    """Looked at when batches arrive, and by each round of upkeep (log.flush.offset.checkpoint.interval.ms, a
+    minute by default; a longer one lets producers live longer)."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._seen_ms: int | None = None
+        self._passed_ms = 0
+
+    def now_ms(self) -> int:
+        now_ms = self._now_ms()
+        if self._seen_ms is not None:
+            self._passed_ms += min(max(0, now_ms - self._seen_ms), self.STEP_MAX_MS)
+        self._seen_ms = now_ms
+        return self._passed_ms
 
 
 class ProducerState:
@@ -72,7 +96,7 @@ class ProducerState:
         self.producers: dict[int, Producer] = {}
         self.duplicates = 0
         """Batches recognised as sent before, since this was made."""
-        self._now_ms = now_ms
+        self._now_ms = LivedTime(now_ms).now_ms
         self._on_duplicate = on_duplicate
 
     def check(self, header: BatchHeader) -> KeptBatch | None:

@@ -229,6 +229,22 @@ def test_a_producer_is_forgotten_after_so_much_silence_as_this_broker_has_lived_
     assert (later.expire(after_ms=4000), sorted(later.producers)) == (1, [8])
 
 
+def test_silence_is_counted_in_steps_that_somebody_saw_and_never_back():
+    now = 0
+    state = ProducerState(now_ms=lambda: now)
+    state.record(header(7, 0, 0), 0)
+    ((_, producer),) = state
+    for looked_at, silent in ((1000, 1000), (86_400_000, 301_000), (5000, 301_000), (6000, 302_000)):
+        now = looked_at
+        assert state.silent_ms(producer) == silent
+    day_ms = 86_400_000
+    while state.silent_ms(producer) <= day_ms - 60_000:
+        now += 60_000
+        assert not state.expire(after_ms=day_ms)
+    now += 60_000
+    assert state.expire(after_ms=day_ms) == 1, "a day has passed, a minute at a time"
+
+
 async def test_no_producer_is_forgotten_because_the_wall_clock_jumps(make_brokers, autojump_clock):
     day_ms, hour_ms = 86_400_000, 3_600_000
     cluster = make_brokers(
