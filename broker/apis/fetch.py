@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import is_cluster_metadata
 from quorate.broker.apis.context import Broker
+from quorate.broker.apis.fetched_once import each_once
 from quorate.broker.apis.leader_hints import leader_endpoints
 from quorate.broker.replication.fetch_service import ParkedFetch
 from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult
@@ -33,6 +34,7 @@ async def handle(broker: Broker, context: RequestContext, request: FetchRequest)
                 FetchResponse(version=request.version, error=ErrorCode.fetch_session_id_not_found)
             )
         )
+    request = each_once(request)
     if any(is_cluster_metadata(topic.name, topic.topic_id) for topic in request.topics):
         return broker.later(lambda: _with_cluster_metadata(broker, context, request))
     options = _options(broker, request, request.topics, max_wait_ms=request.max_wait_ms)

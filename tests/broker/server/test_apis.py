@@ -219,6 +219,29 @@ async def test_producer_ids_are_given_once_across_brokers(make_nodes: MakeNodes)
     assert len(set(drawn)) == 4
 
 
+async def test_a_fetch_that_names_a_partition_20_000_times_gets_it_once(make_nodes: MakeNodes) -> None:
+    """As it was named last. The answer was 58 MB, and the broker kept the memory."""
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        await create(client, "t", partitions=2)
+        for number in range(3):
+            await produce(client, "t", batch(b"%d" % number * 1000))
+        await produce(client, "t", batch(b"other"), partition=1)
+        ask = [FetchPartition(0, -1, 0)] * 20_000 + [FetchPartition(1, -1, 0), FetchPartition(0, -1, 2)]
+        request = FetchRequest(
+            version=12,
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=1 << 30,
+            topics=[FetchTopic("t", None, ask), FetchTopic("t", None, ask[-1:])],
+        )
+        answer = await client.fetch(request)
+        assert [topic.name for topic in answer.topics] == ["t"]
+        assert [part.index for part in answer.topics[0].partitions] == [0, 1]
+        assert values_of(answer.topics[0].partitions[0]) == [b"2" * 1000]
+        assert values_of(answer.topics[0].partitions[1]) == [b"other"]
+
+
 async def test_a_fetch_session_nobody_was_given_is_refused(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(1)
     async with nodes.client(1) as client:
