@@ -1,7 +1,7 @@
 """The broker of this node: replicas, groups and the listeners that clients connect to."""
 
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -9,6 +9,7 @@ import trio
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.dispatch import Dispatcher, error_table
+from quorate.broker.apis.leader_readiness import LeaderReadiness
 from quorate.broker.apis.producer_ids import ProducerIds
 from quorate.broker.apis.topic_creation import TopicCreator
 from quorate.broker.config import ServerConfig
@@ -54,6 +55,8 @@ class BrokerNode:
         groups: GroupCoordinator,
         listeners: Sequence[NetworkListener],
         advertised: tuple[Listener, ...],
+        runtime: Runtime,
+        connect: Callable[[int], Address | None],
     ) -> None:
         self._config = config
         self._cluster_id = cluster_id
@@ -62,6 +65,8 @@ class BrokerNode:
         self._channel = channel
         self._listeners = listeners
         self.advertised = advertised
+        self._runtime = runtime
+        self._connect = connect
         self.lifecycle = lifecycle
         self.replicas = replicas
         self.groups = groups
@@ -139,6 +144,8 @@ class BrokerNode:
             groups=groups,
             listeners=listeners,
             advertised=advertised,
+            runtime=runtime,
+            connect=connect,
         )
 
     @asynccontextmanager
@@ -194,15 +201,28 @@ class BrokerNode:
                 broker_id=self._config.node_id,
                 broker_epoch=lambda: self.lifecycle.broker_epoch,
             ),
+            leaders=LeaderReadiness(
+                self._runtime.network,
+                broker_id=self._config.node_id,
+                metadata=self._metadata,
+                replicas=self.replicas,
+                connect=self._connect,
+            ),
             tasks=nursery,
         )
         dispatcher, errors = Dispatcher(broker), error_table()
+        servers: list[WireServer] = []
         for asked, listener in zip(self._config.client_listeners, self._listeners, strict=True):
             wire = WireServer(
                 listener, dispatcher, wire_config(self._config), errors=errors, listener_name=asked.name
             )
-            nursery.start_soon(wire.run)
+            servers.append(wire)
+        # A connection waits unanswered until this node's own metadata has it as a broker that serves: who is
+        # there before the cluster must not be shown an empty one, which some clients believe for minutes.
         self.lifecycle.allow_unfencing()
+        await self.lifecycle.wait_unfenced()
+        for wire in servers:
+            nursery.start_soon(wire.run)
 
     def _metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.replicas.apply(delta, image)

@@ -7,6 +7,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
+from quorate.broker.apis.leader_readiness import LeaderReadiness
 from quorate.broker.apis.producer_ids import ProducerIds
 from quorate.broker.apis.topic_creation import TopicCreator
 from quorate.broker.config import ServerConfig
@@ -36,6 +37,7 @@ class Broker:
     cluster_metadata: ClusterMetadataReader
     topics: TopicCreator
     producer_ids: ProducerIds
+    leaders: LeaderReadiness
     tasks: trio.Nursery
     """Where answers that take time are worked out."""
 

@@ -16,7 +16,8 @@ _Fields = dict[str, object]
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
-    """Answered when the topics are in this broker's own metadata, so that the next Metadata shows them."""
+    """Answered when the topics are in this broker's own metadata, so that the next Metadata shows them, and
+    when their leaders serve them, so that the next Produce is taken."""
     return broker.later(lambda: _create(broker, context, request))
 
 
@@ -49,6 +50,8 @@ async def _create(broker: Broker, context: RequestContext, request: Any) -> Resp
             await broker.metadata.wait_until(
                 lambda image: all(image.topic_by_id(topic_id) is not None for topic_id in ids)
             )
+            names = [topic.name for topic in created if topic.topic_id is not None]
+            await broker.leaders.wait(names, deadline=deadline)
     return respond(context, topics=[_created(broker, context, topic) for topic in created])
 
 

@@ -50,6 +50,13 @@ class Channel:
         return self._answer
 
 
+class Leaders:
+    """Who serve what they lead."""
+
+    async def wait(self, topics: object, *, deadline: float) -> None:
+        pass
+
+
 def broker_with(answer: object, nursery: trio.Nursery) -> Broker:
     unused = cast(Any, None)
     return Broker(
@@ -63,6 +70,7 @@ def broker_with(answer: object, nursery: trio.Nursery) -> Broker:
         cluster_metadata=unused,
         topics=unused,
         producer_ids=unused,
+        leaders=cast(Any, Leaders()),
         tasks=nursery,
     )
 

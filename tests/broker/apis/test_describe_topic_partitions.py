@@ -69,6 +69,7 @@ def broker_of(records: Iterable[Record]) -> Broker:
         cluster_metadata=unused,
         topics=unused,
         producer_ids=unused,
+        leaders=unused,
         tasks=unused,
     )
 

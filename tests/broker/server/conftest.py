@@ -130,11 +130,12 @@ async def make_nodes(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
     async with trio.open_nursery() as nursery:
         made: list[Nodes] = []
 
-        async def make(count: int, settings: dict[str, str] | None = None) -> Nodes:
+        async def make(count: int, settings: dict[str, str] | None = None, *, start: bool = True) -> Nodes:
             nodes = Nodes(tmp_path, nursery, count, settings or {})
             made.append(nodes)
-            with trio.fail_after(20):
-                await nodes.start_all()
+            if start:
+                with trio.fail_after(20):
+                    await nodes.start_all()
             return nodes
 
         yield make

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import trio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 
 MakeNodes = Callable[..., Any]
@@ -108,3 +109,21 @@ async def test_records_outlive_their_leader(make_nodes: MakeNodes, how: str) -> 
             return all(sorted(state.isr) == [1, 2, 3] for state in states)
 
         await back.wait_until(in_sync)
+
+
+def create_with_librdkafka(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    created = admin.create_topics([NewTopic(topic, num_partitions=3)], request_timeout=25)
+    created[topic].result(timeout=25)
+
+
+async def test_an_admin_client_that_is_there_before_the_cluster_creates_its_topic(
+    make_nodes: MakeNodes,
+) -> None:
+    nodes = await make_nodes(3, start=False)
+    bootstrap = ",".join(str(nodes.address(node)) for node in (1, 2, 3))
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(in_thread, create_with_librdkafka, bootstrap, "early")
+            await nodes.start_all()
+    assert nodes.servers[1].metadata.image.topic("early") is not None

@@ -1,0 +1,141 @@
+"""Whether the leaders of new partitions serve them yet.
+
+A leader learns of its partitions a moment after the controller has committed them, and then opens their logs.
+Kafka answers CreateTopics before that, and its clients try again for tens of milliseconds.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.metadata import MetadataCache
+from quorate.broker.replication.errors import PartitionError
+from quorate.broker.replication.replica_manager import ReplicaManager
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.client import WireClient, open_client
+from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire.primitives import MalformedError
+from quorate.runtime.network import Address, Network, NetworkError
+
+_NOT_YET: Final = (
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.leader_not_available,
+)
+_LATEST: Final = -1
+_ASKED_AT_ONCE: Final = 500
+"""Partitions of one request, so that no end works on it for long."""
+_FIRST_PAUSE_S: Final = 0.002
+_LONGEST_PAUSE_S: Final = 0.05
+_PATIENCE_S: Final = 3.0
+"""A leader that serves nothing for so long is in trouble that waiting doesn't mend."""
+
+_Partition = tuple[str, int]
+
+
+class LeaderReadiness:
+    """Asks the leaders. `connect`: where another broker listens for brokers; None if it isn't known."""
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        broker_id: int,
+        metadata: MetadataCache,
+        replicas: ReplicaManager,
+        connect: Callable[[int], Address | None],
+    ) -> None:
+        self._network = network
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._replicas = replicas
+        self._connect = connect
+
+    async def wait(self, topics: Iterable[str], *, deadline: float) -> None:
+        """Return when every leader of these topics serves its partitions, or at `deadline` on trio's clock.
+        Never raises: a creation happened, whatever becomes of its leaders."""
+        with trio.move_on_at(min(deadline, trio.current_time() + _PATIENCE_S)):
+            async with trio.open_nursery() as nursery:
+                for leader, partitions in self._by_leader(topics).items():
+                    if leader == self._broker_id:
+                        nursery.start_soon(self._wait_here, partitions)
+                    else:
+                        nursery.start_soon(self._wait_for, leader, partitions)
+
+    def _by_leader(self, topics: Iterable[str]) -> Mapping[int, list[_Partition]]:
+        image = self._metadata.image
+        found: dict[int, list[_Partition]] = defaultdict(list)
+        for name in topics:
+            topic = image.topic(name)
+            if topic is None:
+                continue
+            for index, state in enumerate(image.partitions(topic.topic_id)):
+                broker = image.broker(state.leader)
+                if broker is not None and not broker.fenced:
+                    found[state.leader].append((name, index))
+        return found
+
+    async def _wait_here(self, partitions: list[_Partition]) -> None:
+        pause = _FIRST_PAUSE_S
+        for name, index in partitions:
+            while not self._leads(name, index):
+                await trio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _leads(self, name: str, index: int) -> bool:
+        try:
+            self._replicas.partition(name, index).check_leading()
+        except PartitionError as error:
+            return ErrorCode(int(error.code)) not in _NOT_YET
+        return True
+
+    async def _wait_for(self, leader: int, partitions: list[_Partition]) -> None:
+        waiting = partitions
+        pause = _FIRST_PAUSE_S
+        while waiting:
+            address = self._connect(leader)
+            if address is not None:
+                try:
+                    async with open_client(self._network, address, timeout_s=_PATIENCE_S) as client:
+                        while waiting := await self._not_yet(client, waiting):
+                            await trio.sleep(pause)
+                            pause = min(2 * pause, _LONGEST_PAUSE_S)
+                    return
+                except (NetworkError, KafkaError, MalformedError):
+                    pass  # It may be restarting.
+            await trio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def _not_yet(self, client: WireClient, partitions: list[_Partition]) -> list[_Partition]:
+        """Those that the leader does not serve, if any of the first does not; else of the next."""
+        for start in range(0, len(partitions), _ASKED_AT_ONCE):
+            asked: dict[str, list[int]] = defaultdict(list)
+            for name, index in partitions[start : start + _ASKED_AT_ONCE]:
+                asked[name].append(index)
+            answer: Any = await client.call(
+                ApiKey.LIST_OFFSETS,
+                replica_id=-1,
+                isolation_level=0,
+                topics=[
+                    {
+                        "name": name,
+                        "partitions": [
+                            {"partition_index": index, "timestamp": _LATEST, "current_leader_epoch": -1}
+                            for index in indexes
+                        ],
+                    }
+                    for name, indexes in asked.items()
+                ],
+            )
+            missing = [
+                (topic.name, part.partition_index)
+                for topic in answer.topics
+                for part in topic.partitions
+                if part.error_code in _NOT_YET
+            ]
+            if missing:
+                return missing + partitions[start + _ASKED_AT_ONCE :]
+        return []
