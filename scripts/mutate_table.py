@@ -490,8 +490,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "a log goes on after a sync failed",
         "log/durability.py",
-        "            done = True\n        except DiskError as error:\n            self._failure = error\n",
-        "            done = True\n        except DiskError:\n",
+        "the next sync does it.\n            raise\n        except DiskError as error:\n            self._failure = error\n",
+        "the next sync does it.\n            raise\n        except DiskError:\n",
         "F8 KAFKA-10778",
         "tests/log",
     ),

@@ -183,8 +183,8 @@ def _no_majority(node: Node, voters: VoterSet, silent: tuple[NodeId, ...]) -> Re
     return Refused(
         ErrorCode.REQUEST_TIMED_OUT,
         f"of the voters {list(voters.ids)} that this would leave, {ids} did not fetch within the last "
-        f"{node.config.fetch_timeout_ms} ms, and the others are no majority; start what is down, or remove "
-        "it first",
+        f"{node.config.fetch_timeout_ms} ms, and the others are no majority; start what is down, or take "
+        "it out of the voters first",
     )
 
 
