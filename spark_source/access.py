@@ -29,13 +29,10 @@ class LogAccess(Protocol):
         """Where the log is, for messages."""
         ...
 
-    @property
-    def may_lag(self) -> bool:
-        """Whether a later extent may end before an earlier one did, though nothing is lost."""
-        ...
-
-    def extent(self) -> Extent:
-        """Raises `LogUnavailableError`."""
+    def extent(self, *, at_least: int = 0) -> Extent:
+        """`at_least`: an end that is known to be committed. A broker may not know of it yet, so that others
+        are asked, again and again within bounds; then the extent that ends last. Raises
+        `LogUnavailableError`."""
         ...
 
     def batches(self, start: int, end: int) -> Iterator[Batch]:

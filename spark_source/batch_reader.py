@@ -9,7 +9,6 @@ from quorate.spark_source.access import Extent, LogAccess, offset_for_timestamp
 from quorate.spark_source.errors import OptionError
 from quorate.spark_source.options import AtOffset, AtTimestamp, Bound, Edge, SourceOptions, for_batch
 from quorate.spark_source.scan import LogRange, Scan, log_access
-from quorate.spark_source.views import new_view
 
 
 class MetadataBatchReader(DataSourceReader):
@@ -22,7 +21,9 @@ class MetadataBatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         start, end = self._bounds()
-        view = new_view(self._options)
+        if start == end:
+            return []
+        view = self._scan.view_from(self._extent.start_offset, self._options)
         self._scan.feed(view, self._extent.start_offset, start)
         return self._scan.divide(view, start, end, tasks=self._options.min_partitions)
 

@@ -68,19 +68,31 @@ class ClusterLog:
         )
 
     @property
-    def may_lag(self) -> bool:
-        return True
-
-    @property
     def place(self) -> str:
         return f"the cluster at {','.join(map(str, self.bootstrap_servers))}"
 
-    def extent(self) -> Extent:
-        return trio.run(self._extent)
+    def extent(self, *, at_least: int = 0) -> Extent:
+        return trio.run(self._extent, at_least)
 
-    async def _extent(self) -> Extent:
+    async def _extent(self, at_least: int) -> Extent:
+        best: Extent | None = None
+
+        async def ask(client: WireClient) -> Extent:
+            nonlocal best
+            found = await _extent(client)
+            if best is None or found.end_offset > best.end_offset:
+                best = found
+            if found.end_offset < at_least:
+                raise _BehindError(f"has nothing committed at offset {found.end_offset} yet")
+            return found
+
         async with _Caller(self) as caller:
-            return await caller.call(_extent)
+            try:
+                return await caller.call(ask)
+            except LogUnavailableError:
+                if best is None:
+                    raise
+                return best
 
     def batches(self, start: int, end: int) -> Iterator[Batch]:
         offset = start

@@ -8,7 +8,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from quorate.broker.controller.codec import MAX_RECORD_BYTES, RecordDecodeError, decode, encode
+from quorate.broker.controller.codec import (
+    MAX_RECORD_BYTES,
+    TYPE_NUMBERS,
+    RecordDecodeError,
+    decode,
+    encode,
+)
 from quorate.broker.controller.records import Record
 from quorate.broker.controller.schema import SchemaError, load
 from quorate.log.batch import Batch, BatchHeader
@@ -73,32 +79,34 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Head:
+class Head:
     number: int
     version: int
 
 
-def _head(data: bytes) -> _Head:
+def head_of(data: bytes) -> Head:
     """Type number and version of an encoded record, without decoding the rest."""
     if len(data) > 3 and data[0] == _ARRAY_OF_THREE and data[1] < _SMALL and data[2] < _SMALL:
-        return _Head(data[1], data[2])
+        return Head(data[1], data[2])
     match load(data, max_bytes=MAX_RECORD_BYTES):
         case [int(number), int(version), _]:
-            return _Head(number, version)
+            return Head(number, version)
     raise SchemaError("a metadata record is [type, version, fields]")
 
 
 def type_number(example: Record) -> int:
     """The number that stands for this record's type in the log."""
-    return _head(encode(example)).number
+    return head_of(encode(example)).number
 
 
 def entries_of(batch: Batch, *, start: int, end: int, only: frozenset[int] | None = None) -> Iterator[Entry]:
-    """The entries of `batch` with offsets in [start, end). `only`: the type numbers that are wanted; the rest
-    is skipped undecoded, and so are control records. Raises `DamagedRecordError`."""
+    """The entries of `batch` with offsets in [start, end). `only`: the type numbers that are wanted, besides
+    those that this version of quorate does not know; the rest is skipped undecoded, and so are control
+    records. Raises `DamagedRecordError`."""
     header = batch.header
     if header.is_control and only is not None:
         return
+    skipped = None if only is None else TYPE_NUMBERS - only
     try:
         records = records_of(batch)
     except InvalidBatchError as error:
@@ -109,7 +117,7 @@ def entries_of(batch: Batch, *, start: int, end: int, only: frozenset[int] | Non
         try:
             if header.is_control:
                 yield _control_entry(header, record)
-            elif only is None or _head(record.value or b"").number in only:
+            elif skipped is None or head_of(record.value or b"").number not in skipped:
                 yield _entry(header, record)
         except ValueError as error:
             # RecordDecodeError and SchemaError are ValueErrors.
@@ -118,7 +126,7 @@ def entries_of(batch: Batch, *, start: int, end: int, only: frozenset[int] | Non
 
 def _entry(header: BatchHeader, raw: LogRecord) -> Entry:
     value = raw.value or b""
-    head = _head(value)
+    head = head_of(value)
     record: Record | None
     try:
         record = decode(value)

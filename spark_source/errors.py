@@ -10,18 +10,23 @@ class OptionError(SourceError):
 
 
 class DataLossError(SourceError):
-    """The log no longer has, or never had, what was read or asked for: it was cut, replaced, or is another
-    cluster's. `failOnDataLoss=false` goes on with what there is."""
+    """The log no longer has, or never had, what was read or asked for: it was cut or replaced, its beginning
+    went into a snapshot, or it is another cluster's. `failOnDataLoss=false` goes on with what there is."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"{problem}. Start a new query (with a new checkpoint) to read this log, or set "
-            "failOnDataLoss=false to go on with what there is"
+    def __init__(self, problem: str, *, remedy: str | None = None) -> None:
+        remedy = remedy or (
+            "Start a new query (with a new checkpoint) to read this log, or set failOnDataLoss=false to go "
+            "on with what there is"
         )
+        super().__init__(f"{problem}. {remedy}")
 
 
 class LogUnavailableError(SourceError):
     """No broker answered, or the folder can't be read."""
+
+
+class LaterVersionError(SourceError):
+    """A record that a later version of quorate wrote, where rows after it depend on what it says."""
 
 
 class DamagedRecordError(SourceError):

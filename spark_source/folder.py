@@ -37,10 +37,6 @@ class FolderLog:
     read_uncommitted: bool = False
 
     @property
-    def may_lag(self) -> bool:
-        return False
-
-    @property
     def place(self) -> str:
         return self.path
 
@@ -55,7 +51,7 @@ class FolderLog:
             )
         return folder
 
-    def extent(self) -> Extent:
+    def extent(self, *, at_least: int = 0) -> Extent:
         folder = self._folder
         bases = _segment_bases(folder)
         if not bases:
@@ -63,7 +59,9 @@ class FolderLog:
                 f"{folder} has no segment of a metadata log; path must be a node's folder "
                 f"(metadata.log.dir) or the {LOG_FOLDER} in it"
             )
-        end = self._log_end(folder, bases) if self.read_uncommitted else self._high_watermark(folder, bases)
+        end = (
+            self._written_end(folder, bases) if self.read_uncommitted else self._high_watermark(folder, bases)
+        )
         return Extent(cluster=_cluster_id(folder), start_offset=bases[0], end_offset=max(bases[0], end))
 
     def _high_watermark(self, folder: str, bases: Sequence[int]) -> int:
@@ -85,6 +83,14 @@ class FolderLog:
                 case [topic, "0", offset] if topic == TOPIC and offset.isdecimal():
                     return int(offset)
         raise LogUnavailableError(f"{path} does not say how far {TOPIC} 0 is committed")
+
+    def _written_end(self, folder: str, bases: Sequence[int]) -> int:
+        """Never below the high watermark, as far as that is known: damage to what is committed is no end."""
+        try:
+            committed = self._high_watermark(folder, bases)
+        except LogUnavailableError:
+            committed = 0
+        return max(self._log_end(folder, bases), committed)
 
     def _log_end(self, folder: str, bases: Sequence[int]) -> int:
         end = bases[-1]

@@ -12,12 +12,12 @@ from pyspark.sql.types import StructType
 
 from quorate.log.batch import Batch
 from quorate.spark_source.access import LogAccess
-from quorate.spark_source.cluster import ClusterLog
-from quorate.spark_source.entries import entries_of
-from quorate.spark_source.errors import DataLossError
+from quorate.spark_source.entries import Entry, entries_of, head_of
+from quorate.spark_source.errors import DataLossError, LaterVersionError
 from quorate.spark_source.folder import FolderLog
 from quorate.spark_source.options import SourceOptions
 from quorate.spark_source.view import Row, View
+from quorate.spark_source.views import new_view
 from quorate.spark_source.warnings_log import get_logger
 
 _ROWS_PER_BATCH: Final = 8192
@@ -31,6 +31,9 @@ log = get_logger(__name__)
 def log_access(options: SourceOptions) -> LogAccess:
     if options.path is not None:
         return FolderLog(path=options.path, read_uncommitted=options.read_uncommitted)
+    # A folder's reader needs neither trio nor a client.
+    from quorate.spark_source.cluster import ClusterLog
+
     return ClusterLog.of(options)
 
 
@@ -50,11 +53,24 @@ class Scan:
     access: LogAccess
     fail_on_data_loss: bool
 
-    def lost(self, problem: str) -> None:
+    def lost(self, problem: str, *, remedy: str | None = None) -> None:
         """Raises `DataLossError`, or says so in the log if the options want that."""
         if self.fail_on_data_loss:
-            raise DataLossError(f"{self.access.place}: {problem}")
+            raise DataLossError(f"{self.access.place}: {problem}", remedy=remedy)
         log.warning("%s: %s", self.access.place, problem)
+
+    def view_from(self, log_start: int, options: SourceOptions) -> View:
+        """The view that the options ask for, as it is where the log starts. Raises `DataLossError` where that
+        takes what a snapshot has taken the place of."""
+        view = new_view(options)
+        if log_start > 0 and view.wants is not None:
+            self.lost(
+                f"a snapshot has taken the place of what was before offset {log_start}, and "
+                f"view={options.view.value} reads no snapshots: rows would be missing or incomplete",
+                remedy="Read view=records, or set failOnDataLoss=false for the rows of what the log still "
+                "has, with null for what it no longer says",
+            )
+        return view
 
     def batches(self, start: int, end: int) -> Iterator[Batch]:
         """The batches that hold [start, end), none missing. Raises `DataLossError`."""
@@ -71,13 +87,25 @@ class Scan:
         """Let `view` see [start, end) for what it remembers."""
         for batch in self.batches(start, end):
             for entry in entries_of(batch, start=start, end=end, only=view.remembers):
+                _check_known(view, entry)
                 for _ in view.rows(entry):
                     pass
 
     def rows(self, view: View, start: int, end: int) -> Iterator[Row]:
+        names = view.schema.names
+        about_topics = "topic_id" in names
+        name, topic_id = (names.index("topic"), names.index("topic_id")) if about_topics else (0, 0)
         for batch in self.batches(start, end):
             for entry in entries_of(batch, start=start, end=end, only=view.wants):
-                yield from view.rows(entry)
+                _check_known(view, entry)
+                for row in view.rows(entry):
+                    if about_topics and self.fail_on_data_loss and row[name] is None and row[topic_id]:
+                        self.lost(
+                            f"the record at offset {entry.offset} is of the topic with id {row[topic_id]}, "
+                            "whose name was in what a snapshot has taken the place of",
+                            remedy="Set failOnDataLoss=false to have null in place of such names",
+                        )
+                    yield row
 
     def read(self, part: LogRange) -> Iterator[pa.RecordBatch]:
         """`part` stays as it is, so that it can be read again."""
@@ -109,6 +137,17 @@ class Scan:
             fed = first
             parts.append(LogRange(first, last, deepcopy(view)))
         return parts
+
+
+def _check_known(view: View, entry: Entry) -> None:
+    """Raises `LaterVersionError`. A view of all records shows such a one as it is."""
+    if entry.record is None and view.wants is not None:
+        number = head_of(entry.value).number
+        raise LaterVersionError(
+            f"the record at offset {entry.offset}, of type {number} and version {entry.version}, was written "
+            "by a later version of quorate, and later rows may depend on it. Upgrade quorate where Spark "
+            "runs, or read view=records, which shows it as it is"
+        )
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -19,7 +19,6 @@ from quorate.spark_source.options import Edge, SourceOptions, for_stream
 from quorate.spark_source.position import Position
 from quorate.spark_source.scan import LogRange, Scan, log_access
 from quorate.spark_source.view import View
-from quorate.spark_source.views import new_view
 
 
 class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -54,9 +53,12 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> dict[str, object]:
         begin = Position.parse(start)
-        extent = self._scan.access.extent()
+        extent = self._scan.access.extent(at_least=begin.offset)
         self._check(begin, extent)
-        # After a restart the logged end may be beyond the target, and a broker may lag: never go back.
+        if begin.offset > extent.end_offset:
+            # Tolerated: what was there is gone, and the stream goes on with what comes.
+            return self._position(extent.end_offset, extent).as_dict()
+        # After a restart the logged end may be beyond the target: never go back to that.
         first = max(begin.offset, extent.start_offset)
         end = extent.end_offset if self._target is None else min(extent.end_offset, self._target)
         match limit:
@@ -75,12 +77,14 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> Sequence[InputPartition]:
         first, last = Position.parse(start), Position.parse(end)
-        extent = self._scan.access.extent()
+        extent = self._scan.access.extent(at_least=last.offset)
         self._check(first, extent)
         self._check(last, extent)
-        begin = max(first.offset, extent.start_offset)
+        begin, stop = max(first.offset, extent.start_offset), min(last.offset, extent.end_offset)
+        if begin >= stop:
+            return []
         view = self._view_at(begin, extent)
-        parts = self._scan.divide(view, begin, last.offset, tasks=self._options.min_partitions)
+        parts = self._scan.divide(view, begin, stop, tasks=self._options.min_partitions)
         if parts:
             self._fed = view, parts[-1].start
         return parts
@@ -96,10 +100,9 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing to close: connections and files live within single calls."""
 
     def _view_at(self, offset: int, extent: Extent) -> View:
-        view, fed = self._fed or (new_view(self._options), extent.start_offset)
-        if fed > offset:
-            view, fed = new_view(self._options), extent.start_offset
-        view = deepcopy(view)
+        if self._fed is None or self._fed[1] > offset:
+            self._fed = self._scan.view_from(extent.start_offset, self._options), extent.start_offset
+        view, fed = deepcopy(self._fed[0]), self._fed[1]
         self._scan.feed(view, fed, offset)
         return view
 
@@ -115,8 +118,7 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif offset < extent.start_offset:
             lost(f"offset {offset} is gone, the log starts at {extent.start_offset}")
         elif offset > extent.end_offset:
-            if not self._scan.access.may_lag:
-                lost(f"the checkpoint is at offset {offset}, and the log ends at {extent.end_offset}")
+            lost(f"the checkpoint is at offset {offset}, and the log ends at {extent.end_offset}")
         elif position.epoch != NO_EPOCH:
             epoch = epoch_before(self._scan.access, offset, extent)
             if epoch is not None and epoch != position.epoch:

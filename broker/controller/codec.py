@@ -221,6 +221,9 @@ _BY_NUMBER: Final[Mapping[object, tuple[int, Struct[object]]]] = {
     number: (version, struct) for number, version, _, struct in _TYPES
 }
 
+TYPE_NUMBERS: Final = frozenset(number for number, *_ in _TYPES)
+"""Of every record type that this version of quorate knows."""
+
 
 def encode(record: Record) -> bytes:
     number, version, struct = _BY_TYPE[type(record)]

@@ -3,6 +3,8 @@
 import json
 import pickle
 import struct
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +24,13 @@ from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.records import NoOp, PartitionChange
 from quorate.runtime.entropy import uuid_text
 from quorate.spark_source import MetadataLogSource
-from quorate.spark_source.errors import DamagedRecordError, DataLossError, LogUnavailableError, OptionError
+from quorate.spark_source.errors import (
+    DamagedRecordError,
+    DataLossError,
+    LaterVersionError,
+    LogUnavailableError,
+    OptionError,
+)
 from quorate.spark_source.options import parse_options
 from quorate.spark_source.scan import Scan, arrow_schema, log_access
 from quorate.spark_source.views import new_view
@@ -311,7 +319,10 @@ def test_bytes_that_are_no_record_are_named_by_offset(new_log: Callable[..., Any
         read(log.write())
 
 
-def test_a_log_that_begins_late_shows_what_it_knows(new_log: Callable[..., Any], tell: Any) -> None:
+@pytest.fixture
+def trimmed(new_log: Callable[..., Any], tell: Any) -> Any:
+    """The story without its first segments, up to the first change of a partition: as a snapshot leaves it.
+    The log, and where it starts."""
     log = new_log(segment_bytes=400, index_interval_bytes=64)
     tell(log)
     log.write()
@@ -321,15 +332,95 @@ def test_a_log_that_begins_late_shows_what_it_knows(new_log: Callable[..., Any],
     assert gone
     for each in gone:
         each.unlink()
-    start = int(segments[len(gone)].stem)
-    rows = read(log.folder)
+    return log, int(segments[len(gone)].stem)
+
+
+@pytest.mark.parametrize("view", ["partitions", "topics", "brokers"])
+def test_a_typed_view_refuses_a_log_whose_beginning_is_in_a_snapshot(trimmed: Any, view: str) -> None:
+    log, start = trimmed
+    for options in ({}, {"startingOffsets": start + 3}):
+        with pytest.raises(DataLossError, match=rf"before offset {start}, and view={view} .*failOnDataLoss"):
+            read(log.folder, view=view, **options)
+    assert read(log.folder, view=view, startingOffsets=log.end) == []
+
+
+def test_a_record_whose_topics_name_is_in_a_snapshot_is_refused_and_others_are_not(trimmed: Any) -> None:
+    log, _ = trimmed
+    with pytest.raises(DataLossError, match=r"whose name was in what a snapshot .* failOnDataLoss=false"):
+        read(log.folder)
+    logs = next(offset for offset, _, _, record in log.records if getattr(record, "name", "") == "logs")
+    rows = read(log.folder, startingOffsets=logs, endingOffsets=logs + 2)
+    assert [row["topic"] for row in rows] == ["logs", "logs"]
+
+
+def test_where_loss_is_tolerated_a_log_that_begins_late_shows_what_it_knows(
+    trimmed: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, start = trimmed
+    rows = read(log.folder, failOnDataLoss=False)
     assert rows[0]["offset"] >= start
     assert next(row for row in rows if row["type"] == "PartitionChange")["topic"] is None
-    history = next(row for row in read(log.folder, view="partitions") if row["change"] == "changed")
+    tolerated = read(log.folder, view="partitions", failOnDataLoss=False)
+    history = next(row for row in tolerated if row["change"] == "changed")
     assert (history["leader"], history["leader_epoch"], history["isr"]) == (2, None, [2])
+    assert f"a snapshot has taken the place of what was before offset {start}" in caplog.text
     with pytest.raises(DataLossError, match=f"starts at {start}"):
         read(log.folder, startingOffsets=1)
     assert read(log.folder, startingOffsets=1, failOnDataLoss=False) == rows
+
+
+@pytest.mark.parametrize("value", [cbor2.dumps([99, 3, {}]), cbor2.dumps([6, 9, {}])])
+def test_a_record_of_a_later_version_stops_a_typed_view(new_log: Callable[..., Any], value: bytes) -> None:
+    """It vanished, so that what followed was stale."""
+    log = new_log()
+    log.new_epoch(1)
+    log.append_raw(value)
+    log.write()
+    assert [row["type"] for row in read(log.folder)] == ["Unknown"]
+    for tolerant in (False, True):
+        with pytest.raises(LaterVersionError, match=r"offset 1, of type .* read view=records"):
+            read(log.folder, view="partitions", failOnDataLoss=not tolerant)
+
+
+def test_damage_below_the_high_watermark_is_no_end_of_an_uncommitted_read(story: Any) -> None:
+    file = next(iter(story.log_folder.glob("*.log")))
+    damaged = bytearray(file.read_bytes())
+    damaged[300] ^= 4
+    file.write_bytes(damaged)
+    with pytest.raises(DamagedRecordError, match=r"\.log, byte \d+"):
+        read(story.folder, readUncommitted=True)
+    file.write_bytes(damaged[:300])
+    with pytest.raises(DataLossError, match="was known to be committed"):
+        read(story.folder, readUncommitted=True)
+
+
+def test_damage_above_the_high_watermark_ends_an_uncommitted_read(new_log: Callable[..., Any]) -> None:
+    log = new_log()
+    log.new_epoch(1)
+    log.append(NoOp())
+    log.append(NoOp())
+    log.write(committed=2)
+    file = next(iter(log.log_folder.glob("*.log")))
+    damaged = bytearray(file.read_bytes())
+    damaged[-3] ^= 4
+    file.write_bytes(damaged)
+    assert [row["offset"] for row in read(log.folder, readUncommitted=True)] == [1]
+
+
+def test_reading_a_folder_imports_no_client(story: Any) -> None:
+    """Spark starts several Python processes for an action, and gives each about ten seconds."""
+    program = """
+import sys
+from quorate.spark_source.source import MetadataLogSource
+source = MetadataLogSource({"path": sys.argv[1]})
+reader = source.reader(source.schema())
+assert sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
+print(sorted({"trio", "kio", "hypothesis", "prometheus_client", "typer"} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(story.folder)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
 
 
 def test_a_missing_segment_in_the_middle_is_data_loss(new_log: Callable[..., Any], tell: Any) -> None:

@@ -185,6 +185,60 @@ def test_a_log_that_became_shorter_is_refused(story: Any, new_log: Callable[...,
         stream(other).latestOffset(end, ReadAllAvailable())
 
 
+def test_where_loss_is_tolerated_a_stream_goes_on_from_the_end_of_a_log_that_became_shorter(
+    story: Any, new_log: Callable[..., Any]
+) -> None:
+    end = end_of(story)
+    other = new_log()
+    other.new_epoch(1)
+    other.write()
+    reader = stream(other, failOnDataLoss=False)
+    back = stored(reader.latestOffset(end, ReadAllAvailable()))
+    assert back["offset"] == other.end
+    assert reader.partitions(end, back) == []
+    other.append(NoOp())
+    other.write()
+    last = stored(reader.latestOffset(back, ReadAllAvailable()))
+    assert [row["type"] for row in rows_between(reader, back, last, other, failOnDataLoss=False)] == ["NoOp"]
+
+
+def test_a_checkpoint_beyond_a_live_clusters_end_is_refused_once_no_broker_has_more(
+    story: Any, new_broker: Callable[..., Any]
+) -> None:
+    """It waited for ever, in silence."""
+    brokers = [new_broker(story), new_broker(story)]
+    options = {
+        "bootstrapServers": ",".join(str(broker.address) for broker in brokers),
+        "fetchOffset.numRetries": "2",
+        "fetchOffset.retryIntervalMs": "1",
+    }
+    beyond = {"offset": 5_000_000, "epoch": 2, "cluster": story.cluster}
+    source = MetadataLogSource(options)
+    with pytest.raises(DataLossError, match=f"is at offset 5000000, and the log ends at {story.end}"):
+        source.streamReader(source.schema()).latestOffset(beyond, ReadAllAvailable())
+    tolerant = MetadataLogSource(options | {"failOnDataLoss": "false"})
+    reader = tolerant.streamReader(tolerant.schema())
+    assert reader.latestOffset(beyond, ReadAllAvailable())["offset"] == story.end
+
+
+def test_a_running_stream_of_a_typed_view_needs_no_beginning_that_it_has_read(
+    new_log: Callable[..., Any], tell: Any
+) -> None:
+    log = new_log(segment_bytes=400)
+    tell(log)
+    log.write()
+    whole = batch_rows(log, view="partitions")
+    reader = stream(log, view="partitions", minPartitions=4)
+    start = stored(reader.initialOffset())
+    middle = stored(reader.latestOffset(start, ReadMaxRows(log.end - 8)))
+    rows = rows_between(reader, start, middle, log, view="partitions")
+    sorted(log.log_folder.glob("*.log"))[0].unlink()
+    end = stored(reader.latestOffset(middle, ReadAllAvailable()))
+    assert rows + rows_between(reader, middle, end, log, view="partitions") == whole
+    with pytest.raises(DataLossError, match="a snapshot has taken the place"):
+        stream(log, view="partitions").partitions(middle, end)
+
+
 def test_a_foreign_checkpoint_is_named(story: Any) -> None:
     with pytest.raises(SourceError, match="the checkpoint belongs to another"):
         stream(story).latestOffset({"__cluster_metadata": {"0": 5}}, ReadAllAvailable())
