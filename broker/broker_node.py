@@ -9,6 +9,7 @@ import trio
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.dispatch import Dispatcher, error_table
+from quorate.broker.apis.features import features_of
 from quorate.broker.apis.leader_readiness import LeaderReadiness
 from quorate.broker.apis.producer_ids import ProducerIds
 from quorate.broker.apis.topic_creation import TopicCreator
@@ -214,7 +215,12 @@ class BrokerNode:
         servers: list[WireServer] = []
         for asked, listener in zip(self._config.client_listeners, self._listeners, strict=True):
             wire = WireServer(
-                listener, dispatcher, wire_config(self._config), errors=errors, listener_name=asked.name
+                listener,
+                dispatcher,
+                wire_config(self._config),
+                errors=errors,
+                features=lambda: features_of(self._metadata, self._quorum),
+                listener_name=asked.name,
             )
             servers.append(wire)
         # A connection waits unanswered until this node's own metadata has it as a broker that serves: who is

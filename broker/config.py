@@ -48,6 +48,8 @@ class ServerConfig:
     """Every key, with its default where the file says nothing."""
     static: Mapping[str, str]
     """The keys that the file sets and that topics' defaults come from."""
+    from_file: frozenset[str]
+    """The names of all keys that the file sets."""
     is_broker: bool
     is_controller: bool
     node_id: NodeId
@@ -294,6 +296,7 @@ def _build(values: _Values) -> ServerConfig:
         static=MappingProxyType(
             {name: line.value for name, line in values.lines.items() if name in BROKER_KEYS}
         ),
+        from_file=frozenset(values.lines),
         is_broker=is_broker,
         is_controller=is_controller,
         node_id=NodeId(node_id),

@@ -225,6 +225,11 @@ class Quorum(Generic[Outcome]):
         """The latest voter set in this node's log, committed or not; the configured one if there is none."""
         return self._node.driver.core.voters
 
+    @property
+    def has_dynamic_voters(self) -> bool:
+        """Whether the voters are in the log, where they can be changed (KIP-853, kraft.version 1)."""
+        return self._node.driver.core.has_dynamic_voters
+
     def describe(self) -> QuorumDescription:
         """Raises `NotLeaderError` when another node has to be asked."""
         if self._node.driver.core.role is not Role.LEADER:

@@ -1,16 +1,19 @@
 """DescribeConfigs of topics and brokers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, respond
 from quorate.broker.config import CONFIG_KEYS
-from quorate.broker.controller.config_key import Effect
+from quorate.broker.controller.config_key import ConfigKey, Effect
+from quorate.broker.controller.config_synonyms import ConfigSynonym, of_broker, of_topic
 from quorate.broker.controller.configs import ConfigDescription, ConfigSource, describe_broker, describe_topic
+from quorate.broker.controller.topic_keys import BROKER_KEYS
 from quorate.broker.wire.errors import KafkaError
 from quorate.broker.wire.messages import Answer, RequestContext
+from quorate.runtime.network import Address
 
 _Fields = dict[str, object]
 _TOPIC: Final = 2
@@ -35,58 +38,72 @@ def _resource(broker: Broker, asked: Any, request: Any) -> _Fields:
 
 def _entries(broker: Broker, kind: int, name: str, request: Any) -> Iterator[_Fields]:
     static = broker.config.static
+    image = broker.image
     if kind == _TOPIC:
-        if broker.image.topic(name) is None:
+        if image.topic(name) is None:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
-        for each in describe_topic(broker.image, name, static=static):
-            yield _entry(each, request)
+        for each in describe_topic(image, name, static=static):
+            yield _entry(each, of_topic(image, name, each.key, static=static), request)
     elif kind == _BROKER:
         if name not in ("", str(broker.config.node_id)):
             raise KafkaError(
                 ErrorCode.invalid_request,
                 f"This is broker {broker.config.node_id}; ask broker {name} itself for its configuration.",
             )
-        dynamic = {each.name: each for each in describe_broker(broker.image, static=static)}
-        for each in dynamic.values():
-            yield _entry(each, request)
+        for each in describe_broker(image, static=static):
+            yield _entry(each, of_broker(image, each.name, static=static), request)
         if name:
-            yield from _static(broker, dynamic, request)
+            for key in CONFIG_KEYS.values():
+                if key.name not in BROKER_KEYS and key.effect is not Effect.REFUSED:
+                    yield _of_node(broker, key, request)
     else:
         raise KafkaError(ErrorCode.invalid_request, f"Resource type {kind} has no configuration here.")
 
 
-def _entry(each: ConfigDescription, request: Any) -> _Fields:
+def _entry(each: ConfigDescription, synonyms: Iterable[ConfigSynonym], request: Any) -> _Fields:
+    return _fields(each.key, request, name=each.name, value=each.value, source=each.source, synonyms=synonyms)
+
+
+def _of_node(broker: Broker, key: ConfigKey, request: Any) -> _Fields:
+    """A key that only server.properties sets."""
+    config = broker.config
+    value, is_set = config.values[key.name], key.name in config.from_file
+    if key.name == "broker.id":
+        value, is_set = str(config.node_id), True
+    elif key.name == "advertised.listeners":
+        # The ports that were bound, where the file says 0.
+        own = broker.image.broker(config.node_id)
+        listeners = config.advertised if own is None else own.listeners
+        value = ",".join(f"{each.name}://{Address(each.host, each.port)}" for each in listeners)
+    synonyms = [ConfigSynonym(key.name, value, ConfigSource.STATIC_BROKER)] if is_set else []
+    if key.default is not None:
+        synonyms.append(ConfigSynonym(key.name, key.default, ConfigSource.DEFAULT))
+    source = ConfigSource.STATIC_BROKER if is_set else ConfigSource.DEFAULT
+    return _fields(key, request, name=key.name, value=value, source=source, synonyms=synonyms, read_only=True)
+
+
+def _fields(
+    key: ConfigKey,
+    request: Any,
+    *,
+    name: str,
+    value: str,
+    source: ConfigSource,
+    synonyms: Iterable[ConfigSynonym],
+    read_only: bool = False,
+) -> _Fields:
     return {
-        "name": each.name,
-        "value": each.value,
-        "read_only": each.read_only,
-        "is_default": each.source is ConfigSource.DEFAULT,
-        "config_source": int(each.source),
-        "is_sensitive": each.sensitive,
-        "config_type": int(each.key.type),
-        "documentation": each.key.doc if _documented(request) else None,
-        "synonyms": (),
+        "name": name,
+        "value": value,
+        "read_only": read_only,
+        "is_default": source is ConfigSource.DEFAULT,
+        "config_source": int(source),
+        "is_sensitive": False,
+        "config_type": int(key.type),
+        "documentation": key.doc if getattr(request, "include_documentation", False) else None,
+        "synonyms": [
+            {"name": each.name, "value": each.value, "source": int(each.source)} for each in synonyms
+        ]
+        if request.include_synonyms
+        else (),
     }
-
-
-def _static(broker: Broker, dynamic: dict[str, ConfigDescription], request: Any) -> Iterator[_Fields]:
-    for name, key in CONFIG_KEYS.items():
-        if name in dynamic or key.effect is Effect.REFUSED:
-            continue
-        value = broker.config.values[name]
-        default = value == (key.default or "")
-        yield {
-            "name": name,
-            "value": value,
-            "read_only": True,
-            "is_default": default,
-            "config_source": int(ConfigSource.DEFAULT if default else ConfigSource.STATIC_BROKER),
-            "is_sensitive": False,
-            "config_type": int(key.type),
-            "documentation": key.doc if _documented(request) else None,
-            "synonyms": (),
-        }
-
-
-def _documented(request: Any) -> bool:
-    return bool(getattr(request, "include_documentation", False))

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis import transactions
 from quorate.broker.apis.context import Broker, respond
 from quorate.broker.controller.errors import ErrorCode as ControllerError
 from quorate.broker.controller.records import NO_LEADER
@@ -30,8 +31,7 @@ async def _after_creation(broker: Broker, context: RequestContext, request: Any)
 
 def _answer(broker: Broker, context: RequestContext, request: Any) -> Response:
     if getattr(request, "key_type", _GROUP) != _GROUP:
-        message = "transactions are not served by this version of quorate"
-        return _respond(context, request, lambda key: _nobody(ErrorCode.invalid_request, message))
+        return _respond(context, request, lambda key: _nobody(transactions.REFUSAL, transactions.REASON))
     listener = context.connection.listener
     return _respond(context, request, lambda key: _coordinator(broker, key, listener))
 

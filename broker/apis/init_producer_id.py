@@ -4,8 +4,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis import transactions
 from quorate.broker.apis.context import Broker, respond
-from quorate.broker.wire.errors import KafkaError
 from quorate.broker.wire.messages import Answer, RequestContext, Response
 
 
@@ -13,7 +13,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
     """A new id with epoch 0, also for a producer that had one: without transactions nothing else of it needs
     to be told apart (KIP-360)."""
     if request.transactional_id is not None:
-        raise KafkaError(ErrorCode.invalid_request, "transactions are not served by this version of quorate")
+        raise transactions.refused()
     return broker.later(lambda: _draw(broker, context))
 
 

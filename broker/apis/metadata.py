@@ -1,5 +1,6 @@
 """Metadata: which brokers there are, and who leads what."""
 
+import uuid
 from typing import Any
 
 import trio
@@ -57,6 +58,8 @@ def _missing(broker: Broker, context: RequestContext, request: Any) -> list[str]
         return []
     if not getattr(request, "allow_auto_topic_creation", True):
         return []
+    if _by_id(request):
+        return []
     names = dict.fromkeys(topic.name for topic in request.topics)
     return [
         name
@@ -82,7 +85,13 @@ def _answer(broker: Broker, context: RequestContext, request: Any, errors: dict[
     if request.topics is None or (context.version == 0 and not request.topics):
         topics = [_topic(broker, topic, listener) for topic in image.topics.values()]
     else:
-        topics = [_asked_topic(broker, asked, listener, errors) for asked in request.topics]
+        by_id = _by_id(request)
+        topics = [
+            _topic_by_id(broker, context, asked.topic_id, listener)
+            if by_id
+            else _topic_by_name(broker, asked, listener, errors)
+            for asked in request.topics
+        ]
     brokers: list[_Fields] = [
         {"node_id": each.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": each.rack}
         for each in image.brokers.values()
@@ -103,28 +112,37 @@ def _answer(broker: Broker, context: RequestContext, request: Any, errors: dict[
     )
 
 
-def _asked_topic(broker: Broker, asked: Any, listener: str, errors: dict[str, ErrorCode]) -> _Fields:
+def _by_id(request: Any) -> bool:
+    """Whether topics are asked for by id. Names don't count then: Java's client sends empty ones."""
+    return any(getattr(topic, "topic_id", None) is not None for topic in request.topics or ())
+
+
+def _topic_by_id(
+    broker: Broker, context: RequestContext, topic_id: uuid.UUID | None, listener: str
+) -> _Fields:
+    if topic_id == CLUSTER_METADATA_ID:
+        return describe_cluster_metadata(broker)
+    topic = None if topic_id is None else broker.image.topic_by_id(topic_id)
+    if topic is not None:
+        return _topic(broker, topic, listener)
+    # Before version 12 a name can't be null.
+    return _no_topic(ErrorCode.unknown_topic_id, None if context.version >= 12 else "", topic_id)
+
+
+def _topic_by_name(broker: Broker, asked: Any, listener: str, errors: dict[str, ErrorCode]) -> _Fields:
     name: str | None = asked.name
-    topic_id = getattr(asked, "topic_id", None)
     if name == CLUSTER_METADATA:
         return describe_cluster_metadata(broker)
-    if name is not None:
-        topic = broker.image.topic(name)
-        error = errors.get(name, ErrorCode.unknown_topic_or_partition)
-        if not is_legal(name):
-            error = ErrorCode.invalid_topic_exception
-    else:
-        topic = None if topic_id is None else broker.image.topic_by_id(topic_id)
-        error = ErrorCode.unknown_topic_id
+    if name is None or not is_legal(name):
+        return _no_topic(ErrorCode.invalid_topic_exception, name, None)
+    topic = broker.image.topic(name)
     if topic is None:
-        return {
-            "error_code": error,
-            "name": name,
-            "topic_id": topic_id,
-            "is_internal": False,
-            "partitions": (),
-        }
+        return _no_topic(errors.get(name, ErrorCode.unknown_topic_or_partition), name, None)
     return _topic(broker, topic, listener)
+
+
+def _no_topic(error: ErrorCode, name: str | None, topic_id: uuid.UUID | None) -> _Fields:
+    return {"error_code": error, "name": name, "topic_id": topic_id, "is_internal": False, "partitions": ()}
 
 
 def _topic(broker: Broker, topic: TopicState, listener: str) -> _Fields:

@@ -1,12 +1,13 @@
 """From a frame's body to a message and back: the hand-written codecs where there are some, else kio."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.entities import build, decode_entity, encode_entity, request_type, response_type
+from quorate.broker.wire.features import NO_FEATURES, Features
 from quorate.broker.wire.fetch_codec import decode_fetch_request
 from quorate.broker.wire.messages import EncodedResponse, Request, Response
 from quorate.broker.wire.metadata_quirk import without_extra_bytes
@@ -29,12 +30,33 @@ def encode_response(response: Response) -> Sequence[Buffer]:
     return response.body if isinstance(response, EncodedResponse) else encode_entity(response)
 
 
-@cache
-def api_versions_response(version: int, *, error: ErrorCode = ErrorCode.none) -> EncodedResponse:
-    """What we serve, in the given version of ApiVersions; with an error in version 0 (KIP-511)."""
+@lru_cache(maxsize=64)
+def api_versions_response(
+    version: int, *, error: ErrorCode = ErrorCode.none, features: Features = NO_FEATURES
+) -> EncodedResponse:
+    """What we serve, in the given version of ApiVersions; with an error in version 0 (KIP-511).
+
+    Clients of version 3 can't read a feature that may be at level 0 (KIP-1022): it is left out.
+    """
+    supported = [each for each in features.supported if version >= 4 or each.min_level > 0]
+    shown = {each.name for each in supported}
     ranges = [
         {"api_key": api.key.value, "min_version": api.advertised_from, "max_version": api.max_version}
         for api in APIS.values()
     ]
-    entity = build(response_type(ApiKey.API_VERSIONS, version), error_code=error, api_keys=ranges)
+    entity = build(
+        response_type(ApiKey.API_VERSIONS, version),
+        error_code=error,
+        api_keys=ranges,
+        supported_features=[
+            {"name": each.name, "min_version": each.min_level, "max_version": each.max_level}
+            for each in supported
+        ],
+        finalized_features_epoch=features.epoch,
+        finalized_features=[
+            {"name": name, "min_version_level": level, "max_version_level": level}
+            for name, level in features.finalized
+            if name in shown
+        ],
+    )
     return EncodedResponse(encode_entity(entity))

@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +14,7 @@ from quorate.broker.wire.budget import MemoryBudget
 from quorate.broker.wire.codec import api_versions_response, decode_request, encode_response
 from quorate.broker.wire.error_responses import protocol_error_response
 from quorate.broker.wire.errors import ErrorTable
+from quorate.broker.wire.features import Features
 from quorate.broker.wire.framing import FrameReader
 from quorate.broker.wire.headers import RequestHeader, read_request_header, response_prefix
 from quorate.broker.wire.messages import (
@@ -87,6 +88,7 @@ class Connection:
         handler: RequestHandler,
         *,
         errors: ErrorTable,
+        features: Callable[[], Features],
         limits: ConnectionLimits,
         request_budget: MemoryBudget,
         response_budget: "ResponseBudget",
@@ -95,6 +97,7 @@ class Connection:
         self._context = context
         self._handler = handler
         self._errors = errors
+        self._features = features
         self._limits = limits
         self._responses = response_budget
         self._frames = FrameReader(stream, max_frame_bytes=limits.max_frame_bytes, budget=request_budget)
@@ -202,7 +205,7 @@ class Connection:
             return
         request = decode_request(header.api_key, header.version, frame[header.body_start :])
         if header.api_key == ApiKey.API_VERSIONS:
-            self._enqueue(context, api_versions_response(header.version))
+            self._enqueue(context, api_versions_response(header.version, features=self._features()))
             return
         answer: Answer
         try:

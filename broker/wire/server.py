@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +11,7 @@ import trio
 from quorate.broker.wire.budget import MemoryBudget
 from quorate.broker.wire.connection import Connection, ConnectionLimits, ResponseBudget
 from quorate.broker.wire.errors import ErrorTable
+from quorate.broker.wire.features import NO_FEATURES, Features
 from quorate.broker.wire.framing import MAX_FRAME_BYTES
 from quorate.broker.wire.messages import ConnectionContext, RequestHandler
 from quorate.runtime.log import get_logger
@@ -62,12 +64,14 @@ class WireServer:
         config: ServerConfig,
         *,
         errors: ErrorTable | None = None,
+        features: Callable[[], Features] = lambda: NO_FEATURES,
         listener_name: str = "PLAINTEXT",
     ) -> None:
         self._listener = listener
         self._handler = handler
         self._config = config
         self._errors = errors or ErrorTable()
+        self._features = features
         self._listener_name = listener_name
         self._connections: dict[int, Connection] = {}
         self._by_host: Counter[str] = Counter()
@@ -142,6 +146,7 @@ class WireServer:
             context,
             self._handler,
             errors=self._errors,
+            features=self._features,
             limits=self._limits,
             request_budget=self._requests,
             response_budget=self._responses,

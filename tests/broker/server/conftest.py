@@ -49,6 +49,10 @@ class Nodes:
     def address(self, node: int) -> Address:
         return Address("127.0.0.1", self._clients[node - 1])
 
+    def override(self, key: str, value: str) -> None:
+        """For the nodes that are started from now on."""
+        self._settings = self._settings | {key: value}
+
     def config(self, node: int) -> ServerConfig:
         voters = ",".join(f"{n + 1}@127.0.0.1:{port}" for n, port in enumerate(self._controllers))
         values = {

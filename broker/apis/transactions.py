@@ -1,0 +1,15 @@
+"""Transactions, which are not served: how they are refused so that clients stop asking."""
+
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire.errors import KafkaError
+
+REFUSAL: Final = ErrorCode.transactional_id_authorization_failed
+"""Every client takes it as final. On others, such as INVALID_REQUEST, librdkafka asks again for ever."""
+REASON: Final = "transactions are not served by this version of quorate"
+
+
+def refused() -> KafkaError:
+    return KafkaError(REFUSAL, REASON)
