@@ -10,6 +10,7 @@ from quorate.log.segment import Segment
 from quorate.log.state import LogState
 from quorate.raft.core.types import Offset
 from quorate.runtime.disk import Buffer, DescriptorsExhaustedError, DiskError
+from quorate.runtime.work import WORK
 
 _TIMESTAMPS = struct.Struct(">qq")
 _TIMESTAMPS_START = 27
@@ -118,8 +119,11 @@ class Appends(LogState):
                 segment = self._roll()
             position = segment.append(pieces, total)
             per_batch = len(pieces) // len(spans)
+            noted = segment.indexes.noted
+            WORK.batches += len(spans)
+            WORK.bytes += total
             for number, span in enumerate(spans):
-                segment.noted(
+                noted(
                     position=position,
                     last_offset=span.end_offset - 1,
                     base_timestamp=span.base_timestamp,
@@ -144,8 +148,7 @@ class Appends(LogState):
         return AppendInfo(start, self.end_offset, total)
 
     def _roll(self) -> Segment:
-        self._active.release_reserve()
-        self._active.save_index()
+        self._active.rolled()
         self._active = Segment(self._disk, self._folder, self.end_offset, self._config, create=True)
         self._segments.append(self._active)
         self._folder_writes += 1

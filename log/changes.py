@@ -9,7 +9,7 @@ from quorate.log.durability import Durability
 from quorate.log.errors import LogError, OffsetOutOfRangeError
 from quorate.log.segment import Segment
 from quorate.log.state import base_of
-from quorate.log.walk import read_now
+from quorate.log.walk import read_cold
 from quorate.raft.core.types import EpochEnd, Offset
 from quorate.runtime.disk import DiskError
 
@@ -44,7 +44,7 @@ class Changes(Durability):
     async def _cut_to(self, end_offset: Offset) -> None:
         keep = max(bisect_right(self._segments, end_offset, key=base_of) - 1, 0)
         segment = self._segments[keep]
-        spot = read_now(segment.find(end_offset))
+        spot = await read_cold(segment.find(end_offset))
         end = Offset(segment.base_offset if spot is None and not segment.size else end_offset)
         if spot is not None:
             end = Offset(min(end_offset, spot.base_offset))
@@ -52,7 +52,10 @@ class Changes(Durability):
         self._forget_memory(end)
         await self._remove_segments(keep + 1)
         if spot is not None:
-            segment.cut(spot.position)
+            segment.cut(spot.position, end)
+            await read_cold(segment.catch_up_indexes())
+            segment.indexes.add_max()
+            segment.indexes.save()
         await segment.file.sync()
         segment.synced = segment.writes
 

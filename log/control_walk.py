@@ -2,16 +2,15 @@
 
 import struct
 
-import trio
-
 from quorate.log.batch import HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header
 from quorate.log.control import voters_in
 from quorate.log.errors import DamagedLogError, InvalidBatchError
 from quorate.raft.core.types import VotersAt
 from quorate.runtime.disk import File
+from quorate.runtime.slices import Slices
+from quorate.runtime.work import WORK
 
 _READ_BYTES = 64 * 1024
-_PAUSE_READS = 16
 _LENGTH_TO_ATTRIBUTES = struct.Struct(">iibih")
 """From byte 8 of the header on."""
 _CONTROL = 0x20
@@ -21,7 +20,7 @@ async def voter_sets_in(file: File, position: int, end: int) -> list[VotersAt]:
     """Of the batches in [position, end), one of which starts at `position`; in order. Lets others run in
     between. Raises `DamagedLogError`, `DiskError`."""
     found: list[VotersAt] = []
-    reads = 0
+    slices = Slices()
     while position < end:
         chunk = await file.read(position, min(_READ_BYTES, end - position))
         at = 0
@@ -35,12 +34,11 @@ async def voter_sets_in(file: File, position: int, end: int) -> list[VotersAt]:
                 if voters is not None:
                     found.append(voters)
             at += size
+            WORK.batches += 1
         if not at:
             raise DamagedLogError(file.path, position, f"{len(chunk)} bytes are too few for a header")
         position += at
-        reads += 1
-        if reads % _PAUSE_READS == 0:
-            await trio.lowlevel.checkpoint()
+        await slices.pause()
     return found
 
 

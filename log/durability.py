@@ -22,6 +22,7 @@ class Durability(LogState):
                 pass
         self._check_writable()
         end, generation = self.end_offset, self._generation
+        self._active.indexes.add_max()
         unsynced, self._unsynced_bytes = self._unsynced_bytes, 0
         folder_writes = self._folder_writes
         done = False
@@ -93,8 +94,10 @@ class Durability(LogState):
         async with self._maintenance:
             end = self._durable_end
             try:
-                # The epochs first: below the recovery point they are not read from the batches.
+                # The epochs and times first: below the recovery point they are not read from the batches.
                 await self._epochs.store(self._disk, self._folder)
+                for segment in [one for one in self._segments if one.indexes.times_unsynced]:
+                    await segment.indexes.sync_times()
                 if self._config.own_recovery_point and end != self._checkpointed_end:
                     await self._store_recovery_point(end)
             except DescriptorsExhaustedError:

@@ -46,7 +46,8 @@ class EpochCache:
         """`epoch`, which must not be older than the last, has its first record at `start_offset`, or will."""
         if self._entries and epoch <= self._entries[-1].epoch:
             return
-        self._entries = [entry for entry in self._entries if entry.start_offset < start_offset]
+        while self._entries and self._entries[-1].start_offset >= start_offset:
+            self._entries.pop()
         self._entries.append(EpochStart(Epoch(epoch), Offset(start_offset)))
         self._changed()
 

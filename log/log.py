@@ -119,7 +119,7 @@ class Log(Appends, Reads, Changes):
                 # Before the sync: after a clean shutdown nobody looks for a reserve.
                 self._active.release_reserve()
                 await self.flush()
-                self._active.save_index()
+                self._active.indexes.save()
         finally:
             self.close()
 

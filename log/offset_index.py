@@ -9,9 +9,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
 
-from quorate.runtime.disk import Disk, DiskError, read_file
+from quorate.log.walk import ReadRequest, Steps
+from quorate.runtime.disk import Disk, DiskError
 
 ENTRY_BYTES = 8
+_LOAD_BYTES = 64 * 1024
 
 
 class OffsetIndex:
@@ -58,20 +60,32 @@ class OffsetIndex:
     def clear(self) -> None:
         self.cut(-1)
 
-    def load(self, disk: Disk, path: str, *, segment_bytes: int) -> bool:
+    def load(self, disk: Disk, path: str, *, segment_bytes: int) -> Steps[bool]:
         """Whether the file is there and makes sense. If not, the index is empty."""
         self.clear()
         try:
-            data = read_file(disk, path)
+            file = disk.open(path)
         except (FileNotFoundError, DiskError):
             return False
-        entries = array("i", data[: len(data) // ENTRY_BYTES * ENTRY_BYTES])
-        if sys.byteorder == "little":
-            entries.byteswap()
-        offsets, positions = entries[0::2], entries[1::2]
-        if len(data) % ENTRY_BYTES or not _increasing(offsets) or not _increasing(positions):
+        # Unless it is taken over below, the next save removes it.
+        self._saved = -1
+        offsets, positions = array("i"), array("i")
+        try:
+            size = file.size
+            for start in range(0, size, _LOAD_BYTES):
+                data = yield ReadRequest(file, start, _LOAD_BYTES)
+                entries = array("i", data[: len(data) // ENTRY_BYTES * ENTRY_BYTES])
+                if sys.byteorder == "little":
+                    entries.byteswap()
+                for values, new in ((offsets, entries[0::2]), (positions, entries[1::2])):
+                    if not _increasing(values[-1:] + new):
+                        return False
+                    values += new
+        except DiskError:
             return False
-        if positions and positions[-1] >= segment_bytes:
+        finally:
+            file.close()
+        if size % ENTRY_BYTES or (positions and positions[-1] >= segment_bytes):
             return False
         self._offsets, self._positions, self._saved = offsets, positions, len(offsets)
         return True

@@ -120,11 +120,37 @@ class Reads(LogState):
         newest = max((segment.max_timestamp for segment in self._segments), default=-1)
         return None if newest < 0 else newest
 
-    def offset_for_timestamp(self, timestamp: int) -> Offset | None:
-        """Base offset of the first batch that holds a record at or after `timestamp` (ms); None if there is
-        none. Walks headers: for rare requests."""
-        for segment in self._segments:
-            for spot in segment.walk(0):
-                if spot.max_timestamp >= timestamp and spot.end_offset > self.log_start_offset:
-                    return Offset(max(spot.base_offset, self.log_start_offset))
-        return None
+    async def offset_for_timestamp(self, timestamp: int, *, from_offset: int = 0) -> Offset | None:
+        """The base offset of the first batch that ends above the log start and `from_offset` and has a record
+        at or after `timestamp` (ms), by what its header says; None if there is none. At least the log start
+        and `from_offset`, which may be inside of the batch.
+
+        Skips segments by their largest timestamps, and asks the index by time for a place to walk from.
+        Raises `DamagedLogError`, `DiskError`.
+        """
+        while True:
+            generation = self._generation
+            start = max(from_offset, self.log_start_offset)
+            spot = None
+            first = max(bisect_right(self._segments, start, key=base_of) - 1, 0)
+            for segment in self._segments[first:]:
+                if segment.max_timestamp < timestamp:
+                    continue
+                try:
+                    spot = await read_cold(segment.find_timestamp(timestamp, start))
+                except (DiskError, DamagedLogError):
+                    if generation == self._generation and segment in self._segments:
+                        raise
+                    break
+                if spot is not None:
+                    break
+            else:
+                if generation == self._generation:
+                    return None
+            # Otherwise the log was cut under the walk, at one end or the other.
+            if (
+                spot is not None
+                and generation == self._generation
+                and spot.end_offset > self.log_start_offset
+            ):
+                return Offset(max(spot.base_offset, start, self.log_start_offset))

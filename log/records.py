@@ -1,9 +1,9 @@
 """The records in a batch: encoding and decoding of uncompressed ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from quorate.log.batch import HEADER_BYTES, Batch, attributes_of, seal
+from quorate.log.batch import HEADER_BYTES, Batch, BatchHeader, attributes_of, seal
 from quorate.log.errors import InvalidBatchError
 
 
@@ -212,7 +212,29 @@ def records_of(batch: Batch) -> list[Record]:
     return records
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+def stamps_of(header: BatchHeader, records: bytes | bytearray) -> Iterator[tuple[int, int]]:
+    """(offset, timestamp) of each of a batch's records, uncompressed, in order and one at a time. Raises
+    `InvalidBatchError`."""
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    position, size = 0, len(records)
+    for number in range(header.count):
+        try:
+            length, start = read_varint(records, position)
+            timestamp_delta, after = read_varint(records, start + 1)
+            offset_delta, after = read_varint(records, after)
+        except IndexError:
+            length, start, timestamp_delta, offset_delta, after = -1, 0, 0, 0, 0
+        position = start + length
+        if length < 0 or after > position or position > size:
+            problem = f"record {number} runs over its end"
+            raise InvalidBatchError(problem, position=header.position)
+        yield (
+            header.base_offset + offset_delta,
+            header.base_timestamp + timestamp_delta if append_time is None else append_time,
+        )
+
+
+def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
     """A zigzag varint and the position after it. Raises `IndexError` if it runs over the end."""
     byte = data[position]
     position += 1

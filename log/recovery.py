@@ -11,15 +11,17 @@ off without a word. No batch is zeros: each has a length and a magic.
 
 from dataclasses import dataclass
 
-from quorate.log.batch import HEADER, LENGTH_END, BatchHeader, read_header
+from quorate.log.batch_reader import BatchReader
 from quorate.log.config import LogConfig
 from quorate.log.epoch_cache import EpochCache, load_epochs
-from quorate.log.errors import DamagedLogError, InvalidBatchError
-from quorate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
-from quorate.log.walk import read_now
+from quorate.log.errors import DamagedLogError
+from quorate.log.segment import LOG_SUFFIX, Segment
+from quorate.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from quorate.log.walk import HeaderWalk, Steps, read_cold
 from quorate.raft.core.types import EpochStart, Offset
 from quorate.runtime.disk import Disk
 from quorate.runtime.log import get_logger
+from quorate.runtime.slices import Slices
 
 log = get_logger(__name__)
 
@@ -127,8 +129,10 @@ class _Recovery:
 
     def _remove_leftovers(self) -> None:
         names = self._disk.list(self._folder)
+        present = set(names)
         for name in names:
-            orphan = name.endswith(INDEX_SUFFIX) and name.removesuffix(INDEX_SUFFIX) + LOG_SUFFIX not in names
+            stem, _, suffix = name.rpartition(".")
+            orphan = f".{suffix}" in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem + LOG_SUFFIX not in present
             if orphan or name.endswith(_LEFTOVERS):
                 self._disk.remove(f"{self._folder}/{name}")
 
@@ -158,17 +162,20 @@ class _Recovery:
         """A segment that lies below the recovery point as a whole."""
         if self._config.own_recovery_point:
             await self._verify(segment, may_end_in_zeros=not is_last)
-        segment.load_index()
+        await read_cold(segment.load_indexes(_ALL))
         try:
-            last = segment.catch_up_index()
+            last = await read_cold(segment.index_up_to())
         except DamagedLogError as error:
             # The roll cut the reserve off, which may not have become durable, even if a later start saw it
             # done. What else is missing shows in the next segment's base offset.
             if is_last or await self._written_end(segment, error.position) != error.position:
                 raise
-            segment.cut(error.position)
+            segment.cut(error.position, _ALL)
             await segment.file.sync()
-            last = segment.catch_up_index()
+            last = await read_cold(segment.catch_up_indexes())
+        segment.indexes.add_max()
+        segment.indexes.save()
+        await segment.indexes.sync_times()
         if last is not None:
             self._end_offset = last.end_offset
         elif segment.size:
@@ -177,9 +184,9 @@ class _Recovery:
     async def _check(self, segment: Segment) -> str | None:
         """A segment that the recovery point lies in or below. What is wrong with it, after it was cut."""
         start = await self._verify(segment) if self._config.own_recovery_point else None
-        segment.load_index()
+        await read_cold(segment.load_indexes(self._trusted_end))
         if start is None:
-            start = self._position_of_recovery_point(segment)
+            start = await read_cold(self._position_of_recovery_point(segment))
         if self._end_offset < self._trusted_end:
             raise DamagedLogError(
                 segment.path,
@@ -187,15 +194,15 @@ class _Recovery:
                 f"the log ends at offset {self._end_offset}, although it was durable up to "
                 f"{self._trusted_end}",
             )
-        segment.cut_index(start)
+        segment.indexes.cut(start, self._end_offset)
         if start:
-            segment.catch_up_index(start)
+            await read_cold(segment.index_up_to(start))
         end, problem = await self._scan(segment, start)
         lost = await self._written_end(segment, end) - end
         if not lost:
             problem = None
             if end < segment.size:
-                segment.cut(end)
+                segment.cut(end, self._end_offset)
         if problem is not None:
             self._cut_bytes += lost
             log.warning(
@@ -206,28 +213,34 @@ class _Recovery:
                 end_offset=self._end_offset,
                 problem=problem,
             )
-            segment.cut(end)
+            segment.cut(end, self._end_offset)
         await self._rewrite(segment, start, end)
+        segment.indexes.add_max()
+        segment.indexes.save()
+        await segment.indexes.sync_times()
         return problem
 
     async def _written_end(self, segment: Segment, start: int) -> int:
         """The end of what is not zero at or after `start`; `start` if there is only reserved space."""
         written = position = start
+        slices = Slices()
         while position < segment.size:
             data = await segment.file.read(position, _CHUNK_BYTES)
             kept = len(data.rstrip(b"\0"))
             written = position + kept if kept else written
             position += len(data)
+            await slices.pause()
         return written
 
-    def _position_of_recovery_point(self, segment: Segment) -> int:
+    def _position_of_recovery_point(self, segment: Segment) -> Steps[int]:
         """By the headers alone. Sets the end offset, which is smaller if the segment ends before."""
         wanted = self._trusted_end
         if wanted <= segment.base_offset:
             return 0
         position = segment.indexed_position(wanted)
         expected = segment.base_offset if position == 0 else None
-        for spot in segment.walk(position):
+        walk = HeaderWalk(segment.file, position, segment.size)
+        while (spot := (yield from walk.next())) is not None:
             if spot.end_offset > wanted or expected not in (None, spot.base_offset):
                 raise self._misplaced(segment, spot.position, spot.base_offset, spot.end_offset)
             position = spot.position + spot.size
@@ -238,7 +251,7 @@ class _Recovery:
 
     async def _verify(self, segment: Segment, *, may_end_in_zeros: bool = False) -> int:
         """Check every batch below the recovery point. The position of its end; sets the end offset."""
-        reader = _BatchReader(segment, 0, segment.size)
+        reader = BatchReader(segment, 0, segment.size)
         epoch = 0
         while self._end_offset < self._trusted_end and (header := await reader.next()) is not None:
             if isinstance(header, str):
@@ -252,6 +265,7 @@ class _Recovery:
                     segment.path, reader.position, f"epoch {header.leader_epoch} after epoch {epoch}"
                 )
             self._end_offset, epoch = header.end_offset, header.leader_epoch
+            segment.indexes.max_timestamp = max(segment.indexes.max_timestamp, header.max_timestamp)
         return reader.end
 
     def _misplaced(self, segment: Segment, position: int, base: int, end: int) -> DamagedLogError:
@@ -264,7 +278,7 @@ class _Recovery:
 
     async def _scan(self, segment: Segment, start: int) -> tuple[int, str | None]:
         """Keep what is whole from `start` on: its end, and what is wrong there."""
-        reader = _BatchReader(segment, start, segment.size)
+        reader = BatchReader(segment, start, segment.size)
         epoch = 0
         while (header := await reader.next()) is not None:
             if isinstance(header, str):
@@ -275,7 +289,7 @@ class _Recovery:
             if header.leader_epoch < epoch:
                 return reader.position, f"epoch {header.leader_epoch} after epoch {epoch}"
             epoch = header.leader_epoch
-            segment.noted(
+            segment.indexes.noted(
                 position=reader.position,
                 last_offset=header.end_offset - 1,
                 base_timestamp=header.base_timestamp,
@@ -286,10 +300,12 @@ class _Recovery:
 
     async def _rewrite(self, segment: Segment, start: int, end: int) -> None:
         position = start
+        slices = Slices()
         while position < end:
             data = await segment.file.read(position, min(_CHUNK_BYTES, end - position))
             segment.file.write_at(position, data)
             position += len(data)
+            await slices.pause()
         self._rewritten_bytes += end - start
         await segment.file.sync()
 
@@ -327,61 +343,17 @@ class _Recovery:
             if loaded is not None:
                 if segment is not self.segments[-1] and self._end_of(segment) <= trusted_end:
                     continue
-                spot = read_now(segment.find(trusted_end))
+                spot = await read_cold(segment.find(trusted_end))
                 if spot is None:
                     continue
                 start = spot.position
-            for spot in segment.walk(start):
-                self._epochs.assign(spot.epoch, spot.base_offset)
+            await read_cold(self._note_epochs(segment, start))
+
+    def _note_epochs(self, segment: Segment, start: int) -> Steps[None]:
+        walk = HeaderWalk(segment.file, start, segment.size)
+        while (spot := (yield from walk.next())) is not None:
+            self._epochs.assign(spot.epoch, spot.base_offset)
 
     def _end_of(self, segment: Segment) -> int:
         index = self.segments.index(segment)
         return self.segments[index + 1].base_offset
-
-
-class _BatchReader:
-    """Reads a segment batch by batch, whole and checked."""
-
-    def __init__(self, segment: Segment, start: int, end: int) -> None:
-        self._segment = segment
-        self._next = start
-        self._end = end
-        self._chunk = b""
-        self._chunk_start = start
-        self.position = start
-        """Of the batch that `next` returned, or could not."""
-
-    async def next(self) -> BatchHeader | str | None:
-        """The next header, None at the end, or what is wrong."""
-        self.position = self._next
-        left = self._end - self._next
-        if not left:
-            return None
-        if left < HEADER.size:
-            return f"{left} bytes are too few for a header"
-        await self._hold(HEADER.size)
-        size = int.from_bytes(self._chunk[self._at + 8 : self._at + 12], "big", signed=True) + LENGTH_END
-        if size > left:
-            return f"a batch of {size} bytes is cut off after {left}"
-        await self._hold(max(size, HEADER.size))
-        try:
-            header = read_header(self._chunk, self._at, dense=False)
-        except InvalidBatchError as error:
-            return error.problem
-        self._next += header.size
-        return header
-
-    @property
-    def end(self) -> int:
-        """The position after the last batch that was returned."""
-        return self._next
-
-    @property
-    def _at(self) -> int:
-        return self._next - self._chunk_start
-
-    async def _hold(self, size: int) -> None:
-        if self._at + size > len(self._chunk):
-            wanted = min(max(size, _CHUNK_BYTES), self._end - self._next)
-            self._chunk = await self._segment.file.read(self._next, wanted)
-            self._chunk_start = self._next

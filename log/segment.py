@@ -1,9 +1,9 @@
-"""One segment: a file of batches named by its base offset, and its index."""
-
-from collections.abc import Iterator
+"""One segment: a file of batches named by its base offset, and its indexes."""
 
 from quorate.log.config import LogConfig
-from quorate.log.offset_index import ENTRY_BYTES, OffsetIndex
+from quorate.log.errors import DamagedLogError
+from quorate.log.segment_indexes import SegmentIndexes
+from quorate.log.time_index import TimeEntry, TimeIndex
 from quorate.log.walk import HeaderWalk, Spot, Steps, is_batch, read_now
 from quorate.runtime.disk import Buffer, Disk, File
 from quorate.runtime.log import get_logger
@@ -11,8 +11,6 @@ from quorate.runtime.log import get_logger
 log = get_logger(__name__)
 
 LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-_SAVE_INDEX_ENTRIES = 64
 _MAX_POSITION = 2**31 - 1
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 
@@ -22,15 +20,13 @@ class Segment:
 
     __slots__ = (
         "_config",
+        "_cuts",
         "_disk",
-        "_last_indexed",
         "_reserved_end",
         "_stem",
         "base_offset",
         "file",
-        "first_timestamp",
-        "index",
-        "max_timestamp",
+        "indexes",
         "synced",
         "writes",
     )
@@ -43,16 +39,16 @@ class Segment:
         self._stem = f"{folder}/{base_offset:020}"
         self.base_offset = base_offset
         self.file: File = disk.open(self._stem + LOG_SUFFIX, create=create)
-        self.index = OffsetIndex()
-        self._last_indexed = 0
-        """End of what is covered by the last index entry."""
+        self.indexes = self._new_indexes()
+        self._cuts = 0
         self._reserved_end = 0
         """Up to where room was asked for."""
-        self.first_timestamp: int | None = None
-        self.max_timestamp = -1
         self.writes = 0
         self.synced = 0
         """Which of the `writes` are durable."""
+
+    def _new_indexes(self) -> SegmentIndexes:
+        return SegmentIndexes(self._disk, self._stem, self.base_offset, self._config)
 
     @property
     def path(self) -> str:
@@ -62,28 +58,32 @@ class Segment:
     def size(self) -> int:
         return self.file.size
 
+    @property
+    def max_timestamp(self) -> int:
+        """The largest of any record (ms); -1 if none has one."""
+        return self.indexes.max_timestamp
+
     def configure(self, config: LogConfig) -> None:
         self._config = config
+        self.indexes.configure(config)
 
     def has_room_for(self, size: int, *, end_offset: int, timestamp: int) -> bool:
         """Whether an append may go here, or the log must roll."""
         held = self.file.size
         if held == 0:
             return True
+        first_timestamp = self.indexes.first_timestamp
         return not (
             held + size > self._config.segment_bytes
             or held + size > _MAX_POSITION
             or end_offset - self.base_offset > _MAX_RELATIVE_OFFSET
-            or (len(self.index) + 1) * ENTRY_BYTES > self._config.segment_index_bytes
-            or (
-                self.first_timestamp is not None
-                and timestamp - self.first_timestamp > self._config.segment_ms
-            )
+            or self.indexes.is_full(self._config.segment_index_bytes)
+            or (first_timestamp is not None and timestamp - first_timestamp > self._config.segment_ms)
         )
 
     def append(self, buffers: list[Buffer], size: int) -> int:
-        """One vectored write of `size` bytes; the position of the first. `noted` must follow for each
-        batch."""
+        """One vectored write of `size` bytes; the position of the first. `indexes.noted` must follow for
+        each batch."""
         self.writes += 1
         if self._config.reserve_bytes:
             self._reserve(self.file.size + size)
@@ -103,83 +103,153 @@ class Segment:
             self.file.truncate(self.file.size)
         self._reserved_end = 0
 
-    def noted(self, *, position: int, last_offset: int, base_timestamp: int, max_timestamp: int) -> None:
-        """A batch is at `position`: index it, if it is far enough from the last one that is."""
-        if self.first_timestamp is None:
-            self.first_timestamp = base_timestamp
-        if max_timestamp > self.max_timestamp:
-            self.max_timestamp = max_timestamp
-        if position - self._last_indexed >= self._config.index_interval_bytes:
-            self._last_indexed = position
-            self.index.add(last_offset - self.base_offset, position)
-            if self.index.unsaved >= _SAVE_INDEX_ENTRIES:
-                self.save_index()
+    # The indexes
 
-    def save_index(self) -> None:
-        self.index.save(self._disk, self._stem + INDEX_SUFFIX)
+    def rolled(self) -> None:
+        """Another segment follows: what is indexed goes to the files, the largest timestamp with it."""
+        self.release_reserve()
+        self.indexes.add_max()
+        self.indexes.save()
 
-    def load_index(self) -> None:
-        """From its file; rebuilt from the batches if that is missing or wrong. Raises `DamagedLogError` if
-        the batches can't be walked."""
-        name = self._stem + INDEX_SUFFIX
-        loaded = self.index.load(self._disk, name, segment_bytes=self.file.size)
-        last = self.index.floor_position(_MAX_POSITION)
-        if last is not None and not read_now(self._is_batch(*last)):
+    def load_indexes(self, trusted_end: int) -> Steps[None]:
+        """From their files. If one is missing or wrong both are empty: whoever opens a segment walks over
+        what they don't cover. Entries by time that are not for offsets below `trusted_end` go. Raises
+        `DamagedLogError` if the first batch can't be read."""
+        indexes = self.indexes
+        loaded = yield from indexes.offsets.load(
+            self._disk, indexes.offsets_path, segment_bytes=self.file.size
+        )
+        last = indexes.offsets.floor_position(_MAX_POSITION)
+        if last is not None and not (yield from self._is_batch(*last)):
             loaded = False
-        if not loaded:
-            if self._disk.exists(name):
-                log.warning("an index is wrong and is rebuilt", path=name)
-            self.index.clear()
+        wrong = None if loaded else indexes.offsets_path
+        times = indexes.times
+        if wrong is None and times is not None and not (yield from self._load_times(times, trusted_end)):
+            wrong = times.path
+        if wrong is not None:
+            if self._disk.exists(wrong):
+                log.warning("an index is wrong and is rebuilt", path=wrong)
+            indexes.clear()
             last = None
-        self._last_indexed = 0 if last is None else last[1]
-        if self._last_indexed:
-            first = next(self.walk(0))
-            self.first_timestamp = first.base_timestamp
+        indexes.last_position = 0 if last is None else last[1]
+        indexes.take_max()
+        if indexes.last_position:
+            first = yield from HeaderWalk(self.file, 0, self.file.size).next()
+            indexes.first_timestamp = None if first is None else first.base_timestamp
 
-    def catch_up_index(self, end_position: int | None = None) -> Spot | None:
-        """Walk what the index does not cover yet, and index it. The last batch, or None if there is none."""
-        last: Spot | None = None
-        for last in self.walk(self._last_indexed, end_position):
-            self.noted(
-                position=last.position,
-                last_offset=last.end_offset - 1,
-                base_timestamp=last.base_timestamp,
-                max_timestamp=last.max_timestamp,
-            )
+    def _load_times(self, times: TimeIndex, trusted_end: int) -> Steps[bool]:
+        if not (yield from times.load()):
+            return False
+        times.cut(trusted_end - self.base_offset)
+        try:
+            return times.last is None or (yield from self._is_time(times.last))
+        except DamagedLogError:
+            return False
+
+    def index_up_to(self, end_position: int | None = None) -> Steps[Spot | None]:
+        """After `load_indexes`: note what comes behind the last entries, all of which is durable: so if the
+        largest timestamp is there, entries by time are missing. The last batch, or None if there is none."""
+        indexes, known, start = self.indexes, self.indexes.max_timestamp, self.indexes.last_position
+        last = yield from self.catch_up_indexes(end_position)
+        if indexes.times is not None and start and indexes.max_timestamp > known:
+            log.warning("an index lacks entries and is rebuilt", path=indexes.times.path)
+            indexes.clear()
+            last = yield from self.catch_up_indexes(end_position)
         return last
 
-    def walk(self, position: int, end_position: int | None = None) -> Iterator[Spot]:
-        """The batches from `position` on, by their headers alone. Raises `DamagedLogError`."""
-        walk = HeaderWalk(self.file, position, self.file.size if end_position is None else end_position)
-        while (spot := read_now(walk.next())) is not None:
-            yield spot
+    def catch_up_indexes(self, end_position: int | None = None) -> Steps[Spot | None]:
+        """Walk over what comes behind the last entry by offset, and note it. The last batch, or None if there
+        is none."""
+        last: Spot | None = None
+        indexes = self.indexes
+        walk = HeaderWalk(
+            self.file, indexes.last_position, self.file.size if end_position is None else end_position
+        )
+        while (spot := (yield from walk.next())) is not None:
+            last = spot
+            _note(indexes, spot)
+        return last
+
+    def _rebuild_indexes(self, path: str) -> Steps[None]:
+        """Make new ones, which count from when they are whole; appends may come meanwhile. Nothing if the
+        segment is cut meanwhile."""
+        log.warning("an index is wrong and is rebuilt", path=path)
+        cuts = self._cuts
+        fresh = self._new_indexes()
+        fresh.hold_back()
+        position = 0
+        while position < self.file.size:
+            walk = HeaderWalk(self.file, position, self.file.size)
+            while (spot := (yield from walk.next())) is not None:
+                _note(fresh, spot)
+            position = walk.end
+        if self._cuts == cuts:
+            self.indexes.clear()
+            fresh.release()
+            self.indexes = fresh
 
     def _is_batch(self, relative_last_offset: int, position: int) -> Steps[bool]:
         return is_batch(self.file, position, last_offset=self.base_offset + relative_last_offset)
 
-    def find(self, offset: int) -> Steps[Spot | None]:
-        """The first batch that ends above `offset`; None if all end at or below it."""
-        entry = self.index.floor(offset - self.base_offset)
-        if entry is not None and not (yield from self._is_batch(*entry)):
-            log.warning("an index is wrong and is rebuilt", path=self._stem + INDEX_SUFFIX)
-            self.rebuild_index()
-            entry = self.index.floor(offset - self.base_offset)
+    def _is_time(self, entry: TimeEntry) -> Steps[bool]:
+        """Whether the batch of an entry by time is as it says."""
+        last_offset = self.base_offset + entry.relative_offset
+        spot = yield from self._walk_to(last_offset)
+        return (
+            spot is not None and spot.end_offset == last_offset + 1 and spot.max_timestamp == entry.timestamp
+        )
+
+    def _walk_to(self, offset: int) -> Steps[Spot | None]:
+        """The first batch that ends above `offset`, by an index by offset that is right."""
+        entry = self.indexes.offsets.floor(offset - self.base_offset)
         walk = HeaderWalk(self.file, 0 if entry is None else entry[1], self.file.size)
         while (spot := (yield from walk.next())) is not None and spot.end_offset <= offset:
             pass
         return spot
 
-    def rebuild_index(self) -> None:
-        self.index.clear()
-        self._last_indexed = 0
-        self.catch_up_index()
+    def find(self, offset: int) -> Steps[Spot | None]:
+        """The first batch that ends above `offset`; None if all end at or below it."""
+        entry = self.indexes.offsets.floor(offset - self.base_offset)
+        if entry is not None and not (yield from self._is_batch(*entry)):
+            yield from self._rebuild_indexes(self.indexes.offsets_path)
+        return (yield from self._walk_to(offset))
+
+    def find_timestamp(self, timestamp: int, from_offset: int) -> Steps[Spot | None]:
+        """The first batch that ends above `from_offset` and has a record at or after `timestamp` (ms), by
+        what its header says; None if there is none."""
+        first = yield from self._first_for(timestamp)
+        relative = max(from_offset - self.base_offset, first)
+        entry = self.indexes.offsets.floor(relative)
+        if entry is not None and not (yield from self._is_batch(*entry)):
+            yield from self._rebuild_indexes(self.indexes.offsets_path)
+            entry = self.indexes.offsets.floor(relative)
+        walk = HeaderWalk(self.file, 0 if entry is None else entry[1], self.file.size)
+        while (spot := (yield from walk.next())) is not None:
+            if spot.max_timestamp >= timestamp and spot.end_offset > from_offset:
+                return spot
+        return None
+
+    def _first_for(self, timestamp: int) -> Steps[int]:
+        """The last offset, relative to the base, of a batch in front of which everything is earlier than
+        `timestamp`; 0 if none is known."""
+        times = self.indexes.times
+        if times is None:
+            return 0
+        found = yield from times.floor(timestamp)
+        if found is None:
+            return 0
+        if not (yield from self._is_time(found)):
+            yield from self._rebuild_indexes(times.path)
+            times = self.indexes.times
+            found = None if times is None else (yield from times.floor(timestamp))
+        return 0 if found is None else found.relative_offset
 
     def extent(self, start: Spot, *, max_bytes: int, max_offset: int) -> Steps[int]:
         """The end position of the whole batches from `start` on, within `max_bytes`, that end at or below
         `max_offset`; `start.position` if not even that one does."""
         limit = start.position + max_bytes
-        entry = self.index.floor_position(limit)
-        by_offset = self.index.floor(max_offset - self.base_offset)
+        entry = self.indexes.offsets.floor_position(limit)
+        by_offset = self.indexes.offsets.floor(max_offset - self.base_offset)
         if entry is not None and by_offset is not None:
             entry = min(entry, by_offset)
         position = start.position
@@ -197,25 +267,19 @@ class Segment:
                 return spot.position
         return walk.end
 
-    def cut(self, position: int) -> None:
-        """Cut the file and the index. Durable after the next sync of the file."""
+    def cut(self, position: int, end_offset: int) -> None:
+        """Cut the file and the indexes to what ends at `end_offset`. Durable after the next sync of the file.
+        What is behind the last entries must be noted again (`catch_up_indexes`)."""
         self.writes += 1
+        self._cuts += 1
         self.file.truncate(position)
         self._reserved_end = 0
-        self.cut_index(position)
-        if position == 0:
-            self.first_timestamp = None
-        self.save_index()
-
-    def cut_index(self, position: int) -> None:
-        """Forget the index entries at and above `position`."""
-        self.index.cut(position)
-        last = self.index.floor_position(_MAX_POSITION)
-        self._last_indexed = 0 if last is None else last[1]
+        self.indexes.cut(position, end_offset)
+        self.indexes.save()
 
     def indexed_position(self, offset: int) -> int:
         """A position at which a batch starts that ends at or below `offset`; 0 if the index does not help."""
-        entry = self.index.floor(offset - self.base_offset - 1)
+        entry = self.indexes.offsets.floor(offset - self.base_offset - 1)
         return 0 if entry is None or not read_now(self._is_batch(*entry)) else entry[1]
 
     def close(self) -> None:
@@ -224,6 +288,15 @@ class Segment:
     def remove(self) -> None:
         """The files go; durable after a sync of the folder."""
         self.close()
+        self._cuts += 1
         self._disk.remove(self._stem + LOG_SUFFIX)
-        if self._disk.exists(self._stem + INDEX_SUFFIX):
-            self._disk.remove(self._stem + INDEX_SUFFIX)
+        self.indexes.remove()
+
+
+def _note(indexes: SegmentIndexes, spot: Spot) -> None:
+    indexes.noted(
+        position=spot.position,
+        last_offset=spot.end_offset - 1,
+        base_timestamp=spot.base_timestamp,
+        max_timestamp=spot.max_timestamp,
+    )

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-import trio
-
 from quorate.log.batch import HEADER_BYTES, LENGTH_END, Batch, read_header
 from quorate.log.control import (
     ControlType,
@@ -26,6 +24,7 @@ from quorate.log.records import Record, records_of
 from quorate.log.walk import ReadRequest, Steps, read_cold, read_now
 from quorate.raft.core.types import Epoch, Offset, SnapshotId, VoterSet
 from quorate.runtime.disk import File
+from quorate.runtime.slices import Slices
 
 SUFFIX = ".checkpoint"
 MAX_CHUNK_BYTES = 8 * 1024 * 1024
@@ -190,13 +189,11 @@ def read_head(file: File, snapshot: SnapshotId) -> SnapshotContents:
 async def verify(file: File, snapshot: SnapshotId) -> SnapshotContents:
     """Read it all, letting others run in between. Raises `DamagedSnapshotError`, `DiskError`."""
     scan = SnapshotScan(file, snapshot)
-    paused_at = 0
+    slices = Slices()
     while (batch := await read_cold(scan.next())) is not None:
         # A good CRC may be over nonsense, if it comes from elsewhere: what is accepted can be read.
         scan.records(batch)
-        if scan.position - paused_at >= _READ_BYTES:
-            paused_at = scan.position
-            await trio.lowlevel.checkpoint()
+        await slices.pause()
     return scan.contents
 
 

@@ -11,6 +11,8 @@ from quorate.runtime.disk import Disk, DiskError, File
 
 PART_SUFFIX = ".part"
 _BATCH_BYTES = 1024 * 1024
+_BATCH_RECORDS = 1024
+"""A batch is built, and later read, in one piece: small chunks must not add up to many milliseconds."""
 _SYNC_BYTES = 8 * 1024 * 1024
 
 
@@ -75,7 +77,7 @@ class SnapshotWriter:
             self._flush()
         self._chunks.append(chunk)
         self._buffered_bytes += len(chunk)
-        if self._buffered_bytes >= _BATCH_BYTES:
+        if self._buffered_bytes >= _BATCH_BYTES or len(self._chunks) >= _BATCH_RECORDS:
             self._flush()
 
     async def keep_up(self) -> None:

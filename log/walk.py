@@ -1,7 +1,9 @@
 """Batches of a file by their headers alone.
 
 Whether the bytes come at once or are waited for is the caller's choice: what needs bytes is a generator that
-asks for them, run by `read_now` (which may hold up the event loop) or `read_cold`.
+asks for them, run by `read_now` (which may hold up the event loop, and is for a few reads at most) or
+`read_cold`, which lets others run every few milliseconds, however much is walked over. So a walk does only a
+little between two reads.
 """
 
 import struct
@@ -12,6 +14,8 @@ from typing import NamedTuple, TypeVar
 from quorate.log.batch import HEADER_BYTES, LENGTH_END, MAGIC
 from quorate.log.errors import DamagedLogError
 from quorate.runtime.disk import File
+from quorate.runtime.slices import Slices
+from quorate.runtime.work import WORK
 
 _CHUNK_BYTES = 8192
 _HEAD = struct.Struct(">qiibIhiqq")
@@ -41,14 +45,20 @@ def read_now(steps: Steps[_Result]) -> _Result:
 
 
 async def read_cold(steps: Steps[_Result]) -> _Result:
-    """Run with awaited reads. No checkpoint if there is nothing to wait for."""
+    """Run with awaited reads, in slices of time. No checkpoint if it is short and there is nothing to wait
+    for."""
     try:
         file, position, size = next(steps)
+        slices = Slices()
         while True:
-            file, position, size = steps.send(await file.read(position, size))
+            data = await file.read(position, size)
+            await slices.pause()
+            file, position, size = steps.send(data)
     except StopIteration as done:
         result: _Result = done.value
         return result
+    finally:
+        steps.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,7 @@ class HeaderWalk:
         size = length + LENGTH_END
         if magic != MAGIC or size < HEADER_BYTES or delta < 0 or position + size > self.end:
             raise DamagedLogError(self._file.path, position, "no record batch")
+        WORK.batches += 1
         self._position = position + size
         return Spot(position, size, base, base + delta + 1, epoch, base_timestamp, max_timestamp)
 

@@ -18,10 +18,9 @@ from quorate.raft.errors import StateMachineError
 from quorate.raft.proposals import Group, Proposals
 from quorate.raft.skipped_batches import SkippedBatches
 from quorate.raft.state_machine import CommittedBatch, StateMachine
+from quorate.runtime.slices import SLICE_SECONDS, Slices
 
 _READ_BYTES = 1024 * 1024
-_SLICE_SECONDS = 0.005
-"""How long decoding and applying may hold the event loop."""
 _NEVER = 2**63
 _NONE_SKIPPED = SkippedBatches()
 
@@ -87,7 +86,7 @@ class Applier:
     def _apply_from_memory(self) -> None:
         """One slice of what is next in memory."""
         proposals = self._proposals
-        slice_end = trio.current_time() + _SLICE_SECONDS
+        slice_end = trio.current_time() + SLICE_SECONDS
         # Looked up each time: whom a result wakes may make this node fail the rest.
         while self._is_next_in_memory:
             # Taken off only when applied: if that raises, those who wait have to hear of it.
@@ -176,7 +175,7 @@ class Applier:
                 # A snapshot has taken the log's place, and takes the state's or has done so.
                 return
             raise
-        slice_end = trio.current_time() + _SLICE_SECONDS
+        slices = Slices()
         for batch in read_batches(data):
             if self._is_next_in_memory:
                 break  # those who wait for it are told from there
@@ -196,7 +195,5 @@ class Applier:
                     records=[record.value or b"" for record in records_of(batch)],
                 )
                 self._apply(committed, end=end, batch_bytes=header.size)
-            if trio.current_time() >= slice_end:
-                await trio.lowlevel.checkpoint()
-                slice_end = trio.current_time() + _SLICE_SECONDS
+            await slices.pause()
         await trio.lowlevel.checkpoint()

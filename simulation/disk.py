@@ -101,6 +101,13 @@ class SimulatedDisk:
             self._released.set()
             self._released = None
 
+    def overtake(self) -> trio.Event:
+        """As `release` for what comes from now on; what waits goes on waiting until the event is set. Only
+        while stalled."""
+        assert self._released is not None
+        released, self._released = self._released, None
+        return released
+
     def cut(self) -> None:
         """From now on every operation raises `DiskError`, until a crash or power loss."""
         self._cut = True

@@ -76,7 +76,7 @@ class ClusterMetadataReader:
             case -2:
                 offset = log.log_start_offset
             case _ if timestamp >= 0:
-                offset = log.offset_for_timestamp(timestamp)
+                offset = await log.offset_for_timestamp(timestamp)
             case _:
                 return ListedOffset(ErrorCode.invalid_request)
         if offset is None or offset > self._end:

@@ -1,21 +1,38 @@
 """ListOffsets on one partition."""
 
 from collections.abc import Callable
+from functools import partial
 
+from quorate.broker.replication.compression import (
+    Codec,
+    CompressedDataError,
+    DecompressedTooLargeError,
+    decompress,
+)
 from quorate.broker.replication.errors import ErrorCode, PartitionError
 from quorate.broker.replication.partition import Partition
 from quorate.broker.replication.requests import OffsetResult
-from quorate.log.batch import read_batches
+from quorate.log.batch import HEADER_BYTES, Batch, read_batches
 from quorate.log.errors import LogError, OffsetOutOfRangeError
-from quorate.log.records import records_of
+from quorate.log.record_walk import RecordBytes
+from quorate.log.records import stamps_of
+from quorate.runtime.compute import Compute
 from quorate.runtime.disk import DiskError
+from quorate.runtime.slices import Slices
+from quorate.runtime.work import WORK
 
 
 async def find_offset(
-    partition: Partition, timestamp: int, disk_failed: Callable[[Partition, Exception], None]
+    partition: Partition,
+    timestamp: int,
+    disk_failed: Callable[[Partition, Exception], None],
+    *,
+    compute: Compute,
+    uncompressed_max_bytes: int,
 ) -> OffsetResult:
-    """What a consumer may know: nothing at or above the high watermark. -1 everywhere if there is nothing.
-    Raises `PartitionError`."""
+    """What a consumer may know: nothing at or above the high watermark. -1 everywhere if there is nothing. A
+    batch of more than `uncompressed_max_bytes` when decompressed is answered as a whole: its first offset and
+    its newest timestamp. Raises `PartitionError`."""
     opened = partition.log
     match timestamp:
         case -1:
@@ -36,7 +53,7 @@ async def find_offset(
         return OffsetResult(error=ErrorCode.UNKNOWN_SERVER_ERROR)
     role = partition.role
     try:
-        return await _at(partition, timestamp)
+        return await _at(partition, timestamp, compute, uncompressed_max_bytes)
     except OffsetOutOfRangeError:
         return OffsetResult()  # retention was faster
     except (DiskError, LogError) as error:
@@ -58,20 +75,52 @@ def _check_available(partition: Partition) -> None:
         )
 
 
-async def _at(partition: Partition, timestamp: int) -> OffsetResult:
+async def _at(
+    partition: Partition, timestamp: int, compute: Compute, uncompressed_max_bytes: int
+) -> OffsetResult:
+    """The first record at or after `timestamp` that is not below the log start."""
     opened = partition.log
-    base = opened.offset_for_timestamp(timestamp)
-    if base is None:
-        return OffsetResult()
-    if base >= partition.high_watermark:
-        _check_available(partition)
-        return OffsetResult()
-    data = await opened.read(base, 1, max_offset=partition.high_watermark)
-    for batch in read_batches(data, check_crc=False):
-        epoch = batch.header.leader_epoch
-        if batch.header.codec or batch.header.is_log_append_time:
-            return OffsetResult(offset=int(base), timestamp=batch.header.max_timestamp, leader_epoch=epoch)
-        for record in records_of(batch):
-            if record.timestamp >= timestamp and record.offset >= base:
-                return OffsetResult(offset=record.offset, timestamp=record.timestamp, leader_epoch=epoch)
+    start = 0
+    while (base := await opened.offset_for_timestamp(timestamp, from_offset=start)) is not None:
+        if base >= partition.high_watermark:
+            _check_available(partition)
+            return OffsetResult()
+        data = await opened.read(base, 1, max_offset=partition.high_watermark)
+        if not data:
+            return OffsetResult()
+        (batch,) = read_batches(data, check_crc=False)
+        records = await _records(batch, compute, uncompressed_max_bytes)
+        found = await _in_batch(batch, records, timestamp, base)
+        if found is not None:
+            return found
+        # What reaches the timestamp is below the log start, or the header says more than its records have.
+        start = batch.header.end_offset
     return OffsetResult()
+
+
+async def _records(batch: Batch, compute: Compute, uncompressed_max_bytes: int) -> RecordBytes | None:
+    """Decompressed; None if they can't be."""
+    body = batch.data[HEADER_BYTES:]
+    if not batch.header.codec:
+        return bytes(body)
+    try:
+        codec = Codec(batch.header.codec)
+        return await compute.run(partial(decompress, codec, body, uncompressed_max_bytes))
+    except (ValueError, CompressedDataError, DecompressedTooLargeError):
+        return None
+
+
+async def _in_batch(
+    batch: Batch, records: RecordBytes | None, timestamp: int, from_offset: int
+) -> OffsetResult | None:
+    header = batch.header
+    epoch = header.leader_epoch
+    if records is None or header.is_log_append_time:
+        return OffsetResult(offset=from_offset, timestamp=header.max_timestamp, leader_epoch=epoch)
+    slices = Slices()
+    for offset, at in stamps_of(header, records):
+        if at >= timestamp and offset >= from_offset:
+            return OffsetResult(offset=offset, timestamp=at, leader_epoch=epoch)
+        WORK.records += 1
+        await slices.pause()
+    return None

@@ -12,7 +12,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-import trio
 from crc32c import crc32c
 
 from quorate.broker.replication.producer_state import KEPT_BATCHES, KeptBatch, ProducerState
@@ -20,6 +19,7 @@ from quorate.log import Log
 from quorate.log.batch import read_headers
 from quorate.runtime.disk import Disk, DiskError, read_file, write_file_atomically
 from quorate.runtime.log import get_logger
+from quorate.runtime.slices import Slices
 
 log = get_logger(__name__)
 
@@ -139,10 +139,12 @@ async def load(disk: Disk, folder: str, partition_log: Log, state: ProducerState
             continue
         state.end_offset = offset
         break
+    slices = Slices()
     while state.end_offset < partition_log.end_offset:
         before = state.end_offset
         records = await partition_log.read(before, _SCAN_BYTES)
-        state.replay(read_headers(records, check_crc=False, dense=False, contiguous=False))
+        for header in read_headers(records, check_crc=False, dense=False, contiguous=False):
+            state.record(header, header.base_offset)
+            await slices.pause()
         if state.end_offset <= before:
             raise DiskError(f"the log holds nothing at offset {before}", path=folder)
-        await trio.lowlevel.checkpoint()

@@ -65,6 +65,7 @@ class ReplicaManager:
         self.broker_id = broker_id
         self.stats = ReplicationStats()
         self._config = config
+        self._compute = runtime.compute
         self._logs = logs
         self._static = static
         self._broker_epoch = -1
@@ -341,7 +342,13 @@ class ReplicaManager:
         try:
             partition = self.partition(topic, partition_id)
             partition.check_leading(current_leader_epoch)
-            return await find_offset(partition, timestamp, self._disk_failed)
+            return await find_offset(
+                partition,
+                timestamp,
+                self._disk_failed,
+                compute=self._compute,
+                uncompressed_max_bytes=self._config.batch_uncompressed_max_bytes,
+            )
         except PartitionError as error:
             return OffsetResult(error=error.code)
 

@@ -230,9 +230,10 @@ async def test_a_read_that_a_truncation_overtakes_does_not_return_what_was_cut(
         disk.stall(syncs=False)
         nursery.start_soon(reader)
         await trio.testing.wait_all_tasks_blocked()
+        released = disk.overtake()
         await log.truncate(Offset(1))
         log.append_as_follower(batch(1, epoch=2, size=200))
-        disk.release()
+        released.set()
     assert read == [batch(1, epoch=2, size=200)]
 
 
@@ -329,7 +330,7 @@ async def test_a_timestamp_finds_the_first_batch_that_reaches_it(open_log: Opene
     log = await open_log(SimulatedDisk(), config=SMALL)
     for timestamp in (10, 30, 20, 40):
         await fill(log, batch, 1, timestamp_ms=timestamp)
-    assert [log.offset_for_timestamp(at) for at in (0, 10, 11, 31, 41)] == [0, 0, 1, 3, None]
+    assert [await log.offset_for_timestamp(at) for at in (0, 10, 11, 31, 41)] == [0, 0, 1, 3, None]
 
 
 async def test_a_clean_shutdown_is_opened_without_rewriting(open_log: Opener, batch: Builder) -> None:

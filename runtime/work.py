@@ -1,0 +1,28 @@
+"""What the running step of a task has touched, counted where the loops over data are.
+
+In life nobody reads it: it costs an addition of integers for each batch. The simulator turns it into time, so
+that a step without end holds up its simulated process as it would hold up a real one
+(`quorate.simulation.work`).
+"""
+
+from typing import Final
+
+
+class Work:
+    """Counts since they were last taken away; one thread's, like the event loop. Mutable."""
+
+    __slots__ = ("batches", "bytes", "partitions", "records")
+
+    def __init__(self) -> None:
+        self.batches = 0
+        """Record batches whose headers were looked at or written."""
+        self.records = 0
+        """Records that were decoded, encoded or applied."""
+        self.partitions = 0
+        """Partitions that something was decided for."""
+        self.bytes = 0
+        """Read from files or written to them."""
+
+
+WORK: Final = Work()
+"""The process's."""
