@@ -70,6 +70,36 @@ def decode_transfer(frame: Frame) -> tuple[str, NodeId]:
     return read.text(), read.node()
 
 
+def described(frame: Frame) -> str:
+    """What an administrative request asks for, for the log. It was decoded before."""
+    match frame.kind:
+        case Kind.CHANGE_VOTERS:
+            match decode_voter_change(frame)[1]:
+                case AddVoter(voter):
+                    return f"add voter {_shown(voter)}"
+                case UpdateVoter(voter):
+                    return f"update voter {_shown(voter)}"
+                case RemoveVoter(key):
+                    return f"remove voter {key.id} with directory {_short(key.directory_id)}"
+                case AdoptVoters():
+                    return "adopt the configured voters"
+        case Kind.TRANSFER_LEADERSHIP:
+            return f"transfer leadership to node {decode_transfer(frame)[1]}"
+        case _:
+            return "take a snapshot"
+
+
+def _shown(voter: Voter) -> str:
+    where = f"{_short(voter.endpoint.host)}:{voter.endpoint.port}"
+    return f"{voter.key.id} with directory {_short(voter.key.directory_id)} at {where}"
+
+
+def _short(text: str | None) -> str:
+    """A stranger's text, fit for a log line."""
+    shown = str(text)
+    return shown if shown.isprintable() and len(shown) <= 60 else f"{shown!r:.60}"
+
+
 def decode_cluster_id(frame: Frame) -> str:
     """Of a request that has no more fields. Raises `PeerProtocolError`."""
     return FieldReader(frame.kind, frame.fields).text()

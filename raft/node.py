@@ -345,6 +345,9 @@ class Node:
     async def take_snapshot(self) -> SnapshotId:
         return await self.driver.snapshots.take()
 
+    def is_voter(self, node: NodeId) -> bool:
+        return node != self._config.node_id and node in self.driver.core.voters
+
     @property
     def view(self) -> QuorumView:
         core = self.driver.core

@@ -8,6 +8,7 @@ import trio
 
 from quorate.raft.appends import RemoteAppend, decode_request, encode_failure, size_of
 from quorate.raft.codec import decode, encode, is_core_message
+from quorate.raft.connections import CONNECTIONS_MAX, Connection, Connections
 from quorate.raft.core.events import VoterChange
 from quorate.raft.core.messages import Message
 from quorate.raft.core.types import Epoch, NodeId, SnapshotId
@@ -26,21 +27,22 @@ from quorate.raft.leader_frames import (
     decode_cluster_id,
     decode_transfer,
     decode_voter_change,
+    described,
     encode_done,
     encode_snapshot,
 )
 from quorate.raft.leader_requests import IndexWaiter
 from quorate.raft.outbox import Outbox
 from quorate.raft.proposals import PendingAppend
+from quorate.raft.turnstile import PAUSE_SECONDS, Turnstile
 from quorate.runtime.disk import Buffer
 from quorate.runtime.log import get_logger
 from quorate.runtime.network import Listener, NetworkError, Stream
 
 log = get_logger(__name__)
 
-_MAX_CONNECTIONS = 1000
-_PREFACE_SECONDS = 10
-"""A connection that says nothing for so long makes room for one that does."""
+_FIRST_FRAME_SECONDS = 10
+"""A connection that has asked for nothing after so long is closed."""
 _SLOW_KINDS: Final = (Kind.APPLICATION, Kind.CHANGE_VOTERS, Kind.TRANSFER_LEADERSHIP, Kind.TAKE_SNAPSHOT)
 _MAX_SLOW_REQUESTS = 64
 """Under way at once on one connection; further ones wait in the socket."""
@@ -69,6 +71,10 @@ class Inbound(Protocol):
 
     async def take_snapshot(self) -> SnapshotId: ...
 
+    def is_voter(self, node: NodeId) -> bool:
+        """Whether it is another voter."""
+        ...
+
     @property
     def view(self) -> QuorumView: ...
 
@@ -85,7 +91,8 @@ class Server:
         self._max_append_bytes = max_append_bytes
         self._reply_to: dict[tuple[NodeId, int], Outbox] = {}
         self._dirty: dict[Outbox, None] = {}
-        self._connections = 0
+        self._connections = Connections()
+        self._turnstile = Turnstile()
         self._full = False
         self.handler: ApplicationHandler | None = None
 
@@ -107,59 +114,77 @@ class Server:
         async with trio.open_nursery() as nursery:
             while True:
                 stream = await listener.accept()
-                if self._connections >= _MAX_CONNECTIONS:
-                    if not self._full:
-                        self._full = True
-                        log.warning(
-                            "refusing connections: too many are open",
-                            peer=stream.peer,
-                            limit=_MAX_CONNECTIONS,
-                        )
-                    stream.close()
-                else:
-                    self._full = False
+                if self._has_room_for(stream):
                     nursery.start_soon(self._serve, stream)
+                else:
+                    stream.close()
+
+    def _has_room_for(self, stream: Stream) -> bool:
+        """Makes it, if there is a connection that is silent and no voter's."""
+        if len(self._connections) < CONNECTIONS_MAX:
+            self._full = False
+            return True
+        displaced = self._connections.displace()
+        if not self._full:
+            self._full = True
+            log.warning(
+                "too many connections are open: each new one takes the place of the one that has been silent "
+                "for longest",
+                limit=CONNECTIONS_MAX,
+                peer=stream.peer,
+                displaced=None if displaced is None else displaced.outbox.peer,
+            )
+        if displaced is not None:
+            displaced.outbox.close()
+        return displaced is not None
 
     async def _serve(self, stream: Stream) -> None:
-        self._connections += 1
         outbox = Outbox(stream)
+        connection = Connection(outbox)
+        self._connections.add(connection)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(outbox.run)
-                await self._read(FrameReader(stream, max_frame_bytes=self._max_frame_bytes), outbox, nursery)
+                reader = FrameReader(stream, max_frame_bytes=self._max_frame_bytes)
+                await self._read(reader, connection, nursery)
                 nursery.cancel_scope.cancel()
         finally:
-            self._connections -= 1
+            self._connections.remove(connection)
             outbox.close()
             self._dirty.pop(outbox, None)
             for route in [route for route, owner in self._reply_to.items() if owner is outbox]:
                 del self._reply_to[route]
 
-    async def _read(self, reader: FrameReader, outbox: Outbox, nursery: trio.Nursery) -> None:
+    async def _read(self, reader: FrameReader, connection: Connection, nursery: trio.Nursery) -> None:
         limit = trio.CapacityLimiter(_MAX_SLOW_REQUESTS)
+        outbox = connection.outbox
         try:
-            with trio.fail_after(_PREFACE_SECONDS):
+            with trio.fail_after(_FIRST_FRAME_SECONDS):
                 if not await reader.receive_preface():
                     return
-            while frames := await reader.receive():
+                frames = await reader.receive()
+            while frames:
+                self._connections.heard(connection)
                 for frame in frames:
                     if frame.kind in _SLOW_KINDS:
                         await self._start_slow(frame, outbox, limit, nursery)
                     else:
-                        self._received(frame, outbox)
+                        self._received(frame, connection)
                 self._inbound.commit_waiting()
                 self.flush()
                 # Whoever asks for more than is done, or doesn't take the answers, is not listened to.
                 await self._inbound.wait_room()
                 await outbox.wait_room()
+                frames = await reader.receive()
         except trio.TooSlowError:
-            log.info("closed a connection", peer=outbox.peer, reason="it did not say what it is")
+            log.info("closed a connection", peer=outbox.peer, reason="it asked for nothing")
         except NetworkError:
             pass
         except PeerProtocolError as error:
             log.warning("closed a connection", peer=outbox.peer, reason=str(error))
 
-    def _received(self, frame: Frame, outbox: Outbox) -> None:
+    def _received(self, frame: Frame, connection: Connection) -> None:
+        outbox = connection.outbox
         if frame.kind == Kind.APPEND:
             self._received_append(frame, outbox)
         elif frame.kind == Kind.READ_INDEX:
@@ -172,6 +197,9 @@ class Server:
             self._dirty[outbox] = None
         elif is_core_message(frame) and not frame.kind & RESPONSE:
             message = decode(frame)
+            if message.source != connection.node:
+                is_voter = self._inbound.is_voter(message.source)
+                self._connections.is_of(connection, message.source if is_voter else None)
             self._reply_to[message.source, message.correlation] = outbox
             self._inbound.receive(message)
         else:
@@ -256,7 +284,8 @@ class Server:
     ) -> None:
         kind = Kind(frame.kind)
         try:
-            answer = await answer_of()
+            what = described(frame) if kind in PAUSE_SECONDS else ""
+            answer = await self._turnstile.through(kind, what, outbox.peer, answer_of)
         except QuorumError as error:
             answer = encode_failure(frame.correlation, error, kind=kind)
         except Exception as error:

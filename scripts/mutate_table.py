@@ -361,6 +361,22 @@ MUTATIONS: tuple[Mutation, ...] = (
         f"{_CORE}/test_strangers.py",
     ),
     _tested(
+        "a crowd of silent connections keeps newcomers out",
+        "raft/connections.py",
+        "            if connection.node is None:\n                self.remove(connection)",
+        "            if connection.node is not None:\n                self.remove(connection)",
+        "findings, chaos D5",
+        "tests/raft/test_crowds.py",
+    ),
+    _tested(
+        "strangers may send leadership round and round",
+        "raft/turnstile.py",
+        "                await trio.sleep_until(self._ready_at[kind])\n",
+        "",
+        "findings, chaos Security",
+        "tests/raft/test_crowds.py",
+    ),
+    _tested(
         "a leader that nobody hears leads on",
         "raft/core/leader.py",
         "if timer.kind is TimerKind.CHECK_QUORUM:\n            return self.resign()",

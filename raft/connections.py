@@ -1,0 +1,75 @@
+"""The connections that a listener has accepted, and who has to go when there are too many."""
+
+from typing import Final
+
+from quorate.raft.core.types import NodeId
+from quorate.raft.outbox import Outbox
+
+CONNECTIONS_MAX: Final = 1000
+PLACES_PER_VOTER: Final = 8
+"""Connections under one voter's id that nobody displaces. A node needs two, and may leave two behind."""
+
+
+class Connection:
+    """One that was accepted. Not known to be anybody's until it says so."""
+
+    __slots__ = ("node", "outbox")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.outbox = outbox
+        self.node: NodeId | None = None
+        """The voter that it last said it is."""
+
+
+class Connections:
+    """Ordered by when they were last heard. The one that has been silent for longest, and is no voter's,
+    makes room for the next: so those who hold connections without using them keep nobody out."""
+
+    def __init__(self) -> None:
+        self._silent_first: dict[Connection, None] = {}
+        self._of_voter: dict[NodeId, dict[Connection, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._silent_first)
+
+    def add(self, connection: Connection) -> None:
+        self._silent_first[connection] = None
+
+    def remove(self, connection: Connection) -> None:
+        self._silent_first.pop(connection, None)
+        self._forget(connection)
+
+    def heard(self, connection: Connection) -> None:
+        """Something came on it."""
+        if connection in self._silent_first:
+            del self._silent_first[connection]
+            self._silent_first[connection] = None
+
+    def is_of(self, connection: Connection, voter: NodeId | None) -> None:
+        """It says that it is `voter`'s; None: no voter's."""
+        if connection.node == voter:
+            return
+        self._forget(connection)
+        connection.node = voter
+        if voter is not None:
+            places = self._of_voter.setdefault(voter, {})
+            places[connection] = None
+            if len(places) > PLACES_PER_VOTER:
+                # The oldest of them has no place of its own any more.
+                self._forget(next(iter(places)))
+
+    def displace(self) -> Connection | None:
+        """Take out who has to make room, to be closed; None if all have places of their own."""
+        for connection in self._silent_first:
+            if connection.node is None:
+                self.remove(connection)
+                return connection
+        return None
+
+    def _forget(self, connection: Connection) -> None:
+        if connection.node is not None:
+            places = self._of_voter[connection.node]
+            del places[connection]
+            if not places:
+                del self._of_voter[connection.node]
+            connection.node = None
