@@ -5,6 +5,7 @@ import random
 import pytest
 import trio
 
+from quorate.raft.core.effects import Role
 from quorate.simulation.clients import AppendingClients, ClientSettings
 from quorate.simulation.history import History, Outcome
 from quorate.simulation.quorum_cluster import ClusterSettings, QuorumCluster
@@ -39,7 +40,8 @@ def test_a_leader_that_was_stopped_acknowledges_nothing_that_was_sent_while_it_s
             assert new is not None
             assert new is not old
             assert new.serving.epoch > old_epoch
-            assert old.serving.is_leader, "asleep, it has not heard of anybody else"
+            assert old.serving.role is Role.LEADER, "asleep, it has not heard of anybody else"
+            assert not old.serving.is_leader, "but it knows how long it has heard nobody"
             sent_to_sleeper = [append for append in history.appends if append.outcome is Outcome.UNKNOWN]
             assert sent_to_sleeper, "somebody waits for the sleeper"
             scheduler.resume(old.name)
