@@ -98,6 +98,7 @@ class ServerConfig:
             folder=self.metadata_log_dir,
             voters=self.voters,
             bootstrap=self.bootstrap,
+            observer=not self.is_controller,
             listen=None
             if listener is None
             else Address(listener.address.host or "0.0.0.0", listener.address.port),

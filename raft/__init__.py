@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from quorate.raft.errors import (
         InvalidAppendError,
+        InvalidArgumentError,
         NotLeaderError,
         OutcomeUnknownError,
         PeerProtocolError,
@@ -67,6 +68,7 @@ _HOMES = {
     "Voter": "core.types",
     "VoterSet": "core.types",
     "InvalidAppendError": "errors",
+    "InvalidArgumentError": "errors",
     "NotLeaderError": "errors",
     "OutcomeUnknownError": "errors",
     "PeerProtocolError": "errors",
@@ -110,6 +112,7 @@ __all__ = [
     "Epoch",
     "Health",
     "InvalidAppendError",
+    "InvalidArgumentError",
     "Leadership",
     "NodeId",
     "NotLeaderError",

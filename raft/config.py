@@ -1,5 +1,6 @@
 """How a node takes part in a quorum."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,6 +11,10 @@ from quorate.runtime.network import Address
 HIGH_WATERMARK_WAIT_MS: Final = 5
 """Takes half the messages off a stream of commits: followers learn of a commit with the next records, by the
 answer to an append of theirs, or so much later."""
+
+
+_HOST = re.compile(r"[A-Za-z0-9_.:%-]+")
+"""Names, and addresses of IPv4 and IPv6 (with a zone)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +31,8 @@ class QuorumConfig:
     bootstrap: tuple[Endpoint, ...] = ()
     """Servers to ask for the leader (Kafka's `controller.quorum.bootstrap.servers`). A node that finds no
     voters in its folder needs them."""
+    observer: bool = False
+    """This node only follows: `voters` are others. Needs not be said where the voters are in the log."""
     listen: Address | None = None
     """Where to accept other nodes; by default a voter's own endpoint. An observer needs none."""
     advertised: Endpoint | None = None
@@ -77,6 +84,11 @@ class QuorumConfig:
                 f"fetch_timeout_ms ({self.core.fetch_timeout_ms}) must be at least twice fetch_max_wait_ms "
                 f"({self.core.fetch_max_wait_ms}), or a healthy but idle leader looks dead"
             )
+        if self.observer and self.node_id in self.voters:
+            raise QuorumConfigError(
+                f"node {self.node_id} is an observer (observer=True) and among voters; it can't be both"
+            )
+        _check_endpoints(self.voters)
         if self.max_pending_bytes < self.max_batch_bytes:
             raise QuorumConfigError(
                 f"max_pending_bytes ({self.max_pending_bytes}) is less than one batch may have "
@@ -96,6 +108,24 @@ class QuorumConfig:
                 raise QuorumConfigError(f"{name} is {getattr(self, name)}; it must be 0 or more")
         if not 1024 <= self.max_batch_bytes <= 512 * 1024 * 1024:
             raise QuorumConfigError(f"max_batch_bytes is {self.max_batch_bytes}; choose 1 KiB to 512 MiB")
+
+    def check_voters(self, *, in_log: bool) -> None:
+        """Raises `QuorumConfigError` if this node could never know a leader, or would follow where it was
+        meant to vote. `in_log`: the folder's log, or what formatting wrote, names the voters."""
+        if in_log or self.bootstrap:
+            return
+        if not self.voters:
+            raise QuorumConfigError(
+                f"nobody is known who could lead: {self.folder} has no voters in its log, and the "
+                'configuration names none; set voters=parse_voters("1@host:port,2@host:port") for a fixed '
+                "set, bootstrap=(Endpoint(host, port),) to join a quorum that runs, or format the folder "
+                "with the first voters of a new one: format_folder(..., voters=...)"
+            )
+        if self.node_id not in self.voters and not self.observer:
+            raise QuorumConfigError(
+                f"node {self.node_id} is not among voters ({text_of(self.voters)}); add "
+                f"{self.node_id}@host:port there, on every node, or set observer=True if it is only to follow"
+            )
 
     @property
     def listen_address(self) -> Address | None:
@@ -127,11 +157,31 @@ def parse_voters(text: str) -> VoterSet:
             if not separator or not node.isdigit():
                 raise ValueError("the part before '@' must be a node id")
             address = Address.parse(address_text)
+            if not _HOST.fullmatch(address.host):
+                raise ValueError(f"{address.host!r} is no host; separate voters by commas")
         except ValueError as error:
             raise QuorumConfigError(f"voter {entry!r}: {error}; write id@host:port") from error
         voters.append(Voter(key=ReplicaKey(NodeId(int(node))), endpoint=Endpoint(address.host, address.port)))
     voters.sort(key=lambda voter: voter.key.id)
     try:
-        return VoterSet(tuple(voters))
+        found = VoterSet(tuple(voters))
     except ValueError as error:
         raise QuorumConfigError(f"voters {text!r}: {error}") from error
+    _check_endpoints(found)
+    return found
+
+
+def text_of(voters: VoterSet) -> str:
+    """As `parse_voters` reads it."""
+    return ",".join(f"{each.key.id}@{Address(each.endpoint.host, each.endpoint.port)}" for each in voters)
+
+
+def _check_endpoints(voters: VoterSet) -> None:
+    held: dict[Endpoint, NodeId] = {}
+    for voter in voters:
+        other = held.setdefault(voter.endpoint, voter.key.id)
+        if other != voter.key.id:
+            raise QuorumConfigError(
+                f"voters {other} and {voter.key.id} have the same endpoint, "
+                f"{Address(voter.endpoint.host, voter.endpoint.port)}; give each its own"
+            )

@@ -51,6 +51,10 @@ class InvalidAppendError(QuorumError):
     leader's state machine refuses it (`check`)."""
 
 
+class InvalidArgumentError(QuorumError, ValueError):
+    """Nothing happened: an argument of the call can't mean anything; the message names it and the remedy."""
+
+
 class RequestRefusedError(QuorumError):
     """Nothing happened: the leader refused a change of the voters (KIP-853) or a transfer of leadership.
     `code` is Kafka's, and the message says what to do."""

@@ -9,6 +9,7 @@ import trio
 
 from quorate.log import Log
 from quorate.raft.appends import size_of
+from quorate.raft.arguments import check_duration, check_new_voter
 from quorate.raft.config import QuorumConfig
 from quorate.raft.core.effects import Role
 from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter
@@ -31,6 +32,7 @@ from quorate.raft.replicas import QuorumDescription
 from quorate.raft.server import ApplicationHandler
 from quorate.raft.skipped_batches import SkippedBatch
 from quorate.raft.state_machine import Appended, StateMachine
+from quorate.raft.state_machine_shape import check_shape
 from quorate.raft.storage import open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry
 from quorate.runtime import Runtime
@@ -106,16 +108,19 @@ class Quorum(Generic[Outcome]):
         """Recover this node's folder, join the quorum, and leave it in order at the end of the block: appends
         that are under way end (for `drain_timeout_ms` at most), then leadership is handed over.
 
-        Raises `QuorumStateError` or `LogError` when the folder can't be used (the message says what to do),
+        Raises `QuorumConfigError` for a configuration that can't work, or a state machine that lacks a
+        method; `QuorumStateError` or `LogError` when the folder can't be used (the message says what to do),
         `AddressInUseError`, `DiskLockedError`; and, at the end, `QuorumStoppedError` when something stopped
         the node in between (its `__cause__` says what), after cancelling the block. What the block raises
         comes out as it is, unless it is a `QuorumError` of a node that was stopped by something else.
         Cancelled, it leaves like after a crash: at once, and with nothing lost.
         """
+        check_shape(state_machine)
         runtime = runtime or real_runtime(sync=SyncStrategy.INLINE)
         storage = await open_storage(runtime, config)
         listener = None
         try:
+            config.check_voters(in_log=bool(storage.recovered.voters))
             address = config.listen_address
             if address is not None:
                 listener = await runtime.network.listen(address)
@@ -198,6 +203,7 @@ class Quorum(Generic[Outcome]):
     async def wait_leader(self, *, timeout_ms: int | None = None) -> NodeId:
         """Return when a leader is known; by default without a limit. Raises `NotLeaderError` when none is in
         time, which says for how long nobody was heard, `QuorumStoppedError`."""
+        check_duration("timeout_ms", timeout_ms)
         with trio.move_on_after(math.inf if timeout_ms is None else timeout_ms / 1000):
             while (leader := self.leader) is None:
                 await self._node.leadership.wait_change()
@@ -239,7 +245,7 @@ class Quorum(Generic[Outcome]):
     async def ask_description(self, *, timeout_ms: int = 10_000) -> QuorumDescription:
         """As the leader knows it, wherever that is. Raises `NotLeaderError` when none answered in time,
         `QuorumStoppedError`."""
-        self._check_running()
+        self._check_call(timeout_ms=timeout_ms)
         return await self._calls.describe(timeout_ms=timeout_ms)
 
     def _not_leader(self) -> NotLeaderError:
@@ -256,7 +262,8 @@ class Quorum(Generic[Outcome]):
 
         Raises `NotLeaderError` if no leader could prove in time that it is one, `QuorumStoppedError`.
         """
-        self._check_running()
+        self._check_call(timeout_ms=timeout_ms)
+        check_duration("max_staleness_ms", max_staleness_ms)
         staleness_ms = self.staleness_ms if max_staleness_ms is not None else None
         if staleness_ms is None or max_staleness_ms is None or staleness_ms > max_staleness_ms:
             with trio.move_on_after(timeout_ms / 1000):
@@ -286,31 +293,32 @@ class Quorum(Generic[Outcome]):
         REQUEST_TIMED_OUT: it has not caught up lately, or nothing answers at its endpoint; INVALID_REQUEST:
         another node does), `NotLeaderError`, `OutcomeUnknownError`.
         """
-        self._check_running()
+        self._check_call(timeout_ms=timeout_ms)
+        check_new_voter(voter)
         await self._calls.change_voters(AddVoter(voter), timeout_ms=timeout_ms)
 
     async def remove_voter(self, key: ReplicaKey, *, timeout_ms: int = 30_000) -> None:
         """Let a voter vote no more (KIP-853); the leader too, which resigns once that is committed. Raises as
         `add_voter`, with VOTER_NOT_FOUND if this id with this directory is none, or is the last."""
-        self._check_running()
+        self._check_call(timeout_ms=timeout_ms)
         await self._calls.change_voters(RemoveVoter(key), timeout_ms=timeout_ms)
 
     async def update_voter(self, voter: Voter, *, timeout_ms: int = 30_000) -> None:
         """Tell where a voter listens now. Nodes do this by themselves when their endpoint changes. Raises as
         `remove_voter`."""
-        self._check_running()
+        self._check_call(timeout_ms=timeout_ms)
         await self._calls.change_voters(UpdateVoter(voter), timeout_ms=timeout_ms)
 
     async def adopt_voters(self, *, timeout_ms: int = 30_000) -> None:
         """Write the configured voters into the log, so that they can be changed from now on (the upgrade to
         kraft.version 1). Every voter must be running. No effect when it was done before."""
-        self._check_running()
+        self._check_call(timeout_ms=timeout_ms)
         await self._calls.change_voters(AdoptVoters(), timeout_ms=timeout_ms)
 
     async def transfer_leadership(self, to: NodeId, *, timeout_ms: int = 10_000) -> None:
         """Return when `to` leads. Appends meanwhile wait, and go to the successor; none is lost or of unknown
         outcome by it. Raises `RequestRefusedError` when `to` is no voter or could not take over."""
-        self._check_running()
+        self._check_call(timeout_ms=timeout_ms)
         await self._calls.transfer_leadership(to, timeout_ms=timeout_ms)
 
     # Snapshots
@@ -344,6 +352,7 @@ class Quorum(Generic[Outcome]):
         out, a connection or the leadership was lost, or this node stopped after sending, and
         `QuorumStoppedError` when it has stopped and nothing happened. If cancelled, the outcome is unknown.
         """
+        self._check_call(timeout_ms=timeout_ms)
         self._check(records)
         sent = waits_for_room = False
         with trio.move_on_after(timeout_ms / 1000):
@@ -408,6 +417,11 @@ class Quorum(Generic[Outcome]):
     def _check_staying(self) -> None:
         if self._node.leaving:
             raise QuorumStoppedError("this node is stopping, and nothing was appended")
+
+    def _check_call(self, *, timeout_ms: int) -> None:
+        """Of one that may take so long."""
+        self._check_running()
+        check_duration("timeout_ms", timeout_ms)
 
     def _check_running(self) -> None:
         if self._stopped or self._node.failure is not None:

@@ -139,6 +139,7 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
             cluster_id=CLUSTER_ID,
             folder=FOLDER,
             voters=VoterSet(voters),
+            observer=number > self.settings.voters,
             # Observers too, where they may become voters.
             listen=Address(f"node-{number}", PORT) if self.settings.dynamic else None,
             core=self._clocked(number),

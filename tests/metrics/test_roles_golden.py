@@ -87,6 +87,7 @@ class Node:
             cluster_id=CLUSTER,
             folder="data",
             voters=VOTERS,
+            observer=NodeId(self.number) not in VOTERS,
             listen=Address(self.name, 9093),
             core=CoreConfig(election_timeout_ms=500, fetch_timeout_ms=1000),
         )

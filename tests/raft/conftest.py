@@ -80,11 +80,13 @@ class World:
         self.wrap: Callable[[int, Runtime], Runtime] = lambda node, runtime: runtime
 
     def config(self, node: int) -> QuorumConfig:
+        voters = self.overrides.get("voters", self.voters)
         config = QuorumConfig(
             node_id=NodeId(node),
             cluster_id=CLUSTER_ID,
             folder="data",
-            voters=self.voters,
+            voters=voters,
+            observer=len(voters) > 0 and NodeId(node) not in voters,
             listen=Address(f"node-{node}", 9093),
             core=CORE,
         )

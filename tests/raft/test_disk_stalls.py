@@ -25,6 +25,12 @@ class Counter:
         self.count += len(batch.records)
         return [None] * len(batch.records)
 
+    def take_snapshot(self):
+        return iter([])
+
+    def load_snapshot(self, snapshot):
+        raise AssertionError("there is none")
+
 
 @pytest.fixture
 def slow_syncs(monkeypatch):

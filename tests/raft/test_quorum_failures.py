@@ -19,6 +19,7 @@ from quorate.raft.quorum import Quorum
 from quorate.raft.storage import format_folder
 from quorate.runtime.disk import DiskError, DiskLockedError
 from quorate.simulation.disk import Operation
+from tests.raft.conftest import Journal
 
 CLUSTER_ID = "driver-tests"
 
@@ -127,7 +128,7 @@ async def test_a_raising_state_machine_stops_each_node_at_its_offset(autojump_cl
     ("returned", "problem"), [((), "0 results"), (None, "a NoneType"), ((1, 2), "2 results")]
 )
 async def test_a_state_machine_must_return_one_result_per_record(autojump_clock, world, returned, problem):
-    class Wrong:
+    class Wrong(Journal):
         def apply(self, batch):
             return returned
 

@@ -1,0 +1,47 @@
+"""Whether an object can be a state machine at all, asked before a record depends on it."""
+
+import inspect
+from typing import Final
+
+from quorate.raft.errors import QuorumConfigError
+
+_METHODS: Final = (
+    ("apply", ("batch",), True),
+    ("take_snapshot", (), True),
+    ("load_snapshot", ("snapshot",), True),
+    ("check", ("records",), False),
+)
+"""Name, what it is called with, and whether it must be there."""
+
+
+def check_shape(state_machine: object) -> None:
+    """Raises `QuorumConfigError` for one that lacks a method of `StateMachine`, or has one that can't be
+    called as the quorum calls it: the node would stop at its first record, or its first snapshot."""
+    if isinstance(state_machine, type):
+        raise QuorumConfigError(
+            f"the state machine is the class {state_machine.__name__}, not an instance; write "
+            f"{state_machine.__name__}()"
+        )
+    for name, arguments, required in _METHODS:
+        method = getattr(state_machine, name, None)
+        if method is not None or required:
+            _check_method(type(state_machine).__name__, name, method, arguments)
+
+
+def _check_method(owner: str, name: str, method: object, arguments: tuple[str, ...]) -> None:
+    wanted = f"{name}({', '.join(arguments)})"
+    if not callable(method):
+        raise QuorumConfigError(f"the state machine {owner} has no method {wanted}; see StateMachine")
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        raise QuorumConfigError(
+            f"{owner}.{name} is async; it is called on the quorum's task, as {wanted}, and must be a plain "
+            "method"
+        )
+    try:
+        inspect.signature(method).bind(*arguments)
+    except TypeError as error:
+        raise QuorumConfigError(
+            f"{owner}.{name} can't be called as {wanted}: {error}; see StateMachine"
+        ) from error
+    except ValueError:
+        pass  # Built in, without a signature to look at.
