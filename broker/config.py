@@ -11,6 +11,7 @@ from quorate.broker.config_keys import CONFIG_KEYS
 from quorate.broker.controller.config_key import ConfigKey, Effect
 from quorate.broker.controller.records import Listener
 from quorate.broker.controller.topic_keys import BROKER_KEYS
+from quorate.quorum_state.parameter_names import SERVER
 from quorate.raft.config import HIGH_WATERMARK_WAIT_MS, QuorumConfig, parse_voters
 from quorate.raft.core.types import CoreConfig, Endpoint, NodeId, VoterSet
 from quorate.raft.errors import QuorumConfigError
@@ -112,6 +113,7 @@ class ServerConfig:
             retention_ms=_bound(self.values["metadata.max.retention.ms"]),
             # Records are the controller's alone: what others want they ask of it.
             remote_appends=False,
+            names=SERVER,
         )
 
     def core(self) -> CoreConfig:

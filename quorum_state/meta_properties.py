@@ -9,6 +9,7 @@ from quorate.quorum_state.errors import (
     UnknownVersionError,
     UnreadableStateError,
 )
+from quorate.quorum_state.parameter_names import SERVER, ParameterNames
 from quorate.runtime.disk import Disk, read_file, write_file_atomically
 from quorate.runtime.entropy import parse_uuid, uuid_text
 
@@ -24,24 +25,31 @@ class MetaProperties:
     node_id: int
     directory_id: uuid.UUID
 
-    def check(self, folder: str, *, cluster_id: str | None = None, node_id: int | None = None) -> None:
+    def check(
+        self,
+        folder: str,
+        *,
+        cluster_id: str | None = None,
+        node_id: int | None = None,
+        names: ParameterNames = SERVER,
+    ) -> None:
         """Raises `ForeignStateError` if the directory belongs to another cluster or node than asked."""
         path = f"{folder}/{FILE_NAME}"
         if cluster_id is not None and cluster_id != self.cluster_id:
             raise ForeignStateError(
                 path,
                 f"the directory belongs to cluster {self.cluster_id}, not {cluster_id}",
-                "Point log.dirs at the right directory, or format an empty one for this cluster.",
+                f"Point {names.folder} at the right directory, or format an empty one for this cluster.",
             )
         if node_id is not None and node_id != self.node_id:
             raise ForeignStateError(
                 path,
                 f"the directory belongs to node {self.node_id}, not {node_id}",
-                "Correct node.id, or point log.dirs at this node's directory.",
+                f"Correct {names.node_id}, or point {names.folder} at this node's directory.",
             )
 
 
-def load_meta_properties(disk: Disk, folder: str) -> MetaProperties:
+def load_meta_properties(disk: Disk, folder: str, *, names: ParameterNames = SERVER) -> MetaProperties:
     """Raises `MissingStateError` if the directory is not formatted, or another `QuorumStateError`."""
     path = f"{folder}/{FILE_NAME}"
     try:
@@ -50,8 +58,7 @@ def load_meta_properties(disk: Disk, folder: str) -> MetaProperties:
         raise MissingStateError(
             path,
             "the directory is not formatted",
-            "Format a new node's directory with `quorate storage format`; if it has data, "
-            + _RESTORE.lower(),
+            f"Format a new node's directory with {names.format_command}; if it has data, " + _RESTORE.lower(),
         ) from None
     properties = _parse_properties(path, data)
 

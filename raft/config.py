@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from quorate.quorum_state.parameter_names import EMBEDDED, ParameterNames
 from quorate.raft.core.types import CoreConfig, Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 from quorate.raft.errors import QuorumConfigError
 from quorate.runtime.network import Address
@@ -69,6 +70,8 @@ class QuorumConfig:
     drain_timeout_ms: int = 1000
     """How long the orderly end of the `Quorum.open` block waits for appends that are under way. New ones are
     refused meanwhile."""
+    names: ParameterNames = EMBEDDED
+    """What messages call these parameters."""
     remote_appends: bool = True
     """Take appends that come over the network: from nodes that do not lead, and from whoever reaches the
     listener. Without, only the program on the leader appends, and `append` on another node raises
@@ -78,7 +81,7 @@ class QuorumConfig:
         if self.node_id < 0:
             raise QuorumConfigError(f"node_id is {self.node_id}; it must be 0 or more")
         if not self.cluster_id:
-            raise QuorumConfigError("cluster_id is empty; make one with `quorate storage random-uuid`")
+            raise QuorumConfigError("cluster_id is empty; choose one, the same on every node")
         if self.core.fetch_timeout_ms < 2 * self.core.fetch_max_wait_ms:
             raise QuorumConfigError(
                 f"fetch_timeout_ms ({self.core.fetch_timeout_ms}) must be at least twice fetch_max_wait_ms "

@@ -51,6 +51,11 @@ class InvalidAppendError(QuorumError):
     leader's state machine refuses it (`check`)."""
 
 
+class QuorumForkedError(QuorumError):
+    """Nothing happened: this process was forked off the one that opened the quorum, whose tasks, threads and
+    connections don't run here."""
+
+
 class InvalidArgumentError(QuorumError, ValueError):
     """Nothing happened: an argument of the call can't mean anything; the message names it and the remedy."""
 

@@ -6,6 +6,7 @@ back with another disk, or a set of voters that is not yet everybody's, and can'
 
 from quorate.log.batch import Batch
 from quorate.log.control import ControlType, control_records_of, read_leader_change
+from quorate.quorum_state.parameter_names import ParameterNames
 from quorate.raft.core.types import NodeId, ReplicaKey, VoterSet
 from quorate.runtime.log import get_logger
 
@@ -21,6 +22,7 @@ class Misconfiguration:
     __slots__ = (
         "_configured",
         "_directories",
+        "_names",
         "_node",
         "_static",
         "_told_ids",
@@ -28,8 +30,9 @@ class Misconfiguration:
         "_told_voters",
     )
 
-    def __init__(self, node: NodeId, configured: VoterSet) -> None:
+    def __init__(self, node: NodeId, configured: VoterSet, names: ParameterNames) -> None:
         """`configured`: the static voter set, empty if none is configured."""
+        self._names = names
         self._node = node
         self._static = configured
         self._told_static = False
@@ -76,8 +79,8 @@ class Misconfiguration:
                 "the voters are in the log",
                 node=self._node,
                 voters=in_log,
-                reason="controller.quorum.voters says the same and does not count any more; "
-                "controller.quorum.bootstrap.servers can replace it",
+                reason=f"{self._names.voters} says the same and does not count any more; "
+                f"{self._names.bootstrap} can replace it",
             )
         else:
             log.warning(
@@ -85,8 +88,8 @@ class Misconfiguration:
                 node=self._node,
                 voters=in_log,
                 configured=configured,
-                reason="controller.quorum.voters can't change a set that is in the log: use `quorate quorum "
-                "add-voter` and `remove-voter`, and replace it by controller.quorum.bootstrap.servers",
+                reason=f"{self._names.voters} can't change a set that is in the log: use "
+                f"{self._names.change_voters}, and replace it by {self._names.bootstrap}",
             )
 
     def control_batch(self, batch: Batch) -> None:
@@ -108,7 +111,7 @@ class Misconfiguration:
                     its_voters=list(voters),
                     own_voters=list(self._configured),
                     reason="two majorities that need not share a node may each elect a leader; make "
-                    "controller.quorum.voters the same on every node",
+                    f"{self._names.voters} the same on every node",
                 )
             self._told_voters = voters
 

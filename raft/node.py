@@ -83,7 +83,7 @@ class Node:
         self._config = config
         self._runtime = runtime
         self._times = ReplicaTimes()
-        self._misconfiguration = Misconfiguration(config.node_id, config.voters)
+        self._misconfiguration = Misconfiguration(config.node_id, config.voters, config.names)
         # What is known must be told to other threads too, where trio.current_time() raises.
         now = trio.lowlevel.current_clock().current_time
         self._freshness = Freshness(fetch_timeout_ms=config.core.fetch_timeout_ms, now=now)

@@ -198,7 +198,7 @@ class Peer:
                 node=self._node,
                 address=str(self._address),
                 reason="compare cluster.id in both nodes' meta.properties, and correct who is asked "
-                "(controller.quorum.voters, controller.quorum.bootstrap.servers); a node that changes "
+                "(the voters, and the bootstrap servers, of the configuration); a node that changes "
                 "clusters needs an empty folder, formatted with the new cluster's id",
             )
         self._foreign = foreign

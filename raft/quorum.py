@@ -20,6 +20,7 @@ from quorate.raft.errors import (
     OutcomeUnknownError,
     QuorumBusyError,
     QuorumError,
+    QuorumForkedError,
     QuorumStoppedError,
 )
 from quorate.raft.health import Health
@@ -36,6 +37,7 @@ from quorate.raft.state_machine_shape import check_shape
 from quorate.raft.storage import open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry
 from quorate.runtime import Runtime
+from quorate.runtime.forks import tell_forked
 from quorate.runtime.log import get_logger
 from quorate.runtime.network import Address
 from quorate.runtime.real import SyncStrategy, real_runtime
@@ -43,6 +45,8 @@ from quorate.runtime.real import SyncStrategy, real_runtime
 log = get_logger(__name__)
 
 Outcome = TypeVar("Outcome")
+Opened = TypeVar("Opened")
+"""Of `open`'s own: a type checker can't infer the class's from a call on the bare class."""
 
 
 class _LocalAppend:
@@ -95,16 +99,20 @@ class Quorum(Generic[Outcome]):
         self._calls = LeaderCalls(node, retry_backoff_ms=config.core.retry_backoff_ms)
         self._stopped = False
 
+    def forked(self) -> None:
+        """In the child of a fork: whatever is asked of this object from now on raises `QuorumForkedError`."""
+        self.__class__ = _ForkedQuorum
+
     @classmethod
     @asynccontextmanager
     async def open(
         cls,
         config: QuorumConfig,
-        state_machine: StateMachine[Outcome],
+        state_machine: StateMachine[Opened],
         *,
         runtime: Runtime | None = None,
         telemetry: Telemetry | None = None,
-    ) -> AsyncGenerator["Quorum[Outcome]", None]:
+    ) -> AsyncGenerator["Quorum[Opened]", None]:
         """Recover this node's folder, join the quorum, and leave it in order at the end of the block: appends
         that are under way end (for `drain_timeout_ms` at most), then leadership is handed over.
 
@@ -126,7 +134,8 @@ class Quorum(Generic[Outcome]):
                 listener = await runtime.network.listen(address)
             node = Node(config, storage, state_machine, runtime=runtime, telemetry=telemetry or NoTelemetry())
             await node.driver.snapshots.load_latest()
-            quorum = cls(config, node)
+            quorum: Quorum[Opened] = Quorum(config, node)
+            tell_forked(quorum)
             raised: Exception | None = None
             try:
                 async with _single_errors(), trio.open_nursery() as nursery:
@@ -257,8 +266,9 @@ class Quorum(Generic[Outcome]):
         """Return when everything that was committed before this call is applied here: what is read of the
         state machine from then on, until the next `await`, is linearizable. Returns the applied offset.
 
-        With `max_staleness_ms`, what was committed that long before the call need be applied, which a
-        follower that hears its leader often knows by itself (`staleness_ms`), without a message.
+        With `max_staleness_ms`, what was committed that long before the call need be applied. A node knows
+        that by itself, without a message, where it is no less than `staleness_ms`, and so never below 1.5
+        fetch timeouts (3 s by default).
 
         Raises `NotLeaderError` if no leader could prove in time that it is one, `QuorumStoppedError`.
         """
@@ -279,7 +289,8 @@ class Quorum(Generic[Outcome]):
         None if it knows no bound.
 
         A leader that a majority no longer hears resigns within 1.5 fetch timeouts, so what it said is no
-        older than that when it says it. Assumes that the nodes' clocks run at about the same rate.
+        older than that when it says it: this is never less than 1.5 fetch timeouts. Assumes that the nodes'
+        clocks run at about the same rate. May be read from any thread.
         """
         return self._node.staleness_ms
 
@@ -467,6 +478,20 @@ class Quorum(Generic[Outcome]):
     def resign(self) -> None:
         """Stop leading, so that a successor is elected. No effect on a node that does not lead."""
         self._node.driver.resign()
+
+
+class _ForkedQuorum(Quorum[Outcome]):
+    """What a `Quorum` is in a process that was forked off. Already the look-up of a method raises: a call
+    that is handed to the thread of a trio that does not run here would wait for ever."""
+
+    def __getattribute__(self, name: str) -> object:
+        if name.startswith("_"):
+            return super().__getattribute__(name)
+        raise QuorumForkedError(
+            "this process was forked after the quorum was opened, and nothing of it runs here; open it in "
+            "the process that uses it, once for each folder (gunicorn: one worker, without --preload, opened "
+            "in post_worker_init; multiprocessing: the start method spawn)"
+        )
 
 
 @asynccontextmanager

@@ -110,8 +110,8 @@ def _first_voters(voters: VoterSet, node: NodeId, drawn: uuid.UUID) -> tuple[Vot
 async def open_storage(runtime: Runtime, config: QuorumConfig) -> Storage:
     """Lock and recover a formatted folder. Raises `QuorumStateError`, `LogError`, `DiskLockedError`."""
     disk, folder, node = runtime.disk, config.folder, config.node_id
-    meta = load_meta_properties(disk, folder)
-    meta.check(folder, cluster_id=config.cluster_id, node_id=node)
+    meta = load_meta_properties(disk, folder, names=config.names)
+    meta.check(folder, cluster_id=config.cluster_id, node_id=node, names=config.names)
     lock = disk.lock(f"{folder}/{LOCK_FILE}")
     try:
         log_folder = f"{folder}/{LOG_FOLDER}"

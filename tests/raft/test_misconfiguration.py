@@ -3,11 +3,19 @@
 import pytest
 import trio
 
+from quorate.quorum_state.parameter_names import EMBEDDED, SERVER
 from quorate.raft.config import parse_voters
 from quorate.raft.core.types import Endpoint, VoterSet
 
 AGREES = "the voters are in the log"
 DIFFERS = "the voters in the log count, not the configured ones"
+
+
+@pytest.fixture(autouse=True, params=[SERVER, EMBEDDED], ids=["server", "embedded"])
+def names(request, world):
+    """What the messages call what is to be changed."""
+    world.overrides["names"] = request.param
+    return request.param
 
 
 def told(log_lines):
@@ -30,7 +38,7 @@ async def adopted(world, log_lines):
     ],
 )
 async def test_a_configured_list_that_does_not_count_is_named_once_and_the_node_starts(
-    listed, event, level, autojump_clock, world, log_lines
+    listed, event, level, autojump_clock, world, log_lines, names
 ):
     await world.start(1, 2, 3)
     node = await adopted(world, log_lines)
@@ -41,7 +49,7 @@ async def test_a_configured_list_that_does_not_count_is_named_once_and_the_node_
     (line,) = told(log_lines)
     assert (line["event"], line["log_level"]) == (event, level)
     assert line["voters"] == [f"{n}@node-{n}:9093" for n in (1, 2, 3)]
-    assert "controller.quorum.voters" in line["reason"]
+    assert line["reason"].startswith(f"{names.voters} ")
     leader = await world.leader()
     await leader.append([b"x"])
     await trio.sleep(5)
@@ -50,7 +58,7 @@ async def test_a_configured_list_that_does_not_count_is_named_once_and_the_node_
 
 
 async def test_a_new_node_that_counts_on_its_configured_list_learns_that_it_is_no_voter(
-    autojump_clock, world, log_lines
+    autojump_clock, world, log_lines, names
 ):
     await world.start(1, 2, 3)
     await adopted(world, log_lines)
@@ -61,7 +69,7 @@ async def test_a_new_node_that_counts_on_its_configured_list_learns_that_it_is_n
     (line,) = told(log_lines)
     assert line["event"] == DIFFERS
     assert line["configured"] == ["2@node-2:9093", "3@node-3:9093", "4@node-4:9093"]
-    assert "add-voter" in line["reason"]
+    assert names.change_voters in line["reason"]
     assert world.quorums[4].voters.ids == (1, 2, 3)
 
 
