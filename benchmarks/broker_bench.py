@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from statistics import median
 
+import priority
 from clusters import resident_mib
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -21,6 +22,8 @@ def run(folder: Path, *, megabytes: int, idle_seconds: float = 3.0) -> dict[str,
         cluster.prepare()
         started = time.perf_counter()
         cluster.start()
+        for number in cluster.running():
+            priority.as_ours(cluster.pid(number))
         cluster.wait_ready()
         ready = time.perf_counter() - started
         time.sleep(idle_seconds)

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -129,7 +130,7 @@ def median_or_none(values: Sequence[float | None]) -> float | None:
 def machine() -> str:
     return (
         f"{os.cpu_count()} CPUs, {platform.machine()}, Linux {platform.release()}, "
-        f"Python {platform.python_version()}"
+        f"Python {platform.python_version()} of {sys.base_prefix}"
     )
 
 

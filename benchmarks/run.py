@@ -19,6 +19,7 @@ from pathlib import Path
 
 import compare
 import growth
+import priority
 import profile_commits
 import quick_table
 import snapshot_bench
@@ -32,7 +33,7 @@ RESULTS = Path(__file__).parent / "results"
 def main() -> None:
     options = _options()
     if options.nice:
-        os.nice(-20)  # Inherited by every node and client.
+        priority.go_first()
     with tempfile.TemporaryDirectory(prefix="quorate-bench-", dir=options.folder) as name:
         report = _run(Path(name), options)
     if report is not None:
