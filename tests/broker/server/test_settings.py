@@ -43,7 +43,7 @@ def with_key(name: str, value: str) -> ServerConfig:
 
 
 def trees() -> Iterator[tuple[Path, ast.AST]]:
-    for path in sorted((ROOT / "broker").rglob("*.py")):
+    for path in (*sorted((ROOT / "broker").rglob("*.py")), ROOT / "cli" / "server.py"):
         if path.name not in TABLES:
             yield path, ast.parse(path.read_text())
 
@@ -184,6 +184,7 @@ ELSEWHERE = {
     "offsets.topic.num.partitions": "apis/topic_creation.py",
     "offsets.topic.replication.factor": "apis/topic_creation.py",
     "offsets.topic.segment.bytes": "apis/topic_creation.py",
+    "quorate.slow.step.ms": "../cli/server.py",
 }
 """Numbers and flags that no part is configured with: the file that looks them up when it needs them."""
 NUMBERS = [
@@ -202,7 +203,8 @@ def test_setting_a_number_or_a_flag_reaches_a_part_of_the_node(name: str) -> Non
 
 
 NOT_SET = {
-    "controller": {"cluster_id", "max_batch_bytes", "static"},
+    # `partitions_per_piece` follows from how long a step may take, not from a user's wish.
+    "controller": {"cluster_id", "max_batch_bytes", "partitions_per_piece", "static"},
     "groups": set(),
     "lifecycle": set(),
     "replication": {"log_dirs"},
