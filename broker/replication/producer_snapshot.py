@@ -1,10 +1,14 @@
-"""Producer state on disk: `<20-digit offset>.snapshot` beside the segments, and how it comes back.
+"""Producer state on disk: `<20-digit offset>.producers` beside the segments, and how it comes back.
 
 The file holds the state after everything below its offset; what is above is read back from the batches'
 headers. A snapshot is a shortcut: one that is missing or unreadable costs a longer scan.
 Layout, big-endian: magic 'QPS', version int8, crc32c uint32 of the rest, then count int32 of
 {id int64, epoch int16, silent for int64 (ms), batches int8 of {first sequence int32,
 last sequence int32, base offset int64, last offset int64}}.
+
+Not Kafka's `.snapshot`, and not called so: that one has room for the last batch of a producer only, so that
+an older one that is sent again after a start would be refused, and for no more than the wall clock's time.
+Earlier versions called the same file `.snapshot`; it is still read.
 """
 
 import struct
@@ -23,7 +27,8 @@ from quorate.runtime.slices import Slices
 
 log = get_logger(__name__)
 
-SUFFIX: Final = ".snapshot"
+SUFFIX: Final = ".producers"
+_EARLIER_SUFFIX: Final = ".snapshot"
 KEPT_SNAPSHOTS: Final = 2
 _HEAD = struct.Struct(">3sbI")
 _COUNT = struct.Struct(">i")
@@ -79,14 +84,14 @@ def decode_into(state: ProducerState, data: bytes) -> None:
         state.restore(producer_id, epoch, kept, silent_ms=silent_ms)
 
 
-def snapshot_offsets(disk: Disk, folder: str) -> list[int]:
-    """Of the snapshots in the folder, oldest first."""
-    names = [name.removesuffix(SUFFIX) for name in disk.list(folder) if name.endswith(SUFFIX)]
-    return sorted(int(name) for name in names if name.isdecimal())
-
-
-def _path(folder: str, offset: int) -> str:
-    return f"{folder}/{offset:020}{SUFFIX}"
+def _found(disk: Disk, folder: str) -> list[tuple[int, str]]:
+    """(offset, path) of the snapshots in the folder, oldest first."""
+    names = (name.rpartition(".") for name in disk.list(folder))
+    return sorted(
+        (int(stem), f"{folder}/{stem}.{suffix}")
+        for stem, _, suffix in names
+        if f".{suffix}" in (SUFFIX, _EARLIER_SUFFIX) and stem.isdecimal()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,24 +104,24 @@ class ProducerSnapshot:
 
 def take(disk: Disk, folder: str, state: ProducerState) -> ProducerSnapshot | None:
     """As the state is now; None if the folder has it already. Raises `DiskError`."""
-    if state.end_offset in snapshot_offsets(disk, folder):
+    if any(offset == state.end_offset for offset, _ in _found(disk, folder)):
         return None
     return ProducerSnapshot(state.end_offset, encode(state))
 
 
 async def store(disk: Disk, folder: str, snapshot: ProducerSnapshot) -> None:
     """Durable when it returns. What it covers must be durable already. Older snapshots but the last go."""
-    await write_file_atomically(disk, _path(folder, snapshot.end_offset), snapshot.content)
-    for offset in snapshot_offsets(disk, folder)[:-KEPT_SNAPSHOTS]:
-        disk.remove(_path(folder, offset))
+    await write_file_atomically(disk, f"{folder}/{snapshot.end_offset:020}{SUFFIX}", snapshot.content)
+    for _, path in _found(disk, folder)[:-KEPT_SNAPSHOTS]:
+        disk.remove(path)
 
 
 async def forget_above(disk: Disk, folder: str, end_offset: int) -> None:
     """The log was cut to `end_offset`: snapshots of what is gone must never be read, even if the power is
     lost once the log has grown to their offsets again."""
-    gone = [offset for offset in snapshot_offsets(disk, folder) if offset > end_offset]
-    for offset in gone:
-        disk.remove(_path(folder, offset))
+    gone = [path for offset, path in _found(disk, folder) if offset > end_offset]
+    for path in gone:
+        disk.remove(path)
     if gone:
         await disk.sync_folder(folder)
 
@@ -128,10 +133,9 @@ async def load(disk: Disk, folder: str, partition_log: Log, state: ProducerState
     """
     await forget_above(disk, folder, partition_log.end_offset)
     state.end_offset = partition_log.log_start_offset
-    for offset in reversed(snapshot_offsets(disk, folder)):
+    for offset, path in reversed(_found(disk, folder)):
         if offset < partition_log.log_start_offset:
             break
-        path = _path(folder, offset)
         try:
             decode_into(state, read_file(disk, path))
         except (ValueError, FileNotFoundError) as error:

@@ -12,6 +12,7 @@ from quorate.broker.replication.producer_snapshot import decode_into, encode
 from quorate.broker.replication.producer_state import ProducerState, sequence_after
 from quorate.log.batch import read_header
 from quorate.log.records import build_batch
+from quorate.runtime.disk import write_file_atomically
 
 LAST = 2**31 - 1
 
@@ -180,12 +181,12 @@ async def test_a_cut_takes_back_what_producers_wrote(make_brokers, autojump_cloc
     cluster.cut_off(1)
     cluster[1].produce("lost", producer=(7, 0, 1), acks=1)
     await trio.sleep(2)
-    assert f"{2:020}.snapshot" in cluster[1].disk.list("data/t-0")
+    assert f"{2:020}.producers" in cluster[1].disk.list("data/t-0")
     cluster.controller.elect(2)
     await cluster.opened()
     cluster.heal()
     await cluster.until(lambda: cluster[1].partition().log.end_offset == 1)
-    assert f"{2:020}.snapshot" not in cluster[1].disk.list("data/t-0")
+    assert f"{2:020}.producers" not in cluster[1].disk.list("data/t-0")
     cluster.controller.elect(1)
     await cluster.opened()
     kept = await cluster[1].produced("kept", producer=(7, 0, 1))
@@ -262,3 +263,31 @@ async def test_no_producer_is_forgotten_because_the_wall_clock_jumps(make_broker
         assert (await cluster[1].produced("a", producer=(7, 0, 0))).duplicate
     await trio.sleep(hour_ms / 1000 + 5)
     assert not cluster[1].partition().producers.producers
+
+
+async def test_what_an_earlier_version_saved_of_producers_is_read_and_then_replaced(
+    make_brokers, autojump_clock
+):
+    """It was called as Kafka's file of another format is (kafka-dump-log failed on it)."""
+    cluster = make_brokers(brokers=1, min_isr=1, log_flush_offset_checkpoint_interval_ms=500)
+    await cluster.with_topic(replicas=(1,))
+    for number in range(3):
+        await cluster[1].produced(f"{number}", producer=(7, 0, number))
+    await trio.sleep(2)
+    await cluster[1].crash()
+    disk = cluster[1].disk
+    name = f"data/t-0/{3:020}"
+    disk.rename(f"{name}.producers", f"{name}.snapshot")
+    # As if it had been written so: a state that a scan of the log would not give.
+    state = ProducerState()
+    decode_into(state, disk.content(f"{name}.snapshot"))
+    state.producers[8] = state.producers[7]
+    await write_file_atomically(disk, f"{name}.snapshot", encode(state))
+    await cluster[1].start()
+    await cluster.opened()
+    assert sorted(cluster[1].partition().producers.producers) == [7, 8]
+    for number in range(3, 6):
+        await cluster[1].produced(f"{number}", producer=(7, 0, number))
+        await trio.sleep(1)
+    kept = [each for each in disk.list("data/t-0") if each.endswith((".producers", ".snapshot"))]
+    assert kept == [f"{5:020}.producers", f"{6:020}.producers"]

@@ -51,8 +51,8 @@ async def test_a_producer_snapshot_never_passes_what_is_durable(make_brokers, au
     await cluster[1].produced("b", producer=(7, 0, 1))
     cluster[1].disk.release()
     await trio.sleep(0.5)
-    snapshots = [name for name in cluster[1].disk.list("data/t-0") if name.endswith(".snapshot")]
-    assert snapshots == [f"{1:020}.snapshot"]
+    snapshots = [name for name in cluster[1].disk.list("data/t-0") if name.endswith(".producers")]
+    assert snapshots == [f"{1:020}.producers"]
 
 
 async def test_a_recovery_point_is_never_written_above_a_cut_under_way(make_brokers, autojump_clock):
