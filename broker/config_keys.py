@@ -266,7 +266,12 @@ _OWN_KEYS: Final = (
     ),
     _int("alter.partition.retry.ms", 50, 1, "The wait before a leader proposes an ISR again.", ours=True),
     # Clients
-    _int("socket.request.max.bytes", 100 << 20, 1, "The largest request."),
+    _int(
+        "socket.request.max.bytes",
+        100 << 20,
+        1,
+        "The largest request, and the most that a produced batch may become when it is decompressed.",
+    ),
     _int("max.connections", 10_000, 1, "The most client connections of a listener.", kafkas="2147483647"),
     _int(
         "max.connections.per.ip",

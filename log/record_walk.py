@@ -66,7 +66,7 @@ class RecordWalk:
         self._keys_needed = keys_needed
         self._position = 0
         self._patience = 1
-        self._retry_at = 0
+        self._retry_at = 0 if count > _RUN_MIN else count
         self.index = 0
         """Records that were checked."""
         self.oldest = 1 << 63
@@ -95,7 +95,7 @@ class RecordWalk:
         position, index = self._position, self.index
         oldest, newest = self.oldest, self.newest
         last = -1
-        keys_needed = self._keys_needed
+        keys_needed, size = self._keys_needed, len(data)
         retry_at = self._retry_at
         try:
             while index < stop:
@@ -169,7 +169,8 @@ class RecordWalk:
                         index, f"its fields take {position - body} bytes, its length says {end - body}"
                     )
                 index += 1
-                if plain and index >= retry_at:
+                # The first look is in place too: most records of varied sizes need no other.
+                if plain and index >= retry_at and position < size and data[position] == data[start]:
                     like = _Layout(start, timestamp_at, offset_at, key_at, value_at, end)
                     run = _run(data, like, index, self._count)
                     if run >= _RUN_MIN:
