@@ -16,7 +16,7 @@ from quorate.broker.controller.delta import MetadataDelta, PartitionDelta
 from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.records import NO_LEADER, LeaderRecoveryState
 from quorate.broker.controller_node import ControllerNode
-from quorate.broker.metadata import MetadataCache, whole_image
+from quorate.broker.metadata import MetadataCache
 from quorate.broker.replication.replica_manager import ReplicaManager
 from quorate.metrics import RaftMetrics
 from quorate.metrics.declarations import BROKER_METADATA, CONTROLLER, families
@@ -43,18 +43,14 @@ class BrokerMetrics(Collector):
         self._replicas = replicas
         self._controller = controller
         self._now_ms = now_ms
-        self._imbalanced = 0
         self._unclean_elections = 0
         if controller is not None:
-            self._changed(whole_image(metadata.image), metadata.image)
             metadata.subscribe(self._changed)
 
     def _changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         # Only while it decides itself: what a node replays is history, and each election counts once.
-        decides = self._controller is not None and self._controller.controller.active
-        for each in delta.partitions:
-            self._imbalanced += _imbalance(each)
-            self._unclean_elections += decides and _elected_uncleanly(each)
+        if self._controller is not None and self._controller.controller.active:
+            self._unclean_elections += sum(map(_elected_uncleanly, delta.partitions))
 
     def describe(self) -> Iterable[Metric]:
         return self.collect()
@@ -93,7 +89,7 @@ class BrokerMetrics(Collector):
             "GlobalTopicCount": len(image.topics),
             "GlobalPartitionCount": image.partition_count(),
             "OfflinePartitionsCount": image.leaderless_count,
-            "PreferredReplicaImbalanceCount": self._imbalanced,
+            "PreferredReplicaImbalanceCount": image.imbalanced_count,
             "LastAppliedRecordOffset": self._metadata.offset,
             "LastCommittedRecordOffset": -1 if high_watermark is None else high_watermark - 1,
             "LastAppliedRecordTimestamp": self._metadata.last_applied_timestamp_ms,
@@ -107,15 +103,6 @@ class BrokerMetrics(Collector):
             "CurrentMetadataVersion": image.features.get(METADATA_VERSION, 0),
             "CurrentControllerId": -1 if leader is None else leader,
         }
-
-
-def _imbalance(delta: PartitionDelta) -> int:
-    """How many more partitions than before are not led by their first replica."""
-    return sum(
-        sign * (state.leader != state.replicas[0])
-        for sign, state in ((1, delta.after), (-1, delta.before))
-        if state is not None
-    )
 
 
 def _elected_uncleanly(delta: PartitionDelta) -> bool:

@@ -14,7 +14,7 @@ from quorate.broker.apis.leader_readiness import LeaderReadiness
 from quorate.broker.apis.producer_ids import ProducerIds
 from quorate.broker.apis.topic_creation import TopicCreator
 from quorate.broker.config import ServerConfig
-from quorate.broker.controller.delta import MetadataDelta
+from quorate.broker.controller.delta import MetadataDelta, PartitionDelta
 from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.records import Listener
 from quorate.broker.controller.rpc import AlterPartitionRequest, AlterPartitionResponse
@@ -187,6 +187,7 @@ class BrokerNode:
         # From here on to the subscription without a pause: no batch may fall between the two.
         self._metadata_changed(whole_image(self._metadata.image), self._metadata.image)
         self._metadata.subscribe(self._metadata_changed)
+        self.lifecycle.acted_offset = lambda: self.replicas.acted_offset
         broker = Broker(
             config=self._config,
             cluster_id=self._cluster_id,
@@ -231,14 +232,15 @@ class BrokerNode:
             nursery.start_soon(wire.run)
 
     def _metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        self.replicas.apply(delta, image)
-        for each in delta.partitions:
-            if each.topic == OFFSETS_TOPIC:
-                after = each.after
-                if after is not None and after.leader == self._config.node_id:
-                    self.groups.elect(each.partition_id, after.leader_epoch)
-                else:
-                    self.groups.resign(each.partition_id)
+        self.replicas.apply(delta, image, then=self._coordinate)
+
+    def _coordinate(self, each: PartitionDelta) -> None:
+        if each.topic == OFFSETS_TOPIC:
+            after = each.after
+            if after is not None and after.leader == self._config.node_id:
+                self.groups.elect(each.partition_id, after.leader_epoch)
+            else:
+                self.groups.resign(each.partition_id)
 
     async def _leave(self) -> None:
         """Hand over to others, if there is a controller to arrange it."""

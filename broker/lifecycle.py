@@ -97,6 +97,8 @@ class BrokerLifecycle:
         """Called with each new broker epoch."""
         self.offline_replicas: Callable[[], tuple[OfflineReplica, ...]] = lambda: ()
         """What the controller should take from this broker, asked for with each heartbeat."""
+        self.acted_offset: Callable[[], int] = lambda: metadata.offset
+        """The last offset (inclusive) whose changes this broker has acted upon."""
 
     async def run(self) -> None:
         """Register and heartbeat until the controller lets the broker stop. Raises `BrokerRegistrationError`,
@@ -201,7 +203,7 @@ class BrokerLifecycle:
         request = BrokerHeartbeatRequest(
             broker_id=self._identity.broker_id,
             broker_epoch=self.broker_epoch,
-            current_metadata_offset=self._metadata.offset,
+            current_metadata_offset=self.acted_offset(),
             want_fence=not self._ready,
             want_shut_down=self._want_shut_down,
             offline_replicas=self.offline_replicas(),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import trio
 
 from quorate.broker.controller.codec import decode
-from quorate.broker.controller.delta import BrokerDelta, MetadataDelta, PartitionDelta, apply_records
+from quorate.broker.controller.delta import MetadataDelta, apply_records
 from quorate.broker.controller.difference import difference
 from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.records import Record
@@ -114,24 +114,4 @@ class MetadataCache:
 
 def whole_image(image: MetadataImage) -> MetadataDelta:
     """The delta from nothing to `image`: what somebody is told who begins to listen only now."""
-    return MetadataDelta(
-        base_offset=0,
-        end_offset=image.offset + 1,
-        partitions=tuple(
-            PartitionDelta(
-                topic=image.topics[key.topic_id].name,
-                topic_id=key.topic_id,
-                partition_id=key.partition_id,
-                before=None,
-                after=state,
-            )
-            for key, state in image.all_partitions()
-        ),
-        created_topics=tuple(image.topic_names()),
-        deleted_topics=(),
-        brokers=tuple(
-            BrokerDelta(broker_id=broker.broker_id, before=None, after=broker)
-            for broker in image.brokers.values()
-        ),
-        configs=tuple(image.configured()),
-    )
+    return difference(MetadataImage(), image)

@@ -799,6 +799,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         f"{_CONTROLLER}/test_pieces.py",
     ),
     _tested(
+        "a broker says that it acted upon what is still waiting",
+        "broker/replication/replica_manager.py",
+        "        return self._acted_offset\n",
+        "        return self._image.offset\n",
+        "a slip: a shutdown is granted before all have seen who leads",
+        "tests/broker/replication/test_backlog.py",
+    ),
+    _tested(
         "a rebalance counts the changes and not the looks",
         "broker/controller/chores.py",
         "most=size * LOOKS_PER_CHANGE",

@@ -1,7 +1,8 @@
 """What a run of committed records changed: what the replica manager and the metadata cache act upon."""
 
+import abc
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from quorate.broker.controller.image import (
@@ -11,7 +12,6 @@ from quorate.broker.controller.image import (
     PartitionState,
 )
 from quorate.broker.controller.records import (
-    NO_LEADER,
     BrokerRegistrationChange,
     Config,
     ConfigType,
@@ -46,19 +46,17 @@ class BrokerDelta:
     after: BrokerState | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalChanges:
-    """What one node has to do, each partition in exactly one list."""
+class Looks(abc.ABC):
+    """Partitions that are compared while they are asked for."""
 
-    lead: tuple[PartitionDelta, ...]
-    """Led here. With the leader epoch that it had before, it is a change of ISR or replicas only: positions,
-    follower states and the epoch's start stay as they are (KAFKA-13790)."""
-    follow: tuple[PartitionDelta, ...]
-    """A replica here, led elsewhere."""
-    stop: tuple[PartitionDelta, ...]
-    """A replica here that nobody leads: keep the data, fetch from nobody, serve nobody."""
-    delete: tuple[PartitionDelta, ...]
-    """No longer a replica here: the data goes."""
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def looks(self) -> Iterator[PartitionDelta | None]:
+        """None for a partition that has not changed."""
+
+    def __iter__(self) -> Iterator[PartitionDelta]:
+        return (each for each in self.looks() if each is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,29 +65,18 @@ class MetadataDelta:
 
     base_offset: int
     end_offset: int
-    partitions: tuple[PartitionDelta, ...]
+    partitions: Iterable[PartitionDelta]
+    """Any number of times. Of a whole image they are made while they are asked for."""
     created_topics: tuple[str, ...]
     deleted_topics: tuple[str, ...]
     brokers: tuple[BrokerDelta, ...]
     configs: tuple[ConfigResource, ...]
 
-    def local(self, broker_id: int) -> LocalChanges:
-        """The part of it that concerns the replicas of one broker."""
-        lead: list[PartitionDelta] = []
-        follow: list[PartitionDelta] = []
-        stop: list[PartitionDelta] = []
-        delete: list[PartitionDelta] = []
-        for each in self.partitions:
-            if each.after is not None and broker_id in each.after.replicas:
-                if each.after.leader == broker_id:
-                    lead.append(each)
-                elif each.after.leader == NO_LEADER:
-                    stop.append(each)
-                else:
-                    follow.append(each)
-            elif each.before is not None and broker_id in each.before.replicas:
-                delete.append(each)
-        return LocalChanges(lead=tuple(lead), follow=tuple(follow), stop=tuple(stop), delete=tuple(delete))
+    def looks(self) -> Iterator[PartitionDelta | None]:
+        """`partitions`, with None for each that was looked at and has not changed: so that a walk in pieces
+        knows how far it got."""
+        found = self.partitions
+        return found.looks() if isinstance(found, Looks) else iter(found)
 
 
 @dataclass(slots=True)

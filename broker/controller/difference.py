@@ -1,19 +1,21 @@
-"""What changed from one image to another, where no records say it: a snapshot took their place."""
+"""What changed from one image to another, where no records say it: a snapshot took their place, or somebody
+begins to listen."""
 
-import uuid
 from collections.abc import Iterator
 
-from quorate.broker.controller.delta import BrokerDelta, MetadataDelta, PartitionDelta
-from quorate.broker.controller.image import ConfigResource, MetadataImage
+from quorate.broker.controller.delta import BrokerDelta, Looks, MetadataDelta, PartitionDelta
+from quorate.broker.controller.image import ConfigResource, MetadataImage, TopicState
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
     """Everything that is other in `after`: as if by records [before.offset + 1, after.offset + 1). A topic
-    deleted and created again under the same name is in both lists."""
+    deleted and created again under the same name is in both lists. Both images may be applied to
+    afterwards."""
+    before, after = before.copy(), after.copy()
     return MetadataDelta(
         base_offset=before.offset + 1,
         end_offset=after.offset + 1,
-        partitions=(*_gone(before, after), *_new_or_changed(before, after)),
+        partitions=_Differences(before, after),
         created_topics=tuple(
             topic.name for topic in after.topics.values() if before.topic_by_id(topic.topic_id) is None
         ),
@@ -25,9 +27,21 @@ def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
     )
 
 
-def _gone(before: MetadataImage, after: MetadataImage) -> Iterator[PartitionDelta]:
-    for topic in before.topics.values():
-        if after.topic_by_id(topic.topic_id) is None:
+class _Differences(Looks):
+    """A million partitions are not compared in one piece."""
+
+    __slots__ = ("_after", "_before")
+
+    def __init__(self, before: MetadataImage, after: MetadataImage) -> None:
+        self._before = before
+        self._after = after
+
+    def looks(self) -> Iterator[PartitionDelta | None]:
+        before, after = self._before, self._after
+        for topic in before.topics.values():
+            if after.topic_by_id(topic.topic_id) is not None:
+                yield None
+                continue
             for partition_id, state in enumerate(before.partitions(topic.topic_id)):
                 yield PartitionDelta(
                     topic=topic.name,
@@ -36,22 +50,23 @@ def _gone(before: MetadataImage, after: MetadataImage) -> Iterator[PartitionDelt
                     before=state,
                     after=None,
                 )
+        for topic in after.topics.values():
+            yield from self._partitions_of(topic)
 
-
-def _new_or_changed(before: MetadataImage, after: MetadataImage) -> Iterator[PartitionDelta]:
-    for topic in after.topics.values():
-        yield from _partitions_of(before, after, topic.topic_id, topic.name)
-
-
-def _partitions_of(
-    before: MetadataImage, after: MetadataImage, topic_id: uuid.UUID, name: str
-) -> Iterator[PartitionDelta]:
-    for partition_id, state in enumerate(after.partitions(topic_id)):
-        earlier = before.partition(topic_id, partition_id)
-        if earlier != state:
-            yield PartitionDelta(
-                topic=name, topic_id=topic_id, partition_id=partition_id, before=earlier, after=state
-            )
+    def _partitions_of(self, topic: TopicState) -> Iterator[PartitionDelta | None]:
+        earlier = self._before.partitions(topic.topic_id)
+        for partition_id, state in enumerate(self._after.partitions(topic.topic_id)):
+            before = earlier[partition_id] if partition_id < len(earlier) else None
+            if before == state:
+                yield None
+            else:
+                yield PartitionDelta(
+                    topic=topic.name,
+                    topic_id=topic.topic_id,
+                    partition_id=partition_id,
+                    before=before,
+                    after=state,
+                )
 
 
 def _brokers(before: MetadataImage, after: MetadataImage) -> Iterator[BrokerDelta]:

@@ -213,6 +213,11 @@ class MetadataImage:
         """How many partitions nobody leads."""
         return self._tallies.leaderless
 
+    @property
+    def imbalanced_count(self) -> int:
+        """How many partitions their first replica does not lead."""
+        return self._tallies.imbalanced
+
     def configs(self, resource: ConfigResource) -> Mapping[str, str]:
         """What was set for this resource itself; no defaults."""
         return self._configs.get(resource, _NO_CONFIGS)

@@ -15,7 +15,7 @@ from quorate.broker.controller.states import PartitionState
 class Tallies:
     """Mutable; owned by one image."""
 
-    __slots__ = ("elrs", "isrs", "leaderless", "leaders")
+    __slots__ = ("elrs", "imbalanced", "isrs", "leaderless", "leaders")
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
@@ -26,6 +26,8 @@ class Tallies:
         """In how many ELRs each broker is."""
         self.leaderless = 0
         """How many partitions nobody leads."""
+        self.imbalanced = 0
+        """How many partitions their first replica does not lead."""
 
     def copy(self) -> "Tallies":
         twin = Tallies()
@@ -33,10 +35,12 @@ class Tallies:
         twin.isrs = self.isrs.copy()
         twin.elrs = self.elrs.copy()
         twin.leaderless = self.leaderless
+        twin.imbalanced = self.imbalanced
         return twin
 
     def came(self, state: PartitionState) -> None:
         self._lead(state.leader, 1)
+        self.imbalanced += state.leader != state.replicas[0]
         _count(self.isrs, state.isr, 1)
         _count(self.elrs, state.elr, 1)
 
@@ -45,6 +49,7 @@ class Tallies:
         in one piece."""
         for leader, times in Counter([state.leader for state in states]).items():
             self._lead(leader, -times)
+        self.imbalanced -= sum([state.leader != state.replicas[0] for state in states])
         for isr, times in Counter([state.isr for state in states]).items():
             _count(self.isrs, isr, -times)
         for elr, times in Counter([state.eligible.elr for state in states]).items():
@@ -54,6 +59,8 @@ class Tallies:
         if before.leader != after.leader:
             self._lead(before.leader, -1)
             self._lead(after.leader, 1)
+        if before.leader != after.leader or before.replicas is not after.replicas:
+            self.imbalanced += (after.leader != after.replicas[0]) - (before.leader != before.replicas[0])
         if before.isr is not after.isr:
             _count(self.isrs, before.isr, -1)
             _count(self.isrs, after.isr, 1)

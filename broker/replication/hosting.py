@@ -5,7 +5,7 @@ in, and at most one task that brings it there. A partition that is open takes it
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import trio
@@ -171,13 +171,15 @@ class Hosting:
         hosted.target = None
         self._bring(key, hosted)
 
-    def configure(self, topic: str, config: TopicConfig) -> None:
-        """The topic's settings are others now."""
-        for partition in self.partitions():
-            if partition.topic == topic:
-                self._configure(partition, config)
+    def each(self) -> Iterator[Partition]:
+        """As `partitions`, for a walk in pieces: what comes while it is under way is left out."""
+        for key in tuple(self._hosted):
+            hosted = self._hosted.get(key)
+            if hosted is not None and hosted.partition is not None:
+                yield hosted.partition
 
-    def _configure(self, partition: Partition, config: TopicConfig) -> None:
+    def configure(self, partition: Partition, config: TopicConfig) -> None:
+        """The settings of its topic are others now."""
         partition.min_isr = config.min_insync_replicas
         partition.rules = ProduceRules.of(config)
         partition.log.configure(_log_config(config))
@@ -241,7 +243,7 @@ class Hosting:
                 partition.log.close()
                 return False
             # What changed while it was opened.
-            self._configure(partition, self._topic_config(partition.topic))
+            self.configure(partition, self._topic_config(partition.topic))
             hosted.partition = partition
             self._by_id[topic_id, key[1]] = partition
         partition = hosted.partition

@@ -1,16 +1,17 @@
 """All replicas on this broker: takes committed metadata in, and answers what clients and followers ask."""
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import trio
 
-from quorate.broker.controller.configs import effective
-from quorate.broker.controller.delta import MetadataDelta
+from quorate.broker.controller.configs import TopicConfig, effective
+from quorate.broker.controller.delta import MetadataDelta, PartitionDelta
 from quorate.broker.controller.image import MetadataImage, PartitionState
 from quorate.broker.controller.records import ConfigType
 from quorate.broker.controller.rpc import OfflineReplica
+from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
 from quorate.broker.replication.batch_check import BatchChecker
 from quorate.broker.replication.config import ReplicationConfig
 from quorate.broker.replication.errors import AllFoldersFailedError, ErrorCode, PartitionError
@@ -130,6 +131,8 @@ class ReplicaManager:
         self.on_disk_failed: Callable[[], None] = lambda: None
         """Called when `offline_replicas` may have grown."""
         self._began = False
+        self._backlog = Backlog()
+        self._acted_offset = -1
 
     @classmethod
     async def open(
@@ -179,6 +182,7 @@ class ReplicaManager:
             nursery.start_soon(self._purgatory.run)
             nursery.start_soon(self._isr_updater.run)
             nursery.start_soon(self._upkeep.run)
+            nursery.start_soon(self._backlog.run)
             try:
                 await self._out_of_folders.wait()
             finally:
@@ -194,7 +198,7 @@ class ReplicaManager:
         Otherwise something has failed, perhaps the disk, and the next life proves nothing."""
         if not clean:
             self._logs.forsake()
-        complete = self._began and self._hosting.settled
+        complete = self._began and self._backlog.empty and self._hosting.settled
         for partition in self._hosting.partitions():
             partition.stop()
         try:
@@ -217,37 +221,78 @@ class ReplicaManager:
 
     # Metadata
 
-    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take in what committed records changed. Never waits: opening and removing logs goes on by
-        itself."""
+    def apply(
+        self,
+        delta: MetadataDelta,
+        image: MetadataImage,
+        *,
+        then: Callable[[PartitionDelta], None] = lambda each: None,
+    ) -> None:
+        """Take in what committed records changed. Never waits: opening and removing logs goes on by itself,
+        and a change of many partitions in pieces (`acted_offset`). `then` hears of each partition when it has
+        its role here."""
         self._image = image
         if not self._began:
             self._began = True
-            self._remove_strays(image)
-        changes = delta.local(self.broker_id)
-        for each in (*changes.lead, *changes.follow, *changes.stop):
-            assert each.after is not None
-            self._hosting.host(each.topic, each.topic_id, each.partition_id, each.after)
-        for each in changes.delete:
+            self._backlog.add(self._remove_strays(image))
+        self._backlog.add(self._take_in(delta, image, then))
+
+    @property
+    def acted_offset(self) -> int:
+        """The last offset (inclusive) whose changes have been acted upon; -1: none."""
+        return self._acted_offset
+
+    def _take_in(
+        self, delta: MetadataDelta, image: MetadataImage, then: Callable[[PartitionDelta], None]
+    ) -> Iterator[int]:
+        broker_id, gone = self.broker_id, list[PartitionDelta]()
+        for each in delta.looks():
+            cost = LOOKED_AT
+            if each is None:
+                yield cost
+                continue
+            if each.after is not None and broker_id in each.after.replicas:
+                self._hosting.host(each.topic, each.topic_id, each.partition_id, each.after)
+                cost = CHANGED
+            elif each.before is not None and broker_id in each.before.replicas:
+                gone.append(each)
+            then(each)
+            yield cost
+        for each in gone:
             self._hosting.drop(each.topic, each.topic_id, each.partition_id)
-        topics = {each.name for each in delta.configs if each.type is ConfigType.TOPIC}
-        everywhere = any(each.type is ConfigType.BROKER for each in delta.configs)
-        if everywhere:
-            topics = {each.topic for each in self._hosting.partitions()}
-        for topic in sorted(topics):
-            self._hosting.configure(topic, effective(image, topic, static=self._static))
+            yield CHANGED
+        yield from self._configure(delta, image)
         if delta.brokers:
             # Who may join an ISR no longer holds the high watermark back, or does so from now on.
-            for partition in self._hosting.partitions():
+            for partition in self._hosting.each():
                 partition.advance_high_watermark()
+                yield LOOKED_AT
+        self._acted_offset = delta.end_offset - 1
 
-    def _remove_strays(self, image: MetadataImage) -> None:
+    def _configure(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[int]:
+        topics = {each.name for each in delta.configs if each.type is ConfigType.TOPIC}
+        everywhere = any(each.type is ConfigType.BROKER for each in delta.configs)
+        if not topics and not everywhere:
+            return
+        configs: dict[str, TopicConfig] = {}
+        for partition in self._hosting.each():
+            topic = partition.topic
+            if not everywhere and topic not in topics:
+                yield LOOKED_AT
+                continue
+            if topic not in configs:
+                configs[topic] = effective(image, topic, static=self._static)
+            self._hosting.configure(partition, configs[topic])
+            yield CHANGED
+
+    def _remove_strays(self, image: MetadataImage) -> Iterator[int]:
         """Replicas that were given to others, or whose topic was deleted, while this broker was down."""
         for topic, partition_id, topic_id in self._logs.held():
             state = image.partition(topic_id, partition_id)
             if state is None or self.broker_id not in state.replicas:
                 log.info("removing a stray replica", topic=topic, partition=partition_id)
                 self._hosting.drop(topic, topic_id, partition_id)
+            yield CHANGED
 
     def _eligible(self, broker_id: int, broker_epoch: int) -> bool:
         broker = self._image.broker(broker_id)

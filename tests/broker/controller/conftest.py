@@ -242,6 +242,7 @@ class ModelCluster:
             assert image.elr_count(broker_id) == sum(broker_id in state.elr for state in states)
         assert image.has_elrs == any(state.elr for state in states)
         assert sorted(image.isr_members()) == sorted({each for state in states for each in state.isr})
+        assert image.imbalanced_count == sum(state.leader != state.replicas[0] for state in states)
         assert image.leaderless_count == sum(state.leader == NO_LEADER for state in states)
 
 

@@ -134,7 +134,7 @@ def test_a_partition_takes_less_than_150_bytes() -> None:
     assert len(lists) == 5
 
 
-def test_a_delta_says_what_each_broker_has_to_do(topic) -> None:
+def test_a_delta_says_what_a_run_of_records_changed(topic) -> None:
     delta = apply_records(
         topic.image,
         [
@@ -148,30 +148,21 @@ def test_a_delta_says_what_each_broker_has_to_do(topic) -> None:
     assert (delta.base_offset, delta.end_offset) == (10, 13)
     assert (topic.image.offset, topic.image.epoch) == (12, 3)
 
-    def work(broker_id: int) -> tuple[list[int], ...]:
-        local = delta.local(broker_id)
-        return tuple(
-            [each.partition_id for each in part]
-            for part in (local.lead, local.follow, local.stop, local.delete)
-        )
-
-    assert work(1) == ([], [0], [], [1])
-    assert work(2) == ([0], [], [1], [])
-    assert work(3) == ([], [0], [], [1])
-    assert work(4) == ([], [], [1], [])
-    assert work(9) == ([], [], [], [])
-    [led] = delta.local(2).lead
+    led, stopped = delta.partitions
     assert led.before is not None
     assert led.after is not None
     assert (led.topic, led.before.leader_epoch, led.after.leader_epoch) == ("t", 0, 1)
+    assert (led.after.leader, led.after.isr) == (2, (2, 3))
+    assert stopped.after is not None
+    assert (stopped.after.leader, stopped.after.replicas) == (NO_LEADER, (2, 4)), "net of two records"
 
 
-def test_a_deleted_topic_is_deleted_where_it_had_replicas(topic) -> None:
+def test_a_deleted_topic_takes_its_partitions_and_settings_along(topic) -> None:
     topic.append(Config(resource_type=ConfigType.TOPIC, resource_name="t", name="retention.ms", value="1"))
     delta = apply_records(topic.image, [RemoveTopic(topic_id=TOPIC)], base_offset=20, epoch=1)
     assert delta.deleted_topics == ("t",)
     assert delta.configs == (ConfigResource(ConfigType.TOPIC, "t"),)
-    assert [each.partition_id for each in delta.local(1).delete] == [0, 1]
+    assert [(each.partition_id, each.after) for each in delta.partitions] == [(0, None), (1, None)]
 
 
 def test_a_topic_that_came_and_went_within_a_run_leaves_no_work(cluster) -> None:
@@ -194,9 +185,11 @@ def test_a_topic_made_again_is_another_topic(topic) -> None:
     ]
     delta = apply_records(topic.image, records, base_offset=9, epoch=1)
     assert (delta.created_topics, delta.deleted_topics) == (("t",), ("t",))
-    local = delta.local(1)
-    assert [each.topic_id for each in local.lead] == [again]
-    assert [each.topic_id for each in local.delete] == [TOPIC, TOPIC]
+    assert [(each.topic_id, each.after is None) for each in delta.partitions] == [
+        (TOPIC, True),
+        (TOPIC, True),
+        (again, False),
+    ]
 
 
 def test_broker_changes_show_before_and_after(topic) -> None:
