@@ -222,6 +222,15 @@ _OWN_KEYS: Final = (
     _int("broker.heartbeat.interval.ms", 2000, 1, "How often a broker heartbeats to the controller."),
     _int("broker.session.timeout.ms", 9000, 1, "After how long without heartbeat a broker is fenced."),
     _int("initial.broker.registration.timeout.ms", 60_000, 1, "How long a broker may take to register."),
+    _int(
+        "quorate.controller.partitions.per.step",
+        128,
+        1,
+        "How many partitions the controller changes in one step. More is less work in all; fewer lets "
+        "the quorum's messages pass sooner.",
+        10_000,
+        ours=True,
+    ),
     _flag("controlled.shutdown.enable", True, "Whether a broker hands its partitions over before it stops."),
     _int("controlled.shutdown.timeout.ms", 10_000, 1, "How long that may take.", ours=True),
     _flag(

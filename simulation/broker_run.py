@@ -144,7 +144,12 @@ class BrokerRunSettings:
             faults_s=source.uniform(4.0, 8.0),
         )
         # Drawn last, so that the seeds of before have everything else as they had it.
-        return replace(settings, cluster=replace(settings.cluster, sync_at_once=draw_sync_at_once(source)))
+        sync_at_once = draw_sync_at_once(source)
+        values = {"quorate.controller.partitions.per.step": source.choice(("1", "2", "128"))}
+        cluster = replace(
+            settings.cluster, sync_at_once=sync_at_once, values={**settings.cluster.values, **values}
+        )
+        return replace(settings, cluster=cluster)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

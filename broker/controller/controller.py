@@ -96,7 +96,7 @@ class ControllerSettings:
     leader_imbalance_check_interval_seconds: int = 300
     max_batch_bytes: int = 4 << 20
     """Of one append; the quorum's own limit or less. An operation that needs more in one piece is refused."""
-    partitions_per_piece: int = 128
+    partitions_per_step: int = 128
     """That one step changes; it may look at 16 times as many. Some 20 us each, to decide, encode and
     apply."""
 
@@ -145,7 +145,7 @@ class Controller:
             metadata_log=self._log,
             max_batch_bytes=settings.max_batch_bytes,
             sessions=sessions,
-            chores=Chores(image, static=settings.static, size=settings.partitions_per_piece),
+            chores=Chores(image, static=settings.static, size=settings.partitions_per_step),
             rebalance_at=now + settings.leader_imbalance_check_interval_seconds,
         )
         self._active = active

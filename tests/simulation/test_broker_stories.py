@@ -1,7 +1,7 @@
 """The broker cluster's great stories: a partition leader that sleeps, and power cuts in round after round."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -193,3 +193,53 @@ def test_five_hundred_acknowledgements_between_kills_and_power_losses(seed: int)
             assert len(clients.acknowledged) - before >= 500
 
     tell(seed, story, clients=settings, partitions=2)
+
+
+async def until(condition: Callable[[], bool], *, every_s: float) -> None:
+    with trio.fail_after(30):
+        while True:
+            if condition():
+                return
+            await trio.sleep(every_s)
+
+
+@pytest.mark.parametrize(
+    ("how", "end"), [("stops", "is killed"), ("stops", "resigns"), ("is killed", "resigns")]
+)
+def test_a_controller_goes_between_two_pieces_and_the_next_one_does_the_rest(how: str, end: str) -> None:
+    """One partition a step: a broker leaves a dozen ISRs while the controller changes."""
+    halfway: list[int] = []
+
+    async def story(scene: BrokerScene) -> None:
+        cluster = scene.cluster
+        first = cluster.leader()
+        assert first is not None
+        gone = next(node for node in cluster.nodes if node is not first)
+        members = first.image.isr_count(gone.id)
+
+        def others_are_done() -> bool:
+            now = cluster.leader()
+            return now is not None and now is not first and now.image.isr_count(gone.id) == 0
+
+        async with trio.open_nursery() as nursery:
+            if how == "stops":
+                nursery.start_soon(cluster.stop, gone)
+            else:
+                await cluster.crash(gone, power_loss=False)
+            await until(lambda: 0 < first.image.isr_count(gone.id) < members, every_s=0.0002)
+            halfway.append(first.image.isr_count(gone.id))
+            if end == "resigns":
+                cluster.resign(first)
+            else:
+                await cluster.crash(first, power_loss=False)
+            if how == "stops":
+                await until(others_are_done, every_s=0.01)
+            else:
+                # Two voters are left: either of them may be elected.
+                await until(lambda: first.image.isr_count(gone.id) == 0, every_s=0.01)
+        await cluster.start_all()
+        await cluster.converge(within_s=PATIENCE_S)
+
+    values = {"quorate.controller.partitions.per.step": "1"}
+    tell(1, story, clients=BrokerClientSettings(idempotent=2, plain=1), partitions=12, values=values)
+    assert halfway

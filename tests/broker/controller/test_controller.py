@@ -592,7 +592,7 @@ async def test_the_same_seed_makes_the_same_log() -> None:
     assert logs[0] == logs[1]
 
 
-IN_PIECES = ControllerSettings(cluster_id="c", partitions_per_piece=4)
+IN_PIECES = ControllerSettings(cluster_id="c", partitions_per_step=4)
 
 
 async def test_no_piece_of_a_fencing_is_longer_than_it_may_be_and_others_are_answered_meanwhile() -> None:
@@ -673,7 +673,7 @@ async def test_a_registration_that_waits_is_refused_when_leadership_is_lost(auto
 
 async def test_lower_min_insync_replicas_empty_the_elrs_before_that_is_answered() -> None:
     static = {"min.insync.replicas": "2"}
-    node = Node(settings=ControllerSettings(cluster_id="c", static=static, partitions_per_piece=4))
+    node = Node(settings=ControllerSettings(cluster_id="c", static=static, partitions_per_step=4))
     node.activate()
     await node.start(1, 2)
     await node.create("t", partitions=20, factor=2)
