@@ -1,7 +1,7 @@
 """Before other work of the machine.
 
-Where the kernel weighs sessions against each other (sched_autogroup_enabled), a process's nice value counts within
-its own session only, and the session has one of its own.
+Where the kernel weighs sessions against each other (sched_autogroup_enabled), a process's nice value counts
+within its own session only, and the session has one of its own.
 """
 
 import atexit
