@@ -6,23 +6,32 @@ and a label in Kafka's.
 In a service of one's own:
 
     registry = CollectorRegistry()  # or prometheus_client.REGISTRY, or the one the service has
-    metrics = RaftMetrics(registry, monotonic=trio.current_time, labels={"quorum": "orders"})
+    metrics = RaftMetrics(registry, labels={"quorum": "orders"})
     async with Quorum.open(config, state_machine, telemetry=metrics) as quorum:
         ...
 
-`labels` tell apart several quorums in one registry. `serve_metrics` is an endpoint for who has none.
+`labels` tell apart several quorums in one registry: give each the same names with other values.
+`serve_metrics` is an endpoint for who has none.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
+import trio
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from quorate.metrics.declarations import RAFT, SNAPSHOTS, Declaration, Kind, counter, families
+from quorate.metrics.shared_registry import join, leave
 from quorate.metrics.windows import Window
 from quorate.raft.core.effects import Role
 from quorate.raft.core.types import Epoch, NodeId, Offset
+
+
+def _stopped() -> float:
+    """Before there is a clock, nothing happens."""
+    return 0.0
+
 
 STATES = ("leader", "follower", "candidate", "prospective", "unattached", "resigned", "observer")
 """KIP-595's four, and those that the code has beside them (KIP-996, KIP-853)."""
@@ -31,14 +40,16 @@ STATES = ("leader", "follower", "candidate", "prospective", "unattached", "resig
 class RaftMetrics(Collector):
     """`quorate.raft.telemetry.Telemetry` that shows itself in a Prometheus registry.
 
-    `monotonic`: seconds; `trio.current_time` on a node. May be scraped from another thread.
+    Made anywhere, also before trio runs, and scraped from any thread. `monotonic`: seconds; by default the
+    clock of the trio run that the quorum is opened in. Raises `ValueError` for labels that another quorum's
+    metrics in the registry have.
     """
 
     def __init__(
         self,
         registry: CollectorRegistry | None = None,
         *,
-        monotonic: Callable[[], float],
+        monotonic: Callable[[], float] | None = None,
         labels: dict[str, str] | None = None,
     ) -> None:
         self._lock = threading.Lock()
@@ -60,6 +71,16 @@ class RaftMetrics(Collector):
         self._snapshots_loaded = 0
         self._snapshot_bytes = 0
         self._snapshot_taken = False
+        # trio.current_time would raise in the thread of a scrape.
+        self._takes_trios = monotonic is None or monotonic is trio.current_time
+        self._begin(_stopped if monotonic is None or self._takes_trios else monotonic)
+        self._fetched_total = 0
+        self._appended_total = 0
+        self._registry = registry
+        if registry is not None:
+            join(registry, self)
+
+    def _begin(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._snapshot_at = monotonic()
         self._elections = Window(monotonic)
@@ -67,14 +88,22 @@ class RaftMetrics(Collector):
         self._fetched = Window(monotonic)
         self._appended = Window(monotonic)
         self._idle = Window(monotonic)
-        self._fetched_total = 0
-        self._appended_total = 0
-        if registry is not None:
-            registry.register(self)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self._labels
+
+    def unregister(self) -> None:
+        """Take these metrics out of the registry, so that others may have their labels. Idempotent."""
+        if self._registry is not None:
+            leave(self._registry, self)
 
     # Telemetry
 
     def booted(self, timestamp_ms: int) -> None:
+        if self._takes_trios:
+            with self._lock:
+                self._begin(trio.lowlevel.current_clock().current_time)
         self._values["boot-timestamp"] = timestamp_ms
 
     def role_changed(

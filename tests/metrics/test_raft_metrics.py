@@ -1,7 +1,11 @@
 """Each of KIP-595's sixteen, and those of snapshots, in both spellings."""
 
+import threading
+
 import pytest
-from prometheus_client import CollectorRegistry, Counter, generate_latest
+import trio
+import trio.testing
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
@@ -252,3 +256,63 @@ def test_a_long_silence_leaves_a_bounded_number_of_samples():
         window.record(1)
     assert len(window._samples) <= 3
     assert window.rate() == pytest.approx(2 / 31)
+
+
+def test_two_quorums_share_a_registry_by_their_labels():
+    registry = CollectorRegistry()
+    one = RaftMetrics(registry, labels={"quorum": "a"})
+    two = RaftMetrics(registry, labels={"quorum": "b"})
+    one.high_watermark(5)
+    two.high_watermark(7)
+    values = {
+        quorum: registry.get_sample_value("raft_manager_high_watermark", {"quorum": quorum})
+        for quorum in "ab"
+    }
+    assert values == {"a": 5, "b": 7}
+    for generate, reading in ((generate_latest, parse), (generate_openmetrics, parse_openmetrics)):
+        names = [family.name for family in reading(generate(registry).decode())]
+        assert sorted(names) == sorted(set(names)), "a family is there twice"
+    two.unregister()
+    two.unregister()
+    assert registry.get_sample_value("raft_manager_high_watermark", {"quorum": "b"}) is None
+    assert registry.get_sample_value("raft_manager_high_watermark", {"quorum": "a"}) == 5
+    one.unregister()
+    assert list(registry.collect()) == []
+    RaftMetrics(registry, labels={"quorum": "a"})
+
+
+@pytest.mark.parametrize("labels", [None, {"quorum": "a"}])
+def test_two_quorums_with_the_same_labels_are_told_to_differ(labels):
+    registry = CollectorRegistry()
+    RaftMetrics(registry, labels=labels)
+    with pytest.raises(ValueError, match="have the same labels"):
+        RaftMetrics(registry, labels=labels)
+
+
+def test_a_name_that_is_taken_is_still_refused():
+    registry = CollectorRegistry()
+    Gauge("raft_manager_high_watermark", "mine", registry=registry)
+    with pytest.raises(ValueError, match="Duplicated"):
+        RaftMetrics(registry)
+
+
+@pytest.mark.parametrize("clock", [{}, {"monotonic": trio.current_time}])
+def test_made_outside_of_trio_and_scraped_from_another_thread(clock):
+    registry = CollectorRegistry()
+    metrics = RaftMetrics(registry, **clock)
+    scraped = []
+
+    async def node():
+        metrics.booted(1)
+        metrics.committed(0.25, 1)
+        await trio.sleep(1)
+        thread = threading.Thread(target=lambda: scraped.append(generate_latest(registry)))
+        thread.start()
+        thread.join()
+
+    trio.run(node, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert registry.get_sample_value("kafka_server_raftmetrics_commit_latency_max") == 250
+    (text,) = scraped
+    assert b"raft_manager_high_watermark" in text
+    age = registry.get_sample_value("kafka_server_snapshotemitter_latestsnapshotgeneratedagems")
+    assert age == pytest.approx(1000)

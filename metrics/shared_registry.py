@@ -1,0 +1,69 @@
+"""Several quorums' metrics in one registry: one collector for each registry, whose families have the samples
+of all of them. Prometheus knows a family only once, and a registry refuses a second collector of its names.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+
+class Member(Protocol):
+    """Metrics of one quorum. The same families, with other labels than the others'."""
+
+    @property
+    def labels(self) -> dict[str, str]: ...
+
+    def collect(self) -> Iterable[Metric]: ...
+
+
+class _Together(Collector):
+    def __init__(self) -> None:
+        self.members: tuple[Member, ...] = ()
+
+    def describe(self) -> Iterable[Metric]:
+        return self.collect()
+
+    def collect(self) -> Iterator[Metric]:
+        merged: dict[str, Metric] = {}
+        for member in self.members:
+            for family in member.collect():
+                held = merged.setdefault(family.name, family)
+                if held is not family:
+                    held.samples.extend(family.samples)
+        yield from merged.values()
+
+
+_registries: WeakKeyDictionary[CollectorRegistry, _Together] = WeakKeyDictionary()
+
+
+def join(registry: CollectorRegistry, member: Member) -> None:
+    """Show `member` in `registry`, beside those that are there. Raises `ValueError` for labels that another
+    one there has, or if something else in the registry has the names."""
+    together = _registries.get(registry)
+    if together is None:
+        together = _Together()
+        together.members = (member,)
+        registry.register(together)
+        _registries[registry] = together
+        return
+    if any(other.labels == member.labels for other in together.members):
+        said = ", ".join(f"{name}={value!r}" for name, value in member.labels.items()) or "none"
+        raise ValueError(
+            f"another quorum's metrics in this registry have the same labels ({said}); tell them apart, as "
+            'by labels={"quorum": "orders"}, or take the other ones out first: RaftMetrics.unregister()'
+        )
+    together.members = (*together.members, member)
+
+
+def leave(registry: CollectorRegistry, member: Member) -> None:
+    """Show `member` no more. No effect if it is not shown."""
+    together = _registries.get(registry)
+    if together is None:
+        return
+    together.members = tuple(other for other in together.members if other is not member)
+    if not together.members:
+        del _registries[registry]
+        registry.unregister(together)
