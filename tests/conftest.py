@@ -25,6 +25,7 @@ REAL_TIME = tuple(
         "metrics/",
         "packaging/",
         "raft/test_disk_stalls.py",
+        "raft/test_embedding.py",
         "raft/test_hostile.py",
         "raft/test_quorum.py",
         "raft/test_snapshot_disk.py",

@@ -146,3 +146,21 @@ async def test_a_change_of_the_voters_that_a_stop_cuts_off_is_unknown(autojump_c
     await world.ended[node].wait()
     await trio.testing.wait_all_tasks_blocked()
     assert [type(error) for error in outcomes] == [OutcomeUnknownError]
+
+
+async def test_a_forwarded_append_that_its_own_node_stops_at_is_unknown(autojump_clock, world):
+    """It is committed: the leader said so."""
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    follower = (await world.followers())[0]
+    machine = world.journals[follower.node_id]
+
+    def apply(batch):
+        raise ValueError("only here")
+
+    machine.apply = apply
+    with trio.fail_after(10), pytest.raises(OutcomeUnknownError, match="committed at offset"):
+        await follower.append([b"x"])
+    await world.until(lambda: world.journals[leader.node_id].records == [b"x"])
+    await world.ended[follower.node_id].wait()
+    assert isinstance(world.failures.pop(follower.node_id), QuorumStoppedError)
