@@ -105,6 +105,12 @@ def need_programs(need: Callable[..., str]) -> Callable[[Sequence[Block]], None]
     return check
 
 
+@pytest.fixture(scope="session")
+def named_files() -> list[Block]:
+    """Python blocks that are files of a name, which others of their page import."""
+    return [block for block in blocks("python") if block.mark.startswith("file ")]
+
+
 @pytest.fixture
 def blocks_of() -> Callable[[str], list[Block]]:
     """The `sh` blocks of a page, in order."""

@@ -26,7 +26,9 @@ def opened(config: QuorumConfig) -> None:
 
 
 @pytest.fixture(scope="module")
-def programs(whole_programs: list[Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def programs(
+    whole_programs: list[Any], named_files: list[Any], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A folder with the documents' programs, the examples, and a program that is wrong."""
     folder = tmp_path_factory.mktemp("typed")
     for program in whole_programs:
@@ -34,6 +36,8 @@ def programs(whole_programs: list[Any], tmp_path_factory: pytest.TempPathFactory
             continue  # another library's types
         name = "".join(letter if letter.isalnum() else "_" for letter in program.name)
         (folder / f"{name}.py").write_text(program.body)
+    for block in named_files:
+        (folder / block.mark.removeprefix("file ")).write_text(block.body)
     for example in sorted((ROOT / "examples").glob("*.py")):
         (folder / example.name).write_text(example.read_text())
     (folder / "wrong.py").write_text(WRONG)
