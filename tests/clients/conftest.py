@@ -96,6 +96,10 @@ class Killable:
         leader = int(partitions[partition]["leader"])
         return leader, [int(node) for node in partitions[partition]["replicas"] if node != leader]
 
+    def in_sync(self, topic: str, partition: int = 0) -> list[int]:
+        partitions: Any = self.cluster.describe_topic(topic)["partitions"]
+        return [int(node) for node in partitions[partition]["isr"]]
+
     @contextmanager
     def trouble(self, topic: str) -> Iterator[Trouble]:
         self.wait_in_sync(topic)
@@ -117,8 +121,8 @@ class Killable:
                 return int(float(line.rpartition(" ")[2]))
         raise AssertionError(f"node {node} does not show quorate_producer_duplicate_batches_total")
 
-    def wait_high_watermark(self, topic: str, offset: int, *, seconds: float = 30) -> None:
-        """Return when the topic's partition 0 is committed up to `offset` or further."""
+    def high_watermark(self, topic: str) -> int:
+        """Of the topic's partition 0."""
         leader, _ = self.roles(topic)
         address = f"{self.cluster.host}:{self.cluster.node(leader).client_port}"
 
@@ -130,8 +134,12 @@ class Killable:
             )
             return int(answer.topics[0].partitions[0].offset)
 
+        return ask_cluster(address, ask)
+
+    def wait_high_watermark(self, topic: str, offset: int, *, seconds: float = 30) -> None:
+        """Return when the topic's partition 0 is committed up to `offset` or further."""
         deadline = time.monotonic() + seconds
-        while (reached := ask_cluster(address, ask)) < offset:
+        while (reached := self.high_watermark(topic)) < offset:
             assert time.monotonic() < deadline, f"{topic} has come to {reached}, not to {offset}"
             time.sleep(0.05)
 

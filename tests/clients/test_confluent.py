@@ -1,5 +1,7 @@
 """confluent-kafka (librdkafka) through the death of a leader, and of a group's coordinator."""
 
+import signal
+import threading
 import time
 from collections.abc import Callable
 
@@ -190,3 +192,44 @@ def test_a_group_survives_the_death_of_its_coordinator(killable) -> None:
     finally:
         for member in members:
             member.consumer.close()
+
+
+def test_a_producer_with_acks_0_finds_the_new_leader_after_a_pause_of_the_old(killable) -> None:
+    """The old one goes on where it stood, and refuses what comes, with nobody to tell."""
+    topic = "confluent-acks-0"
+    create(killable.bootstrap, topic)
+    killable.wait_in_sync(topic)
+    producer = Producer({"bootstrap.servers": killable.bootstrap, "acks": "0", "linger.ms": 5})
+    stop = threading.Event()
+
+    def send() -> None:
+        number = 0
+        while not stop.wait(0.02):
+            producer.produce(topic, b"%d" % number)
+            producer.poll(0)
+            number += 1
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        killable.wait_high_watermark(topic, 20)
+        old, _ = killable.roles(topic)
+        killable.cluster.signal(old, signal.SIGSTOP)
+        try:
+            deadline = time.monotonic() + 60
+            while killable.roles(topic)[0] in (old, -1):
+                assert time.monotonic() < deadline, "nobody else was elected"
+                time.sleep(0.2)
+        finally:
+            killable.cluster.signal(old, signal.SIGCONT)
+        deadline = time.monotonic() + 60
+        # Whoever is asked may be the old one, which has yet to hear of all that.
+        while killable.roles(topic)[0] in (old, -1) or len(killable.in_sync(topic)) < 3:
+            assert time.monotonic() < deadline, "the old leader did not come back"
+            time.sleep(0.2)
+        low = killable.high_watermark(topic)
+        killable.wait_high_watermark(topic, low + 100, seconds=20)
+    finally:
+        stop.set()
+        sender.join()
+        producer.flush(10)
