@@ -17,11 +17,14 @@ from quorate.broker.controller.rpc import (
 from quorate.broker.controller.topic_keys import BROKER_KEYS, TOPIC_KEYS
 
 
-def alter_configs(image: MetadataImage, request: AlterConfigsRequest) -> Outcome[AlterConfigsResponse]:
-    """Each resource is altered whole or, with an error, not at all."""
+def alter_configs(
+    image: MetadataImage, request: AlterConfigsRequest, *, seen: set[ConfigResource] | None = None
+) -> Outcome[AlterConfigsResponse]:
+    """Each resource is altered whole or, with an error, not at all. `seen`: those of the request's earlier
+    portions, to which these are added."""
     results: list[AlterConfigsResult] = []
     groups: list[tuple[Config, ...]] = []
-    seen: set[ConfigResource] = set()
+    seen = set() if seen is None else seen
     for item in request.resources:
         resource = ConfigResource(item.resource_type, item.resource_name)
         try:

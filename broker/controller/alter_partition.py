@@ -21,9 +21,14 @@ from quorate.broker.controller.states import PartitionKey, PartitionState, as_el
 
 
 def alter_partition(
-    image: MetadataImage, request: AlterPartitionRequest, *, static: Mapping[str, str]
+    image: MetadataImage,
+    request: AlterPartitionRequest,
+    *,
+    static: Mapping[str, str],
+    seen: set[PartitionKey] | None = None,
 ) -> Outcome[AlterPartitionResponse]:
-    """Each partition is changed or refused by itself; the answer says what holds after that."""
+    """Each partition is changed or refused by itself; the answer says what holds after that. `seen`: those of
+    the request's earlier portions, to which these are added."""
     sender = image.broker(request.broker_id)
     if sender is None or sender.epoch != request.broker_epoch:
         held = "it is not registered" if sender is None else f"its epoch is {sender.epoch}"
@@ -35,7 +40,7 @@ def alter_partition(
         )
     results: list[AlterPartitionResult] = []
     groups: list[tuple[PartitionChange]] = []
-    seen: set[PartitionKey] = set()
+    seen = set() if seen is None else seen
     for item in request.partitions:
         try:
             key = PartitionKey(item.topic_id, item.partition_id)

@@ -7,9 +7,12 @@ everything that it was decided from is committed. A controller that loses leader
 nothing of it was said to anybody.
 """
 
-from collections.abc import Callable, Mapping
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
@@ -23,12 +26,13 @@ from quorate.broker.controller.brokers import (
     register_broker,
     unregister_broker,
 )
-from quorate.broker.controller.chores import Chores
+from quorate.broker.controller.chores import LOOKS_PER_CHANGE, Chores
 from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.metadata_log import MetadataLog
 from quorate.broker.controller.outcome import Departure, Outcome
 from quorate.broker.controller.packing import TooLargeError
+from quorate.broker.controller.portions import portions
 from quorate.broker.controller.producer_ids import allocate_producer_ids
 from quorate.broker.controller.records import FeatureLevel
 from quorate.broker.controller.rpc import (
@@ -46,13 +50,21 @@ from quorate.broker.controller.rpc import (
     DeleteTopicsResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
+    TopicRef,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
 from quorate.broker.controller.sessions import Sessions
+from quorate.broker.controller.states import ConfigResource, PartitionKey
 from quorate.broker.controller.telemetry import ControllerTelemetry, NoControllerTelemetry
 from quorate.broker.controller.tenure import Tenure
-from quorate.broker.controller.topics import Draw, TopicDefaults, create_topics, delete_topics
+from quorate.broker.controller.topics import (
+    Draw,
+    TopicDefaults,
+    create_topics,
+    delete_topics,
+    partitions_of,
+)
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.runtime.entropy import Entropy
 from quorate.runtime.log import get_logger
@@ -74,6 +86,7 @@ class Answer(Protocol):
     def error(self) -> ErrorCode: ...
 
 
+T = TypeVar("T")
 R = TypeVar("R", bound=Answer)
 R_co = TypeVar("R_co", bound=Answer, covariant=True)
 
@@ -321,31 +334,62 @@ class Controller:
         return await self._perform(decide, UnregisterBrokerResponse)
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        return await self._perform(
-            lambda active, _: alter_partition(active.image, request, static=self._settings.static),
-            AlterPartitionResponse,
-        )
+        answers: list[AlterPartitionResponse] = []
+        seen: set[PartitionKey] = set()
+        for part in portions(request.partitions, most=self._settings.partitions_per_step):
+            decide = partial(
+                alter_partition,
+                request=replace(request, partitions=part),
+                static=self._settings.static,
+                seen=seen,
+            )
+            answers.append(await self._perform_portion(decide, AlterPartitionResponse, answers))
+            if answers[-1].error:
+                return answers[-1]
+        return AlterPartitionResponse(partitions=_joined(each.partitions for each in answers))
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        draws = [
-            Draw(
-                topic_id=self._entropy.uuid(),
-                start=self._entropy.below(_DRAW_LIMIT),
-                shift=self._entropy.below(_DRAW_LIMIT),
+        defaults, answers = self._settings.topic_defaults, list[CreateTopicsResponse]()
+        asked = Counter(topic.name for topic in request.topics)
+
+        for part in portions(
+            request.topics, most=self._settings.partitions_per_step, cost=defaults.partitions_of
+        ):
+            draws = [
+                Draw(
+                    topic_id=self._entropy.uuid(),
+                    start=self._entropy.below(_DRAW_LIMIT),
+                    shift=self._entropy.below(_DRAW_LIMIT),
+                )
+                for _ in part
+            ]
+            decide = partial(
+                create_topics,
+                request=replace(request, topics=part),
+                draws=draws,
+                defaults=defaults,
+                asked=asked,
             )
-            for _ in request.topics
-        ]
-        return await self._perform(
-            lambda active, _: create_topics(
-                active.image, request, draws=draws, defaults=self._settings.topic_defaults
-            ),
-            CreateTopicsResponse,
-        )
+            answers.append(await self._perform_portion(decide, CreateTopicsResponse, answers))
+            if answers[-1].error:
+                return answers[-1]
+        return CreateTopicsResponse(topics=_joined(each.topics for each in answers))
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        return await self._perform(
-            lambda active, _: delete_topics(active.image, request), DeleteTopicsResponse
-        )
+        answers: list[DeleteTopicsResponse] = []
+        gone: set[uuid.UUID] = set()
+
+        def cost(ref: TopicRef) -> int:
+            # A partition that goes costs less than one that changes.
+            active = self._active
+            return 1 if active is None else 1 + partitions_of(active.image, ref) // LOOKS_PER_CHANGE
+
+        for part in portions(request.topics, most=self._settings.partitions_per_step, cost=cost):
+            decide = partial(delete_topics, request=replace(request, topics=part), gone=gone)
+            answers.append(await self._perform_portion(decide, DeleteTopicsResponse, answers))
+            if answers[-1].error:
+                return answers[-1]
+        return DeleteTopicsResponse(topics=_joined(each.topics for each in answers))
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         return await self._perform(
@@ -354,15 +398,31 @@ class Controller:
 
     async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
         """Answered when what the settings make necessary is done: until then leaders may commit nothing."""
-        response = await self._perform(
-            lambda active, _: alter_configs(active.image, request), AlterConfigsResponse
-        )
+        answers: list[AlterConfigsResponse] = []
+        seen: set[ConfigResource] = set()
+        for part in portions(request.resources, most=self._settings.partitions_per_step):
+            decide = partial(alter_configs, request=replace(request, resources=part), seen=seen)
+            answers.append(await self._perform_portion(decide, AlterConfigsResponse, answers))
+            if answers[-1].error:
+                return answers[-1]
         active = self._active
         if active is None or await self._settled(active):
-            return response
+            return AlterConfigsResponse(resources=_joined(each.resources for each in answers))
         return _leadership_lost(AlterConfigsResponse, wrote=True)
 
     # One operation
+
+    async def _perform_portion(
+        self,
+        decide: Callable[[MetadataImage], Outcome[R]],
+        refuse: Refuse[R],
+        earlier: Sequence[R],
+    ) -> R:
+        """One of several portions of a request; with `earlier` ones something may have happened."""
+        answer = await self._perform(lambda active, _: decide(active.image), refuse)
+        if earlier and answer.error is ErrorCode.NOT_CONTROLLER:
+            return _leadership_lost(refuse, wrote=True)
+        return answer
 
     async def _perform(
         self,
@@ -449,6 +509,10 @@ class Controller:
         if self._active is active:
             self.deactivate()
             self._log.resign()
+
+
+def _joined(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
+    return tuple(chain.from_iterable(parts))
 
 
 def _leadership_lost(refuse: Refuse[R], *, wrote: bool) -> R:

@@ -48,12 +48,25 @@ class TopicDefaults:
     num_partitions: int = 1
     replication_factor: int = 1
 
+    def partitions_of(self, topic: NewTopic) -> int:
+        """How many partitions are asked for."""
+        if topic.assignments:
+            return len(topic.assignments)
+        return self.num_partitions if topic.num_partitions == -1 else max(1, topic.num_partitions)
+
 
 def create_topics(
-    image: MetadataImage, request: CreateTopicsRequest, *, draws: Sequence[Draw], defaults: TopicDefaults
+    image: MetadataImage,
+    request: CreateTopicsRequest,
+    *,
+    draws: Sequence[Draw],
+    defaults: TopicDefaults,
+    asked: Mapping[str, int] | None = None,
 ) -> Outcome[CreateTopicsResponse]:
-    """Create each topic that can be; each is atomic. `draws`: one for each topic asked for, in order."""
-    asked = Counter(topic.name for topic in request.topics)
+    """Create each topic that can be; each is atomic. `draws`: one for each topic asked for, in order.
+    `asked`: how often each name is in the whole request, where this is a portion."""
+    if asked is None:
+        asked = Counter(topic.name for topic in request.topics)
     collisions = _CollidingNames(image)
     results: list[CreatedTopic] = []
     groups: list[tuple[Record, ...]] = []
@@ -241,11 +254,14 @@ def _check_size(partitions: int, factor: int) -> None:
         )
 
 
-def delete_topics(image: MetadataImage, request: DeleteTopicsRequest) -> Outcome[DeleteTopicsResponse]:
-    """Delete each topic named; each is atomic."""
+def delete_topics(
+    image: MetadataImage, request: DeleteTopicsRequest, *, gone: set[uuid.UUID] | None = None
+) -> Outcome[DeleteTopicsResponse]:
+    """Delete each topic named; each is atomic. `gone`: those of the request's earlier portions, to which
+    these are added."""
     results: list[DeletedTopic] = []
     groups: list[tuple[Record, ...]] = []
-    gone: set[uuid.UUID] = set()
+    gone = set() if gone is None else gone
     for ref in request.topics:
         try:
             topic_id, name = _find(image, ref)
@@ -262,6 +278,13 @@ def delete_topics(image: MetadataImage, request: DeleteTopicsRequest) -> Outcome
         groups.append((RemoveTopic(topic_id=topic_id),))
         results.append(DeletedTopic(name=name, topic_id=topic_id))
     return Outcome(response=DeleteTopicsResponse(topics=tuple(results)), groups=tuple(groups))
+
+
+def partitions_of(image: MetadataImage, ref: TopicRef) -> int:
+    """How many partitions the topic has; 0 if there is none."""
+    topic = None if ref.name is None else image.topic(ref.name)
+    topic_id = ref.topic_id if topic is None else topic.topic_id
+    return 0 if topic_id is None else len(image.partitions(topic_id))
 
 
 def _find(image: MetadataImage, ref: TopicRef) -> tuple[uuid.UUID, str]:

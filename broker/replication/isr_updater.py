@@ -2,7 +2,8 @@
 it."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from itertools import islice
+from typing import Final, TypeAlias
 
 import trio
 
@@ -23,6 +24,8 @@ log = get_logger(__name__)
 AlterPartition: TypeAlias = Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]]
 """Sends to the active controller. An exception is a failure whose outcome is unknown."""
 
+_ASKED_AT_ONCE: Final = 500
+"""Partitions in one request: a few milliseconds to make, and to read."""
 _REFUSED = (ErrorCode.INELIGIBLE_REPLICA,)
 """Not committed, and asking again for the same makes no sense."""
 _SETTLED_BY_METADATA = (
@@ -62,14 +65,23 @@ class IsrUpdater:
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
-            batch, self._waiting = self._waiting, {}
-            batch = {each: proposal for each, proposal in batch.items() if each.is_pending(proposal)}
+            batch = self._take()
             if batch and not await self._ask(batch):
                 for partition, proposal in batch.items():
                     if partition.is_pending(proposal):
                         self._waiting.setdefault(partition, proposal)
                 self._wake.set()
                 await trio.sleep(self._retry_s)
+
+    def _take(self) -> dict[Partition, IsrProposal]:
+        """What is asked next. When a broker dies its leaders have thousands to ask: the rest comes after
+        that."""
+        taken = tuple(islice(self._waiting, _ASKED_AT_ONCE))
+        batch = {each: self._waiting.pop(each) for each in taken}
+        batch = {each: proposal for each, proposal in batch.items() if each.is_pending(proposal)}
+        if self._waiting:
+            self._wake.set()
+        return batch
 
     async def _ask(self, batch: dict[Partition, IsrProposal]) -> bool:
         """Whether nothing of it has to be asked again."""

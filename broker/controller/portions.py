@@ -1,0 +1,23 @@
+"""A long request, a few items at a time: each is decided by itself, and its answer is put together again."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def portions(
+    items: Sequence[T], *, most: int, cost: Callable[[T], int] | None = None
+) -> Iterator[tuple[T, ...]]:
+    """The items in order, in runs that cost `most` or less together, or that are one item. At least one run,
+    of nothing if there is nothing. `cost`: 1 by default, asked for when the item's turn comes."""
+    portion: list[T] = []
+    total = 0
+    for item in items:
+        weight = 1 if cost is None else cost(item)
+        if portion and total + weight > most:
+            yield tuple(portion)
+            portion, total = [], 0
+        portion.append(item)
+        total += weight
+    yield tuple(portion)

@@ -1,0 +1,373 @@
+"""No operation on 100,000 partitions holds the event loop, by the processor's time of the loop's thread.
+
+Every request to the controller has its scenario here; a new one without any fails.
+"""
+
+import gc
+import random
+import typing
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+import trio
+import trio.testing
+from gaps import BUDGET_MS, within_gap
+
+from quorate.broker.controller.controller import Controller, ControllerSettings
+from quorate.broker.controller.image import MetadataImage
+from quorate.broker.controller.records import (
+    BrokerRegistrationChange,
+    FeatureLevel,
+    Listener,
+    Partition,
+    PartitionChange,
+    Record,
+    RegisterBroker,
+    Topic,
+)
+from quorate.broker.controller.rpc import (
+    AllocateProducerIdsRequest,
+    AlterConfigsItem,
+    AlterConfigsRequest,
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    BrokerHeartbeatRequest,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigType,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    IsrMember,
+    NewTopic,
+    RegisterBrokerRequest,
+    Request,
+    TopicRef,
+    UnregisterBrokerRequest,
+)
+from quorate.runtime.entropy import Entropy
+
+pytestmark = pytest.mark.real_time
+
+TOPICS = 1000
+PARTITIONS = 100
+"""Of each topic."""
+SESSION_MS = 60_000
+
+
+@pytest.fixture(autouse=True)
+def _no_full_collection() -> Iterator[None]:
+    """A full collection takes as long as there are objects, of whatever test made them: it is the process's
+    matter and not an operation's."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+class Committed:
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+
+    async def wait(self) -> int:
+        await trio.lowlevel.checkpoint()
+        return self.base_offset
+
+
+class Log:
+    """Commits at once; applying what is committed is another step than the controller's."""
+
+    def __init__(self, next_offset: int) -> None:
+        self.next_offset = next_offset
+        self.written = 0
+
+    def append_nowait(self, records: Sequence[bytes], *, epoch: int) -> Committed:
+        base, self.next_offset = self.next_offset, self.next_offset + len(records)
+        self.written += len(records)
+        return Committed(base)
+
+    def resign(self) -> None:
+        raise AssertionError("the controller gave up")
+
+
+def topic_id(number: int) -> uuid.UUID:
+    return uuid.UUID(int=(7 << 100) + number)
+
+
+def records() -> Iterator[Record]:
+    yield FeatureLevel(name="metadata.version", level=1)
+    for broker_id in (1, 2, 3):
+        yield RegisterBroker(
+            broker_id=broker_id,
+            incarnation_id=uuid.UUID(int=broker_id),
+            broker_epoch=broker_id,
+            fenced=False,
+        )
+    for number in range(TOPICS):
+        yield Topic(name=f"t{number}", topic_id=topic_id(number))
+        for partition_id in range(PARTITIONS):
+            replicas = ((1, 2, 3), (2, 3, 1), (3, 1, 2))[partition_id % 3]
+            yield Partition(
+                topic_id=topic_id(number),
+                partition_id=partition_id,
+                replicas=replicas,
+                isr=replicas,
+                leader=replicas[0],
+            )
+
+
+@pytest.fixture(scope="module")
+def large() -> MetadataImage:
+    """Three brokers, each in every ISR. Tests take copies."""
+    image = MetadataImage()
+    for offset, record in enumerate(records()):
+        image.apply(record, offset=offset, epoch=1)
+    return image
+
+
+class Rig:
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self.log = Log(image.offset + 1)
+        settings = ControllerSettings(
+            cluster_id="c", broker_session_timeout_ms=SESSION_MS, static={"min.insync.replicas": "2"}
+        )
+        self.items: tuple[AlterPartitionItem, ...] = ()
+        self.controller = Controller(self.log, settings=settings, entropy=Entropy(random.Random(1)))
+
+    def apply(self, *applied: Record) -> None:
+        for record in applied:
+            self.image.apply(record, offset=self.image.offset + 1, epoch=1)
+        self.log.next_offset = self.image.offset + 1
+
+    def every_partition(self, change: Callable[[uuid.UUID, int], Record]) -> None:
+        for number in range(TOPICS):
+            for partition_id in range(PARTITIONS):
+                self.apply(change(topic_id(number), partition_id))
+
+    async def beat(self, broker_id: int, **wants: bool) -> None:
+        broker = self.image.broker(broker_id)
+        assert broker is not None
+        request = BrokerHeartbeatRequest(
+            broker_id=broker_id, broker_epoch=broker.epoch, current_metadata_offset=1 << 40, **wants
+        )
+        assert not (await self.controller.heartbeat(request)).error
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        with trio.fail_after(60):
+            while True:
+                if condition():
+                    return
+                await trio.lowlevel.checkpoint()
+
+
+async def fences(rig: Rig) -> None:
+    await rig.beat(1, want_fence=True)
+    await rig.until(lambda: rig.image.isr_count(1) == 0)
+    assert rig.image.leader_count(1) == 0
+
+
+async def shuts_down(rig: Rig) -> None:
+    await rig.beat(1, want_shut_down=True)
+    await rig.until(lambda: rig.image.isr_count(1) == 0)
+
+
+async def elects(rig: Rig) -> None:
+    await rig.beat(1)
+    await rig.until(lambda: rig.image.leaderless_count == 0)
+
+
+def nobody_leads(rig: Rig) -> None:
+    for broker_id in (1, 2, 3):
+        rig.apply(BrokerRegistrationChange(broker_id=broker_id, broker_epoch=broker_id, fenced=True))
+    rig.every_partition(
+        lambda topic, number: PartitionChange(
+            topic_id=topic, partition_id=number, leader=-1, isr=(), eligible_leader_replicas=(1, 2)
+        )
+    )
+
+
+async def registers(rig: Rig) -> None:
+    # The session of the last life has run out.
+    assert rig.controller._active is not None
+    rig.controller._active.sessions.forget(1)
+    answer = await rig.controller.register_broker(
+        RegisterBrokerRequest(
+            broker_id=1,
+            cluster_id="c",
+            incarnation_id=uuid.UUID(int=99),
+            listeners=(Listener(name="PLAINTEXT", host="h", port=1),),
+        )
+    )
+    assert (answer.error, rig.image.isr_count(1)) == (0, 0)
+
+
+async def unregisters(rig: Rig) -> None:
+    answer = await rig.controller.unregister_broker(UnregisterBrokerRequest(broker_id=1))
+    assert (answer.error, rig.image.broker(1)) == (0, None)
+
+
+def a_leader_has_much_to_change(rig: Rig) -> None:
+    rig.items = tuple(
+        AlterPartitionItem(
+            topic_id=key.topic_id,
+            partition_id=key.partition_id,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            new_isr=(IsrMember(broker_id=1), IsrMember(broker_id=2)),
+        )
+        for key, state in rig.image.all_partitions()
+        if state.leader == 1 and key.partition_id < 30
+    )
+
+
+async def alters_partitions(rig: Rig) -> None:
+    answer = await rig.controller.alter_partition(
+        AlterPartitionRequest(broker_id=1, broker_epoch=1, partitions=rig.items)
+    )
+    assert len(answer.partitions) == 10_000
+    assert not any(each.error for each in answer.partitions)
+
+
+async def creates_a_large_topic(rig: Rig) -> None:
+    topic = NewTopic(name="large", num_partitions=10_000, replication_factor=3)
+    answer = await rig.controller.create_topics(CreateTopicsRequest(topics=(topic,)))
+    assert not answer.topics[0].error
+
+
+async def deletes_a_large_topic(rig: Rig) -> None:
+    answer = await rig.controller.delete_topics(DeleteTopicsRequest(topics=(TopicRef(name="large"),)))
+    assert not answer.topics[0].error
+
+
+def a_topic_is_large(rig: Rig) -> None:
+    rig.apply(
+        Topic(name="large", topic_id=topic_id(77_777)),
+        *(
+            Partition(
+                topic_id=topic_id(77_777), partition_id=each, replicas=(1, 2, 3), isr=(1, 2, 3), leader=1
+            )
+            for each in range(10_000)
+        ),
+    )
+
+
+async def creates_many_topics(rig: Rig) -> None:
+    topics = tuple(
+        NewTopic(name=f"new.{number}", num_partitions=10, replication_factor=3) for number in range(1000)
+    )
+    answer = await rig.controller.create_topics(CreateTopicsRequest(topics=topics))
+    assert not any(each.error for each in answer.topics)
+
+
+async def deletes_topics(rig: Rig) -> None:
+    answer = await rig.controller.delete_topics(
+        DeleteTopicsRequest(topics=tuple(TopicRef(name=f"t{number}") for number in range(TOPICS)))
+    )
+    assert not any(each.error for each in answer.topics)
+    assert rig.image.partition_count() == 0
+
+
+async def allocates(rig: Rig) -> None:
+    answer = await rig.controller.allocate_producer_ids(
+        AllocateProducerIdsRequest(broker_id=1, broker_epoch=1)
+    )
+    assert not answer.error
+
+
+async def alters_settings(rig: Rig) -> None:
+    alteration = ConfigAlteration(name="min.insync.replicas", operation=ConfigOperation.SET, value="1")
+    item = AlterConfigsItem(resource_type=ConfigType.BROKER, resource_name="", alterations=(alteration,))
+    topics = tuple(
+        replace(item, resource_type=ConfigType.TOPIC, resource_name=f"t{number}") for number in range(TOPICS)
+    )
+    answer = await rig.controller.alter_configs(AlterConfigsRequest(resources=(item, *topics)))
+    assert not any(each.error for each in answer.resources)
+    assert not rig.image.has_elrs
+
+
+def others_are_eligible(rig: Rig) -> None:
+    rig.every_partition(
+        lambda topic, number: PartitionChange(
+            topic_id=topic, partition_id=number, isr=(2,), leader=2, eligible_leader_replicas=(1,)
+        )
+    )
+
+
+async def nothing_more(rig: Rig) -> None:
+    await rig.until(lambda: rig.image.isr_count(1) == 0)
+
+
+def one_is_fenced(rig: Rig) -> None:
+    rig.apply(BrokerRegistrationChange(broker_id=1, broker_epoch=1, fenced=True))
+
+
+async def rebalances(rig: Rig) -> None:
+    active = rig.controller._active
+    assert active is not None
+    chore = active.chores.prefer(most=1000)
+    rig.controller._begin_chores(active)
+    await chore.finished.wait()
+    assert rig.image.imbalanced_count == TOPICS * PARTITIONS - 1000
+
+
+def nobody_prefers(rig: Rig) -> None:
+    def moved(topic: uuid.UUID, number: int) -> Record:
+        return PartitionChange(topic_id=topic, partition_id=number, leader=(1, 2, 3)[(number + 1) % 3])
+
+    rig.every_partition(moved)
+
+
+def as_it_is(rig: Rig) -> None:
+    pass
+
+
+SCENARIOS: dict[str, tuple[type | None, Callable[[Rig], None], Callable[[Rig], Awaitable[None]]]] = {
+    "a broker is fenced": (BrokerHeartbeatRequest, as_it_is, fences),
+    "a broker shuts down": (BrokerHeartbeatRequest, as_it_is, shuts_down),
+    "a broker is unfenced that leads everything": (BrokerHeartbeatRequest, nobody_leads, elects),
+    "a broker is registered anew": (RegisterBrokerRequest, as_it_is, registers),
+    "a broker is unregistered": (UnregisterBrokerRequest, as_it_is, unregisters),
+    "a leader changes 10,000 ISRs at once": (
+        AlterPartitionRequest,
+        a_leader_has_much_to_change,
+        alters_partitions,
+    ),
+    "a thousand topics are created": (CreateTopicsRequest, as_it_is, creates_many_topics),
+    "a topic of 10,000 partitions is created": (CreateTopicsRequest, as_it_is, creates_a_large_topic),
+    "a topic of 10,000 partitions is deleted": (
+        DeleteTopicsRequest,
+        a_topic_is_large,
+        deletes_a_large_topic,
+    ),
+    "every topic is deleted": (DeleteTopicsRequest, as_it_is, deletes_topics),
+    "producer ids are given out": (AllocateProducerIdsRequest, as_it_is, allocates),
+    "settings empty every ELR": (AlterConfigsRequest, others_are_eligible, alters_settings),
+    "a controller finds a fencing half done": (None, one_is_fenced, nothing_more),
+    "leaders go back to their first replicas": (None, nobody_prefers, rebalances),
+}
+
+
+IN_ONE_PIECE_MS = {"a topic of 10,000 partitions is created": 400.0}
+"""A topic is created by one batch, so that nobody sees half of it; this is the largest there may be."""
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_no_operation_of_the_controller_holds_the_loop(scenario: str, large, nursery) -> None:
+    _, prepare, operate = SCENARIOS[scenario]
+    rig = Rig(large.copy())
+    prepare(rig)
+    nursery.start_soon(rig.controller.run)
+    await trio.testing.wait_all_tasks_blocked()
+
+    async def operation() -> None:
+        rig.controller.activate(rig.image, epoch=1)
+        await operate(rig)
+
+    await within_gap(operation(), what=scenario, budget_ms=max(BUDGET_MS, IN_ONE_PIECE_MS.get(scenario, 0)))
+    nursery.cancel_scope.cancel()
+
+
+def test_every_request_to_the_controller_has_a_scenario() -> None:
+    assert {asked for asked, _, _ in SCENARIOS.values()} - {None} == set(typing.get_args(Request))
