@@ -1,6 +1,5 @@
 """The broker of this node: replicas, groups and the listeners that clients connect to."""
 
-import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -17,7 +16,12 @@ from quorate.broker.config import ServerConfig
 from quorate.broker.controller.delta import MetadataDelta, PartitionDelta
 from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.records import Listener
-from quorate.broker.controller.rpc import AlterPartitionRequest, AlterPartitionResponse
+from quorate.broker.controller.rpc import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.broker.group_log import OffsetsLog
 from quorate.broker.groups.coordinator import OFFSETS_TOPIC, GroupConfig, GroupCoordinator
@@ -25,6 +29,7 @@ from quorate.broker.groups.group import GroupLimits
 from quorate.broker.lifecycle import BrokerLifecycle, Identity, LifecycleTimes
 from quorate.broker.metadata import MetadataCache, whole_image
 from quorate.broker.replication.config import ReplicationConfig
+from quorate.broker.replication.directories import BadDirectory, Directory
 from quorate.broker.replication.replica_manager import ReplicaManager
 from quorate.broker.wire.server import ServerConfig as WireConfig
 from quorate.broker.wire.server import WireServer
@@ -78,7 +83,7 @@ class BrokerNode:
         config: ServerConfig,
         *,
         cluster_id: str,
-        directory_id: uuid.UUID,
+        directories: Sequence[Directory | BadDirectory],
         advertised: tuple[Listener, ...],
         listeners: Sequence[NetworkListener],
         metadata: MetadataCache,
@@ -86,12 +91,18 @@ class BrokerNode:
         channel: ControllerChannel,
         runtime: Runtime,
     ) -> "BrokerNode":
-        """Scan the data folders. Raises what `ReplicaManager.open` does."""
+        """Scan the data folders, `directories`. Raises what `ReplicaManager.open` does."""
         broker_id = config.node_id
 
         async def alter_partition(request: AlterPartitionRequest) -> AlterPartitionResponse:
             return await channel.ask(
                 lambda client: client.alter_partition(request),
+                timeout_seconds=config.seconds("broker.session.timeout.ms"),
+            )
+
+        async def assign_directories(request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+            return await channel.ask(
+                lambda client: client.assign_replicas_to_dirs(request),
                 timeout_seconds=config.seconds("broker.session.timeout.ms"),
             )
 
@@ -103,9 +114,11 @@ class BrokerNode:
         replicas = await ReplicaManager.open(
             broker_id,
             replication_config(config),
+            directories,
             runtime=runtime,
             static=config.static,
             alter_partition=alter_partition,
+            assign_directories=assign_directories,
             connect=connect,
         )
         lifecycle = BrokerLifecycle(
@@ -115,12 +128,12 @@ class BrokerNode:
                 incarnation_id=runtime.entropy.uuid(),
                 listeners=advertised,
                 rack=config.rack,
-                log_dirs=(directory_id,),
             ),
             times=lifecycle_times(config),
             channel=channel,
             metadata=metadata,
-            previous_broker_epoch=replicas.complete_epoch,
+            log_dirs=replicas.online_dirs,
+            proof=replicas.proof,
         )
 
         def partition_count() -> int:
@@ -159,7 +172,7 @@ class BrokerNode:
         try:
             async with trio.open_nursery() as nursery:
                 self.lifecycle.on_registered = self.replicas.registered
-                self.lifecycle.offline_replicas = self.replicas.offline_replicas
+                self.lifecycle.failed_dirs = self.replicas.failed_dirs
                 self.replicas.on_disk_failed = self.lifecycle.hurry
                 self.replicas.controller_silent_s = lambda: self.lifecycle.controller_silent_s
                 nursery.start_soon(self.lifecycle.run)
@@ -272,7 +285,6 @@ class BrokerNode:
 
 def replication_config(config: ServerConfig) -> ReplicationConfig:
     return ReplicationConfig(
-        log_dirs=config.log_dirs,
         replica_lag_time_max_ms=config.int("replica.lag.time.max.ms"),
         replica_fetch_wait_max_ms=config.int("replica.fetch.wait.max.ms"),
         replica_fetch_min_bytes=config.int("replica.fetch.min.bytes"),

@@ -4,10 +4,12 @@ import enum
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import trio
 
+from quorate.broker.controller.client import ControllerClient
 from quorate.broker.controller.delta import MetadataDelta
 from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.image import BrokerState, MetadataImage
@@ -15,12 +17,12 @@ from quorate.broker.controller.records import FeatureRange, Listener
 from quorate.broker.controller.rpc import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
-    OfflineReplica,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.broker.metadata import MetadataCache
+from quorate.broker.replication.log_folder import NO_PROOF, Proof
 from quorate.runtime.log import get_logger
 
 log = get_logger(__name__)
@@ -53,7 +55,6 @@ class Identity:
     incarnation_id: uuid.UUID
     listeners: tuple[Listener, ...]
     rack: str | None
-    log_dirs: tuple[uuid.UUID, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +76,16 @@ class BrokerLifecycle:
         times: LifecycleTimes,
         channel: ControllerChannel,
         metadata: MetadataCache,
-        previous_broker_epoch: int,
+        log_dirs: Callable[[], tuple[uuid.UUID, ...]],
+        proof: Proof,
     ) -> None:
-        """`previous_broker_epoch`: of the life before, if all that it wrote is here; -1 if not sure."""
+        """`log_dirs`: ids of the directories that work; `proof`: the life before whose data is all here."""
         self._identity = identity
         self._times = times
         self._channel = channel
         self._metadata = metadata
-        self._previous_epoch = previous_broker_epoch
+        self._log_dirs = log_dirs
+        self._proof = proof
         self._ready = False
         self._want_shut_down = False
         self._wake = trio.Event()
@@ -95,8 +98,8 @@ class BrokerLifecycle:
         self._heard_at = trio.current_time()
         self.on_registered: Callable[[int], None] | None = None
         """Called with each new broker epoch."""
-        self.offline_replicas: Callable[[], tuple[OfflineReplica, ...]] = lambda: ()
-        """What the controller should take from this broker, asked for with each heartbeat."""
+        self.failed_dirs: Callable[[], tuple[uuid.UUID, ...]] = lambda: ()
+        """The directories that have failed since the start: told in each heartbeat."""
         self.acted_offset: Callable[[], int] = lambda: metadata.offset
         """The last offset (inclusive) whose changes this broker has acted upon."""
 
@@ -158,21 +161,22 @@ class BrokerLifecycle:
 
     async def _register(self, deadline: float) -> None:
         identity = self._identity
-        request = RegisterBrokerRequest(
-            broker_id=identity.broker_id,
-            cluster_id=identity.cluster_id,
-            incarnation_id=identity.incarnation_id,
-            listeners=identity.listeners,
-            features=(FeatureRange(name="metadata.version", min_level=1, max_level=1),),
-            rack=identity.rack,
-            log_dirs=identity.log_dirs,
-            previous_broker_epoch=self._previous_epoch,
-        )
         while True:
+            request = RegisterBrokerRequest(
+                broker_id=identity.broker_id,
+                cluster_id=identity.cluster_id,
+                incarnation_id=identity.incarnation_id,
+                listeners=identity.listeners,
+                features=(FeatureRange(name="metadata.version", min_level=1, max_level=1),),
+                rack=identity.rack,
+                log_dirs=self._log_dirs(),
+                previous_broker_epoch=self._proof.broker_epoch,
+                previous_log_dirs=tuple(sorted(self._proof.directories)),
+            )
             asked_at = trio.current_time()
             left = max(deadline - trio.current_time(), self._times.heartbeat_interval)
             answer: RegisterBrokerResponse = await self._channel.ask(
-                lambda client: client.register_broker(request), timeout_seconds=left
+                partial(_register, request), timeout_seconds=left
             )
             match answer.error:
                 case ErrorCode.NONE:
@@ -191,7 +195,7 @@ class BrokerLifecycle:
         self.broker_epoch = answer.broker_epoch
         self._heard_at = asked_at
         # The proof counts once: what comes after is another life of the data.
-        self._previous_epoch = -1
+        self._proof = NO_PROOF
         if self.state is LifecycleState.STARTING:
             self.state = LifecycleState.RECOVERY
         log.info("broker registered", broker_id=identity.broker_id, broker_epoch=self.broker_epoch)
@@ -206,7 +210,7 @@ class BrokerLifecycle:
             current_metadata_offset=self.acted_offset(),
             want_fence=not self._ready,
             want_shut_down=self._want_shut_down,
-            offline_replicas=self.offline_replicas(),
+            offline_log_dirs=self.failed_dirs(),
         )
         asked_at = trio.current_time()
         try:
@@ -249,3 +253,7 @@ class BrokerLifecycle:
                     self.state = LifecycleState.RUNNING
                 self._unfenced.set()
                 log.info("broker is unfenced", broker_id=self._identity.broker_id, broker_epoch=own.epoch)
+
+
+async def _register(request: RegisterBrokerRequest, client: ControllerClient) -> RegisterBrokerResponse:
+    return await client.register_broker(request)

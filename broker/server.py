@@ -14,6 +14,7 @@ from quorate.broker.config import ServerConfig
 from quorate.broker.controller.records import Listener
 from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.controller_node import ControllerNode
+from quorate.broker.log_directories import open_directories
 from quorate.broker.metadata import MetadataCache
 from quorate.broker.telemetry import BothTelemetry, ServerTelemetry
 from quorate.metrics import RaftMetrics, serve_metrics
@@ -69,7 +70,8 @@ class BrokerServer:
         The block begins when the node listens; `wait_ready` says when a broker serves. A node that can't go
         on cancels the block and raises what stopped it. Raises `QuorumStateError` or `LogError` for folders
         that can't be used, `AddressInUseError`, `DiskLockedError`,
-        `BrokerRegistrationError`. `telemetry` watches the quorum next to the metrics.
+        `SameDirectoryError`, `DuplicateReplicaError`, `BrokerRegistrationError`. `telemetry` watches the
+        quorum next to the metrics.
         """
         runtime = runtime or real_runtime(sync=SyncStrategy.THREAD)
         registry = registry or CollectorRegistry()
@@ -98,11 +100,18 @@ class BrokerServer:
                 )
             broker = None
             if config.is_broker:
-                _lock_log_dirs(stack, config, runtime)
+                directories = await open_directories(
+                    runtime,
+                    config.log_dirs,
+                    cluster_id=meta.cluster_id,
+                    node_id=config.node_id,
+                    metadata_dir=folder,
+                    lock=partial(_lock_log_dir, stack, runtime),
+                )
                 broker = await BrokerNode.open(
                     config,
                     cluster_id=meta.cluster_id,
-                    directory_id=meta.directory_id,
+                    directories=directories,
                     advertised=_advertised(config, clients),
                     listeners=clients,
                     metadata=metadata,
@@ -150,12 +159,8 @@ class BrokerServer:
             await self.broker.lifecycle.wait_unfenced()
 
 
-def _lock_log_dirs(stack: AsyncExitStack, config: ServerConfig, runtime: Runtime) -> None:
-    """The quorum has locked the metadata log's folder. Raises `DiskLockedError`."""
-    for path in config.log_dirs:
-        if path != config.metadata_log_dir:
-            runtime.disk.make_folder(path)
-            stack.callback(runtime.disk.lock(f"{path}/{LOCK_FILE}").release)
+def _lock_log_dir(stack: AsyncExitStack, runtime: Runtime, path: str) -> None:
+    stack.callback(runtime.disk.lock(f"{path}/{LOCK_FILE}").release)
 
 
 async def _listen(stack: AsyncExitStack, runtime: Runtime, address: Address) -> NetworkListener:

@@ -63,7 +63,8 @@ def _code_of(error: BaseException) -> ExitCode | None:
     from quorate.broker.config import ServerConfigError
     from quorate.broker.controller_channel import ControllerTimedOutError
     from quorate.broker.lifecycle import BrokerRegistrationError
-    from quorate.broker.replication.errors import AllFoldersFailedError
+    from quorate.broker.log_directories import SameDirectoryError
+    from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError
     from quorate.broker.replication.log_folder import UnreadablePartitionMetadataError
     from quorate.broker.wire.errors import KafkaError
     from quorate.broker.wire.primitives import MalformedError
@@ -93,7 +94,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
             return ExitCode.FAILED
         case QuorumStateError() | LogError() | DiskError() | AllFoldersFailedError() | SourceError():
             return ExitCode.STORAGE
-        case UnreadablePartitionMetadataError():
+        case UnreadablePartitionMetadataError() | SameDirectoryError() | DuplicateReplicaError():
             return ExitCode.STORAGE
         case QuorumStoppedError(__cause__=BaseException() as cause):
             # What stopped the quorum decides, not that it stopped.

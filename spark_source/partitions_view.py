@@ -73,6 +73,7 @@ class PartitionsView:
                     leader_epoch=record.leader_epoch,
                     partition_epoch=record.partition_epoch,
                     eligible=as_eligible(record.eligible_leader_replicas, record.last_known_elr),
+                    directories=record.directories,
                 )
                 self._topics.setdefault(topic_id, {})[number] = state
                 name = self._names.of(topic_id)

@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA, CLUSTER_METADATA_ID
 from quorate.broker.apis.context import Broker, endpoint_of, respond
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
+from quorate.broker.controller.directories import directory_online
 from quorate.broker.controller.errors import ApiError
 from quorate.broker.controller.image import PartitionState, TopicState
 from quorate.broker.controller.records import NO_LEADER
@@ -178,7 +179,12 @@ def describe_partition(
         "leader_epoch": state.leader_epoch,
         "replica_nodes": state.replicas,
         "isr_nodes": state.isr,
-        "offline_replicas": [each for each in state.replicas if broker.endpoint(each, listener) is None],
+        "offline_replicas": [
+            each
+            for each in state.replicas
+            # A directory that is offline takes its replicas with it (KAFKA-15362).
+            if broker.endpoint(each, listener) is None or not directory_online(broker.image, state, each)
+        ],
     }
 
 

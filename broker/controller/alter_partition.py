@@ -3,8 +3,10 @@
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from quorate.broker.controller.configs import min_insync_replicas, unclean_elections
+from quorate.broker.controller.directories import may_lead
 from quorate.broker.controller.elections import Selector, elect, eligible_after
 from quorate.broker.controller.errors import ApiError, ErrorCode
 from quorate.broker.controller.image import MetadataImage
@@ -125,9 +127,10 @@ def _change(
         len(isr) > 1 or state.leader_recovery_state is LeaderRecoveryState.RECOVERED
     ):
         raise ApiError(ErrorCode.INVALID_REQUEST, "the leader isn't recovering, or has not recovered yet")
-    if not all(_eligible(image, member) for member in item.new_isr):
+    if not all(_eligible(image, state, member) for member in item.new_isr):
         raise ApiError(
-            ErrorCode.INELIGIBLE_REPLICA, "a member is fenced, shutting down, unknown or restarted"
+            ErrorCode.INELIGIBLE_REPLICA,
+            "a member is fenced, shutting down, unknown or restarted, or its directory is not online",
         )
     min_isr = min_insync_replicas(image, image.topics[item.topic_id].name, static=static)
     elr = eligible_after(state, isr=isr, min_isr=min_isr)
@@ -145,9 +148,13 @@ def _change(
     )
 
 
-def _eligible(image: MetadataImage, member: IsrMember) -> bool:
+def _eligible(image: MetadataImage, state: PartitionState, member: IsrMember) -> bool:
     broker = image.broker(member.broker_id)
-    return broker is not None and broker.active and member.broker_epoch in (-1, broker.epoch)
+    return (
+        broker is not None
+        and may_lead(image, state, member.broker_id)
+        and member.broker_epoch in (-1, broker.epoch)
+    )
 
 
 def _completed_reassignment(
@@ -168,7 +175,7 @@ def _completed_reassignment(
         return None
     election = elect(
         state._replace(isr=isr, replicas=target, eligible=as_eligible(elr, ())),
-        acceptable=image.is_active,
+        acceptable=partial(may_lead, image, state),
         min_isr=min_isr,
         unclean=unclean_elections(image, image.topics[item.topic_id].name, static=static),
         selector=Selector.REASSIGNED,

@@ -8,13 +8,20 @@ is registered anew or unregistered; it is unfenced before it is elected.
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import assert_never
 
 from quorate.broker.controller.configs import min_insync_replicas, unclean_elections
+from quorate.broker.controller.directories import (
+    check_registration,
+    lose_directories,
+    may_lead,
+    newly_failed,
+    returning,
+)
 from quorate.broker.controller.elections import Selector, as_change, elect, eligible_after
-from quorate.broker.controller.errors import ErrorCode
+from quorate.broker.controller.errors import ApiError, ErrorCode
 from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.offline_replicas import leave_partitions
 from quorate.broker.controller.outcome import Departure, Groups, Outcome
 from quorate.broker.controller.records import (
     NO_LEADER,
@@ -51,10 +58,10 @@ def register_broker(
     `live_session`: whether the incarnation registered now is unfenced and was heard of within the session
     timeout. `next_offset`: what the next record appended gets. The same incarnation again keeps its epoch and
     its state (KAFKA-16952). A new one starts fenced. It stays eligible to lead (KIP-966) only if it names the
-    epoch registered now as the one whose data it has in full; else what it has may end earlier than what its
-    predecessor acknowledged.
+    epoch registered now as the one whose data it has in full, and still has the directory that its replica
+    was in (KIP-858); else what it has may end earlier than what its predecessor acknowledged.
 
-    Its predecessor must have left every ISR before, and every ELR unless the data is complete: a broker acts
+    Its predecessor must have left every ISR before, and every ELR where data may be missing: a broker acts
     upon its registration as soon as it has it, and must not find that it leads something. `departed`: the
     broker epoch that has left them.
     """
@@ -69,6 +76,10 @@ def register_broker(
         )
     if not request.listeners:
         return refuse(ErrorCode.INVALID_REGISTRATION, "A broker must have at least one listener.")
+    try:
+        check_registration(image, request)
+    except ApiError as error:
+        return refuse(error.code, error.message)
     held = image.broker(request.broker_id)
     if held is not None and held.incarnation_id == request.incarnation_id:
         again = _registration(
@@ -83,12 +94,16 @@ def register_broker(
             "before a crash, try again when its session has run out.",
         )
     if held is not None and held.epoch != departed:
-        lost = request.previous_broker_epoch != held.epoch
-        if image.isr_count(held.broker_id) or (lost and image.elr_count(held.broker_id)):
+        has = returning(held, request)
+        if (
+            image.isr_count(held.broker_id)
+            or (not has.complete and image.elr_count(held.broker_id))
+            or (has.missing and image.leaderless_count)
+        ):
             return Outcome(
                 response=RegisterBrokerResponse(),
                 groups=_out_of_service(held),
-                first=Departure(broker_id=held.broker_id, broker_epoch=held.epoch, lost=lost),
+                first=Departure(broker_id=held.broker_id, broker_epoch=held.epoch, has=has),
             )
     record = _registration(request, epoch=next_offset, fenced=True, leaving=False)
     return Outcome(response=RegisterBrokerResponse(broker_epoch=next_offset), groups=((record,),))
@@ -142,7 +157,6 @@ def heartbeat(
     shutdown_offset: int | None,
     lowest_active_offset: int | None,
     leaves: bool = False,
-    static: Mapping[str, str],
 ) -> Outcome[BrokerHeartbeatResponse]:
     """Answer a heartbeat, and move the broker on in its life.
 
@@ -176,12 +190,12 @@ def heartbeat(
         case BrokerStatus.FENCED | BrokerStatus.SHUTDOWN_NOW:
             groups = fence_broker(image, broker.broker_id)
         case BrokerStatus.UNFENCED:
-            if broker.fenced:
+            if failed := newly_failed(broker, request.offline_log_dirs):
+                # Before it may lead anything of them; it is unfenced with the next heartbeat.
+                groups = lose_directories(broker, failed)
+                status = BrokerStatus.FENCED if broker.fenced else status
+            elif broker.fenced:
                 groups = unfence_broker(broker)
-            elif request.offline_replicas:
-                groups = tuple(
-                    leave_partitions(image, broker.broker_id, request.offline_replicas, static=static)
-                )
         case BrokerStatus.CONTROLLED_SHUTDOWN:
             if not broker.in_controlled_shutdown:
                 groups = begin_controlled_shutdown(broker)
@@ -236,7 +250,7 @@ def leave_isrs(
     return _elections(
         image,
         ((key, state) for key, state in among if broker_id in state.isr or (lost and broker_id in state.elr)),
-        acceptable=image.is_active,
+        acceptable=partial(may_lead, image),
         selector=Selector.CONTROLLED_SHUTDOWN if in_order else Selector.OFFLINE,
         leaving=broker_id,
         lost=lost,
@@ -277,7 +291,7 @@ def elect_leaderless(
     return _elections(
         image,
         ((key, state) for key, state in among if state.leader == NO_LEADER),
-        acceptable=image.is_active,
+        acceptable=partial(may_lead, image),
         selector=Selector.OFFLINE,
         leaving=None,
         static=static,
@@ -316,9 +330,9 @@ def elect_preferred(
             for key, state in among
             if state.leader not in (NO_LEADER, state.replicas[0])
             and state.replicas[0] in state.isr
-            and image.is_active(state.replicas[0])
+            and may_lead(image, state, state.replicas[0])
         ),
-        acceptable=image.is_active,
+        acceptable=partial(may_lead, image),
         selector=Selector.PREFERRED,
         leaving=None,
         static=static,
@@ -340,7 +354,7 @@ def unregister_broker(
         return Outcome(
             response=UnregisterBrokerResponse(),
             groups=_out_of_service(broker),
-            first=Departure(broker_id=broker.broker_id, broker_epoch=broker.epoch, lost=True),
+            first=Departure(broker_id=broker.broker_id, broker_epoch=broker.epoch, has=None),
         )
     record = UnregisterBroker(broker_id=broker.broker_id, broker_epoch=broker.epoch)
     return Outcome(response=UnregisterBrokerResponse(), groups=((record,),))
@@ -350,7 +364,7 @@ def _elections(
     image: MetadataImage,
     partitions: Partitions,
     *,
-    acceptable: Callable[[int], bool],
+    acceptable: Callable[[PartitionState, int], bool],
     selector: Selector,
     leaving: int | None,
     static: Mapping[str, str],
@@ -368,7 +382,7 @@ def _elections(
         unclean, min_isr = held
         election = elect(
             state,
-            acceptable=acceptable,
+            acceptable=partial(acceptable, state),
             unclean=unclean,
             min_isr=min_isr,
             selector=selector,

@@ -3,11 +3,12 @@
 A broker that is fenced has to leave its ISRs, one that is unfenced may lead what nobody could, a lower
 min.insync.replicas empties ELRs: each of them may concern a million partitions, and no step of the controller
 may take longer than some milliseconds. So the record that says what is going on comes first, alone. What
-follows from it is a rule about the image, not a list: no inactive broker is in an ISR, no partition is
-without a leader that somebody could lead, no ELR outlives its need. A piece brings some partitions nearer to
-the rule, decided from the image as it is by then, and is sound by itself. Whatever happens between two pieces
-(an AlterPartition, a heartbeat, another piece of work), and whoever becomes the controller, the next piece
-starts from what is there; the work is done when the rule holds.
+follows from it is a rule about the image, not a list: no inactive broker is in an ISR, no replica in a
+directory that is offline is in an ISR or an ELR, no partition is without a leader that somebody could lead,
+no ELR outlives its need. A piece brings some partitions nearer to the rule, decided from the image as it is
+by then, and is sound by itself. Whatever happens between two pieces (an AlterPartition, a heartbeat, another
+piece of work), and whoever becomes the controller, the next piece starts from what is there; the work is done
+when the rule holds.
 
 Between two pieces a fenced broker may still be a member of ISRs, and even a leader. It is not elected, joins
 no ISR, and isn't unfenced or registered anew before it has left them (`brokers.heartbeat`,
@@ -22,6 +23,7 @@ from typing import Final, NamedTuple
 
 import trio
 
+from quorate.broker.controller.belongings import Belongings
 from quorate.broker.controller.brokers import (
     Partitions,
     elect_leaderless,
@@ -29,9 +31,16 @@ from quorate.broker.controller.brokers import (
     leave_isrs,
     settle_elrs,
 )
+from quorate.broker.controller.directories import leave_offline, leave_with
 from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.outcome import Groups
-from quorate.broker.controller.records import BrokerRegistrationChange, Config, PartitionChange, Record
+from quorate.broker.controller.outcome import Departure, Groups
+from quorate.broker.controller.records import (
+    BrokerRegistrationChange,
+    Config,
+    PartitionChange,
+    Record,
+    RegisterBroker,
+)
 from quorate.broker.controller.sweep import Sweep
 from quorate.runtime.log import get_logger
 
@@ -47,6 +56,7 @@ class Kind(enum.Enum):
     """What there is to do."""
 
     LEAVE = "a broker leaves its ISRs"
+    OFFLINE = "replicas in directories that are offline leave their ISRs"
     SETTLE = "ELRs that are not needed become empty"
     ELECT = "partitions without a leader get one"
     PREFER = "leaders go back to their first replicas"
@@ -118,7 +128,7 @@ class Chore:
 class Chores:
     """The work that is under way, a piece of each in turn. Owned by one active controller."""
 
-    __slots__ = ("_by_name", "_image", "_lost", "_order", "_size", "_static")
+    __slots__ = ("_by_name", "_has", "_image", "_lost", "_order", "_size", "_static")
 
     def __init__(self, image: MetadataImage, *, static: Mapping[str, str], size: int) -> None:
         """`size`: how many partitions one piece may change."""
@@ -128,6 +138,8 @@ class Chores:
         self._by_name: dict[Name, Chore] = {}
         self._order: deque[Name] = deque()
         self._lost: set[int] = set()
+        self._has: dict[int, set[Belongings]] = {}
+        """What brokers that are about to register anew have."""
 
     def __bool__(self) -> bool:
         return bool(self._order)
@@ -140,6 +152,7 @@ class Chores:
         for broker_id in image.isr_members():
             if not image.is_active(broker_id):
                 self.leave(broker_id)
+        self.offline()
         self.settle()
         self.elect()
 
@@ -147,10 +160,15 @@ class Chores:
         """Whatever the record, which is applied by now, makes necessary."""
         match record:
             case BrokerRegistrationChange(broker_id=broker_id, fenced=fenced, in_controlled_shutdown=leaves):
+                if record.log_dirs is not None:
+                    self.offline()
                 if fenced or leaves:
                     self.leave(broker_id)
                 elif fenced is False:
                     self.elect()
+            case RegisterBroker(broker_epoch=epoch) if epoch != self._image.offset:
+                # The same incarnation again, perhaps with fewer directories: a new one has left everything.
+                self.offline()
             case Config(name="min.insync.replicas"):
                 self.settle()
             case Config(name="unclean.leader.election.enable"):
@@ -167,16 +185,41 @@ class Chores:
             self._again(name)
 
         def changes(image: MetadataImage, among: Partitions) -> Changes:
-            return leave_isrs(
-                image, broker_id, among=among, static=self._static, lost=broker_id in self._lost
-            )
+            lost, has = broker_id in self._lost, self._has.get(broker_id)
+            if has is None or lost:
+                return leave_isrs(image, broker_id, among=among, static=self._static, lost=lost)
+            return leave_with(image, broker_id, has, among=among, static=self._static)
 
         def needed(image: MetadataImage) -> bool:
-            return image.isr_count(broker_id) > 0 or (
-                broker_id in self._lost and image.elr_count(broker_id) > 0
+            has = self._has.get(broker_id, ())
+            lost = broker_id in self._lost or not all(each.complete for each in has)
+            return (
+                image.isr_count(broker_id) > 0
+                or (lost and image.elr_count(broker_id) > 0)
+                or (any(each.missing for each in has) and image.leaderless_count > 0)
             )
 
         return self._begin(name, changes, needed)
+
+    def depart(self, departure: Departure) -> Chore:
+        """As `leave`, of a broker that registers anew, or is forgotten."""
+        broker_id, has = departure.broker_id, departure.has
+        if has is None:
+            return self.leave(broker_id, lost=True)
+        if has not in self._has.setdefault(broker_id, set()):
+            self._has[broker_id].add(has)
+            self._again(Name(Kind.LEAVE, broker_id))
+        return self.leave(broker_id)
+
+    def offline(self) -> Chore:
+        """No replica in a directory that its broker doesn't have any more in an ISR or an ELR."""
+        name = Name(Kind.OFFLINE)
+        self._again(name)
+        return self._begin(
+            name,
+            lambda image, among: leave_offline(image, among=among, static=self._static),
+            lambda image: bool(image.isr_members()) or image.has_elrs,
+        )
 
     def leaves(self, broker_id: int) -> bool:
         """Whether the broker has not left all that it has to."""
@@ -254,6 +297,7 @@ class Chores:
         if name.kind is Kind.LEAVE:
             log.info("a broker has left its ISRs", broker_id=name.broker_id)
             self._lost.discard(name.broker_id)
+            self._has.pop(name.broker_id, None)
         self._order.remove(name)
         del self._by_name[name]
         chore.finished.set()

@@ -10,6 +10,8 @@ from quorate.broker.controller.rpc import (
     AlterConfigsResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     CreateTopicsRequest,
@@ -45,6 +47,11 @@ class ControllerClient:
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         return await self._ask(request, AlterPartitionResponse)
+
+    async def assign_replicas_to_dirs(
+        self, request: AssignReplicasToDirsRequest
+    ) -> AssignReplicasToDirsResponse:
+        return await self._ask(request, AssignReplicasToDirsResponse)
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         return await self._ask(request, CreateTopicsResponse)

@@ -56,6 +56,7 @@ epoch = integer(low=0)
 offset = integer(bits=64, low=0)
 partition_id = integer(low=0)
 replicas = integers(most=MAX_REPLICAS, low=0)
+directories = sequence(identifier, most=MAX_REPLICAS)
 topic_name = text(most=249)
 recovery_state = one_of(LeaderRecoveryState)
 
@@ -113,6 +114,7 @@ _TYPES: Final[tuple[tuple[int, int, type[object], Struct[object]], ...]] = cast(
                 field(1, "broker_epoch", offset),
                 field(2, "fenced", optional(boolean)),
                 field(3, "in_controlled_shutdown", optional(boolean)),
+                field(4, "log_dirs", optional(log_dirs)),
             ),
         ),
         (
@@ -153,6 +155,7 @@ _TYPES: Final[tuple[tuple[int, int, type[object], Struct[object]], ...]] = cast(
                 field(9, "partition_epoch", epoch),
                 field(10, "eligible_leader_replicas", replicas),
                 field(11, "last_known_elr", replicas),
+                field(12, "directories", directories),
             ),
         ),
         (
@@ -171,6 +174,7 @@ _TYPES: Final[tuple[tuple[int, int, type[object], Struct[object]], ...]] = cast(
                 field(7, "leader_recovery_state", optional(recovery_state)),
                 field(8, "eligible_leader_replicas", optional(replicas)),
                 field(9, "last_known_elr", optional(replicas)),
+                field(10, "directories", optional(directories)),
             ),
         ),
         (

@@ -27,6 +27,7 @@ from quorate.broker.controller.brokers import (
     unregister_broker,
 )
 from quorate.broker.controller.chores import LOOKS_PER_CHANGE, Chores
+from quorate.broker.controller.directories import assign_replicas_to_dirs
 from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.metadata_log import MetadataLog
@@ -42,6 +43,8 @@ from quorate.broker.controller.rpc import (
     AlterConfigsResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     CreateTopicsRequest,
@@ -239,7 +242,7 @@ class Controller:
 
     async def _departed(self, active: Tenure, departure: Departure) -> bool:
         """Wait until the broker has left; whether it has."""
-        chore = active.chores.leave(departure.broker_id, lost=departure.lost)
+        chore = active.chores.depart(departure)
         self._begin_chores(active)
         if not chore.finished.is_set():
             await chore.finished.wait()
@@ -302,7 +305,6 @@ class Controller:
                 shutdown_offset=sessions.shutdown_offset(request.broker_id),
                 lowest_active_offset=sessions.lowest_active_offset(active.image),
                 leaves=active.chores.leaves(request.broker_id),
-                static=self._settings.static,
             )
 
         def answer(active: Tenure, response: BrokerHeartbeatResponse) -> BrokerHeartbeatResponse:
@@ -347,6 +349,21 @@ class Controller:
             if answers[-1].error:
                 return answers[-1]
         return AlterPartitionResponse(partitions=_joined(each.partitions for each in answers))
+
+    async def assign_replicas_to_dirs(
+        self, request: AssignReplicasToDirsRequest
+    ) -> AssignReplicasToDirsResponse:
+        answers: list[AssignReplicasToDirsResponse] = []
+        for part in portions(request.assignments, most=self._settings.partitions_per_step):
+            decide = partial(
+                assign_replicas_to_dirs,
+                request=replace(request, assignments=part),
+                static=self._settings.static,
+            )
+            answers.append(await self._perform_portion(decide, AssignReplicasToDirsResponse, answers))
+            if answers[-1].error:
+                return answers[-1]
+        return AssignReplicasToDirsResponse(results=_joined(each.results for each in answers))
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         defaults, answers = self._settings.topic_defaults, list[CreateTopicsResponse]()

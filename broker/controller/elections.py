@@ -53,7 +53,8 @@ def elect(
 ) -> Election:
     """Choose a leader.
 
-    `acceptable` says of a broker whether it may lead: unfenced, not shutting down. `leaving`: a broker to
+    `acceptable` says of a broker whether it may lead: unfenced, not shutting down, its directory online
+    (`directories.may_lead`). `leaving`: a broker to
     take out of the ISR, which may not lead whatever `acceptable` says. `lost`: that broker may have lost
     records, so it is not eligible either.
 

@@ -72,6 +72,7 @@ class MetadataImage:
     __slots__ = (
         "_brokers",
         "_configs",
+        "_directory_lists",
         "_features",
         "_next_producer_id",
         "_owner",
@@ -100,6 +101,7 @@ class MetadataImage:
         self._tallies = Tallies()
         # Equal replica lists are one object: a big cluster has few different ones.
         self._replica_lists: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._directory_lists: dict[tuple[uuid.UUID, ...], tuple[uuid.UUID, ...]] = {}
 
     def copy(self) -> "MetadataImage":
         """An image of its own that starts out equal. It takes some milliseconds for 100,000 topics, however
@@ -118,6 +120,7 @@ class MetadataImage:
         twin._next_producer_id = self._next_producer_id
         twin._tallies = self._tallies.copy()
         twin._replica_lists = self._replica_lists.copy()
+        twin._directory_lists = self._directory_lists.copy()
         return twin
 
     def __eq__(self, other: object) -> bool:
@@ -246,6 +249,8 @@ class MetadataImage:
                     broker = replace(broker, fenced=record.fenced)
                 if record.in_controlled_shutdown is not None:
                     broker = replace(broker, in_controlled_shutdown=record.in_controlled_shutdown)
+                if record.log_dirs is not None:
+                    broker = replace(broker, log_dirs=record.log_dirs)
                 self._brokers[record.broker_id] = broker
             case RegisterBroker():
                 self._brokers[record.broker_id] = BrokerState(
@@ -305,6 +310,9 @@ class MetadataImage:
     def _share(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
         return self._replica_lists.setdefault(brokers, brokers)
 
+    def _share_directories(self, directories: tuple[uuid.UUID, ...]) -> tuple[uuid.UUID, ...]:
+        return self._directory_lists.setdefault(directories, directories)
+
     def _own(self, topic_id: uuid.UUID, states: _States) -> _States:
         """`states`, or a copy in its place if another image has it too."""
         if states.owner is not self._owner:
@@ -317,6 +325,7 @@ class MetadataImage:
                 f"partition {record.partition_id} of topic {record.topic_id}, where "
                 + ("there is no such topic" if states is None else f"{len(states)} comes next")
             )
+        _check_directories(record, replicas=record.replicas, directories=record.directories)
         state = PartitionState(
             replicas=self._share(record.replicas),
             isr=self._share(record.isr),
@@ -327,6 +336,7 @@ class MetadataImage:
             leader_epoch=record.leader_epoch,
             partition_epoch=record.partition_epoch,
             eligible=as_eligible(record.eligible_leader_replicas, record.last_known_elr),
+            directories=self._share_directories(record.directories),
         )
         self._own(record.topic_id, states).append(state)
         self._tallies.came(state)
@@ -337,7 +347,10 @@ class MetadataImage:
                 f"a change for partition {record.partition_id} of topic {record.topic_id}, which is not there"
             )
         before = states[record.partition_id]
-        after = changed(before, record, share=self._share)
+        if record.directories is not None:
+            replicas = before.replicas if record.replicas is None else record.replicas
+            _check_directories(record, replicas=replicas, directories=record.directories)
+        after = changed(before, record, share=self._share, share_directories=self._share_directories)
         self._own(record.topic_id, states)[record.partition_id] = after
         self._tallies.changed(before=before, after=after)
         return before
@@ -396,9 +409,20 @@ class MetadataImage:
                     partition_epoch=state.partition_epoch,
                     eligible_leader_replicas=state.elr,
                     last_known_elr=state.eligible.last_known,
+                    directories=state.directories,
                 )
         for resource, values in self._configs.items():
             for name, value in values.items():
                 yield Config(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
         if self._next_producer_id:
             yield ProducerIds(broker_id=0, broker_epoch=0, next_producer_id=self._next_producer_id)
+
+
+def _check_directories(
+    record: Partition | PartitionChange, *, replicas: tuple[int, ...], directories: tuple[uuid.UUID, ...]
+) -> None:
+    if directories and len(directories) != len(replicas):
+        raise ImageError(
+            f"partition {record.partition_id} of topic {record.topic_id} has {len(replicas)} replicas and "
+            f"{len(directories)} directories"
+        )

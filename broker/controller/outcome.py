@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
+from quorate.broker.controller.belongings import Belongings
 from quorate.broker.controller.records import Record
 
 R = TypeVar("R")
@@ -13,12 +14,13 @@ Groups: TypeAlias = tuple[tuple[Record, ...], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Departure:
-    """A broker leaves every ISR, and if it `lost` records every ELR. It may concern a million partitions."""
+    """A broker leaves every ISR, and ELRs where it may lack records. It may concern a million partitions."""
 
     broker_id: int
     broker_epoch: int
     """Of the incarnation that leaves."""
-    lost: bool
+    has: Belongings | None
+    """What it registers again with; None: nothing, and it leaves every ELR."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

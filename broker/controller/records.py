@@ -14,6 +14,21 @@ from quorate.raft.core.value import value
 NO_LEADER: Final = -1
 """A partition's leader where no replica may lead."""
 
+MIGRATING: Final = uuid.UUID(int=0)
+"""Directory id of a replica that is placed, nobody wrote down where: its record is older than directories."""
+UNASSIGNED: Final = uuid.UUID(int=1)
+"""Directory id of a replica that its broker has not placed yet, or not reported yet."""
+LOST: Final = uuid.UUID(int=2)
+"""Directory id of a replica that may be in a directory which its broker doesn't have any more; which one is
+not known."""
+RESERVED_DIRECTORIES: Final = 100
+"""Directory ids below this are no directory's own (KIP-858)."""
+
+
+def is_reserved(directory: uuid.UUID) -> bool:
+    """Whether the id says something about a directory instead of naming one."""
+    return directory.int < RESERVED_DIRECTORIES
+
 
 class LeaderRecoveryState(enum.IntEnum):
     """Whether the leader was elected from the ISR, or uncleanly and has not yet said that it recovered."""
@@ -62,16 +77,18 @@ class RegisterBroker:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     log_dirs: tuple[uuid.UUID, ...] = ()
+    """Ids of the directories that are online. Empty: registered by a version that didn't say."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class BrokerRegistrationChange:
-    """A broker was fenced, unfenced, or began its controlled shutdown. None: unchanged."""
+    """A broker was fenced, unfenced, began its controlled shutdown or lost a directory. None: unchanged."""
 
     broker_id: int
     broker_epoch: int
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
+    log_dirs: tuple[uuid.UUID, ...] | None = None
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -110,6 +127,9 @@ class Partition:
     min.insync.replicas members."""
     last_known_elr: tuple[int, ...] = ()
     """Who led last, where the ISR is empty."""
+    directories: tuple[uuid.UUID, ...] = ()
+    """Of each replica, in the order of `replicas` (KIP-858). Empty, as in older records: `MIGRATING` for
+    all. A reader that skips the field elects as it did before there were directories."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -130,6 +150,8 @@ class PartitionChange:
     leader_recovery_state: LeaderRecoveryState | None = None
     eligible_leader_replicas: tuple[int, ...] | None = None
     last_known_elr: tuple[int, ...] | None = None
+    directories: tuple[uuid.UUID, ...] | None = None
+    """None: those that stay replicas keep theirs (KAFKA-16583), those that are new have none yet."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -27,9 +27,13 @@ class RegisterBrokerRequest:
     features: tuple[FeatureRange, ...] = ()
     rack: str | None = None
     log_dirs: tuple[uuid.UUID, ...] = ()
+    """The directories that are online, by id (KIP-858)."""
     previous_broker_epoch: int = -1
     """The epoch of this broker's earlier life whose data it has in full: it shut down in order, or its host
     has run on since (KIP-966); -1: it can't tell."""
+    previous_log_dirs: tuple[uuid.UUID, ...] = ()
+    """The directories that the broker had in that life. Those that aren't in `log_dirs` too are not here, and
+    neither is what was in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +44,6 @@ class RegisterBrokerResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfflineReplica:
-    """A partition's replica on a disk that failed."""
-
-    topic_id: uuid.UUID
-    partition_id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerHeartbeatRequest:
     broker_id: int
     broker_epoch: int
@@ -55,8 +51,8 @@ class BrokerHeartbeatRequest:
     """The last offset (inclusive) that the broker has applied; -1: none."""
     want_fence: bool = False
     want_shut_down: bool = False
-    offline_replicas: tuple[OfflineReplica, ...] = ()
-    """Of this broker, in partitions that still count on it. At most 1000; the rest follows."""
+    offline_log_dirs: tuple[uuid.UUID, ...] = ()
+    """The directories that have failed since the broker started, in every heartbeat (KIP-858)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +109,36 @@ class AlterPartitionResponse:
     error: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     partitions: tuple[AlterPartitionResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryAssignment:
+    """The directory that the sender's replica of a partition is in."""
+
+    topic_id: uuid.UUID
+    partition_id: int
+    directory_id: uuid.UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignReplicasToDirsRequest:
+    broker_id: int
+    broker_epoch: int
+    assignments: tuple[DirectoryAssignment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryAssignmentResult:
+    topic_id: uuid.UUID
+    partition_id: int
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignReplicasToDirsResponse:
+    error: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    results: tuple[DirectoryAssignmentResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +293,7 @@ Request: TypeAlias = (
     RegisterBrokerRequest
     | BrokerHeartbeatRequest
     | AlterPartitionRequest
+    | AssignReplicasToDirsRequest
     | CreateTopicsRequest
     | DeleteTopicsRequest
     | AllocateProducerIdsRequest
@@ -277,6 +304,7 @@ Response: TypeAlias = (
     RegisterBrokerResponse
     | BrokerHeartbeatResponse
     | AlterPartitionResponse
+    | AssignReplicasToDirsResponse
     | CreateTopicsResponse
     | DeleteTopicsResponse
     | AllocateProducerIdsResponse

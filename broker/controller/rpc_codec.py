@@ -33,6 +33,8 @@ from quorate.broker.controller.rpc import (
     AlterPartitionResponse,
     AlterPartitionResult,
     Assignment,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     ConfigAlteration,
@@ -44,9 +46,10 @@ from quorate.broker.controller.rpc import (
     DeletedTopic,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DirectoryAssignment,
+    DirectoryAssignmentResult,
     IsrMember,
     NewTopic,
-    OfflineReplica,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
     Request,
@@ -103,8 +106,17 @@ def _outcome_fields() -> tuple[Field, Field]:
     return field(0, "error", _error), field(1, "error_message", _value)
 
 
-_offline_replica = Struct(
-    OfflineReplica, field(0, "topic_id", identifier), field(1, "partition_id", partition_id)
+_directory_assignment = Struct(
+    DirectoryAssignment,
+    field(0, "topic_id", identifier),
+    field(1, "partition_id", partition_id),
+    field(2, "directory_id", identifier),
+)
+_directory_assignment_result = Struct(
+    DirectoryAssignmentResult,
+    field(0, "error", _error),
+    field(1, "topic_id", identifier),
+    field(2, "partition_id", partition_id),
 )
 _isr_member = Struct(IsrMember, field(0, "broker_id", broker_id), field(1, "broker_epoch", _epoch64))
 _alter_partition_item = Struct(
@@ -193,6 +205,7 @@ _APIS: Final = cast(
                 field(5, "rack", rack),
                 field(6, "log_dirs", log_dirs),
                 field(7, "previous_broker_epoch", _epoch64),
+                field(8, "previous_log_dirs", log_dirs),
             ),
             RegisterBrokerResponse,
             Struct(RegisterBrokerResponse, *_outcome_fields(), field(2, "broker_epoch", _epoch64)),
@@ -208,7 +221,8 @@ _APIS: Final = cast(
                 field(2, "current_metadata_offset", _epoch64),
                 field(3, "want_fence", boolean),
                 field(4, "want_shut_down", boolean),
-                field(5, "offline_replicas", sequence(_offline_replica.kind, most=_MAX_ITEMS)),
+                # 5 was offline_replicas.
+                field(6, "offline_log_dirs", log_dirs),
             ),
             BrokerHeartbeatResponse,
             Struct(
@@ -242,6 +256,23 @@ _APIS: Final = cast(
                 AlterPartitionResponse,
                 *_outcome_fields(),
                 field(2, "partitions", sequence(_alter_partition_result.kind, most=_MAX_ITEMS)),
+            ),
+        ),
+        (
+            73,
+            0,
+            AssignReplicasToDirsRequest,
+            Struct(
+                AssignReplicasToDirsRequest,
+                field(0, "broker_id", broker_id),
+                field(1, "broker_epoch", _epoch64),
+                field(2, "assignments", sequence(_directory_assignment.kind, most=_MAX_ITEMS)),
+            ),
+            AssignReplicasToDirsResponse,
+            Struct(
+                AssignReplicasToDirsResponse,
+                *_outcome_fields(),
+                field(2, "results", sequence(_directory_assignment_result.kind, most=_MAX_ITEMS)),
             ),
         ),
         (

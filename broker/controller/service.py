@@ -8,6 +8,7 @@ from quorate.broker.controller.rpc import (
     AllocateProducerIdsRequest,
     AlterConfigsRequest,
     AlterPartitionRequest,
+    AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -43,6 +44,8 @@ class ControllerService:
                 return await controller.heartbeat(request)
             case AlterPartitionRequest():
                 return await controller.alter_partition(request)
+            case AssignReplicasToDirsRequest():
+                return await controller.assign_replicas_to_dirs(request)
             case RegisterBrokerRequest():
                 return await controller.register_broker(request)
             case CreateTopicsRequest():

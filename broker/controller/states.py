@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from quorate.broker.controller.records import (
+    MIGRATING,
+    UNASSIGNED,
     ConfigType,
     FeatureRange,
     LeaderRecoveryState,
@@ -79,6 +81,23 @@ class PartitionState(NamedTuple):
     partition_epoch: int
     eligible: EligibleLeaders = NO_ELIGIBLE
     """One field of two, shared by partitions: each slot counts where there are two million."""
+    directories: tuple[uuid.UUID, ...] = ()
+    """Of each replica, in the order of `replicas`, shared by partitions too. Empty: `MIGRATING` for all."""
+
+    def directory_of(self, broker_id: int) -> uuid.UUID:
+        """Where the broker's replica is, as far as is recorded; `UNASSIGNED` of a broker that has none."""
+        for replica, directory in zip(self.replicas, self.directories, strict=False):
+            if replica == broker_id:
+                return directory
+        return MIGRATING if not self.directories and broker_id in self.replicas else UNASSIGNED
+
+    def moved_to(self, broker_id: int, directory: uuid.UUID) -> tuple[uuid.UUID, ...]:
+        """The directories, with the broker's replica in `directory`."""
+        known = self.directories or (MIGRATING,) * len(self.replicas)
+        return tuple(
+            directory if replica == broker_id else each
+            for replica, each in zip(self.replicas, known, strict=True)
+        )
 
     @property
     def elr(self) -> tuple[int, ...]:
@@ -95,16 +114,37 @@ def _itself(brokers: tuple[int, ...]) -> tuple[int, ...]:
     return brokers
 
 
+def _themselves(directories: tuple[uuid.UUID, ...]) -> tuple[uuid.UUID, ...]:
+    return directories
+
+
 def changed(
     before: PartitionState,
     change: PartitionChange,
     *,
     share: Callable[[tuple[int, ...]], tuple[int, ...]] = _itself,
+    share_directories: Callable[[tuple[uuid.UUID, ...]], tuple[uuid.UUID, ...]] = _themselves,
 ) -> PartitionState:
-    """The partition after `change`. `share` may put an equal list in a list's place."""
-    replicas, isr, removing, adding, leader, recovery, leader_epoch, partition_epoch, eligible = before
+    """The partition after `change`. `share` and `share_directories` may put an equal list in a list's
+    place."""
+    (
+        replicas,
+        isr,
+        removing,
+        adding,
+        leader,
+        recovery,
+        leader_epoch,
+        partition_epoch,
+        eligible,
+        directories,
+    ) = before
     if change.replicas is not None:
         replicas = share(change.replicas)
+        if directories:
+            directories = share_directories(tuple(map(before.directory_of, replicas)))
+    if change.directories is not None:
+        directories = share_directories(change.directories)
     if change.isr is not None:
         isr = share(change.isr)
     if change.removing_replicas is not None:
@@ -131,6 +171,7 @@ def changed(
             leader_epoch,
             partition_epoch + 1,
             eligible,
+            directories,
         ),
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quorate.broker.controller.configs import check_value
+from quorate.broker.controller.directories import default_directory
 from quorate.broker.controller.errors import ApiError, ErrorCode
 from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.outcome import Outcome
@@ -188,6 +189,7 @@ def _partitions(
                 replicas=replicas,
                 isr=isr,
                 leader=isr[0],
+                directories=tuple(default_directory(image, broker) for broker in replicas),
             )
         )
     return partitions

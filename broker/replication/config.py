@@ -7,7 +7,6 @@ from dataclasses import dataclass
 class ReplicationConfig:
     """Kafka's keys, dots as underscores, with Kafka's defaults. Durations in ms, sizes in bytes."""
 
-    log_dirs: tuple[str, ...]
     replica_lag_time_max_ms: int = 30_000
     replica_fetch_wait_max_ms: int = 500
     replica_fetch_min_bytes: int = 1
@@ -33,7 +32,3 @@ class ReplicationConfig:
     """Upper bound of one Fetch answer, whatever the client asks for."""
     batch_uncompressed_max_bytes: int = 104_857_600
     """Ours: what may come out of a compressed batch that is produced; as much as a request may have."""
-
-    def __post_init__(self) -> None:
-        if not self.log_dirs:
-            raise ValueError("log.dirs is empty: name at least one folder")

@@ -44,4 +44,16 @@ class ReplicaFailedError(Exception):
 
 
 class AllFoldersFailedError(Exception):
-    """No folder of `log.dirs` is left to serve: the broker stops."""
+    """No folder of `log.dirs` is left to serve, or the one of the metadata log failed: the broker stops."""
+
+
+class DuplicateReplicaError(Exception):
+    """A partition has a folder in two directories: one of them is older, and only a person can say which."""
+
+    def __init__(self, partition: str, first: str, second: str) -> None:
+        super().__init__(
+            f"{partition} is in {first} and in {second}: one is a copy from before that directory was "
+            "missing. Keep the one in the directory that the metadata names for this broker (the partition's "
+            "`directories` in `quorate log dump`), or the newer one if it names neither; move the other "
+            "folder away, outside of log.dirs, and start again"
+        )

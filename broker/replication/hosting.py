@@ -12,8 +12,10 @@ import trio
 
 from quorate.broker.controller.configs import TopicConfig
 from quorate.broker.controller.image import PartitionState
-from quorate.broker.controller.rpc import OfflineReplica
+from quorate.broker.controller.records import is_reserved
 from quorate.broker.replication.config import ReplicationConfig
+from quorate.broker.replication.directories import may_open
+from quorate.broker.replication.directory_assignments import DirectoryAssignments
 from quorate.broker.replication.errors import ErrorCode
 from quorate.broker.replication.fetcher import Fetchers
 from quorate.broker.replication.isr import IsrProposal
@@ -26,6 +28,7 @@ from quorate.broker.replication.requests import TopicRef
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.log import LogConfig, LogError
 from quorate.runtime.disk import DescriptorsExhaustedError, Disk, DiskError
+from quorate.runtime.entropy import uuid_text
 from quorate.runtime.log import get_logger
 
 log = get_logger(__name__)
@@ -54,6 +57,8 @@ class _Hosted:
     """Open, though nobody is served from it any more."""
     busy: bool = False
     """A task is at work, and looks at `target` again when it is done."""
+    waits: bool = False
+    """Offline: it is recorded in a directory that isn't here."""
 
 
 class Hosting:
@@ -67,7 +72,8 @@ class Hosting:
         *,
         disk: Disk,
         topic_config: Callable[[str], TopicConfig],
-        eligible: Eligible,
+        eligible: Callable[[uuid.UUID, int], Eligible],
+        assignments: DirectoryAssignments,
         propose: Callable[[Partition, IsrProposal], None],
         stats: ReplicationStats,
         disk_failed: Callable[[Partition, Exception], None],
@@ -79,6 +85,7 @@ class Hosting:
         self._disk = disk
         self._topic_config = topic_config
         self._eligible = eligible
+        self._assignments = assignments
         self._propose = propose
         self._stats = stats
         self._disk_failed = disk_failed
@@ -102,9 +109,10 @@ class Hosting:
 
     @property
     def settled(self) -> bool:
-        """Everything is open that should be, and nothing else is here."""
+        """Everything is open that is here and should be, and nothing else is here."""
         return self._nursery is not None and all(
-            each.partition is not None and not each.busy for each in self._hosted.values()
+            not each.busy and (each.partition is not None or (each.waits and self._logs.dir_of(*key) is None))
+            for key, each in self._hosted.items()
         )
 
     @property
@@ -115,19 +123,6 @@ class Hosting:
             and (not each.busy if each.partition is None else each.partition.failure is not None)
             for each in self._hosted.values()
         )
-
-    def lost(self) -> list[OfflineReplica]:
-        """Those that are offline, and that the rest of the cluster still counts on: those that somebody else
-        could stand in for come first."""
-        counted = [
-            (each.target, each.topic_id, key[1])
-            for key, each in self._hosted.items()
-            if each.target is not None
-            and (not each.busy if each.partition is None else each.partition.failure is not None)
-            and self._broker_id in (each.target.leader, *each.target.isr, *each.target.elr)
-        ]
-        counted.sort(key=lambda each: len({*each[0].isr, *each[0].elr, self._broker_id}) == 1)
-        return [OfflineReplica(topic_id=topic, partition_id=number) for _, topic, number in counted]
 
     def has(self, partition: Partition) -> bool:
         """Whether it is still served, or would be if its disk worked."""
@@ -149,7 +144,7 @@ class Hosting:
         if hosted is None:
             hosted = self._hosted[key] = _Hosted(topic_id, state)
         elif hosted.topic_id != topic_id:
-            self._forget(hosted)
+            self._forget(hosted, partition_id)
             hosted.topic_id, hosted.target = topic_id, state
         else:
             hosted.target = state
@@ -167,7 +162,7 @@ class Hosting:
             hosted = self._hosted[key] = _Hosted(topic_id, None)
         elif hosted.topic_id != topic_id:
             return  # of an earlier topic of this name, which is gone already
-        self._forget(hosted)
+        self._forget(hosted, partition_id)
         hosted.target = None
         self._bring(key, hosted)
 
@@ -185,10 +180,11 @@ class Hosting:
         partition.log.configure(_log_config(config))
         partition.advance_high_watermark()
 
-    def _forget(self, hosted: _Hosted) -> None:
+    def _forget(self, hosted: _Hosted, partition_id: int) -> None:
         """Serve it to nobody. What is there goes, even if the same replica is to be here again at once."""
         partition, hosted.partition = hosted.partition, None
         hosted.stale = True
+        self._assignments.forget((hosted.topic_id, partition_id))
         if partition is not None:
             hosted.leaving = partition
             partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -203,18 +199,56 @@ class Hosting:
 
     async def _settle(self, key: tuple[str, int], hosted: _Hosted) -> None:
         try:
-            while not await self._step(key, hosted):
+            while not await self._try_step(key, hosted):
                 pass
+        finally:
+            hosted.busy = False
+
+    async def _try_step(self, key: tuple[str, int], hosted: _Hosted) -> bool:
+        try:
+            return await self._step(key, hosted)
         except DescriptorsExhaustedError as error:
             log.error("a replica can't be opened for now", topic=key[0], partition=key[1], reason=str(error))
             self._later(key, hosted)
+            return True
         except (DiskError, LogError) as error:
             log.error(
                 "a replica can't be opened or removed", topic=key[0], partition=key[1], reason=str(error)
             )
             self._failed(*key, error)
-        finally:
-            hosted.busy = False
+        if hosted.target is None or hosted.stale:
+            return True
+        self._report(key, hosted.topic_id, hosted.target)
+        # A folder that could not even be made may be made in another directory.
+        placed = self._logs.directory_of(*key) is not None
+        return placed or hosted.target.directory_of(self._broker_id) in self._logs.failed_ids
+
+    def _report(self, key: tuple[str, int], topic_id: uuid.UUID, state: PartitionState) -> None:
+        actual = self._logs.directory_of(*key)
+        if actual is not None:
+            self._assignments.reconcile(
+                (topic_id, key[1]), recorded=state.directory_of(self._broker_id), actual=actual
+            )
+
+    def _may_open(self, key: tuple[str, int], hosted: _Hosted, target: PartitionState) -> bool:
+        allowed = may_open(
+            target,
+            self._broker_id,
+            found=self._logs.directory_of(*key),
+            own=self._logs.own_ids,
+            all_usable=self._logs.all_usable,
+        )
+        if not allowed and not hosted.waits:
+            directory = target.directory_of(self._broker_id)
+            log.error(
+                "a replica is offline: the directory that it is recorded in isn't here; start the broker "
+                "with it in log.dirs, or let a replica elsewhere lead (docs/how-to/replace-a-disk.md)",
+                topic=key[0],
+                partition=key[1],
+                directory_id="unknown" if is_reserved(directory) else uuid_text(directory),
+            )
+        hosted.waits = not allowed
+        return allowed
 
     def _later(self, key: tuple[str, int], hosted: _Hosted) -> None:
         async def wait() -> None:
@@ -236,9 +270,12 @@ class Hosting:
             self._hosted.pop(key, None)
             return True
         if hosted.partition is None:
+            if not self._may_open(key, hosted, hosted.target):
+                return True
+            directory = hosted.target.directory_of(self._broker_id)
             async with self._opening:
                 self._check_descriptors(key)
-                partition = await self._open(key, topic_id)
+                partition = await self._open(key, topic_id, directory)
             if hosted.stale:
                 partition.log.close()
                 return False
@@ -274,10 +311,12 @@ class Hosting:
         async with leaving.upkeep, leaving.lock:
             await self._logs.remove(*key)
 
-    async def _open(self, key: tuple[str, int], topic_id: uuid.UUID) -> Partition:
+    async def _open(self, key: tuple[str, int], topic_id: uuid.UUID, directory: uuid.UUID) -> Partition:
         topic, partition_id = key
         config = self._topic_config(topic)
-        opened = await self._logs.open_log(topic, partition_id, topic_id, _log_config(config))
+        opened = await self._logs.open_log(
+            topic, partition_id, topic_id, _log_config(config), directory=directory
+        )
         partition = Partition(
             broker_id=self._broker_id,
             topic=topic,
@@ -288,7 +327,7 @@ class Hosting:
             min_isr=config.min_insync_replicas,
             rules=ProduceRules.of(config),
             lag_s=self._config.replica_lag_time_max_ms / 1000,
-            eligible=self._eligible,
+            eligible=self._eligible(topic_id, partition_id),
             propose=self._propose,
             stats=self._stats,
             disk_failed=self._disk_failed,
@@ -297,7 +336,10 @@ class Hosting:
         return partition
 
     def _take_in(self, partition: Partition, state: PartitionState) -> None:
-        if partition.failure is not None or self._ended:
+        if self._ended:
+            return
+        self._report((partition.topic, partition.partition_id), partition.topic_id, state)
+        if partition.failure is not None:
             return
         assert self._fetchers is not None
         change = partition.apply(state)

@@ -14,7 +14,7 @@ from quorate.broker.replication.remote_replica import RemoteReplica
 
 Eligible: TypeAlias = Callable[[int, int], bool]
 """(broker id, broker epoch in its fetches, -1 unknown): may it join an ISR? Registered, unfenced, not
-shutting down, and the same incarnation that fetches."""
+shutting down, its directory online, and the same incarnation that fetches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

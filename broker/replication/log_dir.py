@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from quorate.broker.replication.directories import Directory
+from quorate.broker.replication.log_folder import Proof
 from quorate.log import Log
 from quorate.log.checkpoints import (
     HIGH_WATERMARKS,
@@ -47,14 +49,17 @@ class OffsetsFile:
 class LogDir:
     """Mutable; owned by the log manager."""
 
-    def __init__(self, disk: Disk, path: str, *, clean_epoch: int | None, complete_epoch: int | None) -> None:
+    def __init__(self, disk: Disk, directory: Directory, *, clean: bool, proof: Proof | None) -> None:
         """Raises `UnreadableCheckpointError`, `DiskError`."""
+        path = directory.path
         self.path = path
-        self.clean_epoch = clean_epoch
-        """Broker epoch of the orderly shutdown before this start; None if there was none."""
-        self.complete_epoch = complete_epoch
-        """Broker epoch of the life before whose data is all here: left in order, or killed on a host that
-        has run on since; None if that isn't known."""
+        self.id = directory.id
+        self.holds_metadata = directory.holds_metadata
+        self.clean = clean
+        """Whether the shutdown before this start was orderly."""
+        self.proof = proof
+        """The life before whose data is all here: left in order, or killed on a host that has run on since;
+        None if that isn't known."""
         self.points_file = OffsetsFile(disk, f"{path}/{RECOVERY_POINTS}")
         self.marks_file = OffsetsFile(disk, f"{path}/{HIGH_WATERMARKS}")
         self.recovery_points = dict(self.points_file.held)

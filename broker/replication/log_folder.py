@@ -3,7 +3,7 @@ broker left."""
 
 import json
 import uuid
-from typing import Final
+from typing import Final, NamedTuple
 
 from quorate.runtime.disk import Disk, read_file, write_file_atomically
 from quorate.runtime.entropy import parse_uuid, uuid_text
@@ -15,6 +15,18 @@ PAGE_CACHE: Final = ".quorate_page_cache"
 DELETED_MARK: Final = "partition.deleted"
 """Ours: in a folder whose removal has begun, so that what a crash leaves of it is removed, not opened."""
 _VERSION: Final = 0
+
+
+class Proof(NamedTuple):
+    """That a folder has everything that the broker wrote to it in one life."""
+
+    broker_epoch: int
+    """Of that life; -1: nothing is proven."""
+    directories: frozenset[uuid.UUID]
+    """All that the broker had in that life: of those that are missing now, this proves nothing."""
+
+
+NO_PROOF: Final = Proof(-1, frozenset())
 
 
 class UnreadablePartitionMetadataError(Exception):
@@ -62,7 +74,7 @@ def load_partition_metadata(disk: Disk, folder: str) -> uuid.UUID | None:
         raise UnreadablePartitionMetadataError(path, str(error)) from error
 
 
-def store_page_cache(disk: Disk, log_dir: str, *, broker_epoch: int, boot_id: str) -> None:
+def store_page_cache(disk: Disk, log_dir: str, proof: Proof, *, boot_id: str) -> None:
     """From now on, and for as long as the host runs, this folder's files have everything that the broker of
     that epoch wrote. Not synced: after a power loss, whatever is left of it names another boot. Raises
     `DiskError`."""
@@ -72,24 +84,20 @@ def store_page_cache(disk: Disk, log_dir: str, *, broker_epoch: int, boot_id: st
         disk.remove(temporary)
     file = disk.open(temporary, create=True)
     try:
-        file.append([json.dumps({"version": 0, "brokerEpoch": broker_epoch, "bootId": boot_id}).encode()])
+        file.append([json.dumps(_fields(proof) | {"bootId": boot_id}).encode()])
     finally:
         file.close()
     disk.rename(temporary, path)
 
 
-def load_page_cache(disk: Disk, log_dir: str, *, boot_id: str) -> int | None:
-    """The broker epoch whose data the page cache has in full; None if nothing is known of this boot."""
+def load_page_cache(disk: Disk, log_dir: str, *, boot_id: str) -> Proof | None:
+    """Whose data the page cache has in full; None if nothing is known of this boot."""
     try:
         content = read_file(disk, f"{log_dir}/{PAGE_CACHE}")
     except FileNotFoundError:
         return None
-    try:
-        found = json.loads(content)
-        epoch, booted = found["brokerEpoch"], found["bootId"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return epoch if isinstance(epoch, int) and booted == boot_id else None
+    fields = _parsed(content)
+    return _proof(fields) if fields.get("bootId") == boot_id else None
 
 
 def drop_page_cache(disk: Disk, log_dir: str) -> None:
@@ -100,23 +108,45 @@ def drop_page_cache(disk: Disk, log_dir: str) -> None:
         disk.remove(path)
 
 
-async def store_clean_shutdown(disk: Disk, log_dir: str, broker_epoch: int) -> None:
-    """The last thing that an orderly shutdown writes. Kafka's format (KIP-966)."""
-    content = json.dumps({"version": 0, "brokerEpoch": broker_epoch})
-    await write_file_atomically(disk, f"{log_dir}/{CLEAN_SHUTDOWN}", content.encode())
+async def store_clean_shutdown(disk: Disk, log_dir: str, proof: Proof) -> None:
+    """The last thing that an orderly shutdown writes. Kafka's format (KIP-966), and the directories."""
+    await write_file_atomically(disk, f"{log_dir}/{CLEAN_SHUTDOWN}", json.dumps(_fields(proof)).encode())
 
 
-def load_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
-    """The broker epoch of the shutdown that left this folder clean, None if none did."""
+def load_clean_shutdown(disk: Disk, log_dir: str) -> Proof | None:
+    """Of the shutdown that left this folder clean, None if none did. One that doesn't say which directories
+    there were left its logs clean, and proves of none of them that it is all here."""
     try:
         content = read_file(disk, f"{log_dir}/{CLEAN_SHUTDOWN}")
     except FileNotFoundError:
         return None
+    return _proof(_parsed(content))
+
+
+def _fields(proof: Proof) -> dict[str, object]:
+    return {
+        "version": 0,
+        "brokerEpoch": proof.broker_epoch,
+        "directories": sorted(map(uuid_text, proof.directories)),
+    }
+
+
+def _parsed(content: bytes) -> dict[str, object]:
     try:
-        epoch = json.loads(content)["brokerEpoch"]
-    except (ValueError, KeyError, TypeError):
+        found = json.loads(content)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _proof(fields: dict[str, object]) -> Proof | None:
+    epoch, directories = fields.get("brokerEpoch"), fields.get("directories", [])
+    if not isinstance(epoch, int) or not isinstance(directories, list):
         return None
-    return epoch if isinstance(epoch, int) else None
+    try:
+        return Proof(epoch, frozenset(parse_uuid(str(each)) for each in directories))
+    except ValueError:
+        return None
 
 
 async def remove_clean_shutdown(disk: Disk, log_dir: str) -> None:

@@ -5,17 +5,21 @@ here, so that what is stray is never read.
 """
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import trio
 
-from quorate.broker.replication.config import ReplicationConfig
+from quorate.broker.controller.records import UNASSIGNED
+from quorate.broker.replication.directories import BadDirectory, Directory
+from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError
 from quorate.broker.replication.log_dir import LogDir
 from quorate.broker.replication.log_folder import (
     DELETED_MARK,
+    NO_PROOF,
     PAGE_CACHE,
     PARTITION_METADATA,
+    Proof,
     UnreadablePartitionMetadataError,
     drop_page_cache,
     folder_name,
@@ -31,7 +35,8 @@ from quorate.broker.replication.log_folder import (
 from quorate.log import Log, LogConfig
 from quorate.log.checkpoints import TopicPartition
 from quorate.raft.core.types import Offset
-from quorate.runtime.disk import Disk, DiskError
+from quorate.runtime.disk import DescriptorsExhaustedError, Disk, DiskError
+from quorate.runtime.entropy import uuid_text
 from quorate.runtime.log import get_logger
 
 log = get_logger(__name__)
@@ -42,49 +47,104 @@ _METADATA_TOPIC = "__cluster_metadata"
 class LogManager:
     """Use `open`. The caller opens, closes and removes any one partition's log one at a time."""
 
-    def __init__(self, disk: Disk, dirs: list[LogDir], now_ms: Callable[[], int], *, boot_id: str) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        dirs: list[LogDir],
+        bad: Sequence[BadDirectory],
+        now_ms: Callable[[], int],
+        *,
+        boot_id: str,
+    ) -> None:
         self._disk = disk
         self._dirs = dirs
+        self._bad = bad
         self._now_ms = now_ms
+        self.own_ids = frozenset(each.id for each in dirs)
+        """Of the directories that could be used at the start, whether or not they have failed since."""
         self._boot_id = boot_id
         self._forsaken = False
 
     @classmethod
     async def open(
-        cls, disk: Disk, config: ReplicationConfig, *, now_ms: Callable[[], int], boot_id: str
+        cls,
+        disk: Disk,
+        directories: Sequence[Directory | BadDirectory],
+        *,
+        now_ms: Callable[[], int],
+        boot_id: str,
     ) -> "LogManager":
-        """Scan the folders, and finish what a crash interrupted. Raises `DiskError`,
-        `UnreadableCheckpointError`, `UnreadablePartitionMetadataError`."""
-        dirs = []
-        for path in config.log_dirs:
-            if not disk.exists(path):
-                disk.make_folder(path)
-            clean_epoch = load_clean_shutdown(disk, path)
-            complete_epoch = load_page_cache(disk, path, boot_id=boot_id)
-            if clean_epoch is not None:
-                # Before the mark goes: a process that is killed before it registers has spoilt nothing.
-                complete_epoch = clean_epoch
-                store_page_cache(disk, path, broker_epoch=clean_epoch, boot_id=boot_id)
-            await remove_clean_shutdown(disk, path)
-            each = LogDir(disk, path, clean_epoch=clean_epoch, complete_epoch=complete_epoch)
-            await _scan(disk, each)
-            dirs.append(each)
-        return cls(disk, dirs, now_ms, boot_id=boot_id)
+        """Scan the folders, and finish what a crash interrupted. What is in a folder that can't be read stays
+        offline. Raises `AllFoldersFailedError` if that is all of them, `DiskError` if it holds the metadata
+        log; `DuplicateReplicaError`, `UnreadableCheckpointError`, `UnreadablePartitionMetadataError`."""
+        dirs: list[LogDir] = []
+        bad: list[BadDirectory] = []
+        for directory in directories:
+            if isinstance(directory, Directory):
+                try:
+                    dirs.append(await _open_dir(disk, directory, boot_id))
+                    continue
+                except DescriptorsExhaustedError:
+                    raise
+                except DiskError as error:
+                    if directory.holds_metadata:
+                        raise
+                    directory = BadDirectory(path=directory.path, reason=str(error))
+            log.error(
+                "a folder of log.dirs can't be used; what is in it is offline until the broker is started "
+                "with it again",
+                path=directory.path,
+                reason=directory.reason,
+            )
+            bad.append(directory)
+        if not dirs:
+            reasons = "; ".join(each.reason for each in bad)
+            raise AllFoldersFailedError(
+                f"no folder of log.dirs can be used: {reasons}; mend the disk, or correct log.dirs, and "
+                "start again"
+            )
+        _refuse_duplicates(dirs)
+        return cls(disk, dirs, bad, now_ms, boot_id=boot_id)
+
+    @property
+    def proof(self) -> Proof:
+        """The newest life of the broker whose data is all here, except for what was in a directory that it
+        had then and hasn't now; `NO_PROOF` if that isn't sure."""
+        newest = max((each.proof for each in self._dirs if each.proof is not None), default=NO_PROOF)
+        for each in self._dirs:
+            # One that was added since proves nothing, and has nothing of that life either.
+            if each.id in newest.directories and each.proof != newest:
+                return NO_PROOF
+        return newest
 
     @property
     def complete_epoch(self) -> int:
-        """The broker epoch of the life before, if everything that it wrote is here; -1 if that isn't sure."""
-        epochs = {each.complete_epoch for each in self._dirs}
-        epoch = epochs.pop()
-        return -1 if epochs or epoch is None else epoch
+        """The broker epoch of `proof`; -1 if there is none."""
+        return self.proof.broker_epoch
+
+    @property
+    def online_ids(self) -> tuple[uuid.UUID, ...]:
+        """Of the directories that work."""
+        return tuple(each.id for each in self._dirs if each.failure is None)
+
+    @property
+    def failed_ids(self) -> tuple[uuid.UUID, ...]:
+        """Of the directories that have failed since the start."""
+        return tuple(each.id for each in self._dirs if each.failure is not None)
+
+    @property
+    def all_usable(self) -> bool:
+        """Whether no directory was bad at the start."""
+        return not self._bad
 
     def registered(self, broker_epoch: int) -> None:
         """What is written from now on belongs to `broker_epoch`."""
         if self._forsaken:
             return
+        proof = Proof(broker_epoch, frozenset(self.online_ids))
         for each in self._dirs:
             try:
-                store_page_cache(self._disk, each.path, broker_epoch=broker_epoch, boot_id=self._boot_id)
+                store_page_cache(self._disk, each.path, proof, boot_id=self._boot_id)
             except DiskError as error:
                 # Nothing of a partition's is at stake: a next life in this boot can't prove what it has.
                 log.warning("can't note the broker's epoch", path=each.path, reason=str(error))
@@ -111,8 +171,10 @@ class LogManager:
         return tuple(each.path for each in self._dirs if each.failure is not None)
 
     @property
-    def all_failed(self) -> bool:
-        return all(each.failure is not None for each in self._dirs)
+    def can_go_on(self) -> bool:
+        """Whether a folder is left, and that of the metadata log has not failed."""
+        failed = [each for each in self._dirs if each.failure is not None]
+        return len(failed) < len(self._dirs) and not any(each.holds_metadata for each in failed)
 
     def held(self) -> list[tuple[str, int, uuid.UUID]]:
         """(topic, partition, topic id) of every folder that is there."""
@@ -122,9 +184,23 @@ class LogManager:
         key = (topic, partition_id)
         return next((each for each in self._dirs if key in each.topic_ids), None)
 
-    async def open_log(self, topic: str, partition_id: int, topic_id: uuid.UUID, config: LogConfig) -> Log:
-        """Recover the partition's log, or begin one in the folder that has the fewest. A folder of an earlier
-        topic of this name is removed first. The high watermark is what the checkpoint says.
+    def directory_of(self, topic: str, partition_id: int) -> uuid.UUID | None:
+        """The id of the directory that has a folder of the partition."""
+        where = self.dir_of(topic, partition_id)
+        return None if where is None else where.id
+
+    async def open_log(
+        self,
+        topic: str,
+        partition_id: int,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        *,
+        directory: uuid.UUID = UNASSIGNED,
+    ) -> Log:
+        """Recover the partition's log, or begin one: in `directory` if that is one of ours, else in the one
+        that has the fewest. A folder of an earlier topic of this name is removed first. The high watermark is
+        what the checkpoint says.
 
         Raises `DiskError`, `DamagedLogError`.
         """
@@ -134,10 +210,7 @@ class LogManager:
             await self.remove(topic, partition_id)
             where = None
         if where is None:
-            usable = [each for each in self._dirs if each.failure is None]
-            if not usable:
-                raise DiskError("every folder of log.dirs has failed", path=self._dirs[0].path)
-            where = min(usable, key=lambda each: len(each.topic_ids) + each.expected)
+            where = self._place_for(directory)
             await self._create(where, key, topic_id)
         if where.failure is not None:
             raise DiskError(where.failure, path=where.path)
@@ -146,13 +219,24 @@ class LogManager:
             f"{where.path}/{folder_name(*key)}",
             config,
             recovery_point=where.recovery_points.get(key, Offset(0)),
-            clean_shutdown=where.clean_epoch is not None and key in where.recovery_points,
+            clean_shutdown=where.clean and key in where.recovery_points,
             now_ms=self._now_ms,
         )
         known = where.high_watermarks.get(key, Offset(0))
         opened.high_watermark = Offset(max(opened.log_start_offset, min(known, opened.end_offset)))
         where.logs[key] = opened
         return opened
+
+    def _place_for(self, directory: uuid.UUID) -> LogDir:
+        named = next((each for each in self._dirs if each.id == directory), None)
+        if named is not None:
+            if named.failure is not None:
+                raise DiskError(named.failure, path=named.path)
+            return named
+        usable = self._sound()
+        if not usable:
+            raise DiskError("every folder of log.dirs has failed", path=self._dirs[0].path)
+        return min(usable, key=lambda each: len(each.topic_ids) + each.expected)
 
     async def _create(self, where: LogDir, key: TopicPartition, topic_id: uuid.UUID) -> None:
         where.expected += 1
@@ -184,30 +268,28 @@ class LogManager:
         """A disk error: its whole folder of `log.dirs` is out. The partitions that were in it."""
         for each in self._dirs:
             if failed in each.logs.values():
-                if each.failure is None:
-                    each.failure = reason
-                    self.forsake()
-                    log.error(
-                        "a folder of log.dirs has failed and is not used any more",
-                        path=each.path,
-                        reason=reason,
-                    )
-                return list(each.logs)
+                return self._fail(each, reason)
         return []
 
-    def fail_dir_of(self, topic: str, partition_id: int, reason: str) -> list[TopicPartition]:
-        """As `fail`, for a log that could not even be opened."""
+    def fail_dir_of(self, topic: str, partition_id: int, error: Exception) -> list[TopicPartition]:
+        """As `fail`, for a log that could not even be opened or made."""
         where = self.dir_of(topic, partition_id)
-        if where is None:
-            self.forsake()
-            for each in self._dirs:
-                each.failure = each.failure or reason
-            return []
+        if where is None and isinstance(error, DiskError):
+            path = error.path
+            inside = [each for each in self._dirs if path == each.path or path.startswith(f"{each.path}/")]
+            where = max(inside, key=lambda each: len(each.path), default=None)
+        failed = self._dirs if where is None else [where]
+        return [key for each in failed for key in self._fail(each, str(error))]
+
+    def _fail(self, where: LogDir, reason: str) -> list[TopicPartition]:
         if where.failure is None:
             where.failure = reason
             self.forsake()
             log.error(
-                "a folder of log.dirs has failed and is not used any more", path=where.path, reason=reason
+                "a folder of log.dirs has failed and is not used any more",
+                path=where.path,
+                directory_id=uuid_text(where.id),
+                reason=reason,
             )
         return list(where.logs)
 
@@ -252,14 +334,39 @@ class LogManager:
         await self.store_high_watermarks()
         await self.store_recovery_points()
         if clean_epoch is not None and all(each.complete for each in self._dirs):
+            proof = Proof(clean_epoch, frozenset(self.online_ids))
             for each in self._sound():
-                await store_clean_shutdown(self._disk, each.path, clean_epoch)
+                await store_clean_shutdown(self._disk, each.path, proof)
 
     def abandon(self) -> None:
         """Close all files as they are."""
         for each in self._dirs:
             for opened in each.logs.values():
                 opened.close()
+
+
+async def _open_dir(disk: Disk, directory: Directory, boot_id: str) -> LogDir:
+    path = directory.path
+    left = load_clean_shutdown(disk, path)
+    proof = load_page_cache(disk, path, boot_id=boot_id)
+    if left is not None:
+        # Before the mark goes: a process that is killed before it registers has spoilt nothing.
+        proof = left
+        store_page_cache(disk, path, proof, boot_id=boot_id)
+    await remove_clean_shutdown(disk, path)
+    opened = LogDir(disk, directory, clean=left is not None, proof=proof)
+    await _scan(disk, opened)
+    return opened
+
+
+def _refuse_duplicates(dirs: Sequence[LogDir]) -> None:
+    seen: dict[TopicPartition, str] = {}
+    for each in dirs:
+        for key in each.topic_ids:
+            first = seen.setdefault(key, each.path)
+            if first != each.path:
+                folder = folder_name(*key)
+                raise DuplicateReplicaError(folder, f"{first}/{folder}", f"{each.path}/{folder}")
 
 
 async def _scan(disk: Disk, where: LogDir) -> None:

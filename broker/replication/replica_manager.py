@@ -2,24 +2,28 @@
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from functools import partial
 
 import trio
 
 from quorate.broker.controller.configs import TopicConfig, effective
 from quorate.broker.controller.delta import MetadataDelta, PartitionDelta
+from quorate.broker.controller.directories import may_lead
 from quorate.broker.controller.image import MetadataImage, PartitionState
 from quorate.broker.controller.records import ConfigType
-from quorate.broker.controller.rpc import OfflineReplica
 from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
 from quorate.broker.replication.batch_check import BatchChecker
 from quorate.broker.replication.config import ReplicationConfig
+from quorate.broker.replication.directories import BadDirectory, Directory
+from quorate.broker.replication.directory_assignments import AssignDirectories, DirectoryAssignments
 from quorate.broker.replication.errors import AllFoldersFailedError, ErrorCode, PartitionError
 from quorate.broker.replication.fetch_service import FetchService, ParkedFetch
 from quorate.broker.replication.fetcher import FetcherContext, Fetchers
 from quorate.broker.replication.gauges import count_partitions
 from quorate.broker.replication.hosting import Hosting
 from quorate.broker.replication.isr_updater import AlterPartition, IsrUpdater
+from quorate.broker.replication.leader_state import Eligible
+from quorate.broker.replication.log_folder import Proof
 from quorate.broker.replication.log_manager import LogManager
 from quorate.broker.replication.offset_lookup import find_offset
 from quorate.broker.replication.partition import Partition
@@ -43,9 +47,6 @@ from quorate.runtime.network import Address
 
 log = get_logger(__name__)
 
-_OFFLINE_TOLD_MAX: Final = 1000
-"""At once."""
-
 __all__ = ["PendingAppends", "ReplicaManager"]
 
 
@@ -61,6 +62,7 @@ class ReplicaManager:
         runtime: Runtime,
         static: Mapping[str, str],
         alter_partition: AlterPartition,
+        assign_directories: AssignDirectories,
         connect: Callable[[int], Address | None],
     ) -> None:
         self.broker_id = broker_id
@@ -95,6 +97,9 @@ class ReplicaManager:
             alter_partition=alter_partition,
             retry_s=config.alter_partition_retry_ms / 1000,
         )
+        self._assignments = DirectoryAssignments(
+            broker_id, broker_epoch=lambda: self._broker_epoch, assign=assign_directories
+        )
         self._fetcher_context = FetcherContext(
             broker_id=broker_id,
             broker_epoch=lambda: self._broker_epoch,
@@ -111,7 +116,8 @@ class ReplicaManager:
             logs,
             disk=runtime.disk,
             topic_config=lambda topic: effective(self._image, topic, static=static),
-            eligible=self._eligible,
+            eligible=self._eligible_for,
+            assignments=self._assignments,
             propose=self._isr_updater.submit,
             stats=self.stats,
             disk_failed=self._disk_failed,
@@ -129,7 +135,7 @@ class ReplicaManager:
         self.controller_silent_s: Callable[[], float] = lambda: 0.0
         """For how long the controller has not answered this broker."""
         self.on_disk_failed: Callable[[], None] = lambda: None
-        """Called when `offline_replicas` may have grown."""
+        """Called when `failed_dirs` may have grown."""
         self._began = False
         self._backlog = Backlog()
         self._acted_offset = -1
@@ -139,17 +145,18 @@ class ReplicaManager:
         cls,
         broker_id: int,
         config: ReplicationConfig,
+        directories: Sequence[Directory | BadDirectory],
         *,
         runtime: Runtime,
         static: Mapping[str, str],
         alter_partition: AlterPartition,
+        assign_directories: AssignDirectories,
         connect: Callable[[int], Address | None],
     ) -> "ReplicaManager":
-        """Scan the folders of `log.dirs`. `static`: the node's server.properties; `connect`: where another
-        broker listens for brokers. Raises `DiskError`, `UnreadableCheckpointError`,
-        `UnreadablePartitionMetadataError`."""
+        """Scan `directories`, the folders of `log.dirs`. `static`: the node's server.properties; `connect`:
+        where another broker listens for brokers. Raises what `LogManager.open` does."""
         logs = await LogManager.open(
-            runtime.disk, config, now_ms=runtime.wall_clock.now_ms, boot_id=runtime.boot_id
+            runtime.disk, directories, now_ms=runtime.wall_clock.now_ms, boot_id=runtime.boot_id
         )
         return cls(
             broker_id,
@@ -158,16 +165,27 @@ class ReplicaManager:
             runtime=runtime,
             static=static,
             alter_partition=alter_partition,
+            assign_directories=assign_directories,
             connect=connect,
         )
 
-    def offline_replicas(self) -> tuple[OfflineReplica, ...]:
-        """What the controller should take from this broker, because a disk of it failed."""
-        return tuple(self._hosting.lost()[:_OFFLINE_TOLD_MAX]) if self._logs.failed_dirs else ()
+    def online_dirs(self) -> tuple[uuid.UUID, ...]:
+        """Ids of the directories that work: what the broker registers."""
+        return self._logs.online_ids
+
+    def failed_dirs(self) -> tuple[uuid.UUID, ...]:
+        """Ids of the directories that have failed since the start: the controller takes what is in them from
+        this broker."""
+        return self._logs.failed_ids
+
+    @property
+    def proof(self) -> Proof:
+        """The broker's newest life whose data is all here; see `LogManager.proof`."""
+        return self._logs.proof
 
     @property
     def complete_epoch(self) -> int:
-        """The broker epoch of the life before, if everything that it wrote is here; -1 if that isn't sure."""
+        """The broker epoch of `proof`; -1 if there is none."""
         return self._logs.complete_epoch
 
     def registered(self, broker_epoch: int) -> None:
@@ -176,11 +194,13 @@ class ReplicaManager:
         self._logs.registered(broker_epoch)
 
     async def run(self) -> None:
-        """Until cancelled. Raises `AllFoldersFailedError` when no folder is left."""
+        """Until cancelled. Raises `AllFoldersFailedError` when no folder is left, or not that of the metadata
+        log."""
         async with trio.open_nursery() as nursery:
             self._hosting.begin(Fetchers(self._fetcher_context, nursery), nursery)
             nursery.start_soon(self._purgatory.run)
             nursery.start_soon(self._isr_updater.run)
+            nursery.start_soon(self._assignments.run)
             nursery.start_soon(self._upkeep.run)
             nursery.start_soon(self._backlog.run)
             try:
@@ -188,8 +208,9 @@ class ReplicaManager:
             finally:
                 self._hosting.end()
             raise AllFoldersFailedError(
-                f"no folder of log.dirs can be used any more: {', '.join(self._logs.failed_dirs)}; see the "
-                "errors logged before, mend the disk, and start again"
+                f"no folder of log.dirs can be used any more, or not that of the metadata log: "
+                f"{', '.join(self._logs.failed_dirs)}; see the errors logged before, mend the disk, and "
+                "start again"
             )
 
     async def close(self, *, clean: bool) -> None:
@@ -294,9 +315,15 @@ class ReplicaManager:
                 self._hosting.drop(topic, topic_id, partition_id)
             yield CHANGED
 
-    def _eligible(self, broker_id: int, broker_epoch: int) -> bool:
+    def _eligible_for(self, topic_id: uuid.UUID, partition_id: int) -> Eligible:
+        return partial(self._eligible, topic_id, partition_id)
+
+    def _eligible(self, topic_id: uuid.UUID, partition_id: int, broker_id: int, broker_epoch: int) -> bool:
         broker = self._image.broker(broker_id)
-        return broker is not None and broker.active and broker_epoch in (-1, broker.epoch)
+        if broker is None or broker_epoch not in (-1, broker.epoch):
+            return False
+        state = self._image.partition(topic_id, partition_id)
+        return state is not None and may_lead(self._image, state, broker_id)
 
     # Lookups
 
@@ -423,7 +450,7 @@ class ReplicaManager:
         self._fail_all(self._logs.fail(partition.log, str(error)), str(error))
 
     def _disk_failed_for(self, topic: str, partition_id: int, error: Exception) -> None:
-        self._fail_all(self._logs.fail_dir_of(topic, partition_id, str(error)), str(error))
+        self._fail_all(self._logs.fail_dir_of(topic, partition_id, error), str(error))
 
     def _fail_all(self, keys: Sequence[tuple[str, int]], reason: str) -> None:
         for topic, partition_id in keys:
@@ -431,7 +458,7 @@ class ReplicaManager:
             if partition is not None:
                 partition.fail(reason)
         self.on_disk_failed()
-        if self._logs.all_failed:
+        if not self._logs.can_go_on:
             self._out_of_folders.set()
 
     # Watching

@@ -13,14 +13,17 @@ from quorate.broker.controller.brokers import (
 from quorate.broker.controller.chores import Chores
 from quorate.broker.controller.codec import decode, encode
 from quorate.broker.controller.configs import min_insync_replicas
+from quorate.broker.controller.directories import assign_replicas_to_dirs, may_lead
 from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.image import MetadataImage, PartitionState
 from quorate.broker.controller.outcome import Groups, Outcome, R
 from quorate.broker.controller.records import NO_LEADER, Listener, Record
 from quorate.broker.controller.rpc import (
     Assignment,
+    AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     CreateTopicsRequest,
+    DirectoryAssignment,
     NewTopic,
     RegisterBrokerRequest,
     UnregisterBrokerRequest,
@@ -29,6 +32,11 @@ from quorate.broker.controller.topics import Draw, TopicDefaults, create_topics
 
 CLUSTER = "hIYbZ8XNQqiEnzUO1CPmSw"
 LISTENERS = (Listener(name="PLAINTEXT", host="localhost", port=9092),)
+
+
+def directory(broker_id: int, number: int = 0) -> uuid.UUID:
+    """The id of one of a broker's directories."""
+    return uuid.UUID(int=(3 << 100) + broker_id * 100 + number)
 
 
 class ModelCluster:
@@ -92,7 +100,7 @@ class ModelCluster:
             if first is None:
                 self.work()
                 return outcome.response
-            self.chores.leave(first.broker_id, lost=first.lost)
+            self.chores.depart(first)
             self.work()
             if self.chores.leaves(first.broker_id):
                 return outcome.response
@@ -113,23 +121,44 @@ class ModelCluster:
         return uuid.UUID(int=(1 << 100) + number)
 
     def registration(
-        self, broker_id: int, *, incarnation: int = 0, previous: int = -1
+        self,
+        broker_id: int,
+        *,
+        incarnation: int = 0,
+        previous: int = -1,
+        dirs: tuple[int, ...] = (0,),
+        proven: tuple[int, ...] | None = None,
     ) -> RegisterBrokerRequest:
+        """`dirs`: which of its directories are online; `proven`: those of its previous life, the same by
+        default."""
+        before = dirs if proven is None else proven
         return RegisterBrokerRequest(
             broker_id=broker_id,
             cluster_id=CLUSTER,
             incarnation_id=self.incarnation(incarnation),
             listeners=LISTENERS,
             previous_broker_epoch=previous,
+            log_dirs=tuple(directory(broker_id, each) for each in dirs),
+            previous_log_dirs=tuple(directory(broker_id, each) for each in before),
         )
 
     def register(
-        self, broker_id: int, *, incarnation: int = 0, live: bool = False, previous: int = -1
+        self,
+        broker_id: int,
+        *,
+        incarnation: int = 0,
+        live: bool = False,
+        previous: int = -1,
+        dirs: tuple[int, ...] = (0,),
+        proven: tuple[int, ...] | None = None,
     ) -> tuple[ErrorCode, int]:
+        request = self.registration(
+            broker_id, incarnation=incarnation, previous=previous, dirs=dirs, proven=proven
+        )
         response = self.perform(
             lambda departed: register_broker(
                 self.image,
-                self.registration(broker_id, incarnation=incarnation, previous=previous),
+                request,
                 cluster_id=CLUSTER,
                 live_session=live,
                 next_offset=len(self.log),
@@ -147,8 +176,9 @@ class ModelCluster:
         offset: int | None = None,
         goal: int | None = None,
         lowest: int | None = None,
+        failed: tuple[int, ...] = (),
     ) -> str:
-        """Heartbeat; the answer as one word."""
+        """Heartbeat; the answer as one word. `failed`: which of its directories are offline."""
         response = self.do(
             heartbeat(
                 self.image,
@@ -158,11 +188,11 @@ class ModelCluster:
                     current_metadata_offset=len(self.log) if offset is None else offset,
                     want_fence=fence,
                     want_shut_down=stop,
+                    offline_log_dirs=tuple(directory(broker_id, each) for each in failed),
                 ),
                 shutdown_offset=goal,
                 lowest_active_offset=lowest,
                 leaves=self.chores.leaves(broker_id),
-                static=self.static,
             )
         )
         assert response.error is ErrorCode.NONE
@@ -170,14 +200,35 @@ class ModelCluster:
             return "shut down"
         return "fenced" if response.is_fenced else "unfenced"
 
-    def start(self, *broker_ids: int) -> None:
+    def start(self, *broker_ids: int, dirs: tuple[int, ...] = (0,)) -> None:
         for broker_id in broker_ids:
-            self.register(broker_id)
+            self.register(broker_id, dirs=dirs)
             assert self.beat(broker_id) == "unfenced"
 
     def unregister(self, broker_id: int) -> ErrorCode:
         request = UnregisterBrokerRequest(broker_id=broker_id)
         return self.perform(lambda departed: unregister_broker(self.image, request, departed=departed)).error
+
+    def assign(self, broker_id: int, *items: tuple[uuid.UUID, int, int]) -> tuple[ErrorCode, ...]:
+        """`items`: topic id, partition, and which of its directories."""
+        response = self.do(
+            assign_replicas_to_dirs(
+                self.image,
+                AssignReplicasToDirsRequest(
+                    broker_id=broker_id,
+                    broker_epoch=self.epoch(broker_id),
+                    assignments=tuple(
+                        DirectoryAssignment(
+                            topic_id=topic_id, partition_id=number, directory_id=directory(broker_id, each)
+                        )
+                        for topic_id, number, each in items
+                    ),
+                ),
+                static=self.static,
+            )
+        )
+        assert response.error is ErrorCode.NONE
+        return tuple(result.error for result in response.results)
 
     def fence(self, broker_id: int) -> None:
         self.write(fence_broker(self.image, broker_id))
@@ -216,8 +267,8 @@ class ModelCluster:
         """What holds of every image where nothing is left to be done, whatever happened."""
         self.check_between_pieces()
         for key, state in self.image.all_partitions():
-            assert state.leader == NO_LEADER or self.image.is_active(state.leader)
-            assert all(self.image.is_active(member) for member in state.isr)
+            assert state.leader == NO_LEADER or may_lead(self.image, state, state.leader)
+            assert all(may_lead(self.image, state, member) for member in state.isr)
             topic = self.image.topics[key.topic_id].name
             least = min_insync_replicas(self.image, topic, static=self.static)
             assert not (state.elr and len(state.isr) >= min(least, len(state.replicas)))
@@ -231,6 +282,7 @@ class ModelCluster:
             assert state.isr or state.elr or state.eligible.last_known
             assert not (state.isr and state.eligible.last_known)
             assert state.leader == NO_LEADER or state.leader in state.isr
+            assert len(state.directories) in (0, len(state.replicas))
         self.check_counts()
 
     def check_counts(self) -> None:

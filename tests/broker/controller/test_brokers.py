@@ -180,9 +180,7 @@ def test_heartbeats_of_strangers_and_of_old_epochs_are_refused(cluster) -> None:
 
     def error_of(broker_id: int, epoch: int) -> ErrorCode:
         request = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch, current_metadata_offset=9)
-        outcome = heartbeat(
-            cluster.image, request, shutdown_offset=None, lowest_active_offset=None, static={}
-        )
+        outcome = heartbeat(cluster.image, request, shutdown_offset=None, lowest_active_offset=None)
         assert not outcome.groups
         return outcome.response.error
 

@@ -132,6 +132,7 @@ class Node:
                 cluster_id="c",
                 incarnation_id=uuid.UUID(int=incarnation),
                 listeners=(Listener(name="PLAINTEXT", host="h", port=1),),
+                log_dirs=(uuid.UUID(int=1000 + broker_id),),
             )
         )
         if response.error is ErrorCode.NONE:

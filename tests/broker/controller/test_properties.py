@@ -28,10 +28,12 @@ from quorate.raft.core.types import Epoch, Offset, SnapshotId
 from quorate.raft.state_machine import CommittedBatch
 
 BROKERS = st.integers(1, 4)
+DIRECTORIES = st.sets(st.integers(0, 2), min_size=1)
 NAMES = st.sampled_from(["a", "b", "c"])
 STEPS = st.one_of(
-    st.tuples(st.just("register"), BROKERS, st.integers(0, 3), st.booleans()),
-    st.tuples(st.just("beat"), BROKERS, st.booleans(), st.booleans()),
+    st.tuples(st.just("register"), BROKERS, st.integers(0, 3), st.booleans(), DIRECTORIES, st.booleans()),
+    st.tuples(st.just("beat"), BROKERS, st.booleans(), st.booleans(), st.sets(st.integers(0, 2))),
+    st.tuples(st.just("assign"), BROKERS, NAMES, st.integers(0, 3), st.integers(0, 2)),
     st.tuples(st.just("fence"), BROKERS),
     st.tuples(st.just("unregister"), BROKERS),
     st.tuples(st.just("create"), NAMES, st.integers(1, 4), st.integers(1, 3)),
@@ -44,12 +46,21 @@ STEPS = st.one_of(
 def take(cluster, step) -> None:
     image = cluster.image
     match step:
-        case ("register", broker_id, incarnation, live):
-            cluster.register(broker_id, incarnation=incarnation, live=live)
-        case ("beat", broker_id, fence, stop):
+        case ("register", broker_id, incarnation, live, dirs, proves):
+            held = image.broker(broker_id)
+            previous = held.epoch if proves and held is not None else -1
+            cluster.register(
+                broker_id, incarnation=incarnation, live=live, dirs=tuple(sorted(dirs)), previous=previous
+            )
+        case ("beat", broker_id, fence, stop, failed):
             if image.broker(broker_id) is not None:
                 at = len(cluster.log)
-                cluster.beat(broker_id, fence=fence, stop=stop, goal=at, lowest=at)
+                failed = tuple(sorted(failed))
+                cluster.beat(broker_id, fence=fence, stop=stop, goal=at, lowest=at, failed=failed)
+        case ("assign", broker_id, name, partition_id, where):
+            topic = image.topic(name)
+            if image.broker(broker_id) is not None and topic is not None:
+                cluster.assign(broker_id, (topic.topic_id, partition_id, where))
         case ("fence", broker_id):
             cluster.fence(broker_id)
         case ("unregister", broker_id):

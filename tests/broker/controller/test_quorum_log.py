@@ -72,6 +72,7 @@ async def test_what_the_controller_answers_is_applied_and_survives_a_restart(tmp
                         cluster_id="c",
                         incarnation_id=uuid.UUID(int=7),
                         listeners=(Listener(name="PLAINTEXT", host="h", port=1),),
+                        log_dirs=(uuid.UUID(int=1000),),
                     )
                 )
                 assert registered.error is ErrorCode.NONE

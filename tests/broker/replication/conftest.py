@@ -12,9 +12,11 @@ import trio.testing
 
 from quorate.broker.apis import fetch as fetch_api
 from quorate.broker.controller.alter_partition import alter_partition
-from quorate.broker.controller.brokers import fence_broker, register_broker, unfence_broker
+from quorate.broker.controller.brokers import fence_broker, heartbeat, register_broker, unfence_broker
 from quorate.broker.controller.chores import Chores
 from quorate.broker.controller.delta import apply_records
+from quorate.broker.controller.directories import assign_replicas_to_dirs, default_directory
+from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.records import (
     Config,
@@ -25,7 +27,13 @@ from quorate.broker.controller.records import (
     Topic,
 )
 from quorate.broker.controller.records import Partition as PartitionRecord
-from quorate.broker.controller.rpc import AlterPartitionRequest, AlterPartitionResponse, RegisterBrokerRequest
+from quorate.broker.controller.rpc import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerHeartbeatRequest,
+    RegisterBrokerRequest,
+)
+from quorate.broker.log_directories import open_directories
 from quorate.broker.metadata import whole_image
 from quorate.broker.replication.config import ReplicationConfig
 from quorate.broker.replication.errors import PartitionError
@@ -108,13 +116,24 @@ class Controller:
         await trio.sleep(self.rtt_s)
         return outcome.response
 
-    def register(self, broker_id, incarnation, *, previous):
+    async def assign_directories(self, request):
+        await trio.sleep(self.rtt_s)
+        if self.unreachable:
+            raise NetworkError("no controller")
+        outcome = assign_replicas_to_dirs(self.image, request, static=self.static)
+        self.commit_groups(outcome.groups)
+        await trio.sleep(self.rtt_s)
+        return outcome.response
+
+    def register(self, broker_id, incarnation, *, log_dirs, proof):
         request = RegisterBrokerRequest(
             broker_id=broker_id,
             cluster_id=CLUSTER_ID,
             incarnation_id=incarnation,
             listeners=(Listener(name="PLAINTEXT", host=f"b{broker_id}", port=9092),),
-            previous_broker_epoch=previous,
+            log_dirs=log_dirs,
+            previous_broker_epoch=proof.broker_epoch,
+            previous_log_dirs=tuple(sorted(proof.directories)),
         )
         departed = None
         while True:
@@ -127,11 +146,33 @@ class Controller:
                 departed=departed,
             )
             self.commit_groups(outcome.groups)
+            assert outcome.response.error is ErrorCode.NONE, outcome.response.error_message
             if outcome.first is None:
                 return outcome.response.broker_epoch
             departed = outcome.first.broker_epoch
-            self.chores.leave(broker_id, lost=outcome.first.lost)
+            self.chores.depart(outcome.first)
             self.finish()
+
+    def beat(self, broker_id):
+        """A heartbeat of a broker that runs."""
+        broker = self.image.broker(broker_id)
+        request = BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=broker.epoch,
+            current_metadata_offset=self.end_offset,
+            offline_log_dirs=next(
+                each for each in self.brokers if each.id == broker_id
+            ).manager.failed_dirs(),
+        )
+        outcome = heartbeat(
+            self.image,
+            request,
+            shutdown_offset=None,
+            lowest_active_offset=None,
+            leaves=False,
+        )
+        self.commit_groups(outcome.groups)
+        self.finish()
 
     def unfence(self, broker_id):
         self.commit_groups(unfence_broker(self.image.broker(broker_id)))
@@ -139,6 +180,10 @@ class Controller:
 
     def fence(self, broker_id):
         self.commit_groups(fence_broker(self.image, broker_id))
+        self.finish()
+
+    def elect_leaderless(self):
+        self.chores.elect()
         self.finish()
 
     def topic_id(self, name="t"):
@@ -160,7 +205,12 @@ class Controller:
             Topic(name=name, topic_id=topic_id),
             *(
                 PartitionRecord(
-                    topic_id=topic_id, partition_id=each, replicas=replicas, isr=isr, leader=isr[0]
+                    topic_id=topic_id,
+                    partition_id=each,
+                    replicas=replicas,
+                    isr=isr,
+                    leader=isr[0],
+                    directories=tuple(default_directory(self.image, replica) for replica in replicas),
                 )
                 for each in range(partitions)
             ),
@@ -214,17 +264,27 @@ class Broker:
         self.starts += 1
         self.errors.clear()
         runtime = self.host.runtime()
-        config = ReplicationConfig(log_dirs=log_dirs, **self.cluster.config)
+        config = ReplicationConfig(**self.cluster.config)
+        directories = await open_directories(
+            runtime,
+            log_dirs,
+            cluster_id=CLUSTER_ID,
+            node_id=self.id,
+            metadata_dir=None,
+            lock=lambda path: None,
+        )
         manager = await ReplicaManager.open(
             self.id,
             config,
+            directories,
             runtime=runtime,
             static=controller.static,
             alter_partition=controller.alter_partition,
+            assign_directories=controller.assign_directories,
             connect=self._address_of,
         )
         incarnation = uuid.UUID(int=(9 << 100) + self.id * 1000 + self.starts)
-        epoch = controller.register(self.id, incarnation, previous=manager.complete_epoch)
+        epoch = controller.register(self.id, incarnation, log_dirs=manager.online_dirs(), proof=manager.proof)
         manager.registered(epoch)
         self.manager = manager
         self._scope = trio.CancelScope()

@@ -278,7 +278,7 @@ async def test_a_partition_that_was_refused_a_cut_goes_on_in_the_next_epoch(make
         await cluster[1].produced(value)
     await cluster.caught_up()
     await cluster[1].crash()
-    cluster[1].disk.remove_folder("data")
+    cluster[1].disk.remove_folder("data/t-0")
     # As if nobody had noticed: 1 still leads, and 2 is in sync.
     await cluster[1].start()
     cluster.controller.elect(1, isr=(1, 2))

@@ -6,10 +6,12 @@ import trio.testing
 
 from quorate.broker.controller.delta import apply_records
 from quorate.broker.controller.records import Partition, PartitionChange, Topic
-from quorate.broker.replication.config import ReplicationConfig
+from quorate.broker.replication.directories import Directory
 from quorate.broker.replication.errors import ErrorCode
+from quorate.broker.replication.log_folder import Proof
 from quorate.broker.replication.log_manager import LogManager
 from quorate.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, load_offsets
+from quorate.quorum_state.meta_properties import load_meta_properties
 from quorate.simulation.disk import Operation
 
 MARK = "data/.kafka_cleanshutdown"
@@ -245,13 +247,14 @@ async def test_an_orderly_shutdown_is_proved_across_a_boot_and_by_whoever_is_kil
     disk = cluster[1].disk
     disk.lose_power(random.Random(1))
     runtime = cluster[1].host.runtime()
-    config = ReplicationConfig(log_dirs=("data",))
+    directory = Directory(path="data", id=load_meta_properties(disk, "data").directory_id)
     for _ in range(2):
-        logs = await LogManager.open(disk, config, now_ms=lambda: 0, boot_id=runtime.boot_id)
+        logs = await LogManager.open(disk, [directory], now_ms=lambda: 0, boot_id=runtime.boot_id)
         assert logs.complete_epoch == epoch
         disk.crash_process()
     disk.lose_power(random.Random(1))
-    logs = await LogManager.open(disk, config, now_ms=lambda: 0, boot_id=cluster[1].host.runtime().boot_id)
+    boot_id = cluster[1].host.runtime().boot_id
+    logs = await LogManager.open(disk, [directory], now_ms=lambda: 0, boot_id=boot_id)
     assert logs.complete_epoch == -1, "it began to write, for all that is known"
 
 
@@ -275,16 +278,22 @@ async def test_a_broker_that_could_not_write_a_checkpoint_proves_nothing(make_br
     assert await epoch_proved(cluster[1]) == -1
 
 
-async def test_a_broker_with_a_new_folder_of_log_dirs_proves_nothing(make_brokers, autojump_clock):
+async def test_a_new_folder_of_log_dirs_takes_nothing_from_what_the_others_prove(
+    make_brokers, autojump_clock
+):
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster.with_topic(replicas=(1,))
+    manager = cluster[1].manager
+    before = Proof(manager._broker_epoch, frozenset(manager.online_dirs()))
     await cluster[1].crash()
     await cluster[1].start(log_dirs=("data", "more"))
-    assert cluster[1].manager.complete_epoch == -1
-    epoch = cluster[1].manager._broker_epoch
+    manager = cluster[1].manager
+    assert manager.proof == before
+    after = Proof(manager._broker_epoch, frozenset(manager.online_dirs()))
+    assert after.directories > before.directories
     await cluster[1].crash()
     await cluster[1].start(log_dirs=("data", "more"))
-    assert cluster[1].manager.complete_epoch == epoch
+    assert cluster[1].manager.proof == after
 
 
 async def test_metadata_that_arrives_while_the_broker_ends_begins_nothing(make_brokers, autojump_clock):

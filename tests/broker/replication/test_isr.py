@@ -33,8 +33,10 @@ def refusal(request, error):
 
 async def test_i1_a_follower_below_the_epochs_start_does_not_join(make_brokers, autojump_clock):
     cluster = make_brokers(min_isr=1)
-    await cluster.with_topic(isr=(1, 2))
+    await cluster.start()
     cluster.cut_off(3)
+    cluster.controller.create(isr=(1, 2))
+    await cluster.opened()
     for number in range(20):
         await cluster[1].produced(f"{number}", acks=1)
     await cluster.until(lambda: cluster[2].partition().log.end_offset == 20)
@@ -106,6 +108,7 @@ async def test_i5_a_deposed_controllers_no_is_not_taken_for_an_answer(make_broke
 
     cluster.controller.answer = deposed
     await cluster[3].crash()
+    await cluster[1].produced("a", acks=1)
     await cluster.in_sync(1, 2)
     assert len(asked) >= 4
     assert {item.new_isr for request in asked[:4] for item in request.partitions} == {
@@ -118,6 +121,7 @@ async def test_i6_metadata_that_overtakes_a_request_settles_it(make_brokers, aut
     await cluster.with_topic()
     cluster.controller.rtt_s = 5.0
     await cluster[3].crash()
+    await cluster[1].produced("a", acks=1)
     held = cluster[1].partition()
     await cluster.until(lambda: held.leading.isr.pending is not None)
     cluster.controller.change(isr=(1, 2, 3))

@@ -12,7 +12,7 @@ from quorate.simulation.disk_faults import Operation
 from quorate.simulation.history import Outcome
 from quorate.simulation.hosts import FOLDER
 
-PARTITIONS = 4
+PARTITIONS = 6
 
 
 def replicas_of(node: BrokerHost) -> ReplicaManager:
@@ -51,12 +51,15 @@ def test_what_led_from_a_folder_that_failed_is_led_by_others_while_the_broker_se
         for number in lost:
             assert states[number].leader not in (broken.id, -1)
             assert broken.id not in (*states[number].isr, *states[number].elr)
-        assert replicas.offline_replicas() == (), "the controller knows them all"
+        assert replicas.failed_dirs() == (place.id,)
         for number in led:
             assert number in lost or states[number].leader == broken.id, "what is sound stays"
         leader = cluster.leader()
         assert leader is not None
         assert broken.is_unfenced(leader.image)
+        registered = leader.image.broker(broken.id)
+        assert registered is not None
+        assert registered.log_dirs == replicas.online_dirs()
         since = trio.current_time()
         await trio.sleep(5)
         for number in range(PARTITIONS):

@@ -110,8 +110,10 @@ async def nothing_is_shown_by_too_few(make_brokers):
 async def who_joins_has_all_that_was_before_the_epoch(make_brokers):
     """KAFKA-7128: 2 leads with a high watermark that is behind; 3 is at that, and below the epoch's start."""
     cluster = make_brokers(min_isr=1)
-    await cluster.with_topic(isr=(1, 2))
+    await cluster.start()
     cluster.cut_off(3)
+    cluster.controller.create(isr=(1, 2))
+    await cluster.opened()
     for number in range(5):
         await cluster[1].produced(f"{number}")
     held = cluster[2].partition()

@@ -207,7 +207,7 @@ NOT_SET = {
     "controller": {"cluster_id", "max_batch_bytes", "partitions_per_piece", "static"},
     "groups": set(),
     "lifecycle": set(),
-    "replication": {"log_dirs"},
+    "replication": set(),
     "wire": {
         # How much a connection may have unsent, and how patient the listener is: ours, and tuned together.
         "frame_timeout_s",

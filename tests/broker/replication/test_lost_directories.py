@@ -1,0 +1,316 @@
+"""A folder of log.dirs that is missing, empty, old or there twice when its broker starts (KIP-858): an empty
+log or an older copy never leads in the place of what is in the folder that is gone."""
+
+import pytest
+import trio
+
+from quorate.broker.controller.records import NO_LEADER, PartitionChange, is_reserved
+from quorate.broker.log_directories import SameDirectoryError
+from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError, PartitionError
+from quorate.quorum_state.errors import ForeignStateError
+from quorate.quorum_state.meta_properties import FILE_NAME, MetaProperties, store_meta_properties
+from quorate.simulation.disk import Operation
+from quorate.simulation.runtime import SimulatedRuntime
+
+TWO = ("d1", "d2")
+
+
+def end_of(broker, number=0):
+    """Where the replica's log ends; None if it is not open."""
+    try:
+        return int(broker.partition("t", number).log.end_offset)
+    except PartitionError:
+        return None
+
+
+def home_of(broker, number=0):
+    """The folder of log.dirs that the replica is in."""
+    found = broker.manager._logs.dir_of("t", number)
+    return None if found is None else found.path
+
+
+def in_second(broker):
+    (number,) = (each for each in (0, 1) if home_of(broker, each) == "d2")
+    return number
+
+
+async def filled(cluster, replicas, *, leader=1, values=5):
+    """Two partitions, one in each folder of broker 1, with records acknowledged in both."""
+    cluster.controller.create(replicas=replicas, partitions=2)
+    for number in (0, 1):
+        await cluster.opened("t", number)
+        for value in range(values):
+            answer = await cluster[leader].produced(f"{value}", partition_id=number)
+            assert not answer.error
+    await trio.sleep(2)
+    for number in (0, 1):
+        recorded = cluster.controller.state("t", number).directory_of(1)
+        assert not is_reserved(recorded), "the broker has said where its replica is"
+
+
+async def alone(cluster):
+    await cluster[1].start(log_dirs=TWO)
+    await filled(cluster, (1,))
+
+
+async def with_followers(cluster):
+    await cluster[1].start(log_dirs=TWO)
+    await cluster.start(2, 3)
+    await filled(cluster, (1, 2, 3))
+
+
+async def test_a_folder_taken_out_of_log_dirs_is_not_replaced_by_an_empty_log(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await alone(cluster)
+    lost = in_second(cluster[1])
+    await cluster[1].stop()
+    await cluster[1].start(log_dirs=("d1",))
+    await trio.sleep(5)
+    assert cluster.controller.state("t", lost).leader == NO_LEADER
+    assert end_of(cluster[1], lost) is None
+    assert cluster[1].manager.counts().offline_replica_count == 1
+    kept = 1 - lost
+    assert (cluster.controller.state("t", kept).leader, end_of(cluster[1], kept)) == (1, 5)
+
+
+async def test_a_folder_that_comes_back_is_led_from_with_what_it_has(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await alone(cluster)
+    for log_dirs in (("d1",), TWO):
+        await cluster[1].stop()
+        await cluster[1].start(log_dirs=log_dirs)
+        await trio.sleep(5)
+    assert [end_of(cluster[1], number) for number in (0, 1)] == [5, 5]
+    assert [cluster.controller.state("t", number).leader for number in (0, 1)] == [1, 1]
+    assert (await cluster[1].produced("more", partition_id=0)).error == 0
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_followers_that_have_the_data_lead_and_the_empty_log_follows(
+    make_brokers, killed, autojump_clock
+):
+    """1 ends last, and is the first that is back: without its second folder."""
+    cluster = make_brokers(brokers=3, min_isr=2)
+    await with_followers(cluster)
+    lost = in_second(cluster[1])
+    for each in (2, 3):
+        await cluster[each].stop()
+    if killed:
+        await cluster[1].crash()
+        cluster.controller.fence(1)
+    else:
+        await cluster[1].stop()
+    await cluster[1].start(log_dirs=("d1",))
+    await trio.sleep(2)
+    state = cluster.controller.state("t", lost)
+    assert (state.leader, 1 in state.elr) == (NO_LEADER, False)
+    assert cluster.controller.state("t", 1 - lost).leader == 1, "what is in the other folder is proven"
+    await cluster.start(2, 3)
+    await trio.sleep(20)
+    for number in (0, 1):
+        assert [end_of(cluster[each], number) for each in (1, 2, 3)] == [5, 5, 5]
+        assert sorted(cluster.controller.state("t", number).isr) == [1, 2, 3]
+
+
+async def test_the_sole_member_of_an_isr_with_a_new_disk_does_not_lead_empty(make_brokers, autojump_clock):
+    """min.insync.replicas=1: the others were behind when its disk was lost, with a record that only it had.
+    Nobody leads until its disk is back, rather than lose what was acknowledged."""
+    cluster = make_brokers(brokers=3, min_isr=1, replica_lag_time_max_ms=1000)
+    await cluster.with_topic()
+    for value in range(5):
+        await cluster[1].produced(f"{value}")
+    await cluster.caught_up()
+    cluster.cut_off(1)
+    assert not (await cluster[1].produced("only on 1", timeout_ms=60_000)).error
+    await cluster.in_sync(1)
+    await cluster[1].crash()
+    cluster.controller.fence(1)
+    old = cluster[1].host
+    cluster[1].host = SimulatedRuntime("b1", cluster.network, cluster.random)
+    cluster.heal()
+    await cluster[1].start()
+    await trio.sleep(20)
+    assert cluster.controller.state().leader == NO_LEADER
+    assert [end_of(cluster[each]) for each in (1, 2, 3)] == [None, 5, 5]
+    await cluster[1].stop()
+    cluster[1].host = old
+    await cluster[1].start()
+    await cluster.in_sync(1, 2, 3)
+    await cluster.caught_up()
+    assert cluster.controller.state().leader == 1
+    assert (await cluster[2].log_bytes()).count(b"only on 1") == 1
+
+
+async def test_with_a_new_disk_and_unclean_elections_the_others_lead_with_what_they_have(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=2, min_isr=1, replica_lag_time_max_ms=1000)
+    await cluster.with_topic(replicas=(1, 2))
+    await cluster[1].produced("both")
+    await cluster.caught_up()
+    cluster.cut_off(1)
+    await cluster[1].produced("only on 1", timeout_ms=60_000)
+    await cluster.in_sync(1)
+    await cluster[1].crash()
+    cluster.controller.fence(1)
+    cluster[1].host = SimulatedRuntime("b1", cluster.network, cluster.random)
+    cluster.heal()
+    await cluster[1].start()
+    cluster.controller.configure(unclean_leader_election_enable="true")
+    cluster.controller.elect_leaderless()
+    await cluster.in_sync(1, 2)
+    assert cluster.controller.state().leader == 2
+    assert await cluster[2].consumed() == ["both"]
+    assert cluster.controller.state().directory_of(1) == cluster[1].manager.online_dirs()[0]
+
+
+async def test_an_older_copy_in_a_folder_that_comes_back_does_not_lead(make_brokers, autojump_clock):
+    """d2 was away while the replica was made anew in d3, which is then away itself: d2's copy is older."""
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster[2].start()
+    await filled(cluster, (1, 2))
+    number = in_second(cluster[1])
+    await cluster[1].stop()
+    await cluster[1].start(log_dirs=("d1", "d3"))
+    await trio.sleep(5)
+    assert sorted(cluster.controller.state("t", number).isr) == [1, 2]
+    moved = home_of(cluster[1], number)
+    await cluster[2].stop()
+    await cluster[1].produced("newer", partition_id=number)
+    await cluster[1].stop()
+    assert cluster.controller.state("t", number).eligible.last_known == (1,)
+    await cluster[1].start(log_dirs=tuple({"d1", "d2", "d3"} - {moved}))
+    await trio.sleep(5)
+    assert cluster.controller.state("t", number).leader == NO_LEADER
+    assert end_of(cluster[1], number) is None, "what is in d2 may not be taken for the replica"
+
+
+async def test_a_partition_in_two_folders_is_refused_with_both_and_what_to_do(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster[2].start()
+    await filled(cluster, (1, 2))
+    number = in_second(cluster[1])
+    await cluster[1].stop()
+    await cluster[1].start(log_dirs=("d1",))
+    await trio.sleep(5)
+    assert home_of(cluster[1], number) == "d1"
+    await cluster[1].stop()
+    with pytest.raises(DuplicateReplicaError, match=rf"d1/t-{number} and in d2/t-{number}.*move the other"):
+        await cluster[1].start(log_dirs=TWO)
+    cluster[1].disk.crash_process()
+    cluster[1].disk.remove_folder(f"d2/t-{number}")
+    await cluster[1].start(log_dirs=TWO)
+    await trio.sleep(5)
+    assert sorted(cluster.controller.state("t", number).isr) == [1, 2]
+    assert end_of(cluster[1], number) == 5
+
+
+async def test_a_directory_that_is_mounted_twice_is_refused(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster[1].start(log_dirs=("d1",))
+    (directory,) = cluster[1].manager.online_dirs()
+    await cluster[1].stop()
+    same = MetaProperties(cluster_id="replicas", node_id=1, directory_id=directory)
+    cluster[1].disk.make_folder("copy")
+    await store_meta_properties(cluster[1].disk, "copy", same)
+    with pytest.raises(SameDirectoryError, match=r"d1 and copy in log\.dirs are both directory"):
+        await cluster[1].start(log_dirs=("d1", "copy"))
+
+
+async def test_a_directory_of_another_broker_is_refused(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    other = MetaProperties(
+        cluster_id="replicas", node_id=2, directory_id=cluster[1].host.runtime().entropy.uuid()
+    )
+    cluster[1].disk.make_folder("d1")
+    await store_meta_properties(cluster[1].disk, "d1", other)
+    with pytest.raises(ForeignStateError, match="belongs to node 2, not 1"):
+        await cluster[1].start(log_dirs=("d1",))
+
+
+@pytest.mark.parametrize("file", [FILE_NAME, "replication-offset-checkpoint"])
+async def test_a_broker_starts_without_a_folder_that_cannot_be_read(make_brokers, file, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1, replica_high_watermark_checkpoint_interval_ms=500)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster[2].start()
+    await filled(cluster, (1, 2))
+    lost = in_second(cluster[1])
+    await cluster[1].stop()
+    cluster[1].disk.fail(Operation.OPEN, path_part=f"d2/{file}")
+    await cluster[1].start(log_dirs=TWO)
+    await trio.sleep(5)
+    assert len(cluster[1].manager.online_dirs()) == 1
+    assert cluster[1].manager.failed_dirs() == (), "it was never registered with it"
+    assert end_of(cluster[1], lost) is None, "its log may be in the folder that is bad"
+    assert cluster.controller.state("t", lost).isr == (2,)
+    assert sorted(cluster.controller.state("t", 1 - lost).isr) == [1, 2]
+    await cluster[1].stop()
+    await cluster[1].start(log_dirs=TWO)
+    await trio.sleep(5)
+    assert sorted(cluster.controller.state("t", lost).isr) == [1, 2]
+    assert end_of(cluster[1], lost) == 5
+
+
+async def test_a_broker_without_any_folder_that_can_be_read_does_not_start(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    cluster[1].disk.fail(Operation.OPEN, path_part=FILE_NAME, times=2)
+    with pytest.raises(AllFoldersFailedError, match=r"no folder of log\.dirs can be used.*mend the disk"):
+        await cluster[1].start(log_dirs=TWO)
+
+
+async def test_a_replica_that_was_not_reported_yet_leaves_with_its_directory(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster[2].start()
+    cluster.controller.unreachable = True
+    cluster.controller.create(replicas=(1, 2), partitions=2)
+    for number in (0, 1):
+        await cluster.opened("t", number)
+    lost = in_second(cluster[1])
+    cluster[1].disk.fail(Operation.APPEND, path_part="d2/t-")
+    await cluster[1].produced("a", partition_id=lost)
+    assert len(cluster[1].manager.failed_dirs()) == 1
+    cluster.controller.beat(1)
+    assert cluster.controller.state("t", lost).leader == 1, "nobody knows that it is in there"
+    cluster.controller.unreachable = False
+    await cluster.until(lambda: cluster.controller.state("t", lost).leader == 2, within_s=15)
+    assert cluster.controller.state("t", 1 - lost).leader == 1
+
+
+async def test_a_replica_whose_folder_cannot_be_made_is_made_in_another_directory(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster[1].start(log_dirs=TWO)
+    cluster[1].disk.fail(Operation.OPEN, path_part="d1/t-0")
+    cluster.controller.create(replicas=(1,))
+    await cluster.opened()
+    assert home_of(cluster[1]) == "d2"
+    assert cluster[1].running
+    assert not (await cluster[1].produced("a")).error
+
+
+async def test_what_a_broker_says_of_a_deleted_topic_is_not_said_for_ever(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster[1].start(log_dirs=TWO)
+    cluster.controller.create(replicas=(1,), partitions=2)
+    cluster[1].hold_metadata()
+    await cluster.opened("t", 1)
+    cluster.controller.delete()
+    await trio.sleep(5)
+    assert len(cluster[1].manager._assignments) == 0
+
+
+async def test_the_newest_directory_of_a_replica_is_the_one_that_is_recorded(make_brokers, autojump_clock):
+    """A folder that was moved by hand while its broker was down, with both directories still there."""
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await alone(cluster)
+    number = in_second(cluster[1])
+    first, second = cluster[1].manager.online_dirs()
+    assert cluster.controller.state("t", number).directory_of(1) == second
+    topic_id = cluster.controller.topic_id()
+    cluster.controller.commit(PartitionChange(topic_id=topic_id, partition_id=number, directories=(first,)))
+    await cluster.until(lambda: cluster.controller.state("t", number).directory_of(1) == second)
+    assert cluster.controller.state("t", number).leader == 1
