@@ -477,6 +477,33 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/quorum_state",
         "tests/log",
     ),
+    # --- directories ---
+    _tested(
+        "an election does not ask for the directory",
+        "broker/controller/directories.py",
+        "return image.is_active(broker_id) and directory_online(image, state, broker_id)",
+        "return image.is_active(broker_id)",
+        "replicas D1: an empty log led in the place of a missing folder",
+        "tests/broker/controller/test_directories.py",
+        "tests/broker/replication/test_lost_directories.py",
+    ),
+    _tested(
+        "a proof is of the directories that are there now, whatever there was",
+        "broker/replication/log_manager.py",
+        "        return newest\n",
+        "        return Proof(newest.broker_epoch, self.own_ids)\n",
+        "replicas D1: the proof looked only at the folders that are configured now",
+        "tests/broker/replication/test_hosting.py",
+        "tests/broker/replication/test_lost_directories.py",
+    ),
+    _tested(
+        "a replica whose directory is gone is made anew by who leads it",
+        "broker/replication/directories.py",
+        "follows = state.leader not in (NO_LEADER, broker_id) and broker_id not in (*state.isr, *state.elr)",
+        "follows = True",
+        "KIP-858: created anew where all own directories are online",
+        "tests/broker/replication/test_lost_directories.py",
+    ),
     # --- the log ---
     _tested(
         "damaged bytes are taken for records",
@@ -768,9 +795,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "an unregistered broker stays in the ELRs",
-        "broker/controller/brokers.py",
-        "first=Departure(broker_id=broker.broker_id, broker_epoch=broker.epoch, lost=True)",
-        "first=Departure(broker_id=broker.broker_id, broker_epoch=broker.epoch, lost=False)",
+        "broker/controller/chores.py",
+        "return self.leave(broker_id, lost=True)",
+        "return self.leave(broker_id)",
         "c15: it registers with an empty disk and is elected",
         f"{_CONTROLLER}/test_pieces.py",
     ),

@@ -138,7 +138,7 @@ class Administrator:
     def _wrong(self) -> Iterator[str]:
         for node in self._cluster.nodes:
             names = set(node.image.topic_names())
-            folders = node.disk.list(node.folder)
+            folders = [folder for path in node.log_dirs for folder in node.disk.list(path)]
             for name, fate in self.fates.items():
                 if fate is TopicFate.CREATED and name not in names:
                     yield f"{node.name} lacks {name}, which was created"

@@ -8,13 +8,15 @@ import trio
 
 from quorate.broker.config import ServerConfig
 from quorate.broker.controller.image import MetadataImage, PartitionState
-from quorate.broker.replication.errors import AllFoldersFailedError
+from quorate.broker.log_directories import SameDirectoryError
+from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError
 from quorate.broker.server import BrokerServer
 from quorate.log import Log
 from quorate.raft.quorum import Quorum
 from quorate.raft.storage import format_folder
 from quorate.runtime.disk import DiskError
 from quorate.runtime.network import Address
+from quorate.simulation.disk import Volume
 from quorate.simulation.hosts import FOLDER, SimulatedCluster, SimulatedNode
 from quorate.simulation.invariants import Checker, WatchedTelemetry
 from quorate.simulation.network import NetworkSettings
@@ -25,6 +27,10 @@ from quorate.simulation.violations import LivenessViolation
 
 CLUSTER_ID = "simulated-brokers-0001"
 CLIENT_PORT = 9092
+MORE = "more"
+"""A second folder of log.dirs."""
+AGAIN = "again"
+"""Where a folder of log.dirs is mounted for the second time."""
 _CONTROLLER_PORT = 9093
 
 
@@ -40,20 +46,39 @@ class BrokerClusterSettings:
     disk: DiskSpeed = field(default_factory=DiskSpeed)
     sync_at_once: tuple[bool, ...] = ()
     """Whether each host's disk syncs in the pass that asks (`SyncStrategy.INLINE`), in turn."""
+    log_dirs: tuple[str, ...] = (FOLDER,)
+    """Of every broker; the first holds the metadata log too."""
 
 
 class BrokerHost(SimulatedNode):
     """`server` and `quorum` are those of its running process."""
 
-    def __init__(self, number: int, host: SimulatedRuntime, config: ServerConfig) -> None:
+    def __init__(
+        self, number: int, host: SimulatedRuntime, values: Mapping[str, str], log_dirs: tuple[str, ...]
+    ) -> None:
+        """`values`: its server.properties but for log.dirs, which faults change."""
         super().__init__(number, host)
-        self.config = config
+        self._values = values
+        self.log_dirs = log_dirs
+        self.away: Volume | None = None
+        """What was in the second folder of log.dirs, while it is taken away."""
         self.server: BrokerServer | None = None
         self.quorum: Quorum[None] | None = None
 
     @property
     def open(self) -> bool:
         return self.server is not None
+
+    @property
+    def config(self) -> ServerConfig:
+        values = {"log.dirs": ",".join(self.log_dirs)} | dict(self._values)
+        return ServerConfig.parse("\n".join(f"{key}={value}" for key, value in values.items()))
+
+    @property
+    def degraded(self) -> bool:
+        """Whether it serves without one of its folders of log.dirs, which has failed."""
+        broker = None if self.server is None or not self.alive else self.server.broker
+        return broker is not None and len(broker.replicas.online_dirs()) < len(self.config.log_dirs)
 
     @property
     def address(self) -> Address:
@@ -98,7 +123,7 @@ class _WatchedQuorum(WatchedTelemetry):
 class BrokerCluster(SimulatedCluster[BrokerHost]):
     """`checker` watches every step of every node's quorum."""
 
-    disk_errors = (DiskError, AllFoldersFailedError)
+    disk_errors = (DiskError, AllFoldersFailedError, DuplicateReplicaError, SameDirectoryError)
 
     def __init__(
         self,
@@ -135,14 +160,12 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": voters,
             "listeners": f"PLAINTEXT://{host.name}:{CLIENT_PORT},CONTROLLER://{host.name}:{_CONTROLLER_PORT}",
-            "log.dirs": FOLDER,
             "metrics.http.port": "-1",
             "min.insync.replicas": str(self.settings.min_isr),
             "default.replication.factor": str(self.settings.brokers),
             "num.partitions": str(self.settings.partitions),
         } | dict(self.settings.values)
-        text = "\n".join(f"{key}={value}" for key, value in values.items())
-        return BrokerHost(number, host, ServerConfig.parse(text))
+        return BrokerHost(number, host, values, self.settings.log_dirs)
 
     async def boot(self) -> None:
         """Format every folder and start every node."""
@@ -150,6 +173,28 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
             await format_folder(node.host.runtime(), FOLDER, cluster_id=CLUSTER_ID, node_id=node.id)
         for node in self.nodes:
             self.start(node)
+
+    def start(self, node: BrokerHost) -> None:
+        super().start(node)
+        if node.log_dirs != self.settings.log_dirs:
+            # It says what it misses, or refuses to start.
+            node.disk_failing = True
+
+    async def supervise(self, source: random.Random) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(super().supervise, source)
+            if len(self.settings.log_dirs) > 1:
+                nursery.start_soon(self._mend_folders)
+
+    async def _mend_folders(self) -> None:
+        """Start brokers again that run on without a folder that has failed."""
+        while True:
+            await trio.sleep(1)
+            for node in self.nodes:
+                if node.degraded:
+                    await self.crash(node, power_loss=False)
+                    if not node.up and not node.damaged:
+                        self.start(node)
 
     async def _process(self, node: BrokerHost) -> None:
         watched = _WatchedQuorum(node, self.checker)

@@ -8,10 +8,12 @@ import trio
 
 from quorate.simulation.broker_admin import Administrator
 from quorate.simulation.broker_clients import TOPIC, BrokerClients, BrokerClientSettings, read_everything
-from quorate.simulation.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
+from quorate.simulation.broker_cluster import MORE, BrokerCluster, BrokerClusterSettings, BrokerHost
 from quorate.simulation.broker_members import GroupMembers
+from quorate.simulation.directory_faults import DirectoryFaults
 from quorate.simulation.faults import Fault, Faults, FaultSettings
 from quorate.simulation.history import Outcome
+from quorate.simulation.hosts import FOLDER
 from quorate.simulation.network import LinkQuality, NetworkSettings
 from quorate.simulation.quorum_run import first_of
 from quorate.simulation.runtime import DiskSpeed, draw_sync_at_once
@@ -42,12 +44,16 @@ BROKER_FAULTS = (
 )
 """Partition data is not synced on append: what only syncs protect is beyond the budget."""
 
+DIRECTORY_FAULTS = (Fault.LOST_DIRECTORY, Fault.ABSENT_DIRECTORY, Fault.DIRECTORY_TWICE)
+"""On top of these, where brokers have two folders of log.dirs."""
+
 
 class BrokerFaults(Faults[BrokerHost]):
     """Keeps to the budget of partitions: fewer than min ISR members lose unsynced data at once.
 
-    A broker counts as one that lost data from the moment its host loses power, or its disk is told to fail,
-    until the controller knows of its next life and every partition has min ISR members in sync again.
+    A broker counts as one that lost data from the moment its host loses power, its disk is told to fail, or
+    one of its folders of log.dirs goes (`DirectoryFaults`), until the controller knows of its next life and
+    every partition has min ISR members in sync again.
     Processes may be killed at any time beside that.
     """
 
@@ -58,6 +64,14 @@ class BrokerFaults(Faults[BrokerHost]):
         self._brokers = cluster
         self._lost: dict[BrokerHost, int] = {}
         """Who lost data, and in which life."""
+        self.directories = DirectoryFaults(
+            cluster, source, choose=self._some, may_lose=self._may_lose, last=self._last
+        )
+        self._do |= {
+            Fault.LOST_DIRECTORY: self.directories.lose,
+            Fault.ABSENT_DIRECTORY: self.directories.take_away,
+            Fault.DIRECTORY_TWICE: self.directories.mount_twice,
+        }
 
     def _may_lose(self, node: BrokerHost) -> bool:
         """Whether the budget has room for it; it is taken then."""
@@ -149,7 +163,14 @@ class BrokerRunSettings:
         cluster = replace(
             settings.cluster, sync_at_once=sync_at_once, values={**settings.cluster.values, **values}
         )
-        return replace(settings, cluster=cluster)
+        if source.random() < 0.5:
+            return replace(settings, cluster=cluster)
+        more = tuple(kind for kind in DIRECTORY_FAULTS if source.random() < 0.6)
+        return replace(
+            settings,
+            cluster=replace(cluster, log_dirs=(FOLDER, MORE)),
+            faults=replace(settings.faults, kinds=(*settings.faults.kinds, *more)),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +246,8 @@ class BrokerRun:
                     await faults.run()
                 cluster.heal()
                 await cluster.start_all()
+                for node in cluster.nodes:
+                    await faults.directories.restore(node)
                 # One whose disk failed just before may be ending only now.
                 consumers.start_soon(cluster.supervise, _derived(source))
                 await trio.sleep(2)

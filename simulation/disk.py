@@ -11,6 +11,7 @@ Simplified: folders themselves are durable when made.
 import posixpath
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import trio
 
@@ -30,6 +31,16 @@ from quorate.simulation.disk_file import SimulatedFile as SimulatedFile
 
 def _folder_of(path: str) -> str:
     return posixpath.dirname(path) or "."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """A folder that was taken off a disk."""
+
+    names: dict[str, FileContent]
+    durable_names: dict[str, FileContent]
+    name_changes: dict[str, list[NameChange]]
+    folders: set[str]
 
 
 class SimulatedDisk:
@@ -137,6 +148,35 @@ class SimulatedDisk:
         self._names = dict(self._durable_names)
         for path in sorted(self._names):
             self._names[path].lose_power(draw)
+
+    def unmount(self, path: str) -> "Volume":
+        """Take a folder away with everything in it, as it is. No process may run."""
+        path = posixpath.normpath(path)
+
+        def inside(name: str) -> bool:
+            return name == path or name.startswith(f"{path}/")
+
+        volume = Volume(
+            names={name: self._names.pop(name) for name in sorted(self._names) if inside(name)},
+            durable_names={
+                name: self._durable_names.pop(name) for name in sorted(self._durable_names) if inside(name)
+            },
+            name_changes={
+                name: self._name_changes.pop(name) for name in sorted(self._name_changes) if inside(name)
+            },
+            folders={folder for folder in self._folders if inside(folder)},
+        )
+        self._folders -= volume.folders
+        return volume
+
+    def mount(self, path: str, volume: "Volume") -> None:
+        """Put back what `unmount` took from there, in the place of whatever is there now. No process may
+        run."""
+        self.unmount(path)
+        self._names.update(volume.names)
+        self._durable_names.update(volume.durable_names)
+        self._name_changes.update(volume.name_changes)
+        self._folders |= volume.folders
 
     def flip(self, path: str, position: int, *, bit: int = 0) -> None:
         """Damage at rest: flip one bit in the cache and on the device."""

@@ -72,6 +72,12 @@ class Fault(enum.Enum):
     """Voters are removed and added. Only where they are in the log."""
     LOST_DISK = "lost-disk"
     """A node comes back with an empty disk, as another replica. Only where the voters are in the log."""
+    LOST_DIRECTORY = "lost-directory"
+    """A broker comes back with an empty disk in one of its folders of log.dirs."""
+    ABSENT_DIRECTORY = "absent-directory"
+    """A broker runs without one of its folders of log.dirs, and that comes back late."""
+    DIRECTORY_TWICE = "directory-twice"
+    """One of a broker's folders of log.dirs is there under another name too."""
 
 
 COMMON_FAULTS: Final = tuple(Fault)[: tuple(Fault).index(Fault.CRASH_AT_AWAIT)]
@@ -120,7 +126,7 @@ class Faults(Generic[Node]):
         self._settings = settings
         self._random = source
         self.counts: dict[Fault, int] = {}
-        self._do: Final[dict[Fault, Callable[[], Awaitable[None]]]] = {
+        self._do: dict[Fault, Callable[[], Awaitable[None]]] = {
             Fault.CRASH: self._crash,
             Fault.POWER_LOSS: self._power_loss,
             Fault.BLACKOUT: self._blackout,

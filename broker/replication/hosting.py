@@ -240,7 +240,7 @@ class Hosting:
         )
         if not allowed and not hosted.waits:
             directory = target.directory_of(self._broker_id)
-            log.error(
+            log.warning(
                 "a replica is offline: the directory that it is recorded in isn't here; start the broker "
                 "with it in log.dirs, or let a replica elsewhere lead (docs/how-to/replace-a-disk.md)",
                 topic=key[0],
