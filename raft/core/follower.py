@@ -65,8 +65,8 @@ class Follower(RoleState):
 
     @property
     def heeds_strangers(self) -> bool:
-        # After a lost round, too, before we turn to the leader again in vain.
-        return self._leader_gone or (not self._has_fetched and self._lost_rounds > 0)
+        # The voters that we know have a round first, also when the leader resigned or can't be reached.
+        return self._lost_rounds > 0 and not self._has_fetched
 
     def timers(self, node: Node) -> tuple[TimerKind, ...]:
         return (TimerKind.FETCH,)

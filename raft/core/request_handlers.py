@@ -137,7 +137,10 @@ class RequestHandlers(RoleHolder):
         up_to_date = self._is_up_to_date(request)
         if request.epoch == node.epoch and not request.pre_vote and node.election.voted is not None:
             return node.election.voted.matches(request.candidate)  # asked again
-        if not request.voter.matches(node.key) or not is_heeded(node, role, request.epoch):
+        # Who does not stand itself could never bring the others to the epoch, and would be left behind in it.
+        if not node.may_stand or not request.voter.matches(node.key):
+            return False
+        if not is_heeded(node, role, request.epoch):
             return False
         if request.pre_vote:
             return role.grants_pre_vote(node, request, up_to_date=up_to_date)

@@ -9,6 +9,9 @@ Checked: malformed frames only ever close their connection; no request of a stra
 an error of the quorum; memory is bounded; afterwards the quorum leads and commits. What is well-formed and a
 lie (the listener is trusted, until there is authentication) may stop a node by an InvariantError, which says
 what was claimed; such ends are counted, and any other is a failure.
+
+Every fifth quorum hears valid frames only, of who is no node (`wellformed`): it must lead and commit after
+each connection, and no end of a node is known and excused there.
 """
 
 import argparse
@@ -22,12 +25,14 @@ from pathlib import Path
 import trio
 import trio.lowlevel
 import trio.testing
-from cluster import CLUSTER_ID, Cluster
+from cluster import CLUSTER_ID, PORT, Cluster
 from mutations import Mutator
 from sockets import fuzz_real_node
 from strangers import Errors, Stranger
+from wellformed import Liar
 
 from quorate.raft.core.invariant import InvariantError
+from quorate.raft.core.types import NodeId
 from quorate.raft.quorum import Quorum
 from quorate.simulation.logs import taking_logs
 
@@ -47,6 +52,10 @@ KNOWN_LIES = ("two leaders in one epoch",)
 """What a node stops for, rather than go on: a voter's name under a claim that no honest voter makes."""
 HIGHEST_EPOCH = 2**31 - 1
 PATIENCE_SECONDS = 300
+WELL_FORMED_LIVES = 5
+"""One quorum of so many hears valid frames only."""
+COMMIT_SECONDS = 10
+"""Within which such a quorum commits, after whatever it was told."""
 
 
 class Fuzz:
@@ -95,6 +104,7 @@ class Fuzz:
             print(f"quorums whose epochs a lie used up: {self.epochs_used_up}")
 
     async def _live(self, frames: int) -> None:
+        is_well_formed = self.lives % WELL_FORMED_LIVES == WELL_FORMED_LIVES - 1
         voters, running, dynamic = SHAPES[self.lives % len(SHAPES)]
         draw = random.Random(f"{self._seed}/{self.lives}")
         async with trio.open_nursery() as nursery:
@@ -107,8 +117,13 @@ class Fuzz:
             self.kinds.update(dict.fromkeys(mutator.kinds))
             while frames > 0 and cluster.quorums and not self.problems:
                 node = draw.choice(sorted(cluster.quorums))
-                frames -= await self._connection(cluster, node, mutator, min(frames, 100))
-                self._judge(cluster)
+                if is_well_formed:
+                    liar = liar_of(cluster, node, random.Random(draw.random()))
+                    frames -= await self._connection(cluster, node, liar, min(frames, 100))
+                    await self._check_well_formed(cluster, expect_leader=running > voters // 2)
+                else:
+                    frames -= await self._connection(cluster, node, mutator, min(frames, 100))
+                    self._judge(cluster)
             await trio.sleep(5)
             self._judge(cluster)
             if not cluster.failures:
@@ -116,7 +131,18 @@ class Fuzz:
             nursery.cancel_scope.cancel()
         self.problems += self.errors.taken()
 
-    async def _connection(self, cluster: Cluster, node: int, mutator: Mutator, frames: int) -> int:
+    async def _check_well_formed(self, cluster: Cluster, *, expect_leader: bool) -> None:
+        for node, failure in sorted(cluster.failures.items()):
+            self.problems.append(f"node {node} stopped: {failure.__cause__!r} after {self._last[-5:]}")
+        if self.problems or not expect_leader:
+            return
+        with trio.move_on_after(COMMIT_SECONDS):
+            await (await cluster.leader()).append([b"goes on"])
+            return
+        states = [(each.node_id, each.role, each.epoch, each.voters.ids) for each in cluster.quorums.values()]
+        self.problems.append(f"nothing committed for {COMMIT_SECONDS} s after {self._last[-5:]}: {states}")
+
+    async def _connection(self, cluster: Cluster, node: int, mutator: Mutator | Liar, frames: int) -> int:
         stranger = Stranger(mutator, frames)
         server = cluster.quorums[node]._node.server
         with trio.move_on_after(PATIENCE_SECONDS) as patience:
@@ -170,6 +196,20 @@ class Fuzz:
             return
         states = [(quorum.node_id, quorum.role, quorum.epoch, quorum.leader) for quorum in quorums]
         self.problems.append(f"no leader {PATIENCE_SECONDS} s after the last frame: {states}")
+
+
+def liar_of(cluster: Cluster, node: int, draw: random.Random) -> Liar:
+    """Who knows all that can be asked for."""
+    quorums = list(cluster.quorums.values())
+    return Liar(
+        draw,
+        cluster_id=CLUSTER_ID,
+        node=NodeId(node),
+        voters=cluster.voters.voters,
+        epoch=lambda: max(quorum.epoch for quorum in quorums),
+        end_offset=lambda: max(quorum.log.end_offset for quorum in quorums),
+        port=PORT,
+    )
 
 
 def first_of(error: BaseException) -> BaseException:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import trio
 from mutations import Mutator
+from wellformed import Liar
 
 from quorate.raft.frames import PREFACE
 from quorate.runtime.disk import Buffer
@@ -11,9 +12,9 @@ from quorate.simulation.logs import LogEntry
 
 
 class Stranger:
-    """A stream whose other end is a fuzzer: each receive gives one mutated frame."""
+    """A stream whose other end is a fuzzer: each receive gives one frame."""
 
-    def __init__(self, mutator: Mutator, frames: int) -> None:
+    def __init__(self, mutator: Mutator | Liar, frames: int) -> None:
         self._mutator = mutator
         self._frames = frames
         self._begun = False

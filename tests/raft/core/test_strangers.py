@@ -124,6 +124,12 @@ def candidate(make_core: Any) -> Core:
     return core
 
 
+def follower_that_lost_its_leader(make_core: Any) -> Core:
+    core = follower(make_core)
+    core.step(Unreachable(NodeId(2)))
+    return core
+
+
 def follower(make_core: Any) -> Core:
     core: Core = make_core(directory_id="disk-1")
     core.start()
@@ -167,7 +173,9 @@ def who_voted(make_core: Any) -> Core:
     return core
 
 
-@pytest.mark.parametrize("of", [leader, follower, prospective, candidate, who_voted])
+@pytest.mark.parametrize(
+    "of", [leader, follower, follower_that_lost_its_leader, prospective, candidate, who_voted]
+)
 def test_a_stranger_changes_nothing_while_a_leader_is_heard_or_elected(of: Any, make_core: Any) -> None:
     core: Core = of(make_core)
     before = core.key()
@@ -197,6 +205,17 @@ def test_a_voter_without_a_leader_votes_for_a_stranger_by_the_same_rules_once(ma
         if message != vote(core, 3):
             core.step(Received(message))
     assert core.key() == after, "now it is the voters' turn"
+
+
+def test_an_observer_votes_for_no_stranger(make_core: Any) -> None:
+    """In an epoch ahead of the leader's it could fetch no more, and nobody would follow it there."""
+    core: Core = make_core(node=4, directory_id="disk-4")
+    core.start()
+    before = core.key()
+    for pre_vote in (True, False):
+        effects = core.step(Received(vote(core, 3, pre_vote=pre_vote)))
+        assert [each.message.granted for each in effects if isinstance(each, Send)] == [False]  # type: ignore[attr-defined]
+    assert core.key() == before
 
 
 def test_a_stranger_with_a_shorter_log_raises_no_epoch(make_core: Any) -> None:
@@ -244,9 +263,17 @@ def test_only_one_stranger_is_remembered(make_core: Any) -> None:
     assert len(core._node.may_know_leader) == peers + 1
 
 
-def test_a_follower_whose_leader_is_gone_heeds_strangers_until_it_stands_itself(make_core: Any) -> None:
+def test_a_follower_that_lost_its_leader_heeds_strangers_after_a_round_of_its_own(
+    make_core: Any,
+) -> None:
     core = follower(make_core)
     core.step(Unreachable(NodeId(2)))
+    before = core.key()
+    core.step(Received(vote(core, 5)))
+    assert core.key() == before
+    core.step(TimerFired(Timer(TimerKind.FETCH)))
+    core.step(TimerFired(ELECTION))
+    assert (core.role, core.epoch) == (Role.FOLLOWER, 4), "nobody granted it"
     effects = core.step(Received(vote(core, 5)))
     assert core.epoch == 5 and any(isinstance(effect, ArmTimer) for effect in effects)
     core.step(TimerFired(ELECTION))
