@@ -23,6 +23,7 @@ from quorate.log.batch import HEADER_BYTES, seal
 from quorate.log.records import KeyValue, build_keyed_batch
 from quorate.runtime.real.compute import ThreadCompute
 from quorate.runtime.real.disk import RealDisk, SyncStrategy
+from quorate.runtime.slices import Slices
 
 _MEGABYTE: Final = 1_000_000
 _RULES: Final = ProduceRules(
@@ -100,11 +101,11 @@ async def measure(log: Log, data: bytes, *, rounds: int, at_once: int) -> tuple[
     for _ in range(rounds):
         started = time.process_time()
         for _ in range(at_once):
-            headers = read_produced(view, max_bytes=_RULES.max_message_bytes)
-            log.append_as_leader(view, 1, headers=headers)
+            header = read_produced(view, max_bytes=_RULES.max_message_bytes)
+            log.append_as_leader(view, 1, headers=[header])
         between = time.process_time()
         for _ in range(at_once):
-            checked = await checker.check(view, _RULES)
+            checked = await checker.check(view, _RULES, Slices())
             log.append_as_leader(checked.records, 1, headers=checked.headers)
         before.append(between - started)
         after.append(time.process_time() - between)

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final, TypeAlias
 
-from quorate.log.records import unsigned_varint
-
 RecordBytes: TypeAlias = bytes | bytearray
 """What can be indexed fast; a memoryview can't."""
 
@@ -25,6 +23,8 @@ _WIDTHS: Final = (0, 64, 8192, 1 << 16)
 further; a batch of more records is walked.)"""
 _RUN_MIN: Final = 8
 """Shorter runs cost more to find than to walk."""
+_RUN_MAX: Final = 8192
+"""About a ms."""
 _PATIENCE_MAX: Final = 512
 _VARINT_BYTES: Final = 5
 _VARLONG_BYTES: Final = 10
@@ -222,7 +222,7 @@ def _run(data: RecordBytes, like: _Layout, index: int, count: int) -> int:
     width = like.key_at - like.offset_at
     if width >= len(_WIDTHS):
         return 0
-    run = min(count - index, _WIDTHS[width] - index, (len(data) - like.end) // stride)
+    run = min(count - index, _WIDTHS[width] - index, (len(data) - like.end) // stride, _RUN_MAX)
     if run < _RUN_MIN or data[like.end + (_RUN_MIN - 1) * stride] != data[like.start]:
         return 0
     # Lengths of the record, its key and its value; and that no headers follow.
@@ -268,8 +268,22 @@ def _timestamps(data: RecordBytes, like: _Layout, run: int) -> tuple[int, int]:
 @cache
 def _offset_columns(width: int) -> tuple[bytes, ...]:
     """The bytes of all offset deltas of `width` bytes: the first bytes, the second bytes, ..."""
-    encoded = [unsigned_varint(2 * delta) for delta in range(_WIDTHS[width - 1], _WIDTHS[width])]
-    return tuple(bytes(column) for column in zip(*encoded, strict=True))
+    return tuple(
+        _offset_column(number, last=number == width - 1)[_WIDTHS[width - 1] : _WIDTHS[width]]
+        for number in range(width)
+    )
+
+
+def _offset_column(number: int, *, last: bool) -> bytes:
+    """The byte with this number of all offset deltas up to the largest in a run. A byte has seven bits, and a
+    delta is doubled: so the first repeats after 64 deltas, and each other takes a value for as many deltas as
+    the bytes before it have."""
+    more = 0 if last else 0x80
+    if number == 0:
+        period = bytes(2 * delta | more for delta in range(64))
+    else:
+        period = b"".join(bytes([value | more]) * (64 << 7 * (number - 1)) for value in range(128))
+    return (period * -(-_WIDTHS[-1] // len(period)))[: _WIDTHS[-1]]
 
 
 def _varint_at(data: RecordBytes, at: int) -> range:

@@ -744,8 +744,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "what was checked is appended as it came",
         "broker/replication/produce_service.py",
-        "                checked.append(await self._checker.check(item.records, partition.rules, zstd=zstd))",
-        "                await self._checker.check(item.records, partition.rules, zstd=zstd)\n                checked.append(partition.read_headers(item.records, internal=False))",
+        "                checked.append(await self._checker.check(item.records, partition.rules, slices, zstd=zstd))",
+        "                await self._checker.check(item.records, partition.rules, slices, zstd=zstd)\n                checked.append(partition.read_headers(item.records, internal=False))",
         "a slip: checked, and appended as it came",
         "tests/broker/server/test_produced.py",
     ),

@@ -30,16 +30,17 @@ from quorate.log.batch import (
     MAGIC,
     BatchHeader,
     attributes_with,
-    read_headers,
+    read_header,
     seal,
 )
 from quorate.log.errors import BatchTooLargeError, InvalidBatchError
 from quorate.log.record_walk import InvalidRecordError, RecordBytes, RecordWalk, timestamp_deltas
 from quorate.runtime.compute import Compute
 from quorate.runtime.disk import Buffer
+from quorate.runtime.slices import Slices
 
-_RECORDS_PER_TURN: Final = 2048
-"""Records that are walked without giving other tasks a turn: 1 to 3 ms."""
+_RECORDS_PER_STEP: Final = 512
+"""Records that are walked without a look at the clock: less than a ms."""
 _INLINE_BYTES: Final = MappingProxyType(
     {Codec.GZIP: 512 << 10, Codec.SNAPPY: 2 << 20, Codec.LZ4: 2 << 20, Codec.ZSTD: 2 << 20}
 )
@@ -73,30 +74,32 @@ class BatchChecker:
         self._limit = uncompressed_max_bytes
         self._large = trio.Lock()
 
-    async def check(self, records: Buffer, rules: ProduceRules, *, zstd: bool = True) -> CheckedBatches:
-        """Check `records`, which must not change meanwhile, and bring them to what `rules` ask for. Without a
-        checkpoint if that is short. `zstd`: whether the client knows of it (Produce 7). Raises
-        `PartitionError`."""
-        headers = read_produced(records, max_bytes=rules.max_message_bytes)
-        view = memoryview(records)
-        batches: list[Buffer] = []
-        changed = False
+    async def check(
+        self, records: Buffer, rules: ProduceRules, slices: Slices, *, zstd: bool = True
+    ) -> CheckedBatches:
+        """Check `records`, one batch that must not change meanwhile, and bring it to what `rules` ask for.
+        Without a checkpoint if that is short. `slices`: of the whole request. `zstd`: whether the client
+        knows of it (Produce 7). Raises `PartitionError`."""
+        header = read_produced(records, max_bytes=rules.max_message_bytes)
         now_ms = self._now_ms()
-        for header in headers:
-            batch = view[header.position : header.position + header.size]
-            rewritten = await self._check_batch(header, batch, rules, zstd=zstd, now_ms=now_ms)
-            changed = changed or rewritten is not None
-            batches.append(batch if rewritten is None else rewritten)
-        append_time_ms = now_ms if rules.log_append_time else -1
-        if not changed:
-            return CheckedBatches(records, headers, append_time_ms)
-        kept = batches[0] if len(batches) == 1 else b"".join(batches)
-        return CheckedBatches(
-            kept, list(read_headers(kept, check_crc=False, contiguous=False)), append_time_ms
+        rewritten = await self._check_batch(
+            header, memoryview(records), rules, slices, zstd=zstd, now_ms=now_ms
         )
+        await slices.pause()
+        append_time_ms = now_ms if rules.log_append_time else -1
+        if rewritten is None:
+            return CheckedBatches(records, (header,), append_time_ms)
+        return CheckedBatches(rewritten, (read_header(rewritten, check_crc=False),), append_time_ms)
 
     async def _check_batch(
-        self, header: BatchHeader, batch: memoryview, rules: ProduceRules, *, zstd: bool, now_ms: int
+        self,
+        header: BatchHeader,
+        batch: memoryview,
+        rules: ProduceRules,
+        slices: Slices,
+        *,
+        zstd: bool,
+        now_ms: int,
     ) -> bytes | None:
         """What to keep instead of it, if that is something else."""
         if header.codec > max(Codec):
@@ -115,7 +118,7 @@ class BatchChecker:
         body = batch[HEADER_BYTES:]
         data = bytes(body) if codec is Codec.NONE else self._decompressed_inline(codec, body)
         if data is not None:
-            return await self._check_records(header, data, body, rules, now_ms=now_ms)
+            return await self._check_records(header, data, body, rules, slices, now_ms=now_ms)
         async with self._large:
             try:
                 data = await self._compute.run(partial(decompress, codec, body, self._limit))
@@ -123,7 +126,7 @@ class BatchChecker:
                 raise _undecompressable(codec, error) from None
             except DecompressedTooLargeError:
                 raise self._too_large(codec, self._limit) from None
-            return await self._check_records(header, data, body, rules, now_ms=now_ms)
+            return await self._check_records(header, data, body, rules, slices, now_ms=now_ms)
 
     def _decompressed_inline(self, codec: Codec, body: memoryview) -> RecordBytes | None:
         """None if it is too large for the event loop."""
@@ -147,12 +150,19 @@ class BatchChecker:
         )
 
     async def _check_records(
-        self, header: BatchHeader, data: RecordBytes, body: memoryview, rules: ProduceRules, *, now_ms: int
+        self,
+        header: BatchHeader,
+        data: RecordBytes,
+        body: memoryview,
+        rules: ProduceRules,
+        slices: Slices,
+        *,
+        now_ms: int,
     ) -> bytes | None:
         walk = RecordWalk(data, header.count, keys_needed=rules.keys_needed)
         try:
-            while not walk.step(_RECORDS_PER_TURN):
-                await trio.lowlevel.checkpoint()
+            while not walk.step(_RECORDS_PER_STEP):
+                await slices.pause()
         except InvalidRecordError as error:
             raise PartitionError(
                 ErrorCode.INVALID_RECORD, str(error), records=((error.index, error.problem),)
@@ -167,7 +177,7 @@ class BatchChecker:
             newest = now_ms
         else:
             newest = header.base_timestamp + walk.newest
-            await _check_timestamps(header, data, walk, rules, now_ms=now_ms)
+            await _check_timestamps(header, data, walk, rules, slices, now_ms=now_ms)
         codec = Codec(header.codec)
         target = codec if rules.codec is None else rules.codec
         if (
@@ -178,17 +188,15 @@ class BatchChecker:
             return None
         if target is codec:
             kept: Buffer = body
+        elif target is Codec.NONE and HEADER_BYTES + len(data) > rules.max_message_bytes:
+            raise _grown(target, HEADER_BYTES + len(data), rules)
         elif len(data) <= _INLINE_COMPRESSED_BYTES or target is Codec.NONE:
             kept = compress(target, data)
         else:
             kept = await self._compute.run(partial(compress, target, data))
         size = HEADER_BYTES + len(kept)
         if size > rules.max_message_bytes:
-            raise PartitionError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"the batch has {size} bytes when it is compressed as the topic wants it "
-                f"({target.name.lower()}), more than max.message.bytes={rules.max_message_bytes}",
-            )
+            raise _grown(target, size, rules)
         return seal(
             bytes(kept),
             base_offset=0,
@@ -206,45 +214,43 @@ class BatchChecker:
         )
 
 
-def read_produced(records: Buffer, *, max_bytes: int) -> list[BatchHeader]:
-    """Headers of a client's batches, each of which may stand in a log. Raises `PartitionError`:
-    CORRUPT_MESSAGE for what was damaged on the way, and INVALID_RECORD for what was sent so."""
+def read_produced(records: Buffer, *, max_bytes: int) -> BatchHeader:
+    """The header of a client's batch, which may stand in a log. Raises `PartitionError`: CORRUPT_MESSAGE for
+    what was damaged on the way, and INVALID_RECORD for what was sent so."""
+    if not len(records):
+        raise PartitionError(ErrorCode.INVALID_RECORD, "no record batch")
     try:
-        headers = list(read_headers(records, contiguous=False, max_bytes=max_bytes))
+        header = read_header(records, max_bytes=max_bytes)
     except BatchTooLargeError as error:
         raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (max.message.bytes)") from error
     except InvalidBatchError as error:
-        lies = _sent_so(records, error.position)
-        code = ErrorCode.INVALID_RECORD if lies else ErrorCode.CORRUPT_MESSAGE
+        code = ErrorCode.INVALID_RECORD if _sent_so(records) else ErrorCode.CORRUPT_MESSAGE
         raise PartitionError(code, str(error)) from error
-    if not headers:
-        raise PartitionError(ErrorCode.INVALID_RECORD, "no record batch")
-    for header in headers:
-        if header.is_control or header.is_transactional:
-            raise PartitionError(
-                ErrorCode.INVALID_RECORD, "control and transactional batches are not accepted from clients"
-            )
-        if header.base_offset:
-            raise PartitionError(
-                ErrorCode.INVALID_RECORD, f"a producer's batch begins at offset 0, not {header.base_offset}"
-            )
-        if header.producer_id != NO_PRODUCER:
-            if header.producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0:
-                raise PartitionError(
-                    ErrorCode.INVALID_RECORD,
-                    f"producer id {header.producer_id}, epoch {header.producer_epoch} and sequence "
-                    f"{header.base_sequence} make no sense",
-                )
-            if len(headers) > 1:
-                raise PartitionError(
-                    ErrorCode.INVALID_RECORD, "an idempotent producer sends one batch per partition"
-                )
-    return headers
+    problem: str | None = None
+    if header.size < len(records):
+        problem = (
+            f"a request brings one batch for a partition, and {len(records) - header.size} bytes follow it"
+        )
+    elif header.is_control or header.is_transactional:
+        problem = "control and transactional batches are not accepted from clients"
+    elif header.base_offset:
+        problem = f"a producer's batch begins at offset 0, not {header.base_offset}"
+    elif (
+        header.producer_id != NO_PRODUCER
+        and min(header.producer_id, header.producer_epoch, header.base_sequence) < 0
+    ):
+        problem = (
+            f"producer id {header.producer_id}, epoch {header.producer_epoch} and sequence "
+            f"{header.base_sequence} make no sense"
+        )
+    if problem is not None:
+        raise PartitionError(ErrorCode.INVALID_RECORD, problem)
+    return header
 
 
-def _sent_so(records: Buffer, position: int) -> bool:
-    """Whether the batch at `position`, in which something is wrong, arrived as it was sent."""
-    view = memoryview(records)[position:]
+def _sent_so(records: Buffer) -> bool:
+    """Whether the batch, in which something is wrong, arrived as it was sent."""
+    view = memoryview(records)
     if len(view) < HEADER_BYTES:
         return False
     header = BatchHeader(0, *HEADER.unpack_from(view))
@@ -261,6 +267,14 @@ def _undecompressable(codec: Codec, error: CompressedDataError) -> PartitionErro
     )
 
 
+def _grown(target: Codec, size: int, rules: ProduceRules) -> PartitionError:
+    return PartitionError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"the batch has {size} bytes when it is compressed as the topic wants it ({target.name.lower()}), "
+        f"more than max.message.bytes={rules.max_message_bytes}",
+    )
+
+
 def _refused_records(code: ErrorCode, indexes: Sequence[int], problem: str) -> PartitionError:
     more = "" if len(indexes) == 1 else f", {len(indexes)} in all"
     return PartitionError(
@@ -271,14 +285,20 @@ def _refused_records(code: ErrorCode, indexes: Sequence[int], problem: str) -> P
 
 
 async def _check_timestamps(
-    header: BatchHeader, data: RecordBytes, walk: RecordWalk, rules: ProduceRules, *, now_ms: int
+    header: BatchHeader,
+    data: RecordBytes,
+    walk: RecordWalk,
+    rules: ProduceRules,
+    slices: Slices,
+    *,
+    now_ms: int,
 ) -> None:
     base = header.base_timestamp
     earliest = max(now_ms - rules.before_max_ms, -_TIMESTAMP_LIMIT)
     latest = min(now_ms + rules.after_max_ms, _TIMESTAMP_LIMIT - 1)
     if earliest <= base + walk.oldest and base + walk.newest <= latest:
         return
-    refused = await _outside(timestamp_deltas(data, header.count), base, earliest, latest)
+    refused = await _outside(timestamp_deltas(data, header.count), base, earliest, latest, slices)
     if refused:
         raise _refused_records(
             ErrorCode.INVALID_TIMESTAMP,
@@ -288,12 +308,12 @@ async def _check_timestamps(
         )
 
 
-async def _outside(deltas: Iterable[int], base: int, earliest: int, latest: int) -> list[int]:
+async def _outside(deltas: Iterable[int], base: int, earliest: int, latest: int, slices: Slices) -> list[int]:
     """Indexes of the records that have a timestamp, and one that isn't allowed."""
     refused = []
     for index, delta in enumerate(deltas):
         if not earliest <= base + delta <= latest and base + delta != _NO_TIMESTAMP:
             refused.append(index)
-        if index % _RECORDS_PER_TURN == _RECORDS_PER_TURN - 1:
-            await trio.lowlevel.checkpoint()
+        if index % _RECORDS_PER_STEP == 0:
+            await slices.pause()
     return refused

@@ -259,7 +259,7 @@ class Partition:
         Raises `PartitionError`."""
         max_bytes = self.rules.max_message_bytes
         if not internal:
-            return CheckedBatches(records, read_produced(records, max_bytes=max_bytes))
+            return CheckedBatches(records, (read_produced(records, max_bytes=max_bytes),))
         try:
             headers = list(read_headers(records, contiguous=False, max_bytes=max_bytes))
         except BatchTooLargeError as error:

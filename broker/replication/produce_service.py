@@ -12,6 +12,7 @@ from quorate.broker.replication.pending_appends import PendingAppends
 from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.requests import AppendItem, AppendResult, TopicRef
 from quorate.broker.replication.stats import ReplicationStats
+from quorate.runtime.slices import Slices
 
 Writable: TypeAlias = Callable[[TopicRef, int], Partition]
 """Raises `PartitionError` for a partition that is not hosted here, or that another broker may lead."""
@@ -33,11 +34,12 @@ class ProduceService:
     ) -> PendingAppends:
         """As `ReplicaManager.produce`."""
         checked: list[CheckedBatches | PartitionError] = []
+        slices = Slices()
         for item in items:
             try:
                 partition = self._writable(item.topic, item.partition_id)
                 partition.check_appendable(acks)
-                checked.append(await self._checker.check(item.records, partition.rules, zstd=zstd))
+                checked.append(await self._checker.check(item.records, partition.rules, slices, zstd=zstd))
             except PartitionError as error:
                 checked.append(error)
         results = _Results(self._stats)

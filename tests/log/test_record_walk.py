@@ -1,13 +1,14 @@
 """The walk over a batch's records, against a naive reader of the same bytes."""
 
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.log.batch import HEADER_BYTES
-from quorate.log.record_walk import InvalidRecordError, RecordWalk, timestamp_deltas
+from quorate.log.record_walk import _WIDTHS, InvalidRecordError, RecordWalk, _offset_columns, timestamp_deltas
 from quorate.log.records import KeyValue, build_keyed_batch, unsigned_varint, varint
 
 
@@ -152,6 +153,12 @@ def test_runs_are_found_so_that_uniform_batches_cost_little(monkeypatch):
     while not walk.step(1):
         steps += 1
     assert steps < 30, f"{steps} turns for 8000 records that are all alike"
+
+
+def test_the_columns_of_offset_deltas_are_their_encodings():
+    for width, (start, end) in enumerate(pairwise(_WIDTHS), 1):
+        encoded = [unsigned_varint(2 * delta) for delta in range(start, end)]
+        assert _offset_columns(width) == tuple(bytes(column) for column in zip(*encoded, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """What a producer may put into a partition: each refusal as Kafka's, and what is kept of what came."""
 
+import contextlib
 import struct
 from dataclasses import replace
 
 import pytest
 import trio
 from crc32c import crc32c
+from gaps import within_gap
 
 from quorate.broker.replication.batch_check import BatchChecker, CheckedBatches
 from quorate.broker.replication.compression import Codec, compress, decompress
@@ -14,6 +16,8 @@ from quorate.broker.replication.produce_rules import ProduceRules
 from quorate.log.batch import HEADER_BYTES, Batch, attributes_of, read_header, seal
 from quorate.log.records import records_of, varint
 from quorate.runtime.compute import InlineCompute
+from quorate.runtime.real.compute import ThreadCompute
+from quorate.runtime.slices import Slices
 
 NOW_MS = 1_700_000_000_000
 LIMIT = 4 << 20
@@ -85,7 +89,7 @@ def checker(compute=None, limit=LIMIT):
 
 
 async def checked(data, *, limit=LIMIT, zstd=True, **rules) -> CheckedBatches:
-    return await checker(limit=limit).check(data, replace(RULES, **rules), zstd=zstd)
+    return await checker(limit=limit).check(data, replace(RULES, **rules), Slices(), zstd=zstd)
 
 
 async def refused(data, code, *, records=None, match=None, **options):
@@ -174,26 +178,59 @@ async def test_what_is_large_when_decompressed_is_decompressed_elsewhere(codec):
     compute = CountedCompute()
     small = batch(compress(codec, plain(bytes(1000))), codec=codec)
     large = batch(compress(codec, plain(bytes(3 << 20))), codec=codec)
-    await checker(compute).check(small, RULES)
+    await checker(compute).check(small, RULES, Slices())
     assert compute.runs == 0, "a hop for a kilobyte"
-    await checker(compute).check(large, RULES)
+    await checker(compute).check(large, RULES, Slices())
     assert compute.runs == 1, "three megabytes on the event loop"
 
 
-async def test_many_records_leave_turns_to_others_and_few_do_not(monkeypatch):
-    turns = 0
+class CountedSlices(Slices):
+    def __init__(self):
+        super().__init__()
+        self.pauses = 0
 
-    async def count():
-        nonlocal turns
-        turns += 1
+    async def pause(self):
+        self.pauses += 1
 
-    monkeypatch.setattr(trio.lowlevel, "checkpoint", count)
+
+async def test_many_records_may_leave_turns_to_others_and_so_may_many_batches():
     values = [b"x" * (number % 7) for number in range(20_000)]
-    await checked(batch(plain(*values), count=len(values)))
-    assert turns >= 9
-    turns = 0
-    await checked(batch(plain(*values[:500]), count=500))
-    assert not turns
+    slices = CountedSlices()
+    await checker().check(batch(plain(*values), count=len(values)), RULES, slices)
+    assert slices.pauses >= 39
+    slices = CountedSlices()
+    await checker().check(batch(plain(b"v")), RULES, slices)
+    assert slices.pauses >= 1, "a request may bring many batches, for as many partitions"
+    slices = CountedSlices()
+    late = batch(plain(*values), count=len(values), base_timestamp=NOW_MS + 3_600_001)
+    with pytest.raises(PartitionError):
+        await checker().check(late, RULES, slices)
+    assert slices.pauses >= 78
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("codec", [Codec.NONE, *COMPRESSED])
+@pytest.mark.parametrize("kind", ["tiny", "alike", "large", "late", "bomb"])
+async def test_no_batch_holds_the_event_loop(codec, kind):
+    """As many records as a megabyte can hold; and a large one that comes out of little."""
+    values = {
+        "tiny": [b"x" * (number % 3) for number in range(100_000)],
+        "alike": [b""] * 110_000,
+        "large": [bytes(range(256)) * 400] * 10,
+        "late": [b"x" * (number % 3) for number in range(100_000)],
+        "bomb": [bytes(60 << 20)],
+    }[kind]
+    records = plain(*values)
+    body = records if codec is Codec.NONE else compress(codec, records)
+    data = batch(body, count=len(values), codec=codec, base_timestamp=NOW_MS + (1 << 40) * (kind == "late"))
+    rules = replace(RULES, max_message_bytes=2 << 20, codec=Codec.GZIP)
+    checks = BatchChecker(ThreadCompute(), lambda: NOW_MS, uncompressed_max_bytes=50 << 20)
+
+    async def check():
+        with contextlib.suppress(PartitionError):
+            await checks.check(data, rules, Slices())
+
+    await within_gap(check(), what=f"a batch ({kind}, {codec.name})")
 
 
 async def test_at_most_one_large_batch_is_held_at_a_time(nursery):
@@ -214,7 +251,7 @@ async def test_at_most_one_large_batch_is_held_at_a_time(nursery):
     large = batch(compress(Codec.ZSTD, plain(bytes(3 << 20))), codec=Codec.ZSTD)
     async with trio.open_nursery() as several:
         for _ in range(3):
-            several.start_soon(shared.check, large, RULES)
+            several.start_soon(shared.check, large, RULES, Slices())
     assert most == 1
 
 
@@ -253,7 +290,7 @@ async def test_the_largest_timestamp_is_counted_again():
         found = await checked(batch(records, count=2, newest=claimed))
         header = read_header(found.records)
         assert header.max_timestamp == NOW_MS + 10
-        assert found.headers == [header]
+        assert found.headers == (header,)
         assert kept_records(found) == [(None, b"a", NOW_MS + 10), (None, b"b", NOW_MS - 20)]
 
 
@@ -305,11 +342,14 @@ async def test_a_compacted_topic_refuses_records_without_a_key(codec):
     await checked(data)
 
 
-async def test_several_batches_are_kept_in_order_though_one_is_rewritten():
-    first, second = batch(plain(b"a")), batch(plain(b"b"), newest=NOW_MS + 9)
-    found = await checked(first + second + first)
-    assert [header.position for header in found.headers] == [0, len(first), len(first) + len(second)]
-    assert bytes(found.records[: len(first)]) == first
-    for header in found.headers:
-        held = found.records[header.position : header.position + header.size]
-        assert crc32c(held[21:]) == struct.unpack_from(">I", held, 17)[0]
+async def test_a_rewritten_batch_has_its_header_and_its_crc():
+    found = await checked(batch(plain(b"b"), newest=NOW_MS + 9))
+    (header,) = found.headers
+    assert header == read_header(found.records)
+    assert crc32c(found.records[21:]) == struct.unpack_from(">I", found.records, 17)[0]
+
+
+async def test_a_request_brings_one_batch_for_a_partition():
+    """As Kafka asks for since version 3. A frame of 100 MB would hold more than a million small ones."""
+    await refused(batch(plain(b"a")) * 2, ErrorCode.INVALID_RECORD, match="one batch")
+    await refused(batch(plain(b"a")) + b"x", ErrorCode.INVALID_RECORD, match="1 bytes follow")
