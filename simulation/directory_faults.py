@@ -66,14 +66,12 @@ class DirectoryFaults:
         is in both folders by now: keep the one in the directory that metadata names."""
         if node.away is None:
             return
-        while node.up:
-            await self._cluster.crash(node, power_loss=False)
+        await self._end(node)
         # A report of where a replica is may still be on its way to be committed.
         await trio.sleep(1)
         while self._cluster.leader() is None:  # noqa: ASYNC110
             await trio.sleep(0.1)
-        while node.up:
-            await self._cluster.crash(node, power_loss=False)
+        await self._end(node)
         if node.away is None:
             return
         node.disk.mount(MORE, node.away)
@@ -115,8 +113,7 @@ class DirectoryFaults:
             self._cluster.found(
                 "ADirectoryIsThereOnce", SafetyViolation(f"{node.name} runs on a directory mounted twice")
             )
-        while node.up:
-            await self._cluster.crash(node, power_loss=False)
+        await self._end(node)
         node.log_dirs = before
         node.disk.unmount(AGAIN)
         self._start(node)
@@ -128,9 +125,14 @@ class DirectoryFaults:
             return None
         if self._random.random() < 0.3 and node.open and node.alive:
             await self._cluster.stop(node)
-        else:
-            await self._cluster.crash(node, power_loss=False)
+        await self._cluster.crash(node, power_loss=False)
         return None if node.up or len(node.log_dirs) != 2 else node
+
+    async def _end(self, node: BrokerHost) -> None:
+        """At least once: another fault may be ending the process, and has cut its disk off until then."""
+        await self._cluster.crash(node, power_loss=False)
+        while node.up:
+            await self._cluster.crash(node, power_loss=False)
 
     def _start(self, node: BrokerHost | None) -> None:
         if node is not None and not node.up and not node.damaged:
