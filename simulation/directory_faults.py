@@ -2,9 +2,11 @@
 
 A directory is taken only where `may_lose` says so: it counts as data that its broker has lost, as a power
 loss does, from the moment it goes until the broker is back and every partition has min.insync.replicas
-members in sync again. That holds for one that comes back late as well: what it has is older by then. The
-first folder, with the metadata log and the vote in it, stays: the voters of a broker cluster are named in
-its configuration.
+members in sync again. That holds for one that comes back late as well: what it has is older by then. It is
+taken only while all other brokers are unfenced and somebody else is eligible in every partition: one that was
+created while its only active replica was here waits for that directory, and rightly so. The first folder,
+with the metadata log and the vote in it, stays: the voters of a broker cluster are named in its
+configuration.
 """
 
 import random
@@ -43,7 +45,7 @@ class DirectoryFaults:
     async def lose(self) -> None:
         """A disk fails for good, and a new one is put in its place."""
         node = await self._down()
-        if node is not None and self._may_lose(node):
+        if node is not None and self._is_spare(node) and self._may_lose(node):
             node.disk.unmount(MORE)
             await self._last()
         self._start(node)
@@ -51,7 +53,7 @@ class DirectoryFaults:
     async def take_away(self) -> None:
         """A node runs without its second folder for a while; then that is back, as it was."""
         node = await self._down()
-        if node is None or not self._may_lose(node):
+        if node is None or not self._is_spare(node) or not self._may_lose(node):
             self._start(node)
             return
         node.away = node.disk.unmount(MORE)
@@ -127,6 +129,20 @@ class DirectoryFaults:
             await self._cluster.stop(node)
         await self._cluster.crash(node, power_loss=False)
         return None if node.up or len(node.log_dirs) != 2 else node
+
+    def _is_spare(self, node: BrokerHost) -> bool:
+        """Whether no partition is sure to be whole on this node alone, and none is about to be created so."""
+        leader = self._cluster.leader()
+        if leader is None:
+            return False
+        image = leader.image
+        if not all(other.is_unfenced(image) for other in self._cluster.nodes if other is not node):
+            return False
+        return all(
+            {*state.isr, *state.elr} - {node.id}
+            for _, state in image.all_partitions()
+            if node.id in (*state.isr, *state.elr, *state.eligible.last_known)
+        )
 
     async def _end(self, node: BrokerHost) -> None:
         """At least once: another fault may be ending the process, and has cut its disk off until then."""
