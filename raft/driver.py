@@ -2,8 +2,8 @@
 
 Events are stepped in the task that brings them, one after another, and their effects are carried out on
 the spot: a received Fetch is answered before the task that read it from its socket runs on. Only barriers
-(a quorum-state write, a truncation) and syncs wait for the disk, each in a task of its own; while a
-barrier is under way, events queue up.
+(a quorum-state write, a truncation, the installation of a snapshot) and syncs wait for the disk, each in a
+task of its own; while a barrier is under way, events queue up.
 """
 
 from collections import deque

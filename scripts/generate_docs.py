@@ -29,6 +29,10 @@ from quorate.spark_source.options import SourceOptions as SparkOptions
 from quorate.spark_source.views import new_view
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from rooms import ROOMS  # noqa: E402
+
 BEGIN = "<!-- generated: {name} (scripts/generate_docs.py) -->"
 END = "<!-- end of generated -->"
 
@@ -219,6 +223,19 @@ def roles() -> str:
     return "\n".join([*lines, "```"])
 
 
+# Architecture
+
+
+def rooms() -> str:
+    def allowed(imports: tuple[str, ...]) -> str:
+        if imports == ("",):
+            return "everything"
+        return ", ".join(map(code, imports)) or "nothing of ours"
+
+    rows = ((f"`{room.package.replace('.', '/')}/`", room.purpose, allowed(room.imports)) for room in ROOMS)
+    return table(("room", "is", "may import, besides itself"), rows)
+
+
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/reference/configuration.md": {
         "server keys": server_keys,
@@ -236,7 +253,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/reference/kafka-protocol.md": {"apis": apis},
     "docs/reference/commands.md": {"commands": commands, "exit codes": exit_codes},
     "docs/reference/spark-source.md": {"options": spark_options, "columns": spark_columns},
-    "docs/architecture.md": {"roles": roles},
+    "docs/architecture.md": {"rooms": rooms, "roles": roles},
 }
 """By file, what stands between its markers."""
 

@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from rooms import ROOMS  # noqa: E402
+
 TOP = ROOT / "package"
 """The folder of `quorate` itself. With that name it would hide an installed quorate from what runs in a
 checkout."""
@@ -25,31 +29,7 @@ PACKAGES = (
     "cli",
 )
 
-MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "runtime": (),
-    "raft.core": (),
-    "quorum_state": ("runtime", "raft.core.types"),
-    "log": ("runtime", "raft.core.types"),
-    "raft": ("raft", "quorum_state", "log", "runtime"),
-    "metrics": ("runtime", "raft.core", "raft.telemetry"),
-    "broker.wire": ("runtime",),
-    "broker.controller": ("raft", "runtime"),
-    "broker.replication": ("log", "broker.wire", "broker.controller", "raft.core.types", "runtime"),
-    "broker.groups": (
-        "broker.replication",
-        "broker.wire",
-        "log",
-        "raft.timers",
-        "raft.core.types",
-        "runtime",
-    ),
-    "broker.apis": ("broker", "raft", "log", "runtime"),
-    "broker": ("broker", "raft", "log", "quorum_state", "metrics", "runtime"),
-    "spark_source": ("log", "broker.controller", "broker.wire", "raft.core.types", "runtime"),
-    "simulation": ("",),
-    "cli": ("",),
-}
-"""Package (the most specific entry counts) to the packages it may import, besides itself."""
+MAY_IMPORT = {room.package: room.imports for room in ROOMS}
 
 SEAM_FREE = ("runtime/real", "simulation", "cli", "spark_source")
 """Where the real world, or its simulated twin, is made."""
@@ -120,6 +100,22 @@ def test_the_core_imports_nothing_but_the_standard_library() -> None:
         if not within(imported, "quorate.raft.core") and imported.split(".")[0] not in sys.stdlib_module_names
     ]
     assert not offences, "\n".join(offences)
+
+
+def test_the_driver_alone_steps_the_core() -> None:
+    """Others read it. Whoever steps it carries out what that brings."""
+    steps = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in modules()
+        if "simulation" not in path.parts and path.parent != ROOT / "raft" / "core"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "step"
+        and dotted(node.func.value).endswith("core")
+    ]
+    assert steps
+    assert {step.partition(":")[0] for step in steps} == {"raft/driver.py"}, steps
 
 
 def dotted(node: ast.expr) -> str:

@@ -1,8 +1,8 @@
 """What the core asks for. The driver carries effects out in order.
 
 A *barrier* is complete (durable) before any later effect of the same or a later step is carried out. The
-others may complete later: `Append` is finished by a `Durable` event, `Send` by a response or by
-`RequestFailed`.
+others may complete later: appends (`AppendProposal`, `AppendFetched`, `AppendLeaderChange`,
+`AppendVoters`) by a `Durable` event, `Send` by a response or by `RequestFailed`.
 """
 
 import enum

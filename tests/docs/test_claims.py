@@ -1,0 +1,60 @@
+"""What pages and docstrings say of the code by name is there."""
+
+import ast
+import builtins
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from quorate.raft import driver
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from rooms import ROOMS  # noqa: E402
+
+_NAMED = re.compile(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+)`")
+"""Words in code spans that look like classes of more than one word."""
+
+
+def docstrings(tree: ast.Module) -> Iterator[str]:
+    """Of modules, classes and functions, and the strings below fields."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            yield node.value.value
+
+
+def test_the_page_and_the_driver_name_the_barriers_that_there_are() -> None:
+    """Of three both named two (review 7.2)."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    (sentence,) = re.findall(r"Barriers \((.*?)\)", text, re.S)
+    assert set(re.findall(r"`(\w+)`", sentence)) == {each.__name__ for each in driver._BARRIERS}
+
+
+def test_classes_that_docstrings_name_exist() -> None:
+    """An effect that had been split lived on in the text (review 7.4)."""
+    files = [path for room in ROOMS for path in (ROOT / room.package.partition(".")[0]).rglob("*.py")]
+    trees = {path: ast.parse(path.read_text()) for path in sorted(set(files))}
+    known = set(dir(builtins)) | {
+        node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+    }
+    known |= {  # names that are said as they are
+        node.value
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier()
+    }
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, tree in trees.items()
+        for text in docstrings(tree)
+        for name in _NAMED.findall(text)
+        if name not in known
+    ]
+    assert len(known) > 500
+    assert not missing, missing
