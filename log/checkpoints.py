@@ -33,6 +33,11 @@ class UnreadableCheckpointError(LogError):
         self.path = path
         self.problem = problem
 
+    @property
+    def is_newer(self) -> bool:
+        """Whether a newer quorate wrote the file: it is whole, and this version can't read it."""
+        return self.problem.endswith(NEWER_WROTE_IT)
+
 
 def encode_lines(entries: list[str]) -> bytes:
     return "".join(f"{line}\n" for line in (_VERSION, str(len(entries)), *entries)).encode()

@@ -1,6 +1,7 @@
 """When what is in a log is durable, and what the next start may rely on."""
 
 from quorate.log.checkpoints import RECOVERY_POINTS, TopicPartition, load_offsets, store_offsets
+from quorate.log.epoch_cache import FILE_NAME as EPOCHS
 from quorate.log.errors import DamagedLogError
 from quorate.log.recovery import segment_bases
 from quorate.log.state import LogState
@@ -95,7 +96,9 @@ class Durability(LogState):
             end = self._durable_end
             try:
                 # The epochs and times first: below the recovery point they are not read from the batches.
-                await self._epochs.store(self._disk, self._folder)
+                # A log that never had a record has none to lose, and thousands are created at once.
+                if end or self._disk.exists(f"{self._folder}/{EPOCHS}"):
+                    await self._epochs.store(self._disk, self._folder)
                 for segment in [one for one in self._segments if one.indexes.times_unsynced]:
                     await segment.indexes.sync_times()
                 if self._config.own_recovery_point and end != self._checkpointed_end:

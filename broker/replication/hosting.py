@@ -25,6 +25,7 @@ from quorate.broker.replication.log_manager import LogManager
 from quorate.broker.replication.partition import Partition, RoleChange
 from quorate.broker.replication.produce_rules import ProduceRules
 from quorate.broker.replication.requests import TopicRef
+from quorate.broker.replication.role_lines import RoleLines
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.log import LogConfig, LogError
 from quorate.runtime.disk import DescriptorsExhaustedError, Disk, DiskError
@@ -93,6 +94,7 @@ class Hosting:
         self._opening = trio.CapacityLimiter(_OPENED_AT_ONCE)
         self._hosted: dict[tuple[str, int], _Hosted] = {}
         self._by_id: dict[tuple[uuid.UUID, int], Partition] = {}
+        self._lines = RoleLines()
         self._fetchers: Fetchers | None = None
         self._nursery: trio.Nursery | None = None
         self._ended = False
@@ -106,6 +108,7 @@ class Hosting:
     def end(self) -> None:
         """Begin nothing more. Before the nursery of `begin` closes: metadata goes on arriving for a while."""
         self._ended = True
+        self._lines.finish()
 
     @property
     def settled(self) -> bool:
@@ -350,15 +353,7 @@ class Hosting:
         elif change in (RoleChange.LEADER, RoleChange.STOPPED):
             self._fetchers.unfollow(partition)
         if change not in (RoleChange.NONE, RoleChange.ISR):
-            log.info(
-                "replica is now",
-                partition=str(partition),
-                role=change.value,
-                leader=state.leader,
-                leader_epoch=state.leader_epoch,
-                isr=list(state.isr),
-                log_end_offset=int(partition.log.end_offset),
-            )
+            self._lines.changed(partition, change, state)
 
 
 def _log_config(config: TopicConfig) -> LogConfig:

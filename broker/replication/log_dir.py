@@ -1,7 +1,7 @@
 """One folder of `log.dirs`: the logs in it, and its two checkpoint files."""
 
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import trio
@@ -13,11 +13,15 @@ from quorate.log.checkpoints import (
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
     TopicPartition,
+    UnreadableCheckpointError,
     load_offsets,
     store_offsets,
 )
 from quorate.raft.core.types import Offset
 from quorate.runtime.disk import Disk
+from quorate.runtime.log import get_logger
+
+log = get_logger(__name__)
 
 
 class OffsetsFile:
@@ -25,14 +29,41 @@ class OffsetsFile:
 
     __slots__ = ("_disk", "_lock", "_path", "_sure", "held")
 
-    def __init__(self, disk: Disk, path: str) -> None:
-        """Raises `UnreadableCheckpointError`, `DiskError`."""
+    def __init__(
+        self, disk: Disk, path: str, held: Mapping[TopicPartition, Offset], *, sure: bool = True
+    ) -> None:
+        """`held`: what was read. `sure`: that the file says just that, and need not be written anew."""
         self._disk = disk
         self._path = path
         self._lock = trio.Lock()
-        self._sure = True
-        self.held = load_offsets(disk, path)
+        self._sure = sure
+        self.held = dict(held)
         """What the file holds, or will hold once a write under way is done."""
+
+    @classmethod
+    def of_recovery_points(cls, disk: Disk, folder: str) -> "OffsetsFile":
+        """Raises `UnreadableCheckpointError`, `DiskError`: without them, damage could not be told from what a
+        crash leaves."""
+        path = f"{folder}/{RECOVERY_POINTS}"
+        return cls(disk, path, load_offsets(disk, path))
+
+    @classmethod
+    def of_high_watermarks(cls, disk: Disk, folder: str) -> "OffsetsFile":
+        """A file that can't be read counts as none: high watermarks are learned again from the replicas.
+        Raises `UnreadableCheckpointError` for one that a newer quorate wrote, and `DiskError`."""
+        path = f"{folder}/{HIGH_WATERMARKS}"
+        try:
+            return cls(disk, path, load_offsets(disk, path))
+        except UnreadableCheckpointError as error:
+            if error.is_newer:
+                raise
+            log.warning(
+                "a checkpoint can't be read, and is written anew; high watermarks are learned again from the "
+                "replicas",
+                path=path,
+                reason=error.problem,
+            )
+            return cls(disk, path, {}, sure=False)
 
     async def store(self, current: Callable[[], dict[TopicPartition, Offset]]) -> None:
         """Durable when it returns. Costs nothing if nothing changed. Raises `DiskError`."""
@@ -60,8 +91,8 @@ class LogDir:
         self.proof = proof
         """The life before whose data is all here: left in order, or killed on a host that has run on since;
         None if that isn't known."""
-        self.points_file = OffsetsFile(disk, f"{path}/{RECOVERY_POINTS}")
-        self.marks_file = OffsetsFile(disk, f"{path}/{HIGH_WATERMARKS}")
+        self.points_file = OffsetsFile.of_recovery_points(disk, path)
+        self.marks_file = OffsetsFile.of_high_watermarks(disk, path)
         self.recovery_points = dict(self.points_file.held)
         self.high_watermarks = dict(self.marks_file.held)
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}

@@ -103,7 +103,10 @@ class ProducerSnapshot:
 
 
 def take(disk: Disk, folder: str, state: ProducerState) -> ProducerSnapshot | None:
-    """As the state is now; None if the folder has it already. Raises `DiskError`."""
+    """As the state is now; None if the folder has it already, or there is nothing to have yet. Raises
+    `DiskError`."""
+    if not state.end_offset and not state.producers:
+        return None
     if any(offset == state.end_offset for offset, _ in _found(disk, folder)):
         return None
     return ProducerSnapshot(state.end_offset, encode(state))

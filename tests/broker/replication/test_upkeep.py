@@ -1,10 +1,19 @@
 import random
 
+import pytest
 import trio
 
+from quorate.broker.controller.records import NO_LEADER, PartitionChange
 from quorate.broker.replication.errors import AllFoldersFailedError, ErrorCode
-from quorate.log.checkpoints import RECOVERY_POINTS, load_offsets
+from quorate.log.checkpoints import (
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    UnreadableCheckpointError,
+    load_offsets,
+)
+from quorate.runtime.disk import write_file_atomically
 from quorate.simulation.disk import Operation
+from quorate.simulation.logs import captured_logs
 
 
 async def test_a_follower_replicates_while_its_disk_syncs(make_brokers, autojump_clock):
@@ -185,3 +194,56 @@ async def test_power_loss_after_a_flush_loses_nothing_of_what_was_flushed(make_b
         assert (await cluster[1].consumed())[0] == "a"
         assert (await cluster[1].produced("a", producer=(7, 0, 0))).duplicate
         await cluster[1].crash()
+
+
+@pytest.mark.parametrize("garbage", [b"\xff\x00garbage", b"0\n2\nt 0 5\n", b""])
+async def test_garbage_for_high_watermarks_is_as_good_as_no_file(make_brokers, autojump_clock, garbage):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    await cluster[1].produced("a", "b", "c")
+    await trio.sleep(20)
+    await cluster[2].stop()
+    await write_file_atomically(cluster[2].disk, f"data/{HIGH_WATERMARKS}", garbage)
+    with captured_logs() as lines:
+        await cluster[2].start()
+        await cluster.opened()
+    (said,) = [line for line in lines if line["log_level"] == "warning" and HIGH_WATERMARKS in str(line)]
+    assert "high watermarks are learned again" in said["event"]
+    await trio.sleep(20)
+    assert cluster[2].partition().high_watermark == 3
+    assert load_offsets(cluster[2].disk, f"data/{HIGH_WATERMARKS}") == {("t", 0): 3}
+
+
+async def test_high_watermarks_of_a_newer_version_are_left_as_they_are(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    await cluster[1].stop()
+    await write_file_atomically(cluster[1].disk, f"data/{HIGH_WATERMARKS}", b"1\n0\n")
+    with pytest.raises(UnreadableCheckpointError, match="a newer quorate wrote it"):
+        await cluster[1].start()
+
+
+async def test_many_empty_logs_are_closed_without_a_sync_for_each_and_told_in_one_line(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    with captured_logs() as lines:
+        await cluster.with_topic(replicas=(1,), partitions=300)
+        topic_id = cluster.controller.topic_id()
+        cluster.controller.commit(
+            *(PartitionChange(topic_id=topic_id, partition_id=each, leader=NO_LEADER) for each in range(300))
+        )
+        await trio.sleep(1)
+        synced = []
+        cluster[1].disk.on_sync = synced.append
+        await cluster[1].stop()
+    assert not [path for path in synced if "/t-" in path], "an empty log has nothing to lose"
+    assert len(synced) < 20
+    told = [line for line in lines if line["log_level"] == "info"]
+    assert len([line for line in told if line["event"] == "replica is now"]) <= 50
+    more = sum(line["replicas"] for line in told if line["event"] == "more replicas changed their roles")
+    assert len([line for line in lines if line["event"] == "replica is now"]) == more + 50
+    cluster[1].disk.on_sync = None
+    await cluster[1].start()
+    await cluster.opened(partition_id=299)
+    assert (await cluster[1].produced("a", partition_id=299)).error is ErrorCode.NONE
