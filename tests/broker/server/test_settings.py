@@ -105,16 +105,6 @@ ANOTHER = {
 }
 
 
-ON_THE_PRODUCE_PATH = {
-    "cleanup_compact",
-    "compression_type",
-    "log_append_time",
-    "message_timestamp_after_max_ms",
-    "message_timestamp_before_max_ms",
-}
-"""Read where batches are checked, in quorate.broker.replication."""
-
-
 def fields_of(key: str) -> tuple[str, ...]:
     return FIELDS.get(key, (key.replace(".", "_"),))
 
@@ -127,7 +117,7 @@ def test_every_effective_key_of_a_topic_is_a_field_that_somebody_reads() -> None
         for field in fields_of(key.name)
     }
     assert {field.name for field in dataclasses.fields(TopicConfig)} == wanted
-    unread = wanted - attributes_read() - ON_THE_PRODUCE_PATH
+    unread = wanted - attributes_read()
     assert not unread, f"nothing reads {sorted(unread)} of TopicConfig"
 
 
@@ -203,8 +193,7 @@ def test_setting_a_number_or_a_flag_reaches_a_part_of_the_node(name: str) -> Non
 
 
 NOT_SET = {
-    # `partitions_per_piece` follows from how long a step may take, not from a user's wish.
-    "controller": {"cluster_id", "max_batch_bytes", "partitions_per_piece", "static"},
+    "controller": {"cluster_id", "max_batch_bytes", "static"},
     "groups": set(),
     "lifecycle": set(),
     "replication": set(),
