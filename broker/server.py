@@ -80,6 +80,8 @@ class BrokerServer:
         meta.check(folder, node_id=config.node_id)
         metadata = MetadataCache()
         raft_metrics = RaftMetrics(registry, monotonic=trio.current_time)
+        # Two processes of one configuration have the ports in common too; the folder says more.
+        runtime.disk.lock(f"{folder}/{LOCK_FILE}").release()
         async with AsyncExitStack() as stack:
             clients = [await _listen(stack, runtime, each.address) for each in config.client_listeners]
             metrics = await _listen_metrics(stack, config, runtime)

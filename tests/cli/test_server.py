@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,50 @@ def test_a_node_says_where_it_listens_and_stops_in_order(processes: Any, formatt
     events = [json.loads(logged) for logged in ended.errors.splitlines()]
     assert events[-1]["event"] == "stopped"
     assert {"event", "level", "timestamp"} <= events[0].keys()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_it_starts_is_no_crash(
+    processes: Any, formatted_node: Any, number: signal.Signals
+) -> None:
+    """Sent as soon as the process has its handlers, and at moments of the start after that."""
+    for wait_seconds in (0.0, 0.1, 0.3, 0.6, 1.0):
+        process = processes.start("server", "start", formatted_node.config)
+        deadline = time.monotonic() + 30
+        while not has_handler(process.pid, number):
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        time.sleep(wait_seconds)
+        ended = processes.end(process, number)
+        assert ended.code == 0, (wait_seconds, ended)
+        assert "Traceback" not in ended.errors
+
+
+@pytest.mark.parametrize(("command", "handled"), [("start", True), ("check", False)])
+def test_the_handlers_come_before_all_that_takes_time(command: str, handled: bool) -> None:
+    code = (
+        f"import sys, signal; sys.argv = ['quorate', 'server', {command!r}, 'x']; import quorate.cli; "
+        "print(signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL, 'typer' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == [str(handled), "False"], done.stderr
+
+
+def has_handler(pid: int, number: signal.Signals) -> bool:
+    """Whether the process has a handler of its own for it (Linux), and SIGTERM's is not Python's default."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1) and bool(
+        int(caught.split()[1], 16) >> (number - 1) & 1
+    )
+
+
+def test_a_second_process_on_the_folder_names_the_folder_not_the_port(
+    processes: Any, formatted_node: Any
+) -> None:
+    started(processes, formatted_node)
+    said = refused(processes, formatted_node, ExitCode.STORAGE)
+    assert str(formatted_node.folder) in said and "another process is using this folder" in said
 
 
 def test_ctrl_c_stops_in_order_too(processes: Any, formatted_node: Any) -> None:
