@@ -1,0 +1,216 @@
+"""What each node does with 100,000 partitions of metadata holds nobody up, by the processor's time."""
+
+import gc
+import uuid
+from collections.abc import Iterator, Sequence
+
+import pytest
+import trio
+from gaps import within_gap
+
+from quorate.broker.controller.codec import encode
+from quorate.broker.controller.delta import MetadataDelta
+from quorate.broker.controller.image import MetadataImage
+from quorate.broker.controller.records import Partition, PartitionChange, Record, RegisterBroker, Topic
+from quorate.broker.metadata import MetadataCache, whole_image
+from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
+from quorate.log import Log, LogConfig
+from quorate.log.records import build_batch
+from quorate.log.snapshots import SnapshotStore
+from quorate.raft.applier import Applier
+from quorate.raft.core.types import Epoch, Offset, SnapshotId
+from quorate.raft.proposals import PendingAppend, Proposals
+from quorate.raft.snapshot_loading import load_snapshot
+from quorate.raft.snapshot_slices import Slices
+from quorate.raft.state_machine import CommittedBatch
+from quorate.simulation.disk import SimulatedDisk
+
+pytestmark = pytest.mark.real_time
+
+TOPICS = 1000
+PARTITIONS = 100
+STEP = 128
+"""Partitions in one batch of the controller's."""
+
+
+@pytest.fixture(autouse=True)
+def _no_full_collection() -> Iterator[None]:
+    """As in the controller's tests: it is the process's matter."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def topic_id(number: int) -> uuid.UUID:
+    return uuid.UUID(int=(7 << 100) + number)
+
+
+def records() -> Iterator[Record]:
+    for broker_id in (1, 2, 3):
+        yield RegisterBroker(
+            broker_id=broker_id, incarnation_id=uuid.UUID(int=broker_id), broker_epoch=broker_id, fenced=False
+        )
+    for number in range(TOPICS):
+        yield Topic(name=f"t{number}", topic_id=topic_id(number))
+        for partition_id in range(PARTITIONS):
+            replicas = ((1, 2, 3), (2, 3, 1), (3, 1, 2))[partition_id % 3]
+            yield Partition(
+                topic_id=topic_id(number),
+                partition_id=partition_id,
+                replicas=replicas,
+                isr=replicas,
+                leader=replicas[0],
+            )
+
+
+@pytest.fixture(scope="module")
+def large() -> MetadataImage:
+    image = MetadataImage()
+    for offset, record in enumerate(records()):
+        image.apply(record, offset=offset, epoch=1)
+    return image
+
+
+@pytest.fixture(scope="module")
+def changes() -> list[list[bytes]]:
+    """A broker leaves every ISR, as the controller appends it."""
+    everywhere = [(number, each) for number in range(TOPICS) for each in range(PARTITIONS)]
+    return [
+        [
+            encode(
+                PartitionChange(topic_id=topic_id(number), partition_id=each, isr=(2, 3), leader=2 + each % 2)
+            )
+            for number, each in everywhere[start : start + STEP]
+        ]
+        for start in range(0, len(everywhere), STEP)
+    ]
+
+
+def cache_of(image: MetadataImage) -> MetadataCache:
+    cache = MetadataCache()
+    cache.image = image.copy()
+    return cache
+
+
+class Waiter:
+    def applied(self, *_: object) -> None:
+        pass
+
+    def failed(self, error: Exception) -> None:
+        raise error
+
+
+async def test_committed_changes_are_applied_in_slices_from_memory(large, changes, nursery) -> None:
+    """All of it commits in one step: a follower was away, and comes back."""
+    log = await Log.open(SimulatedDisk(), "log-0", LogConfig(), now_ms=lambda: 0)
+    cache, proposals = cache_of(large), Proposals(max_batch_bytes=1, max_pending_bytes=1 << 30)
+    applier = Applier(cache, log, proposals, on_applied=lambda *_: None)
+    for batch in changes:
+        base = log.end_offset
+        built = build_batch(base_offset=base, epoch=1, timestamp_ms=1, values=batch)
+        log.append_own(built, base_offset=base, end_offset=base + len(batch), epoch=1)
+        proposals.add(PendingAppend(batch, sum(map(len, batch)), Waiter()))
+        number, group = proposals.next_group()
+        group.base_offset, group.end_offset, group.epoch = base, log.end_offset, Epoch(1)
+        proposals.in_log.append(proposals.take(number))
+    nursery.start_soon(applier.run)
+    end = log.end_offset
+
+    async def commit() -> None:
+        applier.advance(end)
+        while applier.applied_offset < end:
+            await trio.lowlevel.checkpoint()
+
+    await within_gap(commit(), what="applying what committed at once")
+    assert cache.image.isr_count(1) == 0
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_snapshot_is_begun_and_written_in_slices_while_changes_are_applied(large, changes) -> None:
+    cache = cache_of(large)
+    written: list[bytes] = []
+
+    async def write() -> None:
+        chunks, slices = cache.take_snapshot(), Slices(rests=False)
+        for number, batch in enumerate(changes):
+            base = Offset(cache.offset + 1)
+            cache.apply(CommittedBatch(base_offset=base, epoch=Epoch(1), timestamp_ms=1, records=batch))
+            if number == 3:
+                break
+            await trio.lowlevel.checkpoint()
+        for chunk in chunks:
+            written.append(chunk)
+            await slices.pause(len(chunk))
+
+    await within_gap(write(), what="writing a snapshot")
+    assert written == [encode(each) for each in large.records()]
+
+
+async def test_a_snapshot_is_loaded_and_acted_upon_in_slices(large, changes, nursery) -> None:
+    disk = SimulatedDisk()
+    disk.make_folder("log-0")
+    store = await SnapshotStore.open(disk, "log-0")
+    snapshot = SnapshotId(Offset(large.offset + 1), Epoch(1))
+    writer = store.write(snapshot, last_timestamp_ms=0, voters=None)
+    for record in large.records():
+        writer.append(encode(record))
+    await writer.freeze()
+    behind = MetadataImage()
+    for offset, record in enumerate(large.records()):
+        if isinstance(record, Partition) and record.partition_id % 10 == 0:
+            record = Partition(
+                topic_id=record.topic_id,
+                partition_id=record.partition_id,
+                replicas=record.replicas,
+                isr=record.isr,
+                leader=record.replicas[1],
+            )
+        behind.apply(record, offset=offset, epoch=1)
+    cache, backlog = cache_of(behind), Backlog()
+    found: list[int] = []
+
+    def act(delta: MetadataDelta) -> Iterator[int]:
+        for each in delta.looks():
+            found.append(each is not None)
+            yield CHANGED if each is not None else LOOKED_AT
+
+    cache.subscribe(lambda delta, image: backlog.add(act(delta)))
+    nursery.start_soon(backlog.run)
+
+    async def load() -> None:
+        (await load_snapshot(cache, store, snapshot, urgent=True)).install()
+        while not backlog.empty:
+            await trio.lowlevel.checkpoint()
+
+    await within_gap(load(), what="loading a snapshot")
+    assert cache.image == large
+    assert (sum(found), len(found)) == (TOPICS * PARTITIONS // 10, TOPICS * (PARTITIONS + 1))
+    nursery.cancel_scope.cancel()
+
+
+async def test_who_begins_to_listen_is_told_of_everything_in_pieces(large, nursery) -> None:
+    backlog, told = Backlog(), []
+
+    def act(delta: MetadataDelta) -> Iterator[int]:
+        for each in delta.looks():
+            told.append(each)
+            yield CHANGED
+
+    nursery.start_soon(backlog.run)
+
+    async def listen() -> None:
+        backlog.add(act(whole_image(large)))
+        while not backlog.empty:
+            await trio.lowlevel.checkpoint()
+
+    await within_gap(listen(), what="telling of a whole image")
+    assert len(told) == TOPICS * PARTITIONS
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_new_controller_gets_its_image_at_once(large) -> None:
+    async def copy() -> Sequence[MetadataImage]:
+        return [large.copy() for _ in range(10)]
+
+    assert all(twin == large for twin in await within_gap(copy(), what="ten copies"))
