@@ -314,10 +314,9 @@ class MetadataImage:
         return self._directory_lists.setdefault(directories, directories)
 
     def _own(self, topic_id: uuid.UUID, states: _States) -> _States:
-        """`states`, or a copy in its place if another image has it too."""
-        if states.owner is not self._owner:
-            states = self._partitions[topic_id] = _States(states, self._owner)
-        return states
+        """A copy of `states` in its place, because another image has it too."""
+        own = self._partitions[topic_id] = _States(states, self._owner)
+        return own
 
     def _place_partition(self, record: Partition, states: _States | None) -> None:
         if states is None or record.partition_id != len(states):
@@ -338,7 +337,9 @@ class MetadataImage:
             eligible=as_eligible(record.eligible_leader_replicas, record.last_known_elr),
             directories=self._share_directories(record.directories),
         )
-        self._own(record.topic_id, states).append(state)
+        if states.owner is not self._owner:
+            states = self._own(record.topic_id, states)
+        states.append(state)
         self._tallies.came(state)
 
     def _change_partition(self, record: PartitionChange, states: _States | None) -> PartitionState:
@@ -351,7 +352,9 @@ class MetadataImage:
             replicas = before.replicas if record.replicas is None else record.replicas
             _check_directories(record, replicas=replicas, directories=record.directories)
         after = changed(before, record, share=self._share, share_directories=self._share_directories)
-        self._own(record.topic_id, states)[record.partition_id] = after
+        if states.owner is not self._owner:
+            states = self._own(record.topic_id, states)
+        states[record.partition_id] = after
         self._tallies.changed(before=before, after=after)
         return before
 
