@@ -33,12 +33,14 @@ from quorate.broker.controller.rpc import (
     AlterConfigsRequest,
     AlterPartitionItem,
     AlterPartitionRequest,
+    AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     ConfigAlteration,
     ConfigOperation,
     ConfigType,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    DirectoryAssignment,
     IsrMember,
     NewTopic,
     RegisterBrokerRequest,
@@ -91,6 +93,10 @@ class Log:
         raise AssertionError("the controller gave up")
 
 
+def directory(broker_id: int, number: int = 0) -> uuid.UUID:
+    return uuid.UUID(int=(8 << 100) + (broker_id << 10) + number)
+
+
 def topic_id(number: int) -> uuid.UUID:
     return uuid.UUID(int=(7 << 100) + number)
 
@@ -103,6 +109,7 @@ def records() -> Iterator[Record]:
             incarnation_id=uuid.UUID(int=broker_id),
             broker_epoch=broker_id,
             fenced=False,
+            log_dirs=(directory(broker_id), directory(broker_id, 1)),
         )
     for number in range(TOPICS):
         yield Topic(name=f"t{number}", topic_id=topic_id(number))
@@ -134,6 +141,7 @@ class Rig:
             cluster_id="c", broker_session_timeout_ms=SESSION_MS, static={"min.insync.replicas": "2"}
         )
         self.items: tuple[AlterPartitionItem, ...] = ()
+        self.placed: tuple[DirectoryAssignment, ...] = ()
         self.controller = Controller(self.log, settings=settings, entropy=Entropy(random.Random(1)))
 
     def apply(self, *applied: Record) -> None:
@@ -197,6 +205,7 @@ async def registers(rig: Rig) -> None:
             broker_id=1,
             cluster_id="c",
             incarnation_id=uuid.UUID(int=99),
+            log_dirs=(directory(1),),
             listeners=(Listener(name="PLAINTEXT", host="h", port=1),),
         )
     )
@@ -239,6 +248,24 @@ async def creates_a_large_topic(rig: Rig) -> None:
 async def deletes_a_large_topic(rig: Rig) -> None:
     answer = await rig.controller.delete_topics(DeleteTopicsRequest(topics=(TopicRef(name="large"),)))
     assert not answer.topics[0].error
+
+
+def a_broker_has_much_to_place(rig: Rig) -> None:
+    rig.placed = tuple(
+        DirectoryAssignment(
+            topic_id=key.topic_id, partition_id=key.partition_id, directory_id=directory(1, 1)
+        )
+        for key, _ in rig.image.all_partitions()
+        if key.partition_id < 10
+    )
+
+
+async def places(rig: Rig) -> None:
+    answer = await rig.controller.assign_replicas_to_dirs(
+        AssignReplicasToDirsRequest(broker_id=1, broker_epoch=1, assignments=rig.placed)
+    )
+    assert len(answer.results) == 10_000
+    assert not any(each.error for each in answer.results)
 
 
 def a_topic_is_large(rig: Rig) -> None:
@@ -333,6 +360,11 @@ SCENARIOS: dict[str, tuple[type | None, Callable[[Rig], None], Callable[[Rig], A
         AlterPartitionRequest,
         a_leader_has_much_to_change,
         alters_partitions,
+    ),
+    "a broker places 10,000 replicas at once": (
+        AssignReplicasToDirsRequest,
+        a_broker_has_much_to_place,
+        places,
     ),
     "a thousand topics are created": (CreateTopicsRequest, as_it_is, creates_many_topics),
     "a topic of 10,000 partitions is created": (CreateTopicsRequest, as_it_is, creates_a_large_topic),
