@@ -12,6 +12,7 @@ from crc32c import crc32c
 
 from quorate.log.errors import NEWER_WROTE_IT, BatchTooLargeError, InvalidBatchError, OffsetGapError
 from quorate.runtime.disk import Buffer
+from quorate.runtime.work import WORK
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
@@ -105,6 +106,7 @@ def read_header(
 
     `dense`: every offset must have its record, as in what was never compacted. Raises `InvalidBatchError`.
     """
+    WORK.batches += 1
     left = len(buffer) - position
     if left < HEADER_BYTES:
         raise InvalidBatchError(f"{left} bytes are too few for a header", position=position)

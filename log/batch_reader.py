@@ -4,7 +4,6 @@ from quorate.log.batch import HEADER, LENGTH_END, BatchHeader, read_header
 from quorate.log.errors import InvalidBatchError
 from quorate.log.segment import Segment
 from quorate.runtime.slices import Slices
-from quorate.runtime.work import WORK
 
 _CHUNK_BYTES = 1024 * 1024
 
@@ -41,7 +40,6 @@ class BatchReader:
         except InvalidBatchError as error:
             return error.problem
         self._next += header.size
-        WORK.batches += 1
         return header
 
     @property

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from quorate.log.batch import HEADER_BYTES, Batch, BatchHeader, attributes_of, seal
 from quorate.log.errors import InvalidBatchError
+from quorate.runtime.work import WORK
 
 
 class KeyValue(NamedTuple):
@@ -142,6 +143,7 @@ def records_of(batch: Batch) -> list[Record]:
     header = batch.header
     if header.codec:
         raise InvalidBatchError(f"compressed (codec {header.codec})", position=header.position)
+    WORK.records += header.count
     data = bytes(batch.data[HEADER_BYTES:])
     size = len(data)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
@@ -228,6 +230,7 @@ def stamps_of(header: BatchHeader, records: bytes | bytearray) -> Iterator[tuple
         if length < 0 or after > position or position > size:
             problem = f"record {number} runs over its end"
             raise InvalidBatchError(problem, position=header.position)
+        WORK.records += 1
         yield (
             header.base_offset + offset_delta,
             header.base_timestamp + timestamp_delta if append_time is None else append_time,

@@ -19,6 +19,7 @@ from quorate.raft.proposals import Group, Proposals
 from quorate.raft.skipped_batches import SkippedBatches
 from quorate.raft.state_machine import CommittedBatch, StateMachine
 from quorate.runtime.slices import SLICE_SECONDS, Slices
+from quorate.runtime.work import WORK
 
 _READ_BYTES = 1024 * 1024
 _NEVER = 2**63
@@ -114,6 +115,7 @@ class Applier:
 
     def _apply(self, batch: CommittedBatch, *, end: Offset, batch_bytes: int) -> Sequence[object]:
         base, records = batch.base_offset, batch.records
+        WORK.records += len(records)
         results: Sequence[object]
         if self._skipped and self._skipped.has(base, batch.epoch):
             results = [None] * len(records)

@@ -17,7 +17,7 @@ class Work:
         self.batches = 0
         """Record batches whose headers were looked at or written."""
         self.records = 0
-        """Records that were decoded, encoded or applied."""
+        """Records that were decoded, encoded or applied, and partitions that were only looked at."""
         self.partitions = 0
         """Partitions that something was decided for."""
         self.bytes = 0

@@ -14,10 +14,21 @@ class VirtualClock(trio.abc.Clock):
     something runnable.
     """
 
-    __slots__ = ("_limit_seconds", "_now", "_stuck")
+    __slots__ = ("_limit_seconds", "_next_due", "_now", "_spent", "_stuck")
 
-    def __init__(self, *, limit_seconds: float, stuck: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        *,
+        limit_seconds: float,
+        stuck: Callable[[str], None],
+        spent: Callable[[], float] = lambda: 0.0,
+        next_due: Callable[[float], float] = lambda now: math.inf,
+    ) -> None:
+        """`spent`: by the step under way, which its own task sees as time that has passed. `next_due`: told
+        of the time, makes what is due by then runnable, and says when the next is due."""
         self._now = 0.0
+        self._spent = spent
+        self._next_due = next_due
         self._limit_seconds = limit_seconds
         self._stuck = stuck
 
@@ -25,9 +36,10 @@ class VirtualClock(trio.abc.Clock):
         pass
 
     def current_time(self) -> float:
-        return self._now
+        return self._now + self._spent()
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
+        deadline = min(deadline, self._next_due(self._now))
         if deadline > self._limit_seconds:
             if math.isinf(deadline):
                 self._stuck("deadlock: every task waits for another one, for good")
@@ -35,4 +47,5 @@ class VirtualClock(trio.abc.Clock):
                 self._stuck(f"not finished after {self._limit_seconds:g} s of virtual time")
         elif deadline > self._now:
             self._now = deadline
+            self._next_due(deadline)
         return 0.0

@@ -228,7 +228,7 @@ class SimulatedCluster(ABC, Generic[Node]):
                 node.alive = False
                 node.disk.cut()
                 self.network.crash_node(node.name, silent=power_loss)
-                self.scheduler.resume(node.name)
+                self.scheduler.kill(node.name)
                 node.scope.cancel()
         lives = [node.life for node in nodes]
         with trio.CancelScope(shield=True):

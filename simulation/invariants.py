@@ -25,6 +25,7 @@ from quorate.simulation.committed_log import CommittedLog, CommittedPiece
 from quorate.simulation.node_view import NodeView, RoleSeen, read_log
 from quorate.simulation.trace import Trace
 from quorate.simulation.violations import SafetyViolation
+from quorate.simulation.work import uncounted
 
 
 class Invariant:
@@ -299,13 +300,14 @@ class Checker:
     def check(self, hook: Callable[[Invariant], None]) -> None:
         if self.broken:
             return
-        for invariant in self.invariants:
-            try:
-                hook(invariant)
-            except SafetyViolation as violation:
-                self.broken = True
-                self.found(type(invariant).__name__, violation)
-                return
+        with uncounted():
+            for invariant in self.invariants:
+                try:
+                    hook(invariant)
+                except SafetyViolation as violation:
+                    self.broken = True
+                    self.found(type(invariant).__name__, violation)
+                    return
 
 
 class WatchedTelemetry(NoTelemetry):

@@ -7,6 +7,7 @@ and what happens to it meanwhile (data, deadlines, cancellation) is there when i
 """
 
 import gc
+import math
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from trio._core import _run as trio_run
 
 from quorate.simulation.clock import VirtualClock
 from quorate.simulation.violations import StuckError as StuckError
+from quorate.simulation.work import StepCosts, forget_work
 
 T = TypeVar("T")
 
@@ -38,6 +40,14 @@ class Scheduler(random.Random):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self._paused: dict[str, list[trio.lowlevel.Task]] = {}
+        self._busy: dict[str, float] = {}
+        """Processes whose last step took virtual time, and when it ends."""
+        self._waiting: dict[str, list[trio.lowlevel.Task]] = {}
+        """What is held back by it."""
+        self.costs = StepCosts(process_of=lambda task: task.context.get(_PROCESS), busy=self.make_busy)
+        self.busy_seconds = 0.0
+        """Of all processes together."""
+        self.longest_step_seconds = 0.0
         self._awaited: list[tuple[str, list[int], trio.Event]] = []
         """Processes, how many of their passes are still to come, and who wants to know."""
         self._passes = 0
@@ -70,6 +80,29 @@ class Scheduler(random.Random):
     def is_paused(self, name: str) -> bool:
         return name in self._paused
 
+    def make_busy(self, name: str, seconds: float) -> None:
+        """A step of the process, just done, took so long: until then none of its tasks runs."""
+        now = trio.current_time()
+        self._busy[name] = max(self._busy.get(name, now), now) + seconds
+        self.busy_seconds += seconds
+        self.longest_step_seconds = max(self.longest_step_seconds, seconds)
+
+    def kill(self, name: str) -> None:
+        """The process neither sleeps nor computes any more: its tasks may be cancelled. Idempotent."""
+        self.resume(name)
+        if name in self._busy:
+            self._end_busy(name)
+
+    def _end_busy(self, name: str) -> None:
+        del self._busy[name]
+        trio_run.GLOBAL_RUN_CONTEXT.runner.runq.extend(self._waiting.pop(name, ()))
+
+    def next_due(self, now: float) -> float:
+        """Steps that are over by `now` free their processes; when the next one is."""
+        for name in [name for name, end in self._busy.items() if end <= now]:
+            self._end_busy(name)
+        return min(self._busy.values(), default=math.inf)
+
     async def wait_passes(self, name: str, count: int) -> None:
         """Return after `count` passes in which a task of the process ran: as each task runs from one await to
         the next in a pass, there is such a moment between any two awaits."""
@@ -93,7 +126,7 @@ class Scheduler(random.Random):
             self._passes += 1
             if self._passes > _PASSES_MAX:
                 self.stuck(f"busy loop: {_PASSES_MAX} passes of the scheduler at {now:.6f} s")
-        if self._paused:
+        if self._paused or self._busy:
             x[:] = [task for task in x if not self._hold(task)]
         if self._awaited:
             self._count_passes(x)
@@ -110,9 +143,13 @@ class Scheduler(random.Random):
 
     def _hold(self, task: trio.lowlevel.Task) -> bool:
         name = task.context.get(_PROCESS)
-        held = None if name is None else self._paused.get(name)
-        if held is None:
+        if name is None:
             return False
+        held = self._paused.get(name)
+        if held is None:
+            if name not in self._busy:
+                return False
+            held = self._waiting.setdefault(name, [])
         held.append(task)
         return True
 
@@ -125,8 +162,8 @@ class Scheduler(random.Random):
             raise StuckError(f"{self._stuck}\nand the program did not end when it was cancelled")
         self._stuck = "\n".join((reason, *waiting_tasks()))
         self._passes = 0
-        for name in list(self._paused):
-            self.resume(name)
+        for name in {**self._paused, **self._busy}:
+            self.kill(name)
         self._scope.cancel()
 
     async def main(self, program: "Callable[[Scheduler], Awaitable[T]]") -> T:
@@ -140,16 +177,33 @@ class Scheduler(random.Random):
             self._ended = True
 
 
-def run(seed: int, program: Callable[[Scheduler], Awaitable[T]], *, limit_seconds: float = 3600.0) -> T:
-    """Run `program` to its end under virtual time; the same seed gives the same schedule.
+def run(
+    seed: int,
+    program: Callable[[Scheduler], Awaitable[T]],
+    *,
+    limit_seconds: float = 3600.0,
+    slowness: float = 1.0,
+) -> T:
+    """Run `program` to its end under virtual time; the same seed gives the same schedule. `slowness`: of the
+    machines, see `StepCosts`.
 
     Raises `StuckError` if all tasks wait for good, time runs past `limit_seconds`, or they spin without time
     passing. No garbage is collected meanwhile: when a collection comes is not the seed's to say.
     """
     scheduler = Scheduler(seed)
-    clock = VirtualClock(limit_seconds=limit_seconds, stuck=scheduler.stuck)
+    costs = scheduler.costs
+    costs.slowness = slowness
+    clock = VirtualClock(
+        limit_seconds=limit_seconds,
+        stuck=scheduler.stuck,
+        spent=lambda: costs.spent_seconds,
+        next_due=scheduler.next_due,
+    )
     with _deterministic(scheduler):
-        return trio.run(scheduler.main, program, clock=clock)
+        try:
+            return trio.run(scheduler.main, program, clock=clock, instruments=[costs])
+        finally:
+            forget_work()
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from quorate.broker.controller.records import NO_LEADER, LeaderRecoveryState, PartitionChange
 from quorate.broker.controller.states import PartitionState
+from quorate.runtime.work import WORK
 
 
 class Selector(enum.Enum):
@@ -62,6 +63,7 @@ def elect(
     then the last known leader leads again with what it has, and must say that it has recovered. A sole
     replica whose host lost power is the usual case.
     """
+    WORK.partitions += 1
     among = partition.replicas
     isr = tuple(each for each in partition.isr if each != leaving)
     gone = (leaving,) if lost and leaving is not None else ()

@@ -36,6 +36,7 @@ from quorate.broker.controller.states import (
     changed,
 )
 from quorate.broker.controller.tallies import Tallies
+from quorate.runtime.work import WORK
 
 __all__ = [
     "BrokerState",
@@ -232,6 +233,7 @@ class MetadataImage:
 
     def apply(self, record: Record, *, offset: int, epoch: int) -> None:
         """Take one record in, in log order. Raises `ImageError` and is unchanged if it doesn't fit."""
+        WORK.records += 1
         match record:
             case PartitionChange() | Partition():
                 self.apply_partition(record, offset=offset, epoch=epoch)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from quorate.broker.controller.image import MetadataImage, PartitionState
 from quorate.broker.controller.states import PartitionKey
+from quorate.runtime.work import WORK
 
 
 class Sweep:
@@ -36,6 +37,7 @@ class Sweep:
                 partition_id = self._partition_id
                 self._partition_id += 1
                 left -= 1
+                WORK.records += 1
                 yield PartitionKey(topic_id, partition_id), states[partition_id]
             if self._partition_id >= len(states):
                 # A topic without partitions counts too, so that a million of them don't make one piece.

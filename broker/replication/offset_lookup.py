@@ -19,7 +19,6 @@ from quorate.log.records import stamps_of
 from quorate.runtime.compute import Compute
 from quorate.runtime.disk import DiskError
 from quorate.runtime.slices import Slices
-from quorate.runtime.work import WORK
 
 
 async def find_offset(
@@ -121,6 +120,5 @@ async def _in_batch(
     for offset, at in stamps_of(header, records):
         if at >= timestamp and offset >= from_offset:
             return OffsetResult(offset=offset, timestamp=at, leader_epoch=epoch)
-        WORK.records += 1
         await slices.pause()
     return None

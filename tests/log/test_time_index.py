@@ -286,3 +286,24 @@ async def test_appends_during_a_rebuild_are_in_the_new_index(open_log: Opener) -
     assert check_as_kafkas_dump_tool_does(disk) > 100
     with pytest.raises(LogError):
         fill(log, [1])
+
+
+async def test_an_index_of_what_is_cut_during_its_rebuild_is_not_taken(open_log: Opener) -> None:
+    disk = SimulatedDisk()
+    log = await open_log(disk, config=ONE)
+    fill(log, range(1000, 1600))
+    positions = log._active.indexes.offsets._positions
+    for number in range(len(positions)):
+        positions[number] += 7
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log.read, 590, 1000)
+        for _ in range(4):
+            await trio.lowlevel.checkpoint()
+        log._active.cut(0, 0)
+        log._forget_memory(Offset(0))
+        fill(log, range(2000, 2700), epoch=2)
+    for offset in (0, 300, 650, 699):
+        assert next(read_batches(await log.read(offset, 1))).header.base_offset == offset
+        assert await log.offset_for_timestamp(2000 + offset) == offset
+    await log.flush_and_close()
+    assert check_as_kafkas_dump_tool_does(disk) > 100

@@ -252,6 +252,8 @@ def test_a_story_shows_that(plant: Plant, story: Story, values: Mapping[str, str
             except SafetyViolation as violation:
                 assert re.search(expected, str(violation)), violation
                 break
+            except LivenessViolation:
+                continue  # a consequence, of which the cause may show in the next seed
     else:
         pytest.fail(f"not shown by any of {STORY_SEEDS_MAX} seeds")
     tell(seed, story, clients=clients, values=values)

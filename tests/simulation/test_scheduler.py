@@ -7,6 +7,8 @@ import pytest
 import trio
 from trio._core import _run as trio_run
 
+from quorate.runtime.slices import Slices
+from quorate.runtime.work import WORK
 from quorate.simulation.scheduler import Scheduler, StuckError, run
 
 
@@ -141,3 +143,119 @@ def test_a_paused_process_can_be_cancelled_once_it_runs_again() -> None:
         return trio.current_time()
 
     assert run(1, program) == 2
+
+
+def test_a_step_that_touches_much_holds_up_its_process_and_no_other() -> None:
+    seen: list[tuple[str, float]] = []
+
+    async def ticks(name: str) -> None:
+        for _ in range(4):
+            await trio.sleep(1)
+            seen.append((name, trio.current_time()))
+
+    async def walk() -> None:
+        await trio.sleep(0.5)
+        began = trio.current_time()
+        for _ in range(100):
+            WORK.partitions += 1000
+        assert trio.current_time() - began == pytest.approx(2.0)
+        await trio.lowlevel.checkpoint()
+
+    async def program(scheduler: Scheduler) -> float:
+        async with trio.open_nursery() as nursery:
+            for name in ("busy", "other"):
+                with scheduler.process(name):
+                    nursery.start_soon(ticks, name)
+            with scheduler.process("busy"):
+                nursery.start_soon(walk)
+        return scheduler.longest_step_seconds
+
+    assert run(1, program) == pytest.approx(2.0)
+    assert [time for name, time in seen if name == "other"] == [1, 2, 3, 4]
+    # What was due at 1 runs when the step is over, at 2.5.
+    assert [time for name, time in seen if name == "busy"] == pytest.approx([2.5, 3.5, 4.5, 5.5])
+
+
+def test_the_same_work_in_slices_holds_up_nobody() -> None:
+    late: list[float] = []
+
+    async def ticks() -> None:
+        for _ in range(20):
+            asked = trio.current_time()
+            await trio.sleep(0.1)
+            late.append(trio.current_time() - asked - 0.1)
+
+    async def walk() -> None:
+        slices = Slices()
+        for _ in range(100_000):
+            WORK.partitions += 1
+            await slices.pause()
+
+    async def program(scheduler: Scheduler) -> float:
+        with scheduler.process("busy"):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ticks)
+                nursery.start_soon(walk)
+        return scheduler.busy_seconds
+
+    assert run(1, program) == pytest.approx(2.0, rel=0.01)
+    assert 0 < max(late) < 0.006
+
+
+def test_what_is_short_and_what_the_harness_does_takes_no_time() -> None:
+    async def short() -> None:
+        for _ in range(100):
+            WORK.batches += 200
+            await trio.lowlevel.checkpoint()
+
+    async def program(scheduler: Scheduler) -> float:
+        WORK.records += 10**9
+        await trio.lowlevel.checkpoint()
+        with scheduler.process("node"):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(short)
+        return trio.current_time()
+
+    assert run(1, program) == 0
+
+
+def test_a_busy_process_can_be_killed_and_paused() -> None:
+    async def walk() -> None:
+        WORK.partitions += 500_000  # 10 s
+        await trio.sleep_forever()
+
+    async def program(scheduler: Scheduler) -> list[float]:
+        times = []
+        for name in ("killed", "paused"):
+            async with trio.open_nursery() as nursery:
+                with scheduler.process(name):
+                    nursery.start_soon(walk)
+                await trio.sleep(1)
+                if name == "killed":
+                    scheduler.kill(name)
+                else:
+                    scheduler.pause(name)
+                    with trio.CancelScope(shield=True):
+                        nursery.cancel_scope.cancel()
+                        await trio.sleep(20)
+                    scheduler.resume(name)
+                nursery.cancel_scope.cancel()
+            times.append(trio.current_time())
+        return times
+
+    assert run(1, program) == [1, 22]
+
+
+def test_slower_machines_take_longer() -> None:
+    async def walk() -> None:
+        WORK.batches += 10
+        await trio.lowlevel.checkpoint()
+
+    async def program(scheduler: Scheduler) -> float:
+        with scheduler.process("node"):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(walk)
+        return trio.current_time()
+
+    assert run(1, program) == 0
+    assert run(1, program, slowness=1000) == pytest.approx(0.08)
