@@ -163,7 +163,7 @@ async def test_voter_lists_that_disagree_are_both_named(autojump_clock, world, l
         await trio.sleep(0.5)
     (told,) = [line for line in log_lines if line["event"].startswith("the leader counts other voters")]
     assert (told["its_voters"], told["own_voters"]) == ([1, 2, 3], [1, 3, 4])
-    assert "controller.quorum.voters" in told["reason"]
+    assert "make voters the same on every node" in told["reason"]
 
 
 async def test_voter_lists_in_another_order_are_the_same(autojump_clock, world, log_lines):
