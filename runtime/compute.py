@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-import trio
-
 Result = TypeVar("Result")
 
 
@@ -14,13 +12,3 @@ class Compute(Protocol):
         let go of the interpreter lock for most of its time. Cancellation waits for it; an exception of its is
         raised here."""
         ...
-
-
-class InlineCompute:
-    """On the loop: virtual time stands still meanwhile."""
-
-    __slots__ = ()
-
-    async def run(self, function: Callable[[], Result]) -> Result:
-        await trio.lowlevel.checkpoint()
-        return function()

@@ -1061,4 +1061,37 @@ MUTATIONS: tuple[Mutation, ...] = (
         "a downgrade that overwrites",
         "tests/broker/replication/test_upkeep.py",
     ),
+    # --- found by tests of the Spark source: what was silently wrong ---
+    _tested(
+        "an uncommitted read ends where committed records are damaged",
+        "spark_source/folder.py",
+        "return max(self._log_end(folder, bases), committed)",
+        "return self._log_end(folder, bases)",
+        "a slip: readUncommitted hides damage",
+        "tests/spark_source/test_folder.py",
+    ),
+    _tested(
+        "a stream believes the first broker, however far that is behind",
+        "spark_source/stream_reader.py",
+        "extent = self._scan.access.extent(at_least=begin.offset)",
+        "extent = self._scan.access.extent()",
+        "a slip: a broker that lags is data loss",
+        "tests/spark_source/test_stream.py",
+    ),
+    _tested(
+        "a typed view begins in the middle of a log without a word",
+        "spark_source/scan.py",
+        "if log_start > 0 and view.wants is not None:",
+        "if log_start < 0 and view.wants is not None:",
+        "a slip: state that a snapshot holds",
+        "tests/spark_source/test_folder.py",
+    ),
+    _tested(
+        "a record type of a later version is skipped by typed views",
+        "spark_source/entries.py",
+        "skipped = None if only is None else TYPE_NUMBERS - only",
+        "skipped = None if only is None else frozenset(range(100)) - only",
+        "a slip: a view that is stale without a word",
+        "tests/spark_source/test_folder.py",
+    ),
 )

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import trio
 
 from quorate.runtime import Runtime
-from quorate.runtime.compute import InlineCompute
 from quorate.runtime.entropy import Entropy
+from quorate.simulation.compute import InlineCompute
 from quorate.simulation.disk import SimulatedDisk
 from quorate.simulation.network import SimulatedNetwork
 from quorate.simulation.trace import Trace

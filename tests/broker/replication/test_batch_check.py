@@ -15,9 +15,9 @@ from quorate.broker.replication.errors import ErrorCode, PartitionError
 from quorate.broker.replication.produce_rules import ProduceRules
 from quorate.log.batch import HEADER_BYTES, Batch, attributes_of, read_header, seal
 from quorate.log.records import records_of, varint
-from quorate.runtime.compute import InlineCompute
 from quorate.runtime.real.compute import ThreadCompute
 from quorate.runtime.slices import Slices
+from quorate.simulation.compute import InlineCompute
 
 NOW_MS = 1_700_000_000_000
 LIMIT = 4 << 20
