@@ -539,14 +539,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/log/test_time_index.py",
     ),
     _tested(
-        "an index is swapped in although the segment was cut meanwhile",
-        "log/segment.py",
-        "        if self._cuts == cuts:\n            self.indexes.clear()",
-        "        if True:\n            self.indexes.clear()",
-        "review D5",
-        "tests/log/test_time_index.py",
-    ),
-    _tested(
         "an own batch may leave a gap",
         "log/appends.py",
         "if base_offset != self.end_offset:",
