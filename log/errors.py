@@ -58,6 +58,11 @@ class LogFailedError(LogError):
     reopening, which recovers them, helps (KAFKA-10778)."""
 
 
+class LogInterruptedError(LogFailedError):
+    """A change of the log was cancelled halfway. The disk is sound; only reopening the log, which recovers
+    it, helps."""
+
+
 class DamagedLogError(LogError):
     """Something that was durable can't be read. The node must not start on it."""
 

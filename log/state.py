@@ -6,7 +6,7 @@ import trio
 
 from quorate.log.config import LogConfig
 from quorate.log.epoch_cache import EpochCache
-from quorate.log.errors import LogError, LogFailedError, OffsetOutOfRangeError
+from quorate.log.errors import LogError, LogFailedError, LogInterruptedError, OffsetOutOfRangeError
 from quorate.log.recovery import RecoveredFiles, RecoveryReport
 from quorate.log.segment import Segment
 from quorate.log.tail import Tail
@@ -55,6 +55,11 @@ class LogState:
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a change was cancelled halfway, as the end of a process may do."""
+        return isinstance(self._failure, trio.Cancelled)
+
     def _begin_at(self, log_start_offset: Offset, epoch: Epoch) -> None:
         """What is below `log_start_offset`, the last of it of `epoch`, is no longer in the log."""
         self.log_start_offset = log_start_offset
@@ -68,7 +73,8 @@ class LogState:
 
     def _check_writable(self) -> None:
         if self._failure is not None:
-            raise LogFailedError(
+            kind = LogInterruptedError if self.is_interrupted else LogFailedError
+            raise kind(
                 f"{self._folder}: an earlier operation failed ({self._failure}); the log must be opened again"
             ) from self._failure
         if self._changing:

@@ -327,13 +327,15 @@ class LogManager:
 
     async def close(self, *, clean_epoch: int | None) -> None:
         """Sync and close what is open, write the checkpoints, and last the mark of an orderly shutdown,
-        unless `clean_epoch` is None. Raises `DiskError`; nothing is marked then."""
+        unless `clean_epoch` is None or a log was being changed when the broker stopped: that one must be
+        recovered. Raises `DiskError`; nothing is marked then."""
+        recovers = any(opened.is_interrupted for each in self._dirs for opened in each.logs.values())
         for each in self._sound():
             for opened in each.logs.values():
                 await opened.flush_and_close()
         await self.store_high_watermarks()
         await self.store_recovery_points()
-        if clean_epoch is not None and all(each.complete for each in self._dirs):
+        if clean_epoch is not None and not recovers and all(each.complete for each in self._dirs):
             proof = Proof(clean_epoch, frozenset(self.online_ids))
             for each in self._sound():
                 await store_clean_shutdown(self._disk, each.path, proof)

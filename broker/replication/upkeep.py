@@ -11,6 +11,7 @@ from quorate.broker.replication.log_manager import LogManager
 from quorate.broker.replication.partition import Partition
 from quorate.broker.replication.producer_snapshot import store, take
 from quorate.log import LogError
+from quorate.log.errors import LogInterruptedError
 from quorate.raft.core.types import Offset
 from quorate.runtime.disk import DescriptorsExhaustedError, Disk, DiskError
 from quorate.runtime.log import get_logger
@@ -116,5 +117,7 @@ class Upkeep:
                 return
             try:
                 await chore(partition)
+            except LogInterruptedError:
+                pass  # The broker is stopping, and the next start recovers the log.
             except (DiskError, LogError) as error:
                 self._disk_failed(partition, error)

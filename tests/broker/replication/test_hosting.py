@@ -13,6 +13,7 @@ from quorate.broker.replication.log_manager import LogManager
 from quorate.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, load_offsets
 from quorate.quorum_state.meta_properties import load_meta_properties
 from quorate.simulation.disk import Operation
+from quorate.simulation.logs import captured_logs
 
 MARK = "data/.kafka_cleanshutdown"
 
@@ -32,6 +33,24 @@ async def test_an_orderly_shutdown_leaves_its_mark_and_nothing_is_recovered(make
     assert cluster[1].manager.complete_epoch >= 0
     await cluster.opened()
     assert await cluster[1].consumed() == ["a"]
+
+
+async def test_a_change_of_a_log_that_the_stop_cancels_is_no_disk_failure_and_leaves_no_mark(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    await cluster[1].produced("a")
+    opened = cluster[1].partition().log
+    cluster[1].disk.stall()
+    with trio.move_on_after(1):
+        await opened.truncate_fully_and_start_at(opened.end_offset)
+    cluster[1].disk.release()
+    with captured_logs() as lines:
+        assert not await closed(cluster[1])
+    assert not [line for line in lines if line["log_level"] == "error"]
+    await cluster[1].start()
+    assert cluster[1].manager.complete_epoch >= 0, "it was killed, as far as the next start knows"
 
 
 async def test_f9_no_mark_is_left_by_a_broker_whose_logs_were_still_being_opened(
