@@ -175,7 +175,11 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
 
     async def _format(self, node: QuorumNode) -> None:
         runtime = node.host.runtime()
-        meta = await format_folder(runtime, FOLDER, cluster_id=CLUSTER_ID, node_id=node.id)
+        node.formatting = True
+        try:
+            meta = await format_folder(runtime, FOLDER, cluster_id=CLUSTER_ID, node_id=node.id)
+        finally:
+            node.formatting = False
         node.directory_id = uuid_text(meta.directory_id)
 
     async def replace_disk(self, node: QuorumNode) -> None:
