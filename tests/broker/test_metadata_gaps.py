@@ -1,17 +1,16 @@
 """What each node does with 100,000 partitions of metadata holds nobody up, by the processor's time."""
 
-import gc
-import uuid
 from collections.abc import Iterator, Sequence
 
 import pytest
 import trio
 from gaps import within_gap
+from large_metadata import PARTITIONS, TOPICS, large_image, no_full_collection, topic_id
 
 from quorate.broker.controller.codec import encode
 from quorate.broker.controller.delta import MetadataDelta
 from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.records import Partition, PartitionChange, Record, RegisterBroker, Topic
+from quorate.broker.controller.records import Partition, PartitionChange
 from quorate.broker.metadata import MetadataCache, whole_image
 from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
 from quorate.log import Log, LogConfig
@@ -27,49 +26,19 @@ from quorate.simulation.disk import SimulatedDisk
 
 pytestmark = pytest.mark.real_time
 
-TOPICS = 1000
-PARTITIONS = 100
 STEP = 128
 """Partitions in one batch of the controller's."""
 
 
 @pytest.fixture(autouse=True)
 def _no_full_collection() -> Iterator[None]:
-    """As in the controller's tests: it is the process's matter."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
-def topic_id(number: int) -> uuid.UUID:
-    return uuid.UUID(int=(7 << 100) + number)
-
-
-def records() -> Iterator[Record]:
-    for broker_id in (1, 2, 3):
-        yield RegisterBroker(
-            broker_id=broker_id, incarnation_id=uuid.UUID(int=broker_id), broker_epoch=broker_id, fenced=False
-        )
-    for number in range(TOPICS):
-        yield Topic(name=f"t{number}", topic_id=topic_id(number))
-        for partition_id in range(PARTITIONS):
-            replicas = ((1, 2, 3), (2, 3, 1), (3, 1, 2))[partition_id % 3]
-            yield Partition(
-                topic_id=topic_id(number),
-                partition_id=partition_id,
-                replicas=replicas,
-                isr=replicas,
-                leader=replicas[0],
-            )
+    with no_full_collection():
+        yield
 
 
 @pytest.fixture(scope="module")
 def large() -> MetadataImage:
-    image = MetadataImage()
-    for offset, record in enumerate(records()):
-        image.apply(record, offset=offset, epoch=1)
-    return image
+    return large_image()
 
 
 @pytest.fixture(scope="module")

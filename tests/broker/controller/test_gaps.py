@@ -3,7 +3,6 @@
 Every request to the controller has its scenario here; a new one without any fails.
 """
 
-import gc
 import random
 import typing
 import uuid
@@ -14,17 +13,16 @@ import pytest
 import trio
 import trio.testing
 from gaps import BUDGET_MS, within_gap
+from large_metadata import PARTITIONS, TOPICS, directory, large_image, no_full_collection, topic_id
 
 from quorate.broker.controller.controller import Controller, ControllerSettings
 from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.records import (
     BrokerRegistrationChange,
-    FeatureLevel,
     Listener,
     Partition,
     PartitionChange,
     Record,
-    RegisterBroker,
     Topic,
 )
 from quorate.broker.controller.rpc import (
@@ -52,20 +50,13 @@ from quorate.runtime.entropy import Entropy
 
 pytestmark = pytest.mark.real_time
 
-TOPICS = 1000
-PARTITIONS = 100
-"""Of each topic."""
 SESSION_MS = 60_000
 
 
 @pytest.fixture(autouse=True)
 def _no_full_collection() -> Iterator[None]:
-    """A full collection takes as long as there are objects, of whatever test made them: it is the process's
-    matter and not an operation's."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
+    with no_full_collection():
+        yield
 
 
 class Committed:
@@ -93,44 +84,10 @@ class Log:
         raise AssertionError("the controller gave up")
 
 
-def directory(broker_id: int, number: int = 0) -> uuid.UUID:
-    return uuid.UUID(int=(8 << 100) + (broker_id << 10) + number)
-
-
-def topic_id(number: int) -> uuid.UUID:
-    return uuid.UUID(int=(7 << 100) + number)
-
-
-def records() -> Iterator[Record]:
-    yield FeatureLevel(name="metadata.version", level=1)
-    for broker_id in (1, 2, 3):
-        yield RegisterBroker(
-            broker_id=broker_id,
-            incarnation_id=uuid.UUID(int=broker_id),
-            broker_epoch=broker_id,
-            fenced=False,
-            log_dirs=(directory(broker_id), directory(broker_id, 1)),
-        )
-    for number in range(TOPICS):
-        yield Topic(name=f"t{number}", topic_id=topic_id(number))
-        for partition_id in range(PARTITIONS):
-            replicas = ((1, 2, 3), (2, 3, 1), (3, 1, 2))[partition_id % 3]
-            yield Partition(
-                topic_id=topic_id(number),
-                partition_id=partition_id,
-                replicas=replicas,
-                isr=replicas,
-                leader=replicas[0],
-            )
-
-
 @pytest.fixture(scope="module")
 def large() -> MetadataImage:
-    """Three brokers, each in every ISR. Tests take copies."""
-    image = MetadataImage()
-    for offset, record in enumerate(records()):
-        image.apply(record, offset=offset, epoch=1)
-    return image
+    """Tests take copies."""
+    return large_image()
 
 
 class Rig:
