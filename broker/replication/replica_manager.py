@@ -378,7 +378,11 @@ class ReplicaManager:
 
     @property
     def any_cut_off(self) -> bool:
-        return any(self._is_cut_off(each) for each in self._hosting.partitions())
+        # Every Metadata asks, and a node may host many partitions.
+        session_s = self._config.broker_session_timeout_ms / 1000
+        return self.controller_silent_s() >= session_s and any(
+            self._is_cut_off(each) for each in self._hosting.partitions()
+        )
 
     # Requests
 
