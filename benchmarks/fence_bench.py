@@ -5,9 +5,9 @@ batches that it wrote are applied by a node. Seconds of the processor, and the l
 milliseconds; a hundred partitions to a topic, three replicas. No garbage is collected meanwhile.
 """
 
+import argparse
 import gc
 import random
-import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -116,9 +116,11 @@ def say(what: str, seconds: float, longest: float) -> None:
 
 
 def main() -> None:
-    partitions = int(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("partitions", type=int)
+    asked = parser.parse_args()
     gc.disable()
-    data = [encode(record) for record in records(partitions)]
+    data = [encode(record) for record in records(asked.partitions)]
     began = time.thread_time()
     image = MetadataImage()
     for offset, record in enumerate(data):
