@@ -12,26 +12,30 @@ from quorate.broker.log_directories import SameDirectoryError
 from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError
 from quorate.broker.server import BrokerServer
 from quorate.log import Log
+from quorate.raft.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 from quorate.raft.quorum import Quorum
 from quorate.raft.storage import format_folder
 from quorate.runtime.disk import DiskError
+from quorate.runtime.entropy import uuid_text
 from quorate.runtime.network import Address
 from quorate.simulation.disk import Volume
-from quorate.simulation.hosts import FOLDER, SimulatedCluster, SimulatedNode
+from quorate.simulation.hosts import FOLDER, SimulatedCluster
 from quorate.simulation.invariants import Checker, WatchedTelemetry
 from quorate.simulation.network import NetworkSettings
+from quorate.simulation.node_view import NodeView
 from quorate.simulation.runtime import DiskSpeed, SimulatedRuntime
 from quorate.simulation.scheduler import Scheduler
 from quorate.simulation.trace import Trace
 from quorate.simulation.violations import LivenessViolation
+from quorate.simulation.voter_faults import VotersIn, VotingNode, adopt_voters
 
 CLUSTER_ID = "simulated-brokers-0001"
 CLIENT_PORT = 9092
+CONTROLLER_PORT = 9093
 MORE = "more"
 """A second folder of log.dirs."""
 AGAIN = "again"
 """Where a folder of log.dirs is mounted for the second time."""
-_CONTROLLER_PORT = 9093
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +50,12 @@ class BrokerClusterSettings:
     disk: DiskSpeed = field(default_factory=DiskSpeed)
     sync_at_once: tuple[bool, ...] = ()
     """Whether each host's disk syncs in the pass that asks (`SyncStrategy.INLINE`), in turn."""
+    voters_in: VotersIn = VotersIn.CONFIGURATION
     log_dirs: tuple[str, ...] = (FOLDER,)
     """Of every broker; the first holds the metadata log too."""
 
 
-class BrokerHost(SimulatedNode):
+class BrokerHost(VotingNode):
     """`server` and `quorum` are those of its running process."""
 
     def __init__(
@@ -68,6 +73,10 @@ class BrokerHost(SimulatedNode):
     @property
     def open(self) -> bool:
         return self.server is not None
+
+    @property
+    def electorate(self) -> Quorum[None] | None:
+        return None if self.server is None else self.server.quorum
 
     @property
     def config(self) -> ServerConfig:
@@ -144,35 +153,55 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
             nursery,
             trace,
         )
-        self.checker = Checker(self.nodes, trace, self.found)
+        self.checker = Checker(self.nodes, trace, self.found, self._voters_of)
 
     @property
     def voters(self) -> Sequence[BrokerHost]:
         return self.nodes
 
+    def _voters_of(self, view: NodeView) -> Sequence[BrokerHost | None]:
+        quorum = self.nodes[view.id - 1].quorum
+        return self.nodes if quorum is None else [self.nodes[voter.key.id - 1] for voter in quorum.voters]
+
     def _node(self, number: int, host: SimulatedRuntime) -> BrokerHost:
-        voters = ",".join(
-            f"{voter}@node-{voter}:{_CONTROLLER_PORT}" for voter in range(1, self.settings.brokers + 1)
-        )
+        addresses = {
+            voter: f"node-{voter}:{CONTROLLER_PORT}" for voter in range(1, self.settings.brokers + 1)
+        }
+        if self.settings.voters_in is VotersIn.FORMATTED:
+            quorum = {"controller.quorum.bootstrap.servers": ",".join(addresses.values())}
+        else:
+            voters = (f"{voter}@{address}" for voter, address in addresses.items())
+            quorum = {"controller.quorum.voters": ",".join(voters)}
         values = {
             "process.roles": "broker,controller",
             "node.id": str(number),
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": voters,
-            "listeners": f"PLAINTEXT://{host.name}:{CLIENT_PORT},CONTROLLER://{host.name}:{_CONTROLLER_PORT}",
+            "listeners": f"PLAINTEXT://{host.name}:{CLIENT_PORT},CONTROLLER://{host.name}:{CONTROLLER_PORT}",
             "metrics.http.port": "-1",
             "min.insync.replicas": str(self.settings.min_isr),
             "default.replication.factor": str(self.settings.brokers),
             "num.partitions": str(self.settings.partitions),
-        } | dict(self.settings.values)
+        }
+        values |= quorum | dict(self.settings.values)
         return BrokerHost(number, host, values, self.settings.log_dirs)
 
     async def boot(self) -> None:
-        """Format every folder and start every node."""
+        """Format every folder, start every node, and see to it that the voters are where they should be."""
+        voters = self._first_voters() if self.settings.voters_in is VotersIn.FORMATTED else None
         for node in self.nodes:
-            await format_folder(node.host.runtime(), FOLDER, cluster_id=CLUSTER_ID, node_id=node.id)
+            meta = await format_folder(
+                node.host.runtime(), FOLDER, cluster_id=CLUSTER_ID, node_id=node.id, voters=voters
+            )
+            node.directory_id = uuid_text(meta.directory_id)
         for node in self.nodes:
             self.start(node)
+        if self.settings.voters_in is VotersIn.ADOPTED:
+            await adopt_voters(self)
+
+    def _first_voters(self) -> VoterSet:
+        """Each with the directory id that formatting gives it."""
+        keys = [ReplicaKey(node.id, uuid_text(node.host.runtime().entropy.uuid())) for node in self.nodes]
+        return VoterSet(tuple(Voter(key, Endpoint(f"node-{key.id}", CONTROLLER_PORT)) for key in keys))
 
     def start(self, node: BrokerHost) -> None:
         super().start(node)

@@ -8,7 +8,13 @@ import trio
 
 from quorate.simulation.broker_admin import Administrator
 from quorate.simulation.broker_clients import TOPIC, BrokerClients, BrokerClientSettings, read_everything
-from quorate.simulation.broker_cluster import MORE, BrokerCluster, BrokerClusterSettings, BrokerHost
+from quorate.simulation.broker_cluster import (
+    CONTROLLER_PORT,
+    MORE,
+    BrokerCluster,
+    BrokerClusterSettings,
+    BrokerHost,
+)
 from quorate.simulation.broker_members import GroupMembers
 from quorate.simulation.directory_faults import DirectoryFaults
 from quorate.simulation.faults import Fault, Faults, FaultSettings
@@ -21,6 +27,7 @@ from quorate.simulation.scheduler import Scheduler, run
 from quorate.simulation.totals import Counts
 from quorate.simulation.trace import Trace, logs_into
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
+from quorate.simulation.voter_faults import VoterFaults, VotersIn
 
 _PATIENCE_S = 60.0
 """Virtual time until a healed cluster must have every replica in sync and every producer an answer."""
@@ -54,7 +61,8 @@ class BrokerFaults(Faults[BrokerHost]):
     A broker counts as one that lost data from the moment its host loses power, its disk is told to fail, or
     one of its folders of log.dirs goes (`DirectoryFaults`), until the controller knows of its next life and
     every partition has min ISR members in sync again.
-    Processes may be killed at any time beside that.
+    Processes may be killed at any time beside that. Of the brokers all but one vote at least, and no folder
+    with a vote in it is ever lost.
     """
 
     clock_jumps_ms = (-86_400_000, -3_600_000, -1000, 1000, 3_600_000, 86_400_000)
@@ -72,6 +80,26 @@ class BrokerFaults(Faults[BrokerHost]):
             Fault.ABSENT_DIRECTORY: self.directories.take_away,
             Fault.DIRECTORY_TWICE: self.directories.mount_twice,
         }
+        self.voters = VoterFaults(
+            cluster,
+            source,
+            port=CONTROLLER_PORT,
+            may_go=lambda voters: len(voters) == len(cluster.nodes),
+            among_appends=True,
+        )
+        if cluster.settings.voters_in is not VotersIn.CONFIGURATION:
+            self._do[Fault.VOTERS] = self.voters.change
+
+    async def repair(self) -> None:
+        """When all is healed: let every broker vote again. Raises `LivenessViolation`."""
+        if self._brokers.settings.voters_in is VotersIn.CONFIGURATION:
+            return
+        with trio.move_on_after(_PATIENCE_S) as patience:
+            await self.voters.all_vote()
+        if patience.cancelled_caught:
+            raise LivenessViolation(
+                f"ReconfigurationNotStuck: a voter is not added {_PATIENCE_S:g} s after the last fault"
+            )
 
     def _may_lose(self, node: BrokerHost) -> bool:
         """Whether the budget has room for it; it is taken then."""
@@ -163,14 +191,14 @@ class BrokerRunSettings:
         cluster = replace(
             settings.cluster, sync_at_once=sync_at_once, values={**settings.cluster.values, **values}
         )
+        kinds = settings.faults.kinds
+        if source.random() >= 0.5:
+            kinds += tuple(kind for kind in DIRECTORY_FAULTS if source.random() < 0.6)
+            cluster = replace(cluster, log_dirs=(FOLDER, MORE))
         if source.random() < 0.5:
-            return replace(settings, cluster=cluster)
-        more = tuple(kind for kind in DIRECTORY_FAULTS if source.random() < 0.6)
-        return replace(
-            settings,
-            cluster=replace(cluster, log_dirs=(FOLDER, MORE)),
-            faults=replace(settings.faults, kinds=(*settings.faults.kinds, *more)),
-        )
+            cluster = replace(cluster, voters_in=source.choice((VotersIn.ADOPTED, VotersIn.FORMATTED)))
+            kinds += (Fault.VOTERS,)
+        return replace(settings, cluster=cluster, faults=replace(settings.faults, kinds=kinds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,10 +274,12 @@ class BrokerRun:
                     await faults.run()
                 cluster.heal()
                 await cluster.start_all()
-                for node in cluster.nodes:
-                    await faults.directories.restore(node)
                 # One whose disk failed just before may be ending only now.
                 consumers.start_soon(cluster.supervise, _derived(source))
+                # Two voters have no leader while a folder is put back on one of them.
+                await faults.repair()
+                for node in cluster.nodes:
+                    await faults.directories.restore(node)
                 await trio.sleep(2)
                 clients.finish()
                 admin.finish()

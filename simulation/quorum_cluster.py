@@ -9,13 +9,12 @@ import trio
 from quorate.log import Log
 from quorate.raft.config import QuorumConfig
 from quorate.raft.core.types import CoreConfig, Endpoint, NodeId, ReplicaKey, Voter, VoterSet
-from quorate.raft.errors import QuorumError
 from quorate.raft.quorum import Quorum
 from quorate.raft.state_machine import CommittedBatch
 from quorate.raft.storage import format_folder
 from quorate.runtime.entropy import uuid_text
 from quorate.runtime.network import Address
-from quorate.simulation.hosts import FOLDER, SimulatedCluster, SimulatedNode
+from quorate.simulation.hosts import FOLDER, SimulatedCluster
 from quorate.simulation.invariants import Checker, WatchedTelemetry
 from quorate.simulation.journal import Journal
 from quorate.simulation.network import NetworkSettings
@@ -24,6 +23,7 @@ from quorate.simulation.runtime import DiskSpeed, SimulatedRuntime
 from quorate.simulation.scheduler import Scheduler
 from quorate.simulation.trace import Trace
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
+from quorate.simulation.voter_faults import VotingNode
 
 CLUSTER_ID = "simulated-cluster-0001"
 PORT = 9093
@@ -56,7 +56,7 @@ class ClusterSettings:
     parks it.)"""
 
 
-class QuorumNode(SimulatedNode):
+class QuorumNode(VotingNode):
     """`quorum` and `journal` are those of its running process."""
 
     def __init__(self, config: QuorumConfig, host: SimulatedRuntime) -> None:
@@ -64,12 +64,14 @@ class QuorumNode(SimulatedNode):
         self.config = config
         self.quorum: Quorum[int] | None = None
         self.journal: Journal | None = None
-        self.directory_id = ""
-        """Of its disk."""
 
     @property
     def open(self) -> bool:
         return self.quorum is not None
+
+    @property
+    def electorate(self) -> Quorum[int] | None:
+        return self.quorum
 
     @property
     def log(self) -> Log:
@@ -243,18 +245,6 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
                             f"{applied} of the {before.end_offset} that older epochs committed"
                         ),
                     )
-
-    async def adopt_voters(self) -> None:
-        """Write the voters into the log. All nodes must be up."""
-        while True:
-            leader = self.leader()
-            try:
-                if leader is not None:
-                    await leader.serving.adopt_voters(timeout_ms=2000)
-                    return
-            except QuorumError as error:
-                self.trace.add("operator", f"adopt voters: {error}")
-            await trio.sleep(0.1)
 
     async def converge(self, *, within_s: float) -> QuorumNode:
         """Wait until one node leads, all running ones know it, and all have applied everything; the leader.

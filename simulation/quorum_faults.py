@@ -1,15 +1,14 @@
 """What goes wrong in a simulated quorum beyond what any cluster may suffer; what its operators ask for."""
 
 import random
-from collections.abc import Awaitable, Callable
 
 import trio
 
-from quorate.raft.core.types import Endpoint, ReplicaKey, Voter
 from quorate.raft.errors import QuorumError
 from quorate.raft.quorum import Quorum
 from quorate.simulation.faults import Fault, Faults, FaultSettings
 from quorate.simulation.quorum_cluster import PORT, QuorumCluster, QuorumNode
+from quorate.simulation.voter_faults import VoterFaults
 
 
 class QuorumFaults(Faults[QuorumNode]):
@@ -22,36 +21,22 @@ class QuorumFaults(Faults[QuorumNode]):
     def __init__(self, cluster: QuorumCluster, settings: FaultSettings, source: random.Random) -> None:
         super().__init__(cluster, settings, source)
         self._quorum = cluster
-        self._changing = False
+        self._voters = VoterFaults(
+            cluster, source, port=PORT, may_go=lambda voters: not self._gone and len(voters) >= 2
+        )
         self._do[Fault.TRANSFER] = self._transfer
         self._do[Fault.SNAPSHOT] = self._snapshot
         if cluster.settings.dynamic:
-            self._do[Fault.VOTERS] = self._voters
+            self._do[Fault.VOTERS] = self._voters.change
             self._do[Fault.LOST_DISK] = self._lost_disk
             self._do[Fault.DAMAGE] = self._damage_or_nothing
 
-    # --- asked of a node, in its process ---
-
-    def _ask(self, node: QuorumNode, what: str, call: Callable[[], Awaitable[None]]) -> None:
-        with self._quorum.scheduler.process(node.name):
-            self._quorum.spawn(self._asked, what, call)
-
-    async def _asked(self, what: str, call: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await call()
-        except QuorumError as error:
-            self._quorum.trace.add("operator", f"{what}: {type(error).__name__}: {error}")
-        else:
-            self._quorum.trace.add("operator", f"{what}: done")
-        finally:
-            self._changing = False
-
     async def _transfer(self) -> None:
         leader = self._quorum.leader()
-        if leader is None or leader.quorum is None or self._changing:
+        if leader is None or leader.quorum is None or self._voters.changing:
             return
         quorum, to = leader.quorum, self._random.choice(self._quorum.nodes)
-        self._ask(
+        self._voters.ask(
             leader, f"hand over to {to.name}", lambda: quorum.transfer_leadership(to.id, timeout_ms=3000)
         )
 
@@ -88,44 +73,23 @@ class QuorumFaults(Faults[QuorumNode]):
         sets = [node.quorum.voters if node.quorum is not None else None for node in self._quorum.nodes]
         return all(each is not None and each == sets[0] for each in sets)
 
-    async def _voters(self) -> None:
-        leader = self._quorum.leader()
-        if leader is None or leader.quorum is None or self._changing:
-            return
-        quorum, node = leader.quorum, self._random.choice(self._quorum.nodes)
-        key = ReplicaKey(node.id, node.directory_id)
-        is_voter = quorum.voters.has(key)
-        if is_voter and (self._gone or len(quorum.voters) < 2):
-            return
-        if not is_voter and node.id in quorum.voters:
-            return  # its old disk's is to be removed first, which `repair` does
-        self._changing = True
-        if is_voter:
-            self._remove(leader, quorum, key)
-        else:
-            voter = Voter(key, Endpoint(node.name, PORT))
-            self._ask(leader, f"add {key}", lambda: quorum.add_voter(voter, timeout_ms=4000))
-
-    def _remove(self, leader: QuorumNode, quorum: Quorum[int], key: ReplicaKey) -> None:
-        self._ask(leader, f"remove {key}", lambda: quorum.remove_voter(key, timeout_ms=4000))
-
     async def _lost_disk(self) -> None:
         cluster, node = self._quorum, self._random.choice(self._quorum.nodes)
         leader = cluster.leader()
-        if leader is None or leader.quorum is None or self._changing or self._gone:
+        if leader is None or leader.quorum is None or self._voters.changing or self._gone:
             return
         voters = leader.quorum.voters
         if not self._all_know_the_voters or (len(voters) < 3 and node.id in voters):
             return
-        self._changing = True
+        self._voters.changing = True
         await cluster.replace_disk(node)
-        self._changing = False
+        self._voters.changing = False
         await self._last()
         self._start(node)
 
     async def _damage_or_nothing(self) -> None:
         leader = self._quorum.leader()
-        if leader is None or leader.quorum is None or self._changing or self._gone:
+        if leader is None or leader.quorum is None or self._voters.changing or self._gone:
             return
         if self._all_know_the_voters and len(leader.quorum.voters) >= 3:
             await self._damage()
@@ -139,5 +103,5 @@ class QuorumFaults(Faults[QuorumNode]):
                 gone = [each.key for each in leader.quorum.voters if each.key.directory_id in lost]
                 if not gone:
                     return
-                self._remove(leader, leader.quorum, gone[0])
+                self._voters.remove(leader, gone[0])
             await trio.sleep(1.0)

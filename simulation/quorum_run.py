@@ -19,6 +19,7 @@ from quorate.simulation.scheduler import Scheduler, run
 from quorate.simulation.totals import Counts
 from quorate.simulation.trace import Trace, logs_into
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
+from quorate.simulation.voter_faults import adopt_voters
 
 _CONVERGE_TIMEOUTS = 20
 """Election timeouts until a healed cluster must agree."""
@@ -136,7 +137,7 @@ class QuorumRun:
     async def _phases(self, cluster: QuorumCluster, source: random.Random) -> None:
         await cluster.boot()
         if self.settings.cluster.dynamic:
-            await cluster.adopt_voters()
+            await adopt_voters(cluster)
         clients = AppendingClients(
             cluster, self.history, self.settings.clients, random.Random(source.getrandbits(64))
         )
