@@ -1038,6 +1038,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/broker/server/test_first_answers.py",
     ),
     _tested(
+        "a large answer is encoded in one piece",
+        "broker/wire/sliced_encoding.py",
+        "        await slices.pause()\n",
+        "",
+        "an event loop that is held",
+        "tests/broker/apis/test_gaps.py",
+    ),
+    _tested(
         "a setting is wired to nothing",
         "broker/broker_node.py",
         '        producer_id_expiration_ms=config.int("producer.id.expiration.ms"),\n',

@@ -19,7 +19,8 @@ from quorate.broker.metadata import MetadataCache
 from quorate.broker.replication.replica_manager import ReplicaManager
 from quorate.broker.wire.entities import build, response_type
 from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.messages import Deferred, RequestContext, Response
+from quorate.broker.wire.messages import Deferred, EncodedResponse, RequestContext, Response
+from quorate.broker.wire.sliced_encoding import encode_in_slices
 from quorate.raft.quorum import Quorum
 
 
@@ -93,3 +94,17 @@ def endpoint_of(broker: BrokerState, listener: str) -> Listener | None:
 def respond(context: RequestContext, **values: object) -> Response:
     """The response of the request's API and version; fields that the version lacks are dropped."""
     return build(response_type(context.api_key, context.version), **values)
+
+
+async def encoded_in_slices(context: RequestContext, **values: object) -> EncodedResponse:
+    """As `respond`, encoded. Others run after every few milliseconds, so an answer may be large; arrays may
+    be generators, which are walked meanwhile (`encode_in_slices`)."""
+    return EncodedResponse(await encode_in_slices(response_type(context.api_key, context.version), values))
+
+
+def respond_in_slices(context: RequestContext, **values: object) -> Deferred:
+    """A large answer that is made when it is about to be sent: however many a client asks for without
+    reading, one of them takes memory. Requests behind it are handled meanwhile."""
+    deferred = Deferred()
+    deferred.complete_with(lambda: encoded_in_slices(context, **values))
+    return deferred

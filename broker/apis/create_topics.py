@@ -6,7 +6,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
-from quorate.broker.apis.context import Broker, respond
+from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.controller.configs import describe_topic
 from quorate.broker.controller.errors import ErrorCode as ControllerError
 from quorate.broker.controller.rpc import Assignment, ConfigEntry, CreatedTopic, CreateTopicsRequest, NewTopic
@@ -52,7 +52,7 @@ async def _create(broker: Broker, context: RequestContext, request: Any) -> Resp
             )
             names = [topic.name for topic in created if topic.topic_id is not None]
             await broker.leaders.wait(names, deadline=deadline)
-    return respond(context, topics=[_created(broker, context, topic) for topic in created])
+    return await encoded_in_slices(context, topics=(_created(broker, context, topic) for topic in created))
 
 
 def _new_topic(topic: Any) -> NewTopic:

@@ -5,7 +5,7 @@ from typing import Any
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.context import Broker, respond
+from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.controller.errors import ErrorCode as ControllerError
 from quorate.broker.controller.rpc import DeletedTopic, DeleteTopicsRequest, TopicRef
 from quorate.broker.wire.errors import KafkaError
@@ -46,9 +46,9 @@ async def _delete(broker: Broker, context: RequestContext, request: Any) -> Resp
         await broker.metadata.wait_until(
             lambda image: all(topic_id is None or image.topic_by_id(topic_id) is None for topic_id in gone)
         )
-    return respond(
+    return await encoded_in_slices(
         context,
-        responses=[
+        responses=(
             {
                 "name": topic.name,
                 "topic_id": topic.topic_id,
@@ -56,5 +56,5 @@ async def _delete(broker: Broker, context: RequestContext, request: Any) -> Resp
                 "error_message": topic.error_message,
             }
             for topic in deleted
-        ],
+        ),
     )

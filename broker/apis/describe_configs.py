@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.context import Broker, respond
+from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.config import CONFIG_KEYS
 from quorate.broker.controller.config_key import ConfigKey, Effect
 from quorate.broker.controller.config_synonyms import ConfigSynonym, of_broker, of_topic
@@ -18,10 +18,16 @@ from quorate.runtime.network import Address
 _Fields = dict[str, object]
 _TOPIC: Final = 2
 _BROKER: Final = 4
+_AT_ONCE: Final = 5
+"""Resources that are answered in one piece; each has some 30 entries."""
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
-    return respond(context, results=[_resource(broker, asked, request) for asked in request.resources])
+    """Many resources are described in slices, each as it is at one moment."""
+    results = (_resource(broker, asked, request) for asked in request.resources)
+    if len(request.resources) <= _AT_ONCE:
+        return respond(context, results=results)
+    return respond_in_slices(context, results=results)
 
 
 def _resource(broker: Broker, asked: Any, request: Any) -> _Fields:

@@ -1,11 +1,12 @@
 """ListOffsets."""
 
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
-from quorate.broker.apis.context import Broker, respond
+from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.wire.messages import Answer, RequestContext, Response
 
 _Fields = dict[str, object]
@@ -13,23 +14,23 @@ _OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
-    """Looking for a timestamp may read from disk."""
+    """Looking for a timestamp may read from disk. Others run after every few milliseconds of it."""
     return broker.later(lambda: _list(broker, context, request))
 
 
 async def _list(broker: Broker, context: RequestContext, request: Any) -> Response:
-    return respond(
+    return await encoded_in_slices(
         context,
-        topics=[
-            {
-                "name": topic.name,
-                "partitions": [
-                    await _partition(broker, context, topic.name, part) for part in topic.partitions
-                ],
-            }
+        topics=(
+            {"name": topic.name, "partitions": _partitions(broker, context, topic)}
             for topic in request.topics
-        ],
+        ),
     )
+
+
+async def _partitions(broker: Broker, context: RequestContext, topic: Any) -> AsyncIterator[_Fields]:
+    for part in topic.partitions:
+        yield await _partition(broker, context, topic.name, part)
 
 
 def _known(error: ErrorCode, version: int) -> ErrorCode:

@@ -1,13 +1,16 @@
 """OffsetCommit: answered when the offsets are on every replica in sync."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.context import Broker, respond
+from quorate.broker.apis.context import Broker, encoded_in_slices, respond
 from quorate.broker.groups.messages import MemberRef, OffsetToCommit
-from quorate.broker.wire.messages import Answer, Deferred, RequestContext, Response
+from quorate.broker.wire.messages import Answer, Deferred, RequestContext
+
+_AT_ONCE: Final = 200
+"""Partitions whose answer is made in one piece."""
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
@@ -35,7 +38,11 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
     def answer(errors: Sequence[ErrorCode]) -> None:
         rest = iter(errors)
         outcome = [next(rest) if exists else ErrorCode.unknown_topic_or_partition for exists in known]
-        deferred.complete(_response(context, request, outcome))
+        topics = _topics(request, outcome)
+        if len(outcome) <= _AT_ONCE:
+            deferred.complete(respond(context, topics=topics))
+        else:
+            deferred.complete_with(lambda: encoded_in_slices(context, topics=topics))
 
     broker.groups.commit(ref, offsets, answer)
     return deferred
@@ -46,18 +53,13 @@ def _exists(broker: Broker, name: str, index: int) -> bool:
     return topic is not None and broker.image.partition(topic.topic_id, index) is not None
 
 
-def _response(context: RequestContext, request: Any, outcome: Sequence[ErrorCode]) -> Response:
+def _topics(request: Any, outcome: Sequence[ErrorCode]) -> Iterator[dict[str, object]]:
     errors = iter(outcome)
-    return respond(
-        context,
-        topics=[
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": part.partition_index, "error_code": next(errors)}
-                    for part in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ],
-    )
+    for topic in request.topics:
+        yield {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": part.partition_index, "error_code": next(errors)}
+                for part in topic.partitions
+            ],
+        }

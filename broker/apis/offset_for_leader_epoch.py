@@ -1,27 +1,36 @@
 """OffsetForLeaderEpoch (KIP-101, KIP-320)."""
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
-from quorate.broker.apis.context import Broker, respond
+from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.wire.messages import Answer, RequestContext
 
 _Fields = dict[str, object]
+_AT_ONCE: Final = 100
+"""Partitions that are answered in one piece."""
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
-    return respond(
-        context,
-        topics=[
-            {
-                "topic": topic.topic,
-                "partitions": [_partition(broker, topic.topic, part) for part in topic.partitions],
-            }
-            for topic in request.topics
-        ],
+    """Many partitions are answered in slices, each as it is at one moment."""
+    topics = (
+        {
+            "topic": topic.topic,
+            "partitions": _partitions(broker, topic),
+        }
+        for topic in request.topics
     )
+    if sum(1 + len(topic.partitions) for topic in request.topics) <= _AT_ONCE:
+        return respond(context, topics=topics)
+    return respond_in_slices(context, topics=topics)
+
+
+def _partitions(broker: Broker, topic: Any) -> Iterator[_Fields]:
+    for part in topic.partitions:
+        yield _partition(broker, topic.topic, part)
 
 
 def _partition(broker: Broker, topic: str, part: Any) -> _Fields:

@@ -21,7 +21,8 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.metadata import MetadataCache
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.entities import build, request_type
+from quorate.broker.wire.codec import encode_response
+from quorate.broker.wire.entities import build, decode_entity, request_type, response_type
 from quorate.broker.wire.messages import ConnectionContext, Deferred, RequestContext
 from quorate.raft.core.types import Epoch, Offset
 from quorate.raft.state_machine import CommittedBatch
@@ -106,7 +107,8 @@ async def test_a_creation_is_answered_when_the_topic_is_in_this_brokers_metadata
         apply(broker, *CREATED)
         await trio.testing.wait_all_tasks_blocked()
         assert deferred.done
-        result: Any = await deferred.result()
+        body = b"".join(encode_response(await deferred.result()))
+        result: Any = decode_entity(response_type(ApiKey.CREATE_TOPICS, 7), memoryview(body))
         assert result.topics[0].topic_id == ID
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
@@ -24,9 +25,10 @@ from quorate.broker.controller.records import (
 )
 from quorate.broker.metadata import MetadataCache
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.entities import build, decode_entity, encode_entity, request_type
+from quorate.broker.wire.codec import encode_response
+from quorate.broker.wire.entities import build, decode_entity, encode_entity, request_type, response_type
 from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.messages import ConnectionContext, RequestContext
+from quorate.broker.wire.messages import ConnectionContext, Deferred, RequestContext
 from quorate.raft.core.types import Epoch, Offset
 from quorate.raft.state_machine import CommittedBatch
 
@@ -96,7 +98,9 @@ def ask(broker: Broker, *names: str, limit: int = 2000, cursor: tuple[str, int] 
     )
     request = decode_entity(type(request), memoryview(b"".join(encode_entity(request))))
     answer = cast(Any, describe_topic_partitions.handle(broker, CONTEXT, request))
-    return decode_entity(type(answer), memoryview(b"".join(encode_entity(answer))))
+    if isinstance(answer, Deferred):
+        answer = trio.run(answer.result)
+    return decode_entity(response_type(KEY, 0), memoryview(b"".join(encode_response(answer))))
 
 
 def test_who_may_lead_a_partition_that_nobody_leads_is_told() -> None:
