@@ -9,6 +9,8 @@ from kio.schema.errors import ErrorCode as KafkaErrorCode
 from quorate.broker.apis import list_offsets
 from quorate.broker.replication.errors import ErrorCode, PartitionError, ReplicaFailedError
 from quorate.broker.replication.requests import FetchItem
+from quorate.broker.wire.codec import encode_response
+from quorate.broker.wire.entities import decode_entity, response_type
 from quorate.runtime.disk import DiskError
 from quorate.simulation.disk import Operation
 
@@ -318,7 +320,9 @@ async def test_kip_207_nobody_is_told_an_end_that_is_behind_what_the_last_leader
         request = SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=[item])])
         context = SimpleNamespace(api_key=2, version=version)
         answered = await list_offsets.handle(api, context, request)()
-        assert answered.topics[0].partitions[0].error_code is known
+        body = memoryview(b"".join(encode_response(answered)))
+        told = decode_entity(response_type(2, version), body)
+        assert told.topics[0].partitions[0].error_code is known
     cluster.heal()
     await cluster.until(lambda: held.high_watermark == 1)
     assert (await ask("t", 0, timestamp=-1)).offset == 1
