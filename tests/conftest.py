@@ -37,16 +37,19 @@ REAL_TIME = tuple(
 """Where tests start processes or listen at ports of this machine, and go by its clock."""
 
 SEEDS = tuple(
-    f"tests/simulation/{name}.py"
+    f"tests/{name}.py"
     for name in (
-        "test_broker_seeds",
-        "test_broker_stories",
-        "test_core_seeds",
-        "test_planted_broker_faults",
-        "test_planted_faults",
-        "test_quorum_seeds",
-        "test_quorum_troubles",
-        "test_shrinking",
+        "raft/test_wellformed_lies",
+        "simulation/test_broker_seeds",
+        "simulation/test_broker_stories",
+        "simulation/test_broker_voters",
+        "simulation/test_core_seeds",
+        "simulation/test_planted_broker_faults",
+        "simulation/test_planted_faults",
+        "simulation/test_planted_long_steps",
+        "simulation/test_quorum_seeds",
+        "simulation/test_quorum_troubles",
+        "simulation/test_shrinking",
     )
 )
 """Where tests run many whole clusters in virtual time."""
