@@ -10,6 +10,7 @@ from quorate.simulation.broker_admin import Administrator
 from quorate.simulation.broker_clients import TOPIC, BrokerClients, BrokerClientSettings
 from quorate.simulation.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
 from quorate.simulation.broker_run import check_promises
+from quorate.simulation.hosts import FOLDER
 from quorate.simulation.quorum_run import first_of
 from quorate.simulation.scheduler import Scheduler, run
 from quorate.simulation.trace import Trace, logs_into
@@ -46,10 +47,11 @@ def tell(
     clients: BrokerClientSettings,
     partitions: int = 1,
     values: Mapping[str, str] | None = None,
+    log_dirs: tuple[str, ...] = (FOLDER,),
     show: Callable[[str], None] | None = None,
 ) -> None:
     """Run `story` in a cluster of three in sync; then heal it, let everybody finish, and check what they were
-    promised. `values`: keys of server.properties on top of `QUICK`.
+    promised. `values`: keys of server.properties on top of `QUICK`, but for `log.dirs`.
 
     Raises `SafetyViolation`, `LivenessViolation`, and what the story raises.
     """
@@ -57,7 +59,9 @@ def tell(
 
     async def program(scheduler: Scheduler) -> None:
         source = random.Random(f"broker story/{seed}")
-        settings = BrokerClusterSettings(partitions=partitions, min_isr=2, values=QUICK | dict(values or {}))
+        settings = BrokerClusterSettings(
+            partitions=partitions, min_isr=2, values=QUICK | dict(values or {}), log_dirs=log_dirs
+        )
         cluster: BrokerCluster | None = None
         try:
             async with trio.open_nursery() as nursery:

@@ -65,7 +65,12 @@ class DirectoryFaults:
 
     async def restore(self, node: BrokerHost) -> None:
         """Put back what `take_away` took, if it is still away, and do what the error says where a partition
-        is in both folders by now: keep the one in the directory that metadata names."""
+        is in both folders by now: keep the one in the directory that metadata names. Unmount what
+        `mount_twice` mounted, if it was cancelled before it could."""
+        if AGAIN in node.log_dirs:
+            await self._end(node)
+            self._unmount_again(node)
+            self._start(node)
         if node.away is None:
             return
         await self._end(node)
@@ -106,7 +111,7 @@ class DirectoryFaults:
         file = node.disk.open(f"{AGAIN}/{FILE_NAME}", create=True)
         file.append([content])
         file.close()
-        before, node.log_dirs = node.log_dirs, (*node.log_dirs, AGAIN)
+        node.log_dirs = (*node.log_dirs, AGAIN)
         self._start(node)
         life = node.life
         with trio.move_on_after(_STARTS_WITHIN_S):
@@ -116,9 +121,12 @@ class DirectoryFaults:
                 "ADirectoryIsThereOnce", SafetyViolation(f"{node.name} runs on a directory mounted twice")
             )
         await self._end(node)
-        node.log_dirs = before
-        node.disk.unmount(AGAIN)
+        self._unmount_again(node)
         self._start(node)
+
+    def _unmount_again(self, node: BrokerHost) -> None:
+        node.log_dirs = tuple(each for each in node.log_dirs if each != AGAIN)
+        node.disk.unmount(AGAIN)
 
     async def _down(self) -> BrokerHost | None:
         """A node whose process was just ended, unless another fault is at work on its folders."""

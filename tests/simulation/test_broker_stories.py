@@ -15,9 +15,11 @@ from quorate.broker.wire.produce_codec import ProducePartition, ProduceRequest, 
 from quorate.log.records import build_batch
 from quorate.simulation.broker_admin import Administrator
 from quorate.simulation.broker_clients import TOPIC, BrokerClientSettings
-from quorate.simulation.broker_cluster import BrokerHost
+from quorate.simulation.broker_cluster import AGAIN, MORE, BrokerHost
 from quorate.simulation.broker_story import BrokerScene, tell
+from quorate.simulation.directory_faults import DirectoryFaults
 from quorate.simulation.history import Outcome
+from quorate.simulation.hosts import FOLDER
 from quorate.simulation.runtime import DiskSpeed
 
 PATIENCE_S = 60.0
@@ -243,3 +245,24 @@ def test_a_controller_goes_between_two_pieces_and_the_next_one_does_the_rest(how
     values = {"quorate.controller.partitions.per.step": "1"}
     tell(1, story, clients=BrokerClientSettings(idempotent=2, plain=1), partitions=12, values=values)
     assert halfway
+
+
+def test_a_folder_that_is_mounted_twice_when_the_faults_end_is_unmounted() -> None:
+    """The harness left it mounted, and the broker refused to start for ever (seed 7100371)."""
+
+    async def nobody() -> None:
+        pass
+
+    async def story(scene: BrokerScene) -> None:
+        node = scene.cluster.nodes[1]
+        faults = DirectoryFaults(
+            scene.cluster, random.Random(1), choose=lambda: node, may_lose=lambda _: True, last=nobody
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(faults.mount_twice)
+            await until(lambda: AGAIN in node.log_dirs, every_s=0.001)
+            nursery.cancel_scope.cancel()
+        await faults.restore(node)
+        assert node.log_dirs == (FOLDER, MORE)
+
+    tell(1, story, clients=BrokerClientSettings(idempotent=1, plain=1), log_dirs=(FOLDER, MORE))
