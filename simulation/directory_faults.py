@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from quorate.broker.controller.image import MetadataImage
 from quorate.broker.replication.log_folder import parse_folder_name
 from quorate.quorum_state.meta_properties import FILE_NAME, load_meta_properties
-from quorate.runtime.disk import read_file
 from quorate.simulation.broker_cluster import AGAIN, MORE, BrokerCluster, BrokerHost
 from quorate.simulation.hosts import FOLDER
 from quorate.simulation.violations import SafetyViolation
@@ -76,27 +76,28 @@ class DirectoryFaults:
         await self._end(node)
         # A report of where a replica is may still be on its way to be committed.
         await trio.sleep(1)
-        while self._cluster.leader() is None:  # noqa: ASYNC110
+        while True:
+            await self._end(node)
+            leader = self._cluster.leader()
+            if leader is not None:
+                break
             await trio.sleep(0.1)
-        await self._end(node)
         if node.away is None:
             return
         node.disk.mount(MORE, node.away)
         node.away = None
         node.log_dirs = (FOLDER, MORE)
-        self._keep_one_of_two(node)
+        self._keep_one_of_two(node, leader.image)
         self._start(node)
 
-    def _keep_one_of_two(self, node: BrokerHost) -> None:
-        leader = self._cluster.leader()
-        assert leader is not None
+    def _keep_one_of_two(self, node: BrokerHost, image: MetadataImage) -> None:
         back = load_meta_properties(node.disk, MORE).directory_id
         for name in set(node.disk.list(FOLDER)) & set(node.disk.list(MORE)):
             key = parse_folder_name(name)
-            topic = None if key is None else leader.image.topic(key[0])
+            topic = None if key is None else image.topic(key[0])
             if key is None or topic is None:
                 continue
-            state = leader.image.partition(topic.topic_id, key[1])
+            state = image.partition(topic.topic_id, key[1])
             named = None if state is None else state.directory_of(node.id)
             node.disk.remove_folder(f"{FOLDER if named == back else MORE}/{name}")
 
@@ -106,11 +107,7 @@ class DirectoryFaults:
         if node is None or not node.disk.exists(f"{MORE}/{FILE_NAME}"):
             self._start(node)
             return
-        content = read_file(node.disk, f"{MORE}/{FILE_NAME}")
-        node.disk.make_folder(AGAIN)
-        file = node.disk.open(f"{AGAIN}/{FILE_NAME}", create=True)
-        file.append([content])
-        file.close()
+        node.disk.mount_twice(MORE, AGAIN)
         node.log_dirs = (*node.log_dirs, AGAIN)
         self._start(node)
         life = node.life

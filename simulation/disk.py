@@ -178,6 +178,15 @@ class SimulatedDisk:
         self._name_changes.update(volume.name_changes)
         self._folders |= volume.folders
 
+    def mount_twice(self, path: str, other: str) -> None:
+        """Show the files that are in a folder in `other` as well, until that is unmounted. No process may
+        run."""
+        path, other = posixpath.normpath(path), posixpath.normpath(other)
+        self._folders.add(other)
+        for name in [name for name in self._names if _folder_of(name) == path]:
+            there = f"{other}/{posixpath.basename(name)}"
+            self._names[there] = self._durable_names[there] = self._names[name]
+
     def flip(self, path: str, position: int, *, bit: int = 0) -> None:
         """Damage at rest: flip one bit in the cache and on the device."""
         content = self._names[posixpath.normpath(path)]
