@@ -97,6 +97,8 @@ class LogDir:
         self.high_watermarks = dict(self.marks_file.held)
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
         """Of the partition folders that are there."""
+        self.unbegun: set[TopicPartition] = set()
+        """Those among them that had no segment when the folder was scanned."""
         self.logs: dict[TopicPartition, Log] = {}
         self.expected = 0
         """Folders that are being made."""

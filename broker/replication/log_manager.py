@@ -103,7 +103,7 @@ class LogManager:
                 f"no folder of log.dirs can be used: {reasons}; mend the disk, or correct log.dirs, and "
                 "start again"
             )
-        _refuse_duplicates(dirs)
+        await _settle_duplicates(disk, dirs)
         return cls(disk, dirs, bad, now_ms, boot_id=boot_id)
 
     @property
@@ -361,14 +361,23 @@ async def _open_dir(disk: Disk, directory: Directory, boot_id: str) -> LogDir:
     return opened
 
 
-def _refuse_duplicates(dirs: Sequence[LogDir]) -> None:
-    seen: dict[TopicPartition, str] = {}
+async def _settle_duplicates(disk: Disk, dirs: Sequence[LogDir]) -> None:
+    """A disk that fails while a replica is made in it leaves a folder that no log was begun in; the replica
+    was then made in another."""
+    found: dict[TopicPartition, LogDir] = {}
     for each in dirs:
-        for key in each.topic_ids:
-            first = seen.setdefault(key, each.path)
-            if first != each.path:
-                folder = folder_name(*key)
-                raise DuplicateReplicaError(folder, f"{first}/{folder}", f"{each.path}/{folder}")
+        for key in list(each.topic_ids):
+            first = found.setdefault(key, each)
+            if first is each:
+                continue
+            folder = folder_name(*key)
+            unbegun = next((where for where in (each, first) if key in where.unbegun), None)
+            if unbegun is None:
+                raise DuplicateReplicaError(folder, f"{first.path}/{folder}", f"{each.path}/{folder}")
+            found[key] = each if unbegun is first else first
+            log.info("a folder that no log was begun in is removed", path=f"{unbegun.path}/{folder}")
+            unbegun.forget(key)
+            await _remove_folder(disk, f"{unbegun.path}/{folder}")
 
 
 async def _scan(disk: Disk, where: LogDir) -> None:
@@ -382,9 +391,12 @@ async def _scan(disk: Disk, where: LogDir) -> None:
             await _remove_folder(disk, folder)
             continue
         topic_id = load_partition_metadata(disk, folder)
+        begun = any(file.endswith(".log") for file in files)
         if topic_id is not None:
             where.topic_ids[key] = topic_id
-        elif any(file.endswith(".log") for file in files):
+            if not begun:
+                where.unbegun.add(key)
+        elif begun:
             raise UnreadablePartitionMetadataError(f"{folder}/{PARTITION_METADATA}", "missing")
         else:
             # Its creation was interrupted before anything could be written to it.

@@ -207,6 +207,25 @@ async def test_a_partition_in_two_folders_is_refused_with_both_and_what_to_do(ma
     assert end_of(cluster[1], number) == 5
 
 
+async def test_a_replica_whose_making_failed_in_one_folder_is_kept_in_the_other(make_brokers, autojump_clock):
+    """The folder that was left in the first looked like a second copy, and the broker did not start."""
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster[1].start(log_dirs=TWO)
+    cluster[1].disk.fail(Operation.SYNC_FOLDER, path_part="d2")
+    cluster.controller.create(replicas=(1,), partitions=2)
+    await trio.sleep(5)
+    assert {home_of(cluster[1], number) for number in (0, 1)} == {"d1"}
+    for number in (0, 1):
+        await cluster[1].produced("kept", partition_id=number)
+    await cluster[1].stop()
+    assert [name for name in cluster[1].disk.list("d2") if name.startswith("t-")], "what was begun is there"
+
+    await cluster[1].start(log_dirs=TWO)
+    await trio.sleep(5)
+    assert not [name for name in cluster[1].disk.list("d2") if name.startswith("t-")]
+    assert [end_of(cluster[1], number) for number in (0, 1)] == [1, 1]
+
+
 async def test_a_directory_that_is_mounted_twice_is_refused(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster[1].start(log_dirs=("d1",))
