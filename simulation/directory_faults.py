@@ -91,6 +91,8 @@ class DirectoryFaults:
         self._start(node)
 
     def _keep_one_of_two(self, node: BrokerHost, image: MetadataImage) -> None:
+        if not node.disk.exists(f"{MORE}/{FILE_NAME}"):
+            return  # a new disk, taken away before its first start
         back = load_meta_properties(node.disk, MORE).directory_id
         for name in set(node.disk.list(FOLDER)) & set(node.disk.list(MORE)):
             key = parse_folder_name(name)
