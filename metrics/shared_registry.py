@@ -4,7 +4,7 @@ of all of them. Prometheus knows a family only once, and a registry refuses a se
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
@@ -36,18 +36,24 @@ class _Together(Collector):
         yield from merged.values()
 
 
-_registries: WeakKeyDictionary[CollectorRegistry, _Together] = WeakKeyDictionary()
+_registries: WeakKeyDictionary[CollectorRegistry, ReferenceType[_Together]] = WeakKeyDictionary()
+"""Each registry holds its collector. A strong value here would hold its key, by the members, for ever."""
+
+
+def _of(registry: CollectorRegistry) -> _Together | None:
+    held = _registries.get(registry)
+    return None if held is None else held()
 
 
 def join(registry: CollectorRegistry, member: Member) -> None:
     """Show `member` in `registry`, beside those that are there. Raises `ValueError` for labels that another
     one there has, or if something else in the registry has the names."""
-    together = _registries.get(registry)
+    together = _of(registry)
     if together is None:
         together = _Together()
         together.members = (member,)
         registry.register(together)
-        _registries[registry] = together
+        _registries[registry] = ref(together)
         return
     if any(other.labels == member.labels for other in together.members):
         said = ", ".join(f"{name}={value!r}" for name, value in member.labels.items()) or "none"
@@ -60,7 +66,7 @@ def join(registry: CollectorRegistry, member: Member) -> None:
 
 def leave(registry: CollectorRegistry, member: Member) -> None:
     """Show `member` no more. No effect if it is not shown."""
-    together = _registries.get(registry)
+    together = _of(registry)
     if together is None:
         return
     together.members = tuple(other for other in together.members if other is not member)

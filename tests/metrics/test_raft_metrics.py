@@ -1,6 +1,8 @@
 """Each of KIP-595's sixteen, and those of snapshots, in both spellings."""
 
+import gc
 import threading
+import weakref
 
 import pytest
 import trio
@@ -287,6 +289,16 @@ def test_two_quorums_with_the_same_labels_are_told_to_differ(labels):
     RaftMetrics(registry, labels=labels)
     with pytest.raises(ValueError, match="have the same labels"):
         RaftMetrics(registry, labels=labels)
+
+
+def test_a_registry_and_its_metrics_go_when_nobody_has_them():
+    registry = CollectorRegistry()
+    gone = [weakref.ref(registry), weakref.ref(RaftMetrics(registry, monotonic=Clock()))]
+    gc.collect()
+    assert all(reference() is not None for reference in gone), "the registry shows them still"
+    del registry
+    gc.collect()
+    assert [reference() for reference in gone] == [None, None]
 
 
 def test_a_name_that_is_taken_is_still_refused():
