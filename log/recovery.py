@@ -226,7 +226,8 @@ class _Recovery:
         slices = Slices()
         while position < segment.size:
             data = await segment.file.read(position, _CHUNK_BYTES)
-            kept = len(data.rstrip(b"\0"))
+            # One comparison of memory: a reserve is long, and nearly all of it is zeros.
+            kept = 0 if data == bytes(len(data)) else len(data.rstrip(b"\0"))
             written = position + kept if kept else written
             position += len(data)
             await slices.pause()
