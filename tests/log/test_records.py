@@ -1,11 +1,13 @@
 """The decoder of records against one that is slow and plain, on good bytes and bad ones."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.log import records as records_module
 from quorate.log.batch import Batch, attributes_of, read_batches, seal
 from quorate.log.errors import InvalidBatchError
-from quorate.log.records import Record, read_varint, records_of, varint
+from quorate.log.records import Record, build_batch, read_varint, records_of, values_of, varint
 
 BASE_OFFSET, BASE_TIMESTAMP = 1000, 1_700_000_000_000
 # Around where varints get longer.
@@ -82,6 +84,22 @@ def decoded(data: bytes, count: int) -> list[Record] | None:
         return None
 
 
+def values(data: bytes, count: int) -> list[bytes] | None:
+    try:
+        return values_of(batch_of(data, count))
+    except InvalidBatchError:
+        return None
+
+
+def naive_values(data: bytes, count: int) -> list[bytes] | None:
+    records = naive(data, count)
+    return None if records is None else [record.value or b"" for record in records]
+
+
+def plain_record(offset_delta: int, value: bytes) -> bytes:
+    return record_bytes(0, offset_delta, None, value, b"\0")
+
+
 encoded = st.builds(
     record_bytes,
     deltas,
@@ -98,6 +116,7 @@ def test_records_are_read_as_the_plain_decoder_reads_them(parts: list[bytes]) ->
     expected = naive(data, len(parts))
     assert expected is not None
     assert decoded(data, len(parts)) == expected
+    assert values(data, len(parts)) == naive_values(data, len(parts))
 
 
 @given(parts=st.lists(encoded, min_size=1, max_size=3), changes=st.data())
@@ -112,8 +131,66 @@ def test_damaged_records_are_refused_or_read_as_the_plain_decoder_does(
     cut = changes.draw(st.none() | st.integers(0, len(data)))
     damaged = bytes(data[:cut])
     assert decoded(damaged, len(parts)) == naive(damaged, len(parts))
+    assert values(damaged, len(parts)) == naive_values(damaged, len(parts))
 
 
 @given(data=st.binary(max_size=60), count=st.integers(1, 3))
 def test_random_bytes_are_refused_or_read_as_the_plain_decoder_does(data: bytes, count: int) -> None:
     assert decoded(data, count) == naive(data, count)
+    assert values(data, count) == naive_values(data, count)
+
+
+@given(
+    sizes=st.lists(lengths, min_size=1, max_size=4),
+    change=st.none() | st.tuples(st.integers(0, 30), st.integers(0, 255)),
+    start=st.sampled_from([0, 0, 1, 62]),
+)
+def test_values_are_read_as_the_plain_decoder_reads_them(
+    sizes: list[int], change: tuple[int, int] | None, start: int
+) -> None:
+    """Records as ours are laid out, each of a size as the one before it or not, and one byte damaged."""
+    values_in = [b"first"] * start + [b"v" * size for size in sizes for _ in range(2)]
+    data = bytearray(b"".join(plain_record(delta, value) for delta, value in enumerate(values_in)))
+    assert values(bytes(data), len(values_in)) == values_in
+    if change is not None:
+        data[-1 - change[0] % len(data)] = change[1]
+        assert values(bytes(data), len(values_in)) == naive_values(bytes(data), len(values_in))
+
+
+def test_a_record_whose_length_is_that_of_a_shorter_one_before_it_is_refused() -> None:
+    # From the 64th on an offset delta takes a byte more; the lengths here go on as if it did not.
+    values_in = [b"ab\0"] * 65
+    records = [plain_record(delta, value) for delta, value in enumerate(values_in)]
+    lie = records[63][:1] + records[64][1:-1]
+    assert values(b"".join([*records[:64], lie]), 65) is None
+    assert values(b"".join(records), 65) == values_in
+
+
+@pytest.mark.parametrize("value", [b"abc", b""])
+def test_records_that_end_before_or_after_their_batch_are_refused(value: bytes) -> None:
+    data = plain_record(0, value) + plain_record(1, value)
+    for wrong in (data[:-1], data + b"\0"):
+        assert values(wrong, 2) is None
+    assert values(data, 2) == [value, value]
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 300, 5000])
+def test_our_own_batches_take_the_short_way(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    values_in = [b"%d" % (number * number % 1000) * (number % 40) for number in range(count)]
+    sealed = build_batch(base_offset=5, epoch=1, timestamp_ms=BASE_TIMESTAMP, values=values_in)
+    (batch,) = read_batches(sealed)
+    monkeypatch.setattr(records_module, "records_of", None)
+    assert values_of(batch) == values_in
+
+
+def test_what_is_laid_out_otherwise_is_read_as_the_plain_decoder_reads_it() -> None:
+    # At the places where our records have a value's length and the value, this one has other bytes.
+    keyed = record_bytes(0, 0, b"\x04", b"v", b"\0")
+    assert values(keyed, 1) == naive_values(keyed, 1) == [b"v"]
+    # The first claims to reach to the end of the second; there is no second, then.
+    two = plain_record(0, b"a") + plain_record(1, b"b")
+    claims_both = varint(len(two) - 1) + two[1:]
+    # No number of headers after a null value.
+    cut_off = record_bytes(0, 0, None, None, b"")
+    assert values(claims_both, 2) is naive_values(claims_both, 2) is None
+    assert values(cut_off, 1) is naive_values(cut_off, 1) is None
