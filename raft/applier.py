@@ -12,7 +12,7 @@ import trio
 from quorate.log import Log
 from quorate.log.batch import read_batches
 from quorate.log.errors import OffsetOutOfRangeError
-from quorate.log.records import records_of
+from quorate.log.records import values_of
 from quorate.raft.core.types import Epoch, Offset
 from quorate.raft.errors import StateMachineError
 from quorate.raft.proposals import Group, Proposals
@@ -38,7 +38,7 @@ class Applier:
         on_applied: Callable[[Offset, Sequence[object], Offset], None],
         skipped: SkippedBatches = _NONE_SKIPPED,
     ) -> None:
-        self._skipped = skipped
+        self._skipped = skipped or None
         self._state_machine = state_machine
         self._log = log
         self._proposals = proposals
@@ -86,23 +86,25 @@ class Applier:
 
     def _apply_from_memory(self) -> None:
         """One slice of what is next in memory."""
-        proposals = self._proposals
+        group = self._next_in_memory()
+        if group is None:
+            return
         slice_end = trio.current_time() + SLICE_SECONDS
-        # Looked up each time: whom a result wakes may make this node fail the rest.
-        while self._is_next_in_memory:
+        while True:
             # Taken off only when applied: if that raises, those who wait have to hear of it.
-            proposals.resolve_first(self._apply_group(proposals.in_log[0]))
-            if trio.current_time() >= slice_end:
+            self._proposals.resolve_first(self._apply_group(group))
+            # Looked up each time: whom a result wakes may make this node fail the rest.
+            group = self._next_in_memory()
+            if group is None or trio.current_time() >= slice_end:
                 return
 
-    @property
-    def _is_next_in_memory(self) -> bool:
+    def _next_in_memory(self) -> Group | None:
         groups = self._proposals.in_log
-        return (
-            bool(groups)
-            and groups[0].end_offset <= self._high_watermark
-            and groups[0].base_offset == self.applied_offset
-        )
+        if not groups:
+            return None
+        group = groups[0]
+        is_next = group.base_offset == self.applied_offset and group.end_offset <= self._high_watermark
+        return group if is_next else None
 
     def _apply_group(self, group: Group) -> Sequence[object]:
         batch = CommittedBatch(
@@ -117,7 +119,7 @@ class Applier:
         base, records = batch.base_offset, batch.records
         WORK.records += len(records)
         results: Sequence[object]
-        if self._skipped and self._skipped.has(base, batch.epoch):
+        if self._skipped is not None and self._skipped.has(base, batch.epoch):
             results = [None] * len(records)
         else:
             results = self._results_of(batch)
@@ -158,14 +160,15 @@ class Applier:
             self._wake = trio.Event()
             while self.applied_offset < self._high_watermark:
                 applied_before = self.applied_offset
-                if self._is_next_in_memory:
-                    self._apply_from_memory()
-                    await trio.lowlevel.checkpoint()
-                else:
+                if self._next_in_memory() is None:
                     await self._apply_from_log()
+                else:
+                    self._apply_from_memory()
                 if self.applied_offset == applied_before:
                     # The high watermark is inside a batch: wait for the rest of it.
                     break
+                if self.applied_offset < self._high_watermark:
+                    await trio.lowlevel.checkpoint()
             await self._wake.wait()
 
     async def _apply_from_log(self) -> None:
@@ -178,8 +181,10 @@ class Applier:
                 return
             raise
         slices = Slices()
-        for batch in read_batches(data):
-            if self._is_next_in_memory:
+        for number, batch in enumerate(read_batches(data)):
+            if number:
+                await slices.pause()
+            if self._next_in_memory() is not None:
                 break  # those who wait for it are told from there
             header = batch.header
             if header.base_offset != self.applied_offset:
@@ -194,8 +199,6 @@ class Applier:
                     base_offset=Offset(header.base_offset),
                     epoch=Epoch(header.leader_epoch),
                     timestamp_ms=header.max_timestamp,
-                    records=[record.value or b"" for record in records_of(batch)],
+                    records=values_of(batch),
                 )
                 self._apply(committed, end=end, batch_bytes=header.size)
-            await slices.pause()
-        await trio.lowlevel.checkpoint()

@@ -32,12 +32,12 @@ log = get_logger(__name__)
 class _Answer:
     """What one request waits for."""
 
-    __slots__ = ("event", "frame", "sharers", "since", "success")
+    __slots__ = ("count", "event", "frame", "since", "success")
 
     def __init__(self) -> None:
         self.event = trio.Event()
-        self.sharers = 0
-        """Appends in the frame."""
+        self.count = 0
+        """Records in the frame, of all appends that share it."""
         self.frame: Frame | None = None
         self.since = trio.current_time()
         self.success: Success | None = None
@@ -154,7 +154,6 @@ class Channel:
             self._joined_answer = _Answer()
             self._wake.set()
         answer, position = self._joined_answer, len(self._joined)
-        answer.sharers += 1
         self._joined.extend(records)
         self._joined_size += size
         if not self._answers:
@@ -166,7 +165,7 @@ class Channel:
             try:
                 success = answer.success = self._success_of(frame)
             except InvalidAppendError:
-                if answer.sharers == 1:
+                if answer.count == len(records):
                     raise
                 # Somebody else's records, maybe: nothing happened, so each is asked for by itself.
                 success, position = await self._append_alone(records), 0
@@ -283,6 +282,7 @@ class Channel:
 
     def _send_append(self, answer: _Answer, records: Sequence[bytes]) -> None:
         assert self._outbox is not None
+        answer.count = len(records)
         self._correlation += 1
         self._answers[self._correlation] = answer
         self._outbox.push(encode_request(self._correlation, self._cluster_id, records))

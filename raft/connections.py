@@ -1,5 +1,6 @@
 """The connections that a listener has accepted, and who has to go when there are too many."""
 
+from collections import OrderedDict
 from typing import Final
 
 from quorate.raft.core.types import NodeId
@@ -26,7 +27,7 @@ class Connections:
     makes room for the next: so those who hold connections without using them keep nobody out."""
 
     def __init__(self) -> None:
-        self._silent_first: dict[Connection, None] = {}
+        self._silent_first: OrderedDict[Connection, None] = OrderedDict()
         self._of_voter: dict[NodeId, dict[Connection, None]] = {}
 
     def __len__(self) -> int:
@@ -42,8 +43,7 @@ class Connections:
     def heard(self, connection: Connection) -> None:
         """Something came on it."""
         if connection in self._silent_first:
-            del self._silent_first[connection]
-            self._silent_first[connection] = None
+            self._silent_first.move_to_end(connection)
 
     def is_of(self, connection: Connection, voter: NodeId | None) -> None:
         """It says that it is `voter`'s; None: no voter's."""

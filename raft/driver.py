@@ -37,6 +37,7 @@ from quorate.raft.storage import Storage
 from quorate.raft.telemetry import Telemetry
 from quorate.raft.timers import Timers
 from quorate.runtime import Runtime
+from quorate.runtime.clock import loop_clock
 from quorate.runtime.disk import Buffer
 from quorate.runtime.log import get_logger
 
@@ -87,7 +88,8 @@ class Driver:
         self._fetch_max_bytes = fetch_max_bytes
         self._check_records = record_check(state_machine)
         self.proposals = Proposals(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
-        self._writer = LogWriter(storage.log, self.proposals, runtime.wall_clock, telemetry)
+        self._now = loop_clock()
+        self._writer = LogWriter(storage.log, self.proposals, runtime.wall_clock, telemetry, self._now)
         self.requests = LeaderRequests(core, self.deliver, not_leader=not_leader)
         self.applier = Applier(
             state_machine,
@@ -120,7 +122,7 @@ class Driver:
         self._commit_wake = trio.Event()
         self._failure: BaseException | None = None
         self._failed = trio.Event()
-        self._times = DriverTimes(telemetry)
+        self._times = DriverTimes(telemetry, self._now)
         self._late_reads = LateReads(
             storage.log,
             generation=lambda epoch: self.core.generation if self._leads(epoch) else None,
@@ -157,7 +159,8 @@ class Driver:
     def propose(self, append: PendingAppend) -> None:
         """Queue an append; `commit_waiting` or `commit_soon` proposes what has queued up. The one way into
         the queue, and so the log. Raises `InvalidAppendError` when the state machine refuses the records."""
-        self._check_records(append.records)
+        if self._check_records is not None:
+            self._check_records(append.records)
         self.proposals.add(append)
 
     @property
@@ -182,7 +185,7 @@ class Driver:
         if self._stepping or self._blocked or self._failure is not None or self._routes is None:
             return
         self._stepping = True
-        started = trio.current_time()
+        started = self._now()
         try:
             self._step_all()
             self._routes.flush()

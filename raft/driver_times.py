@@ -1,6 +1,6 @@
 """How long the driver works, waits, and is without a leader, as the telemetry wants it."""
 
-import trio
+from collections.abc import Callable
 
 from quorate.raft.core.effects import Role, RoleChanged
 from quorate.raft.telemetry import Telemetry
@@ -10,18 +10,19 @@ _ASKING_ROLES = (Role.CANDIDATE, Role.PROSPECTIVE)
 
 
 class DriverTimes:
-    __slots__ = ("_asking_since", "_busy_seconds", "_telemetry", "_told_at")
+    __slots__ = ("_asking_since", "_busy_seconds", "_now", "_telemetry", "_told_at")
 
-    def __init__(self, telemetry: Telemetry) -> None:
+    def __init__(self, telemetry: Telemetry, now: Callable[[], float]) -> None:
         self._telemetry = telemetry
+        self._now = now
         self._asking_since: float | None = None
-        self._told_at = trio.current_time()
+        self._told_at = self._now()
         self._busy_seconds = 0.0
 
     def worked(self, started: float) -> None:
         """Since `started`, until now. The telemetry hears of it now and then, because a step takes less than
         telling it."""
-        ended = trio.current_time()
+        ended = self._now()
         self._busy_seconds += ended - started
         since = ended - self._told_at
         if since >= _TOLD_EVERY_SECONDS:
@@ -31,7 +32,7 @@ class DriverTimes:
 
     def role_changed(self, effect: RoleChanged) -> None:
         """An election is from becoming a candidate to learning of a leader, or becoming it."""
-        now = trio.current_time()
+        now = self._now()
         if effect.role in _ASKING_ROLES:
             if effect.role is Role.CANDIDATE and self._asking_since is None:
                 self._asking_since = now

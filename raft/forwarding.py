@@ -48,6 +48,7 @@ class Forwarder:
         self._results: dict[int, object] = {}
         self._applied_offset = Offset(0)
         self._progress = trio.Event()
+        self._awaiting_progress = 0
 
     async def run(self) -> None:
         """Hold the channels' tasks. Runs until cancelled."""
@@ -63,7 +64,7 @@ class Forwarder:
         self._applied_offset = applied_offset
         if self._under_way:
             self._results.update(enumerate(results, base_offset))
-        if self._progress.statistics().tasks_waiting:
+        if self._awaiting_progress:
             self._notify()
 
     def _notify(self) -> None:
@@ -80,7 +81,11 @@ class Forwarder:
         while self._applied_offset < end_offset:
             if self._stopped is not None:
                 raise QuorumStoppedError(str(self._stopped)) from self._stopped.__cause__
-            await self._progress.wait()
+            self._awaiting_progress += 1
+            try:
+                await self._progress.wait()
+            finally:
+                self._awaiting_progress -= 1
 
     async def append(
         self, leader: NodeId, address: Address, records: Sequence[bytes]

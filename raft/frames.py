@@ -160,11 +160,9 @@ class FrameReader:
         Raises `PeerProtocolError` for what is not a frame, `NetworkError` when the connection breaks.
         """
         while True:
-            frames = self._whole_frames()
-            if frames:
+            if self._buffer and (frames := self._whole_frames()):
                 return frames
-            data = await self._more()
-            if not data:
+            if not await self._more():
                 return []
 
     async def _more(self) -> bool:

@@ -17,6 +17,9 @@ from quorate.raft.core.messages import (
 )
 from quorate.raft.core.types import Epoch, NodeId
 
+_FETCHES = (FetchRequest, FetchSnapshotRequest)
+_ANSWERS = (FetchResponse, FetchSnapshotResponse)
+
 
 class Hearing:
     """Owns the times. A node that has heard nothing for the fetch timeout is *silent*: it may know who led
@@ -63,24 +66,25 @@ class Hearing:
     def received(self, message: Message) -> None:
         """After the core took it, and believed it."""
         core = self._core
-        match message:
-            case FetchRequest() | FetchSnapshotRequest():
-                if core.role is Role.LEADER and message.epoch == core.epoch and message.source in core.voters:
-                    self._voters_at[message.source] = self._now()
-                    if self.silent:
-                        self._look()
-            case FetchResponse() | FetchSnapshotResponse():
-                if message.error is ErrorCode.NONE and self._is_leaders(message.source, message.epoch):
-                    self._heard()
-            case BeginQuorumEpochRequest():
-                if self._is_leaders(message.source, message.epoch):
-                    self._heard()
-            case _:
-                pass
+        if core.role is Role.LEADER:
+            if isinstance(message, _FETCHES) and message.epoch == core.epoch:
+                self._fetched(message.source)
+        elif isinstance(message, _ANSWERS):
+            if message.error is ErrorCode.NONE:
+                self._told(message.source, message.epoch)
+        elif isinstance(message, BeginQuorumEpochRequest):
+            self._told(message.source, message.epoch)
 
-    def _is_leaders(self, source: NodeId, epoch: Epoch) -> bool:
-        core = self._core
-        return source == core.leader and epoch == core.epoch and core.role is not Role.LEADER
+    def _fetched(self, source: NodeId) -> None:
+        # Who has been a voter in this epoch is found at once; the times of one that is removed aren't read.
+        if source in self._voters_at or source in self._core.voters:
+            self._voters_at[source] = self._now()
+            if self.silent:
+                self._look()
+
+    def _told(self, source: NodeId, epoch: Epoch) -> None:
+        if source == self._core.leader and epoch == self._core.epoch:
+            self._heard()
 
     def _heard(self) -> None:
         self._heard_at = self._now()

@@ -1,6 +1,6 @@
 """The core's appends, as batches in the log, and how long they take to commit."""
 
-import trio
+from collections.abc import Callable
 
 from quorate.log import Log
 from quorate.log.batch import read_headers
@@ -16,9 +16,18 @@ from quorate.runtime.clock import WallClock
 class LogWriter:
     """Carries out what appends. Syncing is the driver's."""
 
-    __slots__ = ("_clock", "_log", "_measured_offset", "_proposals", "_telemetry")
+    __slots__ = ("_clock", "_log", "_measured_offset", "_now", "_proposals", "_telemetry")
 
-    def __init__(self, log: Log, proposals: Proposals, clock: WallClock, telemetry: Telemetry) -> None:
+    def __init__(
+        self,
+        log: Log,
+        proposals: Proposals,
+        clock: WallClock,
+        telemetry: Telemetry,
+        now: Callable[[], float],
+    ) -> None:
+        """`now`: seconds, as the event loop counts them."""
+        self._now = now
         self._log = log
         self._proposals = proposals
         self._clock = clock
@@ -30,7 +39,7 @@ class LogWriter:
         group = self._proposals.take(effect.proposal)
         group.base_offset, group.end_offset, group.epoch = effect.base_offset, effect.end_offset, effect.epoch
         group.timestamp_ms = self._clock.now_ms()
-        group.appended_at = trio.current_time()
+        group.appended_at = self._now()
         batch = build_batch(
             base_offset=group.base_offset,
             epoch=group.epoch,
@@ -87,10 +96,9 @@ class LogWriter:
 
     def committed(self, high_watermark: Offset) -> None:
         """Measure what was appended here and is now below the high watermark."""
-        now = trio.current_time()
         for group in self._proposals.in_log:
             if group.end_offset > high_watermark:
                 break
             if group.base_offset >= self._measured_offset:
-                self._telemetry.committed(now - group.appended_at, group.count)
+                self._telemetry.committed(self._now() - group.appended_at, group.count)
         self._measured_offset = high_watermark

@@ -35,6 +35,7 @@ from quorate.raft.state_machine import StateMachine
 from quorate.raft.storage import Storage
 from quorate.raft.telemetry import Telemetry
 from quorate.runtime import Runtime
+from quorate.runtime.clock import loop_clock
 from quorate.runtime.entropy import uuid_text
 from quorate.runtime.log import get_logger
 from quorate.runtime.network import Listener
@@ -85,7 +86,7 @@ class Node:
         self._times = ReplicaTimes()
         self._misconfiguration = Misconfiguration(config.node_id, config.voters, config.names)
         # What is known must be told to other threads too, where trio.current_time() raises.
-        now = trio.lowlevel.current_clock().current_time
+        now = loop_clock()
         self._freshness = Freshness(fetch_timeout_ms=config.core.fetch_timeout_ms, now=now)
         self.key = ReplicaKey(config.node_id, uuid_text(storage.meta.directory_id))
         max_frame_bytes = self._max_frame_bytes = (
@@ -278,14 +279,17 @@ class Node:
             self._misconfiguration.control_batch(batch)
 
     def _answered(self, event: Event) -> None:
-        if isinstance(event, Received) and isinstance(event.message, FetchResponse):
-            asked_at = self._freshness.asked_at(event.message)
+        if not isinstance(event, Received):
             self.driver.deliver(event)
-            self._freshness.answered(event.message, asked_at, self.driver.core)
+            return
+        message = event.message
+        if isinstance(message, FetchResponse):
+            asked_at = self._freshness.asked_at(message)
+            self.driver.deliver(event)
+            self._freshness.answered(message, asked_at, self.driver.core)
         else:
             self.driver.deliver(event)
-        if isinstance(event, Received):
-            self.hearing.received(event.message)
+        self.hearing.received(message)
 
     def _send(self, message: Message) -> None:
         if isinstance(message, FetchRequest):

@@ -20,6 +20,7 @@ from quorate.raft.frames import PREFACE, RESPONSE, Frame, FrameReader, Kind
 from quorate.raft.outbox import Outbox
 from quorate.raft.timers import Timers
 from quorate.runtime import Runtime
+from quorate.runtime.clock import loop_clock
 from quorate.runtime.disk import Buffer
 from quorate.runtime.log import get_logger
 from quorate.runtime.network import Address, NetworkError
@@ -68,6 +69,7 @@ class Peer:
         self._in_flight: dict[int, tuple[int, float]] = {}
         """By correlation, oldest first: the kind of the request and when it has waited too long."""
         self._wanted = trio.Event()
+        self._now = loop_clock()
         self._timers: Timers[None] = Timers(self._check_age)
         self._down = False
         self._scope = trio.CancelScope()
@@ -80,7 +82,7 @@ class Peer:
         """Queue a request; `flush` sends it. Its response, or its failure, is delivered."""
         if not self._in_flight:
             self._timers.arm(None, self._request_seconds)
-        deadline = trio.current_time() + self._request_seconds
+        deadline = self._now() + self._request_seconds
         self._in_flight[message.correlation] = (kind_of(message), deadline)
         buffers = encode(message)
         if self._outbox is not None:
@@ -207,7 +209,7 @@ class Peer:
         """When the oldest request has waited too long, the connection is of no use any more: what was sent on
         it may be stuck behind what hangs. One timer serves all requests."""
         for _kind, deadline in self._in_flight.values():
-            left = deadline - trio.current_time()
+            left = deadline - self._now()
             if left > 0:
                 self._timers.arm(None, left)
                 return

@@ -8,12 +8,12 @@ from quorate.raft.state_machine import StateMachine
 Check = Callable[[Sequence[bytes]], None]
 
 
-def record_check(state_machine: StateMachine[object]) -> Check:
-    """The state machine's `check`, raising `InvalidAppendError` whatever it raises itself. A state machine
-    without `check` takes all records."""
+def record_check(state_machine: StateMachine[object]) -> Check | None:
+    """The state machine's `check`, raising `InvalidAppendError` whatever it raises itself. None for a state
+    machine without `check`, which takes all records."""
     check = getattr(state_machine, "check", None)
     if check is None:
-        return _take_all
+        return None
 
     def refusing(records: Sequence[bytes]) -> None:
         try:
@@ -30,7 +30,3 @@ def record_check(state_machine: StateMachine[object]) -> Check:
             )
 
     return refusing
-
-
-def _take_all(records: Sequence[bytes]) -> None:
-    pass

@@ -7,6 +7,8 @@ from typing import Generic, TypeVar
 
 import trio
 
+from quorate.runtime.clock import loop_clock
+
 Name = TypeVar("Name", bound=Hashable)
 
 
@@ -15,26 +17,28 @@ class Timers(Generic[Name]):
     dictionary write; the heap learns of it when the old deadline passes.
     """
 
-    __slots__ = ("_deadlines", "_fired", "_heap", "_next", "_queued", "_sequence", "_wake")
+    __slots__ = ("_deadlines", "_fired", "_heap", "_next", "_now", "_queued", "_sequence", "_sleep")
 
     def __init__(self, fired: Callable[[Name], None]) -> None:
         self._fired = fired
+        self._now = loop_clock()
         self._deadlines: dict[Name, float] = {}
         self._queued: dict[Name, float] = {}
         """The heap entry that counts for each name; others are leftovers."""
         self._heap: list[tuple[float, int, Name]] = []
         self._sequence = 0
         self._next = math.inf
-        self._wake = trio.Event()
+        self._sleep = trio.CancelScope()
 
     def arm(self, name: Name, seconds: float) -> None:
         """(Re)start: `name` fires once, `seconds` from now."""
-        deadline = trio.current_time() + seconds
+        deadline = self._now() + seconds
         self._deadlines[name] = deadline
         if deadline < self._queued.get(name, math.inf):
             self._push(name, deadline)
             if deadline < self._next:
-                self._wake.set()
+                # The sleep under way ends sooner: its task needn't be woken to be told so.
+                self._next = self._sleep.deadline = deadline
 
     def cancel(self, name: Name) -> None:
         self._deadlines.pop(name, None)
@@ -44,9 +48,8 @@ class Timers(Generic[Name]):
         while True:
             self._fire_due()
             self._next = self._heap[0][0] if self._heap else math.inf
-            self._wake = trio.Event()
-            with trio.move_on_at(self._next):
-                await self._wake.wait()
+            with trio.CancelScope(deadline=self._next) as self._sleep:
+                await trio.sleep_forever()
 
     def _push(self, name: Name, deadline: float) -> None:
         self._sequence += 1
@@ -54,7 +57,7 @@ class Timers(Generic[Name]):
         heapq.heappush(self._heap, (deadline, self._sequence, name))
 
     def _fire_due(self) -> None:
-        now = trio.current_time()
+        now = self._now()
         while self._heap and self._heap[0][0] <= now:
             queued_for, _, name = heapq.heappop(self._heap)
             if self._queued.get(name) != queued_for:

@@ -4,6 +4,8 @@ from typing import Final
 
 import trio
 
+from quorate.runtime.clock import loop_clock
+
 SLICE_SECONDS: Final = 0.005
 """How long a walk over batches, records or partitions may hold the event loop."""
 
@@ -15,18 +17,19 @@ class Slices:
     caller looks again at what it depends on, and leaves nothing half done that others can see.
     """
 
-    __slots__ = ("_end",)
+    __slots__ = ("_end", "_now")
 
     def __init__(self) -> None:
-        self._end = trio.current_time() + SLICE_SECONDS
+        self._now = loop_clock()
+        self._end = self._now() + SLICE_SECONDS
 
     @property
     def over(self) -> bool:
         """Whether `pause` would let others run."""
-        return trio.current_time() >= self._end
+        return self._now() >= self._end
 
     async def pause(self) -> None:
         """Let others run if the slice is over; no checkpoint if it is not. Call it after each item."""
-        if trio.current_time() >= self._end:
+        if self._now() >= self._end:
             await trio.lowlevel.checkpoint()
-            self._end = trio.current_time() + SLICE_SECONDS
+            self._end = self._now() + SLICE_SECONDS
