@@ -14,6 +14,10 @@ from quorate.runtime.disk import Disk, read_file, write_file_atomically
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 _VERSION = "0"
+_DIGITS_MAX = 18
+"""So many are always an int64."""
+_TOLD_MAX = 60
+"""Characters of a line that are told."""
 
 TopicPartition = tuple[str, int]
 
@@ -53,11 +57,20 @@ def decode_lines(path: str, data: bytes) -> list[str]:
         raise UnreadableCheckpointError(path, "truncated")
     if lines[0] != _VERSION:
         newer = f": {NEWER_WROTE_IT}" if lines[0].isdecimal() else ""
-        raise UnreadableCheckpointError(path, f"version {lines[0]!r} is not {_VERSION}{newer}")
+        raise UnreadableCheckpointError(path, f"version {_told(lines[0])} is not {_VERSION}{newer}")
     entries = lines[2:-1]
     if lines[1] != str(len(entries)):
-        raise UnreadableCheckpointError(path, f"{len(entries)} entries where {lines[1]!r} were announced")
+        raise UnreadableCheckpointError(path, f"{len(entries)} entries where {_told(lines[1])} were said")
     return entries
+
+
+def _told(line: str) -> str:
+    return repr(line if len(line) <= _TOLD_MAX else f"{line[:_TOLD_MAX]}...")
+
+
+def is_number(field: str) -> bool:
+    """Whether it is an offset, an epoch or a partition. `int` refuses thousands of digits."""
+    return field.isascii() and field.isdecimal() and len(field) <= _DIGITS_MAX
 
 
 def load_offsets(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
@@ -69,11 +82,11 @@ def load_offsets(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
     offsets: dict[TopicPartition, Offset] = {}
     for line in decode_lines(path, data):
         fields = line.split(" ")
-        if len(fields) != 3 or not fields[1].isdecimal() or not fields[2].isdecimal():
-            raise UnreadableCheckpointError(path, f"{line!r} is not 'topic partition offset'")
+        if len(fields) != 3 or not is_number(fields[1]) or not is_number(fields[2]):
+            raise UnreadableCheckpointError(path, f"{_told(line)} is not 'topic partition offset'")
         partition = (fields[0], int(fields[1]))
         if partition in offsets:
-            raise UnreadableCheckpointError(path, f"{line!r} is the second entry of its partition")
+            raise UnreadableCheckpointError(path, f"{_told(line)} is the second entry of its partition")
         offsets[partition] = Offset(int(fields[2]))
     return offsets
 

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from operator import attrgetter
 
-from quorate.log.checkpoints import UnreadableCheckpointError, decode_lines, encode_lines
+from quorate.log.checkpoints import UnreadableCheckpointError, decode_lines, encode_lines, is_number
 from quorate.raft.core.types import Epoch, EpochEnd, EpochStart, Offset
 from quorate.runtime.disk import Disk, read_file, write_file_atomically
 
@@ -118,7 +118,7 @@ def load_epochs(disk: Disk, folder: str) -> list[EpochStart] | None:
     entries: list[EpochStart] = []
     for line in lines:
         fields = line.split(" ")
-        if len(fields) != 2 or not fields[0].isdecimal() or not fields[1].isdecimal():
+        if len(fields) != 2 or not is_number(fields[0]) or not is_number(fields[1]):
             return None
         entry = EpochStart(Epoch(int(fields[0])), Offset(int(fields[1])))
         if entries and (entry.epoch <= entries[-1].epoch or entry.start_offset <= entries[-1].start_offset):

@@ -133,7 +133,7 @@ async def open_storage(runtime: Runtime, config: QuorumConfig) -> Storage:
         )
         try:
             recovered = await recovered_log(log, snapshots)
-            watermark = WatermarkCheckpoint(disk, log_folder)
+            watermark = WatermarkCheckpoint(disk, log_folder, end_offset=recovered.end_offset)
         except BaseException:
             log.close()
             raise

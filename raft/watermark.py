@@ -9,9 +9,18 @@ from typing import Final
 
 import trio
 
-from quorate.log.checkpoints import HIGH_WATERMARKS, TopicPartition, load_offsets, store_offsets
+from quorate.log.checkpoints import (
+    HIGH_WATERMARKS,
+    TopicPartition,
+    UnreadableCheckpointError,
+    load_offsets,
+    store_offsets,
+)
 from quorate.raft.core.types import Offset
 from quorate.runtime.disk import Disk
+from quorate.runtime.log import get_logger
+
+log = get_logger(__name__)
 
 METADATA_PARTITION: Final[TopicPartition] = ("__cluster_metadata", 0)
 
@@ -21,11 +30,14 @@ class WatermarkCheckpoint:
 
     __slots__ = ("_disk", "_high_watermark", "_interval_ms", "_path", "_stored", "_wake")
 
-    def __init__(self, disk: Disk, log_folder: str, *, interval_ms: int = 1000) -> None:
+    def __init__(self, disk: Disk, log_folder: str, *, end_offset: Offset, interval_ms: int = 1000) -> None:
+        """`end_offset`: the log's. A file that can't be read, or says more than that, counts as none, with a
+        warning, and is written anew as soon as the high watermark is known: no vote, commit or apply goes by
+        it. Raises `DiskError`."""
         self._disk = disk
         self._path = f"{log_folder}/{HIGH_WATERMARKS}"
         self._interval_ms = interval_ms
-        self._high_watermark = self._stored = load_high_watermark(disk, log_folder)
+        self._high_watermark = self._stored = _believable(disk, log_folder, end_offset)
         self._wake = trio.Event()
 
     def advanced(self, high_watermark: Offset) -> None:
@@ -55,3 +67,23 @@ class WatermarkCheckpoint:
 def load_high_watermark(disk: Disk, log_folder: str) -> Offset | None:
     """What was stored last (exclusive); None if nothing ever was. Raises `UnreadableCheckpointError`."""
     return load_offsets(disk, f"{log_folder}/{HIGH_WATERMARKS}").get(METADATA_PARTITION)
+
+
+def _believable(disk: Disk, log_folder: str, end_offset: Offset) -> Offset | None:
+    try:
+        stored = load_high_watermark(disk, log_folder)
+    except UnreadableCheckpointError as error:
+        # Also one of a newer version: nothing that this version would forget is in it.
+        problem = error.problem
+    else:
+        if stored is None or stored <= end_offset:
+            return stored
+        # A power loss may do that, and so may a flipped bit. Kept, it would be told to readers until the
+        # high watermark passes it.
+        problem = f"it says {stored}, and the log ends at {end_offset}"
+    log.warning(
+        "the stored high watermark can't be believed, and is written anew once the quorum tells it",
+        path=f"{log_folder}/{HIGH_WATERMARKS}",
+        reason=problem,
+    )
+    return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quorate.log.batch import HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header
-from quorate.log.checkpoints import HIGH_WATERMARKS, UnreadableCheckpointError, decode_lines
+from quorate.log.checkpoints import HIGH_WATERMARKS, UnreadableCheckpointError, decode_lines, is_number
 from quorate.log.errors import InvalidBatchError
 from quorate.spark_source.access import Extent
 from quorate.spark_source.errors import DamagedRecordError, LogUnavailableError
@@ -80,7 +80,7 @@ class FolderLog:
             raise LogUnavailableError(str(error)) from error
         for line in lines:
             match line.split(" "):
-                case [topic, "0", offset] if topic == TOPIC and offset.isdecimal():
+                case [topic, "0", offset] if topic == TOPIC and is_number(offset):
                     return int(offset)
         raise LogUnavailableError(f"{path} does not say how far {TOPIC} 0 is committed")
 

@@ -358,10 +358,14 @@ async def test_offset_checkpoints_are_kafkas_and_checked() -> None:
         b"0\n1\na 0\n",
         b"0\n1\na 0 -1\n",
         b"0\n2\na 0 1\na 0 2\n",
+        b"0\n1\na 0 " + b"9" * 5000 + b"\n",
+        "0\n1\na 0 ٣\n".encode(),
+        b"x" * 10_000 + b"\n0\n",
     ):
         await write_file_atomically(disk, "f", bad)
-        with pytest.raises(UnreadableCheckpointError):
+        with pytest.raises(UnreadableCheckpointError) as raised:
             load_offsets(disk, "f")
+        assert len(str(raised.value)) < 300
 
 
 async def test_an_own_batch_that_leaves_a_gap_is_refused_and_nothing_is_written(open_log, batch):

@@ -9,9 +9,13 @@ import trio.testing
 from quorate.log.checkpoints import UnreadableCheckpointError
 from quorate.raft.core.types import Offset
 from quorate.raft.watermark import WatermarkCheckpoint, load_high_watermark
+from quorate.runtime.disk import write_file_atomically
 from quorate.simulation.disk import SimulatedDisk
+from quorate.simulation.logs import captured_logs
 
 FOLDER = "node/__cluster_metadata-0"
+END = Offset(40)
+"""Of the log beside it."""
 PATH = f"{FOLDER}/replication-offset-checkpoint"
 
 
@@ -27,7 +31,7 @@ async def test_a_folder_without_the_file_has_no_known_high_watermark(disk: Simul
 
 
 async def test_the_file_is_in_kafkas_format(disk: SimulatedDisk) -> None:
-    checkpoint = WatermarkCheckpoint(disk, FOLDER)
+    checkpoint = WatermarkCheckpoint(disk, FOLDER, end_offset=END)
     checkpoint.advanced(Offset(17))
     await checkpoint.store()
     assert disk.content(PATH) == b"0\n1\n__cluster_metadata 0 17\n"
@@ -37,7 +41,7 @@ async def test_the_file_is_in_kafkas_format(disk: SimulatedDisk) -> None:
 async def test_a_moving_high_watermark_is_written_at_most_once_per_interval(
     disk: SimulatedDisk, autojump_clock: trio.testing.MockClock
 ) -> None:
-    checkpoint = WatermarkCheckpoint(disk, FOLDER, interval_ms=1000)
+    checkpoint = WatermarkCheckpoint(disk, FOLDER, end_offset=END, interval_ms=1000)
     written: list[int | None] = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(checkpoint.run)
@@ -55,18 +59,18 @@ async def test_a_moving_high_watermark_is_written_at_most_once_per_interval(
 
 
 async def test_it_never_goes_back(disk: SimulatedDisk) -> None:
-    first = WatermarkCheckpoint(disk, FOLDER)
+    first = WatermarkCheckpoint(disk, FOLDER, end_offset=END)
     first.advanced(Offset(9))
     first.advanced(Offset(4))
     await first.store()
-    again = WatermarkCheckpoint(disk, FOLDER)
+    again = WatermarkCheckpoint(disk, FOLDER, end_offset=END)
     again.advanced(Offset(3))
     await again.store()
     assert load_high_watermark(disk, FOLDER) == 9
 
 
 async def test_it_survives_a_power_loss_once_stored(disk: SimulatedDisk) -> None:
-    checkpoint = WatermarkCheckpoint(disk, FOLDER)
+    checkpoint = WatermarkCheckpoint(disk, FOLDER, end_offset=END)
     checkpoint.advanced(Offset(5))
     await disk.sync_folder("node")
     await checkpoint.store()
@@ -74,7 +78,72 @@ async def test_it_survives_a_power_loss_once_stored(disk: SimulatedDisk) -> None
     assert load_high_watermark(disk, FOLDER) == 5
 
 
-async def test_a_damaged_file_is_named(disk: SimulatedDisk) -> None:
-    disk.open(PATH, create=True).append([b"0\n2\n__cluster_metadata 0 17\n"])
-    with pytest.raises(UnreadableCheckpointError, match="replication-offset-checkpoint"):
-        WatermarkCheckpoint(disk, FOLDER)
+UNBELIEVABLE = {
+    "empty": b"",
+    "truncated": b"0\n1\n__cluster_metadata 0 17",
+    "a line too few": b"0\n2\n__cluster_metadata 0 17\n",
+    "binary": bytes(range(256)) * 4,
+    "zeros": bytes(29),
+    "a flipped bit in the version": b"1\n1\n__cluster_metadata 0 17\n",
+    "a flipped bit in the offset": b"0\n1\n__cluster_metadata 0 1w\n",
+    "more digits than a number may have": b"0\n1\n__cluster_metadata 0 " + b"9" * 5000 + b"\n",
+    "beyond the log's end": b"0\n1\n__cluster_metadata 0 917\n",
+}
+
+
+@pytest.mark.parametrize("content", UNBELIEVABLE.values(), ids=UNBELIEVABLE.keys())
+async def test_what_can_not_be_believed_counts_as_none_and_is_written_anew(
+    disk: SimulatedDisk, content: bytes
+) -> None:
+    disk.open(PATH, create=True).append([content])
+    with captured_logs() as lines:
+        checkpoint = WatermarkCheckpoint(disk, FOLDER, end_offset=END)
+    (said,) = lines
+    assert (said["log_level"], said["path"]) == ("warning", PATH)
+    assert said["reason"]
+    await checkpoint.store()
+    assert disk.content(PATH) == content, "nothing is known yet that could be written"
+    checkpoint.advanced(Offset(3))
+    await checkpoint.store()
+    assert load_high_watermark(disk, FOLDER) == 3
+
+
+async def test_each_flipped_bit_is_ignored_or_leaves_a_bound_within_the_log(disk: SimulatedDisk) -> None:
+    whole = b"0\n1\n__cluster_metadata 0 17\n"
+    for bit in range(8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        await write_file_atomically(disk, PATH, flipped)
+        with captured_logs():
+            checkpoint = WatermarkCheckpoint(disk, FOLDER, end_offset=END)
+        checkpoint.advanced(END)
+        await checkpoint.store()
+        assert load_high_watermark(disk, FOLDER) == END
+
+
+@pytest.mark.parametrize("content", UNBELIEVABLE.values(), ids=UNBELIEVABLE.keys())
+async def test_a_node_starts_votes_and_commits_whatever_the_file_says(
+    autojump_clock: trio.testing.MockClock, world, content: bytes
+) -> None:
+    """The file is no part of what a vote, a commit or an apply goes by."""
+    await world.start(1, 2, 3)
+    await (await world.leader()).append([b"a", b"b"])
+    for node in (1, 2, 3):
+        await world.stop(node)
+    for node in (1, 2):
+        await write_file_atomically(world.hosts[node].disk, f"data/{PATH.partition('/')[2]}", content)
+    await world.start(1, 2)
+    leader = await world.leader()
+    appended = await leader.append([b"c"])
+    end = appended.base_offset + 1
+    for node in (1, 2):
+        await world.until(lambda node=node: world.journals[node].records == [b"a", b"b", b"c"])
+        disk = world.hosts[node].disk
+        await world.until(lambda disk=disk: hinted(disk) == end)
+
+
+def hinted(disk: SimulatedDisk) -> Offset | None:
+    try:
+        return load_high_watermark(disk, f"data/{FOLDER.partition('/')[2]}")
+    except UnreadableCheckpointError:
+        return None

@@ -134,7 +134,7 @@ class WrittenLog:
                 log.append_own(batch, base_offset=base, end_offset=end, epoch=epoch)
         await log.flush_and_close()
         if committed is not None:
-            checkpoint = WatermarkCheckpoint(disk, str(self.log_folder))
+            checkpoint = WatermarkCheckpoint(disk, str(self.log_folder), end_offset=Offset(log.end_offset))
             checkpoint.advanced(Offset(committed))
             await checkpoint.store()
 
