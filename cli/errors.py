@@ -44,10 +44,35 @@ def user_errors() -> Iterator[None]:
     except Exception as raised:
         errors = _plain_errors(raised)
         codes = [_code_of(error) for error in errors]
-        code = codes[0]
-        if code is None or None in codes:
+        if None in codes:
             raise
-        raise fail(_message_of(errors[0]), code) from None
+        told = next((error for error in errors if _stopped_by(error) is not None), errors[0])
+        _log_bug(_stopped_by(told))
+        code = _code_of(told)
+        assert code is not None
+        raise fail(_message_of(told), code) from None
+
+
+def _stopped_by(error: BaseException) -> BaseException | None:
+    """What stopped the quorum, of which other errors are a consequence. None if nothing did."""
+    from quorate.raft.errors import QuorumStoppedError
+
+    return error.__cause__ if isinstance(error, QuorumStoppedError) else None
+
+
+def _log_bug(stopped_by: BaseException | None) -> None:
+    """A state machine that failed on a batch that it can read has a mistake that nobody finds without its
+    stack trace. What can't be read or doesn't fit needs none."""
+    from quorate.broker.controller.codec import RecordDecodeError
+    from quorate.broker.controller.states import ImageError
+    from quorate.raft.errors import StateMachineError
+    from quorate.runtime.log import get_logger
+
+    match stopped_by:
+        case StateMachineError(__cause__=RecordDecodeError() | ImageError()):
+            pass
+        case StateMachineError(__cause__=BaseException() as mistake):
+            get_logger(__name__).error("the state machine failed", exc_info=mistake)
 
 
 def _plain_errors(raised: BaseException) -> list[BaseException]:
@@ -100,7 +125,8 @@ def _code_of(error: BaseException) -> ExitCode | None:
             # What stopped the quorum decides, not that it stopped.
             return _code_of(cause)
         case StateMachineError():
-            return None
+            # The batch stays in the log: the message says how to get past it.
+            return ExitCode.FAILED
         case OutcomeUnknownError():
             return ExitCode.UNAVAILABLE
         case KafkaError() | QuorumError():

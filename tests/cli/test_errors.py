@@ -3,10 +3,13 @@
 import pytest
 import typer
 
+from quorate.broker.controller.codec import RecordDecodeError
+from quorate.broker.controller.states import ImageError
 from quorate.broker.wire.errors import RequestTimedOutError
 from quorate.cli.errors import CommandError, ExitCode, user_errors
-from quorate.raft.errors import QuorumStoppedError, StateMachineError
+from quorate.raft.errors import OutcomeUnknownError, QuorumStoppedError, StateMachineError
 from quorate.runtime.disk import DiskFullError
+from quorate.simulation.logs import captured_logs
 
 
 def code_of(error: BaseException) -> int:
@@ -25,6 +28,35 @@ def test_what_stopped_a_node_decides_not_that_it_stopped(capsys: pytest.CaptureF
     full = DiskFullError("no space left on the device", path="/data/x.log")
     assert code_of(stopped_by(full)) == ExitCode.STORAGE
     assert "/data/x.log: no space left" in capsys.readouterr().err
+
+
+def poisoned_by(cause: BaseException) -> QuorumStoppedError:
+    error = StateMachineError("apply raised; docs/how-to/skip-a-batch.md", offset=3, epoch=1)
+    error.__cause__ = cause
+    return stopped_by(error)
+
+
+@pytest.mark.parametrize("cause", [RecordDecodeError("no record"), ImageError("no such broker")])
+def test_a_batch_that_can_not_be_applied_is_told_in_one_line(
+    cause: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    consequence = OutcomeUnknownError("this node stopped before it committed")
+    error = ExceptionGroup("tasks", [consequence, poisoned_by(cause)])
+    with captured_logs() as lines:
+        assert code_of(error) == ExitCode.FAILED
+    assert capsys.readouterr().err.endswith("apply raised; docs/how-to/skip-a-batch.md\n")
+    assert not lines
+
+
+def test_a_mistake_of_the_state_machines_keeps_its_stack_trace_in_the_log(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    mistake = KeyError("x")
+    assert code_of(poisoned_by(mistake)) == ExitCode.FAILED
+    assert "skip-a-batch.md" in capsys.readouterr().err
+    (record,) = caplog.records
+    assert record.levelname == "ERROR" and record.exc_info is not None
+    assert record.exc_info[1] is mistake
 
 
 def test_groups_of_errors_are_opened() -> None:
@@ -46,7 +78,6 @@ def test_a_commands_own_error_has_its_own_code() -> None:
     [
         KeyError("x"),
         stopped_by(KeyError("x")),
-        stopped_by(StateMachineError("raised", offset=3, epoch=1)),
         ExceptionGroup("tasks", [CommandError("no"), KeyError("x")]),
     ],
 )

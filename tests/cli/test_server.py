@@ -7,14 +7,26 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from typer.testing import Result
 
 from quorate.cli.errors import ExitCode
+from quorate.cli.local_cluster import free_ports
+from quorate.raft import (
+    CommittedBatch,
+    NodeId,
+    Quorum,
+    QuorumConfig,
+    SnapshotId,
+    SnapshotLoader,
+    parse_voters,
+)
+from quorate.runtime.real import SyncStrategy, real_runtime
 
 pytestmark = pytest.mark.system
 
@@ -209,3 +221,42 @@ def test_a_log_that_is_damaged_below_what_was_synced_is_refused(processes: Any, 
     said = refused(processes, formatted_node, ExitCode.STORAGE)
     assert str(file) in said
     assert file.read_bytes() == data, "what is damaged is left as it was found"
+
+
+class Careless:
+    """Takes anything, as no broker's state machine does."""
+
+    def apply(self, batch: CommittedBatch) -> list[None]:
+        return [None] * len(batch.records)
+
+    def take_snapshot(self) -> Iterator[bytes]:
+        return iter(())
+
+    def load_snapshot(self, snapshot: SnapshotId) -> SnapshotLoader:
+        raise AssertionError("there is none")
+
+
+async def append_what_no_broker_reads(node: Any, record: bytes) -> int:
+    config = QuorumConfig(
+        node_id=NodeId(1),
+        cluster_id="a-cluster",
+        folder=str(node.folder),
+        voters=parse_voters(f"1@127.0.0.1:{free_ports(1)[0]}"),
+    )
+    runtime = real_runtime(sync=SyncStrategy.INLINE)
+    async with Quorum.open(config, Careless(), runtime=runtime) as quorum:
+        return (await quorum.append([record])).base_offset
+
+
+def test_a_batch_that_no_broker_can_apply_ends_in_one_line_with_the_way_past_it(
+    processes: Any, formatted_node: Any, quorate: Callable[..., Result]
+) -> None:
+    offset = trio.run(append_what_no_broker_reads, formatted_node, b"\xff no record")
+    said = refused(processes, formatted_node, ExitCode.FAILED)
+    (last,) = [line for line in said.splitlines() if line.startswith("quorate: ")]
+    assert said.splitlines()[-1] == last
+    assert f"the batch at offset {offset}, epoch 1" in last and "docs/how-to/skip-a-batch.md" in last
+    skipped = quorate("log", "skip", formatted_node.folder, "--offset", offset, "--epoch", 1)
+    assert skipped.exit_code == 0, skipped.stderr
+    process, _ = started(processes, formatted_node)
+    assert processes.end(process, signal.SIGTERM).code == 0
