@@ -43,14 +43,16 @@ _FETCH: Final = int(Kind.FETCH)
 _FETCHED: Final = int(Kind.FETCH) + RESPONSE
 
 
-def encode(message: Message, records: Buffer = b"") -> list[Buffer]:
+def encode(message: Message, records: Buffer = b"", *, correlation: int | None = None) -> list[Buffer]:
     """The buffers to send. A FetchResponse's records, its own or those given beside it, are passed by
-    identity."""
+    identity. `correlation`: in place of the message's own."""
+    if correlation is None:
+        correlation = message.correlation
     match message:
         case FetchRequest():
             return encode_frame(
                 _FETCH,
-                message.correlation,
+                correlation,
                 [
                     message.source,
                     message.destination,
@@ -71,7 +73,7 @@ def encode(message: Message, records: Buffer = b"") -> list[Buffer]:
             payload = records or message.records
             return encode_frame(
                 _FETCHED,
-                message.correlation,
+                correlation,
                 [
                     message.source,
                     message.destination,
@@ -90,7 +92,7 @@ def encode(message: Message, records: Buffer = b"") -> list[Buffer]:
         case FetchSnapshotRequest():
             return encode_frame(
                 Kind.FETCH_SNAPSHOT,
-                message.correlation,
+                correlation,
                 [
                     *_request(message),
                     *_key(message.replica),
@@ -104,14 +106,14 @@ def encode(message: Message, records: Buffer = b"") -> list[Buffer]:
             chunk = message.chunk
             return encode_frame(
                 Kind.FETCH_SNAPSHOT + RESPONSE,
-                message.correlation,
+                correlation,
                 [*_response(message), _snapshot(message.snapshot), message.size, message.position],
                 [chunk] if len(chunk) else (),
             )
         case VoteRequest():
             return encode_frame(
                 Kind.VOTE,
-                message.correlation,
+                correlation,
                 [
                     *_request(message),
                     *_key(message.voter),
@@ -126,25 +128,25 @@ def encode(message: Message, records: Buffer = b"") -> list[Buffer]:
         case VoteResponse():
             return encode_frame(
                 Kind.VOTE + RESPONSE,
-                message.correlation,
+                correlation,
                 [*_response(message), message.granted, message.pre_vote],
             )
         case BeginQuorumEpochRequest():
             return encode_frame(
                 Kind.BEGIN_QUORUM_EPOCH,
-                message.correlation,
+                correlation,
                 [*_request(message), *_key(message.voter), message.epoch, _endpoint(message.endpoint)],
             )
         case BeginQuorumEpochResponse():
-            return encode_frame(Kind.BEGIN_QUORUM_EPOCH + RESPONSE, message.correlation, _response(message))
+            return encode_frame(Kind.BEGIN_QUORUM_EPOCH + RESPONSE, correlation, _response(message))
         case EndQuorumEpochRequest():
             return encode_frame(
                 Kind.END_QUORUM_EPOCH,
-                message.correlation,
+                correlation,
                 [*_request(message), message.epoch, list(message.preferred_successors)],
             )
         case EndQuorumEpochResponse():
-            return encode_frame(Kind.END_QUORUM_EPOCH + RESPONSE, message.correlation, _response(message))
+            return encode_frame(Kind.END_QUORUM_EPOCH + RESPONSE, correlation, _response(message))
 
 
 def _request(message: Request) -> list[Field]:
@@ -195,13 +197,16 @@ def is_core_message(frame: Frame) -> bool:
     return frame.kind & ~RESPONSE in _CORE_KINDS
 
 
-def decode(frame: Frame, *, spans: Sequence[BatchSpan] = ()) -> Message:
-    """A core message. `spans` describe a FetchResponse's payload, which the caller has checked.
+def decode(frame: Frame, *, spans: Sequence[BatchSpan] = (), correlation: int | None = None) -> Message:
+    """A core message. `spans` describe a FetchResponse's payload, which the caller has checked; a request has
+    `correlation` in place of its own.
 
     Raises `PeerProtocolError`.
     """
+    if correlation is None:
+        correlation = frame.correlation
     if frame.kind == _FETCH:
-        fetch = quick_fetch_request(frame)
+        fetch = quick_fetch_request(frame, correlation)
         if fetch is not None:
             return fetch
     elif frame.kind == _FETCHED:
@@ -209,7 +214,6 @@ def decode(frame: Frame, *, spans: Sequence[BatchSpan] = ()) -> Message:
         if fetched is not None:
             return fetched
     read = FieldReader(frame.kind, frame.fields)
-    correlation = frame.correlation
     source, destination = read.node(), read.destination()
     if frame.kind & RESPONSE:
         return _decode_response(frame, read, correlation, source, destination, spans)

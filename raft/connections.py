@@ -1,4 +1,5 @@
-"""The connections that a listener has accepted, and who has to go when there are too many."""
+"""The connections that a listener has accepted: who has to go when there are too many, and which of them an
+answer goes to."""
 
 from collections import OrderedDict
 from typing import Final
@@ -9,17 +10,21 @@ from quorate.raft.outbox import Outbox
 CONNECTIONS_MAX: Final = 1000
 PLACES_PER_VOTER: Final = 8
 """Connections under one voter's id that nobody displaces. A node needs two, and may leave two behind."""
+_OWED_MAX: Final = 1000
+"""Answers that the core owes one connection. A node waits for one at a time."""
 
 
 class Connection:
     """One that was accepted. Not known to be anybody's until it says so."""
 
-    __slots__ = ("node", "outbox")
+    __slots__ = ("node", "outbox", "owed")
 
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
         self.node: NodeId | None = None
         """The voter that it last said it is."""
+        self.owed: dict[int, int] = {}
+        """Correlations of its requests that the core has, oldest first."""
 
 
 class Connections:
@@ -29,6 +34,8 @@ class Connections:
     def __init__(self) -> None:
         self._silent_first: OrderedDict[Connection, None] = OrderedDict()
         self._of_voter: dict[NodeId, dict[Connection, None]] = {}
+        self._owed: dict[int, Connection] = {}
+        self._last_asked = 0
 
     def __len__(self) -> int:
         return len(self._silent_first)
@@ -37,8 +44,35 @@ class Connections:
         self._silent_first[connection] = None
 
     def remove(self, connection: Connection) -> None:
+        """What it is owed goes nowhere."""
         self._silent_first.pop(connection, None)
         self._forget(connection)
+        for number in connection.owed:
+            del self._owed[number]
+        connection.owed.clear()
+
+    def asked(self, connection: Connection, correlation: int) -> int:
+        """A request for the core came on it. Returns the number that takes the place of its correlation
+        there: who sends a request draws its correlation, so anybody may draw the same. Whoever asks without
+        end loses its own oldest answers."""
+        self._last_asked = number = self._last_asked + 1
+        owed = connection.owed
+        if len(owed) >= _OWED_MAX:
+            oldest = next(iter(owed))
+            del owed[oldest], self._owed[oldest]
+        owed[number] = correlation
+        self._owed[number] = connection
+        return number
+
+    def answered(self, number: int) -> tuple[Connection, int] | None:
+        """The connection that the request came on, and its correlation there; None if that is gone."""
+        connection = self._owed.pop(number, None)
+        return None if connection is None else (connection, connection.owed.pop(number))
+
+    @property
+    def owing(self) -> int:
+        """Requests that the core has."""
+        return len(self._owed)
 
     def heard(self, connection: Connection) -> None:
         """Something came on it."""

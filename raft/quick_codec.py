@@ -12,7 +12,7 @@ from quorate.raft.fields import INT32, INT64
 from quorate.raft.frames import Frame
 
 
-def quick_fetch_request(frame: Frame) -> FetchRequest | None:
+def quick_fetch_request(frame: Frame, correlation: int) -> FetchRequest | None:
     """What commits are made of, in one look. None for whatever is unusual or wrong, which the slow way then
     takes or names."""
     try:
@@ -51,7 +51,7 @@ def quick_fetch_request(frame: Frame) -> FetchRequest | None:
         return FetchRequest(
             source=NodeId(source),
             destination=NodeId(destination),
-            correlation=frame.correlation,
+            correlation=correlation,
             cluster_id=cluster_id,
             replica=ReplicaKey(NodeId(replica), directory),
             epoch=Epoch(epoch),

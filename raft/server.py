@@ -80,7 +80,7 @@ class Inbound(Protocol):
 
 
 class Server:
-    """Serves one listener. Responses of the core find their connection by (node, correlation)."""
+    """Serves one listener. An answer goes back on the connection that its request came on, and only there."""
 
     def __init__(
         self, *, cluster_id: str, inbound: Inbound, max_frame_bytes: int, max_append_bytes: int
@@ -89,7 +89,6 @@ class Server:
         self._inbound = inbound
         self._max_frame_bytes = max_frame_bytes
         self._max_append_bytes = max_append_bytes
-        self._reply_to: dict[tuple[NodeId, int], Outbox] = {}
         self._dirty: dict[Outbox, None] = {}
         self._connections = Connections()
         self._turnstile = Turnstile()
@@ -98,9 +97,11 @@ class Server:
 
     def send_response(self, message: Message, records: Buffer = b"") -> None:
         """Queue a response of the core, with `records` if it is a Fetch's; `flush` sends it."""
-        outbox = self._reply_to.pop((message.destination, message.correlation), None)
-        if outbox is not None:
-            outbox.push(encode(message, records))
+        asked = self._connections.answered(message.correlation)
+        if asked is not None:
+            connection, correlation = asked
+            outbox = connection.outbox
+            outbox.push(encode(message, records, correlation=correlation))
             self._dirty[outbox] = None
 
     def flush(self) -> None:
@@ -152,8 +153,6 @@ class Server:
             self._connections.remove(connection)
             outbox.close()
             self._dirty.pop(outbox, None)
-            for route in [route for route, owner in self._reply_to.items() if owner is outbox]:
-                del self._reply_to[route]
 
     async def _read(self, reader: FrameReader, connection: Connection, nursery: trio.Nursery) -> None:
         limit = trio.CapacityLimiter(_MAX_SLOW_REQUESTS)
@@ -196,11 +195,10 @@ class Server:
             outbox.push(encode_view(frame.correlation, self._inbound.view))
             self._dirty[outbox] = None
         elif is_core_message(frame) and not frame.kind & RESPONSE:
-            message = decode(frame)
+            message = decode(frame, correlation=self._connections.asked(connection, frame.correlation))
             if message.source != connection.node:
                 is_voter = self._inbound.is_voter(message.source)
                 self._connections.is_of(connection, message.source if is_voter else None)
-            self._reply_to[message.source, message.correlation] = outbox
             self._inbound.receive(message)
         else:
             raise PeerProtocolError(f"frames of kind {frame.kind} are not requests of this version")

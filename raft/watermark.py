@@ -33,7 +33,7 @@ class WatermarkCheckpoint:
     def __init__(self, disk: Disk, log_folder: str, *, end_offset: Offset, interval_ms: int = 1000) -> None:
         """`end_offset`: the log's. A file that can't be read, or says more than that, counts as none, with a
         warning, and is written anew as soon as the high watermark is known: no vote, commit or apply goes by
-        it. Raises `DiskError`."""
+        it. Raises `UnreadableCheckpointError` for one that a newer quorate wrote, and `DiskError`."""
         self._disk = disk
         self._path = f"{log_folder}/{HIGH_WATERMARKS}"
         self._interval_ms = interval_ms
@@ -73,7 +73,8 @@ def _believable(disk: Disk, log_folder: str, end_offset: Offset) -> Offset | Non
     try:
         stored = load_high_watermark(disk, log_folder)
     except UnreadableCheckpointError as error:
-        # Also one of a newer version: nothing that this version would forget is in it.
+        if error.is_newer:
+            raise
         problem = error.problem
     else:
         if stored is None or stored <= end_offset:

@@ -158,7 +158,8 @@ class Fuzz:
         self.sent.update(name for name, _ in stranger.sent)
         self.closed += stranger.closed_early
         self.answered += stranger.answered
-        for name, owners in (("answers", server._reply_to.values()), ("flushes", server._dirty)):
+        owed = [connection.outbox for connection in server._connections._owed.values()]
+        for name, owners in (("answers", owed), ("flushes", list(server._dirty))):
             kept = sum(outbox.closed for outbox in owners)
             if kept:
                 self.problems.append(f"{kept} {name} are kept for connections that are gone")

@@ -6,12 +6,15 @@ import cbor2
 import pytest
 import trio
 
+from quorate.raft import server
 from quorate.raft.appends import decode_application_response, decode_response, encode_request
 from quorate.raft.codec import decode, encode
+from quorate.raft.connections import Connection, Connections
 from quorate.raft.core.messages import ErrorCode, FetchRequest, VoteRequest
 from quorate.raft.core.types import Epoch, NodeId, Offset, ReplicaKey
 from quorate.raft.errors import InvalidAppendError, NotLeaderError, OutcomeUnknownError
 from quorate.raft.frames import PREFACE, FrameReader, Kind, encode_frame
+from quorate.raft.outbox import Outbox
 
 CLUSTER_ID = "driver-tests"
 
@@ -318,3 +321,135 @@ async def test_a_peer_that_does_not_take_its_answers_is_not_listened_to(autojump
         while seen < 60:
             seen += len(await stranger.reader.receive())
     assert len(calls) == 60
+
+
+async def with_a_voter_in_our_hands(world):
+    """The leader, the key of a voter that is down, and a connection that speaks for it. Two nodes run."""
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    voter = (await world.followers())[0]
+    key = voter._node.key
+    await world.stop(voter.node_id)
+    await leader.append([b"before"])
+    return leader, key, await stranger_of(world, leader.node_id)
+
+
+def fetch_of(leader, key, **changes):
+    end = {
+        "offset": Offset(leader.log.end_offset),
+        "last_fetched_epoch": leader.epoch,
+        "high_watermark": leader.high_watermark,
+    }
+    place = {"source": key.id, "replica": key, "destination": leader.node_id, "epoch": leader.epoch}
+    return fetch(**{**place, **end, "max_wait_ms": 500, "correlation": 7, **changes})
+
+
+def vote_of(leader, source, **changes):
+    fields = {
+        "source": source,
+        "destination": leader.node_id,
+        "correlation": 7,
+        "cluster_id": CLUSTER_ID,
+        "voter": ReplicaKey(leader.node_id),
+        "candidate": ReplicaKey(source),
+        "epoch": Epoch(1),
+        "last_epoch": Epoch(0),
+        "end_offset": Offset(0),
+    }
+    return VoteRequest(**{**fields, **changes})
+
+
+async def test_a_liar_under_a_voters_id_gets_no_answer_of_its_and_takes_none(autojump_clock, world):
+    """Also with the same correlation, and also once the liar has gone."""
+    leader, key, voter = await with_a_voter_in_our_hands(world)
+    await voter.send(encode(fetch_of(leader, key)))
+    await trio.sleep(0.01)
+    liar = await stranger_of(world, leader.node_id)
+    await liar.send(encode(vote_of(leader, key.id)))
+    assert (await liar.answer()).kind == Kind.VOTE + 1
+    gone = await stranger_of(world, leader.node_id)
+    await gone.send(encode(vote_of(leader, key.id)))
+    gone.stream.close()
+    await trio.sleep(0.01)
+    await leader.append([b"for the voter"])
+    with trio.fail_after(0.1):
+        answer = await voter.answer()
+    assert (answer.kind, answer.correlation) == (Kind.FETCH + 1, 7)
+    assert b"for the voter" in bytes(answer.payload)
+    with trio.move_on_after(5):
+        raise AssertionError(f"the liar was told {await liar.answer()}")
+
+
+async def test_two_fetches_of_one_voter_are_answered_each_on_its_own_connection(autojump_clock, world):
+    leader, key, voter = await with_a_voter_in_our_hands(world)
+    liar = await stranger_of(world, leader.node_id)
+    await voter.send(encode(fetch_of(leader, key)))
+    await trio.sleep(0.01)
+    await liar.send(encode(fetch_of(leader, key)))
+    with trio.fail_after(0.1):
+        first = await voter.answer()
+    assert (first.kind, first.correlation, len(first.payload)) == (Kind.FETCH + 1, 7, 0)
+    await voter.send(encode(fetch_of(leader, key, correlation=8)))
+    with trio.fail_after(0.1):
+        assert (await liar.answer()).correlation == 7
+    await leader.append([b"for the voter"])
+    with trio.fail_after(0.1):
+        second = await voter.answer()
+    assert second.correlation == 8 and b"for the voter" in bytes(second.payload)
+
+
+async def test_a_real_voter_goes_on_beside_liars_who_know_its_correlations(autojump_clock, world):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    voter = (await world.followers())[0]
+    liars = [await stranger_of(world, leader.node_id) for _ in range(3)]
+    for number in range(20):
+        in_flight = voter._node.driver.core._node.in_flight
+        await world.until(lambda in_flight=in_flight: leader.node_id in in_flight)
+        asked = in_flight[leader.node_id]
+        for liar in liars:
+            await liar.send(encode(vote_of(leader, voter.node_id, correlation=asked)))
+            await liar.answer()
+        end = (await leader.append([b"%d" % number])).base_offset + 1
+        # Far less than the time after which it would ask again.
+        await world.until(lambda end=end: voter.log.end_offset >= end, within_s=0.2)
+
+
+async def test_what_a_connection_is_owed_goes_with_it(autojump_clock, world, monkeypatch):
+    leader, key, voter = await with_a_voter_in_our_hands(world)
+    owing = leader._node.server._connections
+    await trio.sleep(1)
+    others = owing.owing
+    await voter.send(encode(fetch_of(leader, key, max_wait_ms=50_000)))
+    await trio.sleep(0.01)
+    assert owing.owing == others + 1
+    voter.stream.close()
+    await trio.sleep(0.01)
+    assert owing.owing == others
+    again = await stranger_of(world, leader.node_id)
+    await again.send(encode(fetch_of(leader, key, correlation=7, max_wait_ms=100)))
+    with trio.fail_after(1):
+        assert (await again.answer()).correlation == 7
+    displaced = await stranger_of(world, leader.node_id)
+    await displaced.send(encode(fetch_of(leader, ReplicaKey(NodeId(99), "d"), max_wait_ms=50_000)))
+    await trio.sleep(0.01)
+    assert owing.owing == others + 1
+    monkeypatch.setattr(server, "CONNECTIONS_MAX", 1)
+    with trio.fail_after(10):
+        while owing.owing > others:
+            await world.dial(leader.node_id)
+            await trio.sleep(0.01)
+    assert await displaced.is_closed()
+
+
+def test_who_asks_without_end_loses_its_own_oldest_answers_only():
+    connections = Connections()
+    flood, other = (Connection(Outbox(None)) for _ in range(2))
+    kept = connections.asked(other, 7)
+    numbers = [connections.asked(flood, 7) for _ in range(3000)]
+    assert connections.owing == 1001
+    assert connections.answered(numbers[0]) is None
+    assert connections.answered(numbers[-1]) == (flood, 7)
+    assert connections.answered(kept) == (other, 7)
+    connections.remove(flood)
+    assert connections.owing == 0

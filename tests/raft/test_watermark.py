@@ -84,7 +84,7 @@ UNBELIEVABLE = {
     "a line too few": b"0\n2\n__cluster_metadata 0 17\n",
     "binary": bytes(range(256)) * 4,
     "zeros": bytes(29),
-    "a flipped bit in the version": b"1\n1\n__cluster_metadata 0 17\n",
+    "a flipped bit in the version": b"p\n1\n__cluster_metadata 0 17\n",
     "a flipped bit in the offset": b"0\n1\n__cluster_metadata 0 1w\n",
     "more digits than a number may have": b"0\n1\n__cluster_metadata 0 " + b"9" * 5000 + b"\n",
     "beyond the log's end": b"0\n1\n__cluster_metadata 0 917\n",
@@ -109,12 +109,18 @@ async def test_what_can_not_be_believed_counts_as_none_and_is_written_anew(
 
 
 async def test_each_flipped_bit_is_ignored_or_leaves_a_bound_within_the_log(disk: SimulatedDisk) -> None:
+    """Those that make the version a later one are a refusal, as for every file, and leave it as it is."""
     whole = b"0\n1\n__cluster_metadata 0 17\n"
     for bit in range(8 * len(whole)):
         flipped = bytearray(whole)
         flipped[bit // 8] ^= 1 << bit % 8
         await write_file_atomically(disk, PATH, flipped)
         with captured_logs():
+            if bytes(flipped[:2]) in (b"1\n", b"2\n", b"4\n", b"8\n"):
+                with pytest.raises(UnreadableCheckpointError, match="a newer quorate wrote it"):
+                    WatermarkCheckpoint(disk, FOLDER, end_offset=END)
+                assert disk.content(PATH) == bytes(flipped)
+                continue
             checkpoint = WatermarkCheckpoint(disk, FOLDER, end_offset=END)
         checkpoint.advanced(END)
         await checkpoint.store()
