@@ -1,8 +1,8 @@
 """Files of the operating system.
 
-Where a sync runs is a choice of the disk's owner (`SyncStrategy`), measured in
-docs/explanation/performance.md: inline is the fastest and holds the loop up; the thread keeps a loop that
-serves clients free of stalls.
+A read that has to wait for the device does so on a thread. Where a sync runs is a choice of the disk's owner
+(`SyncStrategy`), measured in docs/explanation/performance.md: inline is the fastest and holds the loop up;
+the thread keeps a loop that serves clients free of stalls.
 """
 
 import contextlib
@@ -90,13 +90,17 @@ class _Worker:
 class RealFile:
     """`quorate.runtime.disk.File` over a file descriptor."""
 
-    __slots__ = ("_busy", "_closing", "_fd", "_path", "_size", "_worker")
+    __slots__ = ("_busy", "_closing", "_fd", "_path", "_reader", "_size", "_worker")
 
-    def __init__(self, path: str, fd: int, worker: _Worker | None) -> None:
+    def __init__(
+        self, path: str, fd: int, worker: _Worker | None, reader: Callable[[], _Worker | None]
+    ) -> None:
+        """`worker`: where syncs run; None: on the event loop. `reader` gives the one for cold reads."""
         self._path = path
         self._fd = fd
         self._size = os.fstat(fd).st_size
         self._worker = worker
+        self._reader = reader
         self._busy = 0
         self._closing = False
 
@@ -163,10 +167,10 @@ class RealFile:
             count = 0
         if count == size:
             return bytes(buffer)
-        return await self._blocking(lambda: os.pread(self._fd, size, position))
+        return await self._blocking(self._reader(), lambda: os.pread(self._fd, size, position))
 
     async def sync(self) -> None:
-        await self._blocking(lambda: os.fdatasync(self._fd))
+        await self._blocking(self._worker, lambda: os.fdatasync(self._fd))
 
     def sync_at_once(self) -> bool:
         if self._worker is not None:
@@ -177,10 +181,10 @@ class RealFile:
             raise _disk_error(error, self._path) from error
         return True
 
-    async def _blocking(self, function: Callable[[], _Result]) -> _Result:
+    async def _blocking(self, worker: _Worker | None, function: Callable[[], _Result]) -> _Result:
         self._busy += 1
         try:
-            return await _on(self._worker, function)
+            return await _on(worker, function)
         except OSError as error:
             raise _disk_error(error, self._path) from error
         finally:
@@ -250,11 +254,14 @@ class RealDisk:
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
-            return RealFile(path, os.open(path, flags, 0o644), self._worker)
+            return RealFile(path, os.open(path, flags, 0o644), self._worker, self._reader)
         except FileNotFoundError:
             raise
         except OSError as error:
             raise _disk_error(error, path) from error
+
+    def _reader(self) -> _Worker | None:
+        return self.in_background()._worker
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
