@@ -17,6 +17,7 @@ import pytest
 
 PAGE = "asyncio-and-threads.md"
 PATIENCE_S = 60
+KIT = Path(__file__).parents[1] / "kit"
 
 pytestmark = pytest.mark.system
 
@@ -39,6 +40,49 @@ def test_an_asyncio_program_awaits_the_quorum_and_goes_on_where_it_was(folder: P
             timeout=PATIENCE_S,
         )
         assert (done.stdout, done.stderr, done.returncode) == (printed, "", 0)
+
+
+ASKS = """
+import asyncio
+import sys
+
+from asgi import app
+from asgi_client import StartupFailedError, served
+
+
+async def main() -> None:
+    async with served(app) as ask:
+        print(await ask("POST", "/"), await ask("POST", "/"), await ask("GET", "/"))
+        try:
+            async with served(app):
+                pass
+        except StartupFailedError as failed:
+            print("a second one:", failed)
+        many = await asyncio.gather(*(ask("POST", "/") for _ in range(20)))
+        print(sorted(int(body) for _, body in many) == [*range(3, 23)])
+    async with served(app) as ask:
+        print(await ask("GET", "/"))
+
+
+asyncio.run(main())
+"""
+
+
+def test_an_asgi_service_opens_the_quorum_in_its_lifespan(folder: Path) -> None:
+    (folder / "asks.py").write_text(ASKS)
+    done = subprocess.run(
+        [sys.executable, "asks.py"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(KIT)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert (done.stderr, done.returncode) == ("", 0)
+    first, second, third, fourth = done.stdout.splitlines()
+    assert first == "(200, b'1') (200, b'2') (200, b'2')"
+    assert second.startswith("a second one: ") and "another process is using this folder" in second
+    assert (third, fourth) == ("True", "(200, b'22')")
 
 
 @contextmanager
