@@ -65,27 +65,32 @@ class ClusterMetadataReader:
             await self._metadata.wait_change()
 
     async def list_offset(self, partition: int, timestamp: int) -> ListedOffset:
-        """As ListOffsets: -2 the start, -1 the high watermark, else by the leader's clock in ms."""
+        """As ListOffsets: -2 and -4 the start, -1 the high watermark, -3 the newest record, -5 and -6 (of
+        tiered storage) nothing, else by the leader's clock in ms."""
         if partition != 0:
             return ListedOffset(ErrorCode.unknown_topic_or_partition)
         log = self._quorum.log
         offset: int | None
-        match timestamp:
+        newest = log.max_timestamp() if timestamp == -3 else None
+        at = timestamp if newest is None else newest
+        match at:
             case -1:
                 offset = self._end
-            case -2:
+            case -2 | -4:
                 offset = log.log_start_offset
-            case _ if timestamp >= 0:
-                offset = await log.offset_for_timestamp(timestamp)
+            case -3 | -5 | -6:
+                offset = None
+            case _ if at >= 0:
+                offset = await log.offset_for_timestamp(at)
             case _:
-                return ListedOffset(ErrorCode.invalid_request)
-        if offset is None or offset > self._end:
+                return ListedOffset(ErrorCode.unsupported_version)
+        if offset is None or offset > self._end or (at >= 0 and offset == self._end):
             return ListedOffset(ErrorCode.none)
         epoch = log.epoch_at(offset)
         return ListedOffset(
             ErrorCode.none,
             offset=offset,
-            timestamp=max(timestamp, -1),
+            timestamp=max(at, -1),
             leader_epoch=-1 if epoch is None else epoch,
         )
 

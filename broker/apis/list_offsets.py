@@ -1,6 +1,8 @@
 """ListOffsets."""
 
+from collections import Counter
 from collections.abc import AsyncIterator
+from types import MappingProxyType
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -8,9 +10,12 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.wire.messages import Answer, RequestContext, Response
+from quorate.runtime.slices import Slices
 
 _Fields = dict[str, object]
 _OFFSET_NOT_AVAILABLE_SINCE: Final = 5
+_SPECIAL_SINCE: Final = MappingProxyType({-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11})
+"""The version of the request that brought each timestamp that is none (KIP-734, 405, 1005, 1023)."""
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
@@ -19,18 +24,52 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
 
 
 async def _list(broker: Broker, context: RequestContext, request: Any) -> Response:
+    named = await _named(request)
     return await encoded_in_slices(
         context,
         topics=(
-            {"name": topic.name, "partitions": _partitions(broker, context, topic)}
+            {"name": topic.name, "partitions": _partitions(broker, context, topic, named)}
             for topic in request.topics
         ),
     )
 
 
-async def _partitions(broker: Broker, context: RequestContext, topic: Any) -> AsyncIterator[_Fields]:
+async def _named(request: Any) -> Counter[tuple[str, int]]:
+    """How often each partition is."""
+    named = Counter[tuple[str, int]]()
+    slices = Slices()
+    for topic in request.topics:
+        for part in topic.partitions:
+            named[topic.name, part.partition_index] += 1
+            await slices.pause()
+    return named
+
+
+async def _partitions(
+    broker: Broker, context: RequestContext, topic: Any, named: Counter[tuple[str, int]]
+) -> AsyncIterator[_Fields]:
     for part in topic.partitions:
-        yield await _partition(broker, context, topic.name, part)
+        if named[topic.name, part.partition_index] > 1:
+            yield _refused(part, ErrorCode.invalid_request)
+        elif not _asks_for_what_it_may(part.timestamp, context.version):
+            yield _refused(part, ErrorCode.unsupported_version)
+        else:
+            yield await _partition(broker, context, topic.name, part)
+
+
+def _asks_for_what_it_may(timestamp: int, version: int) -> bool:
+    """A special timestamp of a later version is unknown to this one, as in Kafka."""
+    return timestamp >= 0 or version >= _SPECIAL_SINCE.get(timestamp, version + 1)
+
+
+def _refused(part: Any, error: ErrorCode) -> _Fields:
+    return {
+        "partition_index": part.partition_index,
+        "error_code": error,
+        "timestamp": -1,
+        "offset": -1,
+        "leader_epoch": -1,
+    }
 
 
 def _known(error: ErrorCode, version: int) -> ErrorCode:

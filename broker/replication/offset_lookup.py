@@ -41,15 +41,15 @@ async def find_offset(
             start = int(opened.log_start_offset)
             epoch = opened.epoch_at(start)
             return OffsetResult(offset=start, leader_epoch=-1 if epoch is None else int(epoch))
-        case -5:
-            return OffsetResult()  # there is no tiered storage
+        case -5 | -6:
+            return OffsetResult()  # there is no tiered storage: nothing is in it, and nothing waits for it
         case -3:
             newest = opened.max_timestamp()
             if newest is None:
                 return OffsetResult()
             timestamp = newest
     if timestamp < 0:
-        return OffsetResult(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+        raise PartitionError(ErrorCode.UNSUPPORTED_VERSION, f"no timestamp is {timestamp}")
     role = partition.role
     try:
         return await _at(partition, timestamp, compute, uncompressed_max_bytes)

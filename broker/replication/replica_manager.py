@@ -413,8 +413,8 @@ class ReplicaManager:
     async def list_offset(
         self, topic: TopicRef, partition_id: int, *, timestamp: int, current_leader_epoch: int = -1
     ) -> OffsetResult:
-        """ListOffsets: -1 the high watermark, -2 the log start, -3 the newest timestamp, else the first
-        record at or after `timestamp` (ms)."""
+        """ListOffsets: -1 the high watermark, -2 and -4 the log start, -3 the newest timestamp, -5 and -6 (of
+        tiered storage) nothing, else the first record at or after `timestamp` (ms)."""
         try:
             partition = self.partition(topic, partition_id)
             partition.check_leading(current_leader_epoch)

@@ -77,7 +77,7 @@ APIS: Final = MappingProxyType(
         for api in (
             _api(ApiKey.PRODUCE, 3, 11, flexible=9, advertised_from=0),
             _api(ApiKey.FETCH, 4, 16, flexible=12),
-            _api(ApiKey.LIST_OFFSETS, 1, 7, flexible=6),
+            _api(ApiKey.LIST_OFFSETS, 1, 11, flexible=6),
             _api(ApiKey.METADATA, 0, 12, flexible=9),
             _api(ApiKey.OFFSET_COMMIT, 2, 8, flexible=8),
             _api(ApiKey.OFFSET_FETCH, 1, 8, flexible=6),

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.client import WireClient
+from quorate.broker.wire.entities import build, request_type, response_type
 from quorate.broker.wire.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
 from quorate.broker.wire.produce_codec import (
     ProducedPartition,
@@ -166,6 +168,53 @@ async def test_offsets_are_listed_by_position_and_by_time(make_nodes: MakeNodes)
             return int(answer.topics[0].partitions[0].offset)
 
         assert [await listed(at) for at in (-2, -1, 500, 5000)] == [0, 2, 0, -1]
+
+
+async def list_offsets(client: WireClient, version: int, topic: str, *timestamps: int) -> Any:
+    """The answer for partition 0, asked as many times in one request."""
+    request = build(
+        request_type(ApiKey.LIST_OFFSETS, version),
+        replica_id=-1,
+        topics=[
+            {"name": topic, "partitions": [{"partition_index": 0, "timestamp": at} for at in timestamps]}
+        ],
+    )
+    answer: Any = await client.send(request, response_type(ApiKey.LIST_OFFSETS, version))
+    return answer.topics[0].partitions
+
+
+@pytest.mark.parametrize("topic", ["t", "__cluster_metadata"])
+async def test_a_special_timestamp_is_answered_from_the_version_on_that_knows_it(
+    make_nodes: MakeNodes, topic: str
+) -> None:
+    """As Kafka without tiered storage: -4 is the start, nothing is tiered (-5) or waits for it (-6)."""
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        await create(client, "t")
+        await produce(client, "t", batch(b"a", b"b"))
+        since = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+        offsets = {}
+        for version in range(1, 12):
+            for timestamp in range(-8, 0):
+                (part,) = await list_offsets(client, version, topic, timestamp)
+                served = version >= since.get(timestamp, 99)
+                expected = ErrorCode.none if served else ErrorCode.unsupported_version
+                assert part.error_code is expected, f"{timestamp} in version {version}"
+                assert served or part.offset == -1
+                offsets[timestamp] = part.offset
+        latest, newest = offsets[-1], offsets[-3]
+        assert offsets == {-1: latest, -2: 0, -3: newest, -4: 0, -5: -1, -6: -1, -7: -1, -8: -1}
+        assert 0 <= newest < latest
+        if topic == "t":
+            assert (newest, latest) == (0, 2)
+
+
+async def test_a_partition_that_list_offsets_names_twice_is_refused(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        await create(client, "t")
+        parts = await list_offsets(client, 7, "t", -1, -2)
+        assert [part.error_code for part in parts] == [ErrorCode.invalid_request] * 2
 
 
 async def test_the_metadata_log_is_a_topic_to_read(make_nodes: MakeNodes) -> None:
