@@ -22,6 +22,7 @@ CRC_START = 21
 STAMP_BYTES = 16
 MAGIC = 2
 _STAMP = struct.Struct(">qii")
+_PEEKED = struct.Struct(">8xi9xh")
 _CODEC = 0x07
 _TIMESTAMP_TYPE = 0x08
 _TRANSACTIONAL = 0x10
@@ -139,6 +140,12 @@ def read_header(
         if found != header.crc:
             raise InvalidBatchError(f"CRC is {found:#010x}, expected {header.crc:#010x}", position=position)
     return header
+
+
+def peek(buffer: Buffer, position: int) -> tuple[int, int]:
+    """Size and codec of the batch at `position`, which is known to be whole; nothing is checked."""
+    length, attributes = _PEEKED.unpack_from(buffer, position)
+    return length + LENGTH_END, attributes & _CODEC
 
 
 def read_headers(

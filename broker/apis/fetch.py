@@ -1,6 +1,7 @@
 """Fetch, for consumers and followers. There are no fetch sessions: every answer has session id 0."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import trio
 from kio.schema.errors import ErrorCode
@@ -23,6 +24,7 @@ from quorate.broker.wire.fetch_codec import (
 from quorate.broker.wire.messages import Answer, Deferred, EncodedResponse, RequestContext, Response
 
 _NEW_SESSION = (0, -1)
+_ZSTD_FROM: Final = 10
 
 
 async def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Answer:
@@ -73,6 +75,7 @@ def _options(
         max_bytes=request.max_bytes,
         replica_id=request.replica_id,
         replica_epoch=request.replica_epoch,
+        zstd=request.version >= _ZSTD_FROM,
     )
 
 

@@ -6,12 +6,15 @@ from typing import TypeAlias
 
 import trio
 
+from quorate.broker.replication.compression import Codec
 from quorate.broker.replication.errors import ErrorCode, PartitionError
 from quorate.broker.replication.partition import Partition
 from quorate.broker.replication.purgatory import Purgatory, Waiter
 from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult, TopicRef
+from quorate.log.batch import peek
 from quorate.log.errors import DamagedLogError, LogError, OffsetOutOfRangeError
 from quorate.runtime.disk import DiskError
+from quorate.runtime.slices import Slices
 
 Lookup: TypeAlias = Callable[[TopicRef, int], Partition]
 """Raises `PartitionError` for a partition that is not hosted here."""
@@ -156,6 +159,8 @@ class FetchService:
             role = partition.role
             limit = self._limit(partition, options)
             records = b""
+            if not options.zstd and partition.rules.codec is Codec.ZSTD:
+                raise _needs_zstd(partition)
             if readable.diverging is None and (left > 0 or first):
                 records = await partition.log.read(
                     item.fetch_offset,
@@ -163,6 +168,10 @@ class FetchService:
                     max_offset=readable.limit,
                     min_one_batch=first,
                 )
+                if not options.zstd and records:
+                    records = records[: await _size_before_zstd(records)]
+                    if not records:
+                        raise _needs_zstd(partition)
                 if partition.role is not role:
                     # The log may have been cut meanwhile; whatever was read is not ours to give.
                     partition.check_leading(item.current_leader_epoch)
@@ -190,6 +199,27 @@ class FetchService:
             records=(records,) if records else (),
         )
         return answer, (partition, limit)
+
+
+def _needs_zstd(partition: Partition) -> PartitionError:
+    return PartitionError(
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        f"{partition} has batches in zstd, which needs version 10 of Fetch (KIP-110)",
+    )
+
+
+async def _size_before_zstd(records: bytes) -> int:
+    """Bytes of these batches before the first in zstd. Clients that don't know it are few and old, so only
+    what would be sent to one is walked, from header to header."""
+    slices = Slices()
+    position = 0
+    while position < len(records):
+        size, codec = peek(records, position)
+        if codec == Codec.ZSTD:
+            break
+        position += size
+        await slices.pause()
+    return position
 
 
 def _refused(item: FetchItem, code: ErrorCode, partition: Partition | None) -> FetchResult:

@@ -67,6 +67,8 @@ class FetchOptions:
     replica_id: int = CONSUMER
     replica_epoch: int = -1
     """The follower's broker epoch (KIP-903)."""
+    zstd: bool = True
+    """Whether the client's version of Fetch knows it (KIP-110)."""
 
     @property
     def from_follower(self) -> bool:

@@ -8,6 +8,7 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.replication.compression import Codec, compress
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.client import WireClient
 from quorate.broker.wire.entities import build, request_type, response_type
@@ -18,7 +19,7 @@ from quorate.broker.wire.produce_codec import (
     ProduceRequest,
     ProduceTopic,
 )
-from quorate.log.batch import read_batches
+from quorate.log.batch import HEADER_BYTES, read_batches, read_header, seal
 from quorate.log.records import build_batch, records_of
 
 MakeNodes = Callable[..., Any]
@@ -38,6 +39,25 @@ async def create(client: WireClient, name: str, *, partitions: int = 1, replicas
 
 def batch(*values: bytes) -> bytes:
     return build_batch(base_offset=0, epoch=0, timestamp_ms=1000, values=values)
+
+
+def compressed(codec: Codec) -> bytes:
+    """A batch of one record."""
+    plain = batch(b"x" * 100)
+    header = read_header(plain)
+    return seal(
+        compress(codec, plain[HEADER_BYTES:]),
+        base_offset=0,
+        epoch=0,
+        attributes=int(codec),
+        last_offset_delta=0,
+        base_timestamp=header.base_timestamp,
+        max_timestamp=header.max_timestamp,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        count=1,
+    )
 
 
 async def produce(
@@ -298,3 +318,63 @@ async def test_a_fetch_session_nobody_was_given_is_refused(make_nodes: MakeNodes
             version=12, max_wait_ms=0, min_bytes=1, max_bytes=1, session_id=7, session_epoch=2, topics=[]
         )
         assert (await client.fetch(request)).error is ErrorCode.fetch_session_id_not_found
+
+
+async def test_a_consumer_that_does_not_know_zstd_gets_what_is_before_it_and_is_refused_then(
+    make_nodes: MakeNodes,
+) -> None:
+    """KIP-110: Fetch knows it from version 10 on."""
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        await create(client, "t")
+        for data in (batch(b"a"), batch(b"b"), compressed(Codec.ZSTD), batch(b"c"), compressed(Codec.GZIP)):
+            assert (await produce(client, "t", data)).error is ErrorCode.none
+        none, refused = ErrorCode.none, ErrorCode.unsupported_compression_type
+        for version, offset, error, end in (
+            (9, 0, none, 2),
+            (9, 2, refused, None),
+            (9, 3, none, 5),
+            (4, 1, none, 2),
+            (4, 2, refused, None),
+            (10, 0, none, 5),
+            (12, 2, none, 5),
+        ):
+            asked = FetchRequest(
+                version=version,
+                max_wait_ms=5000,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                topics=[FetchTopic("t", None, [FetchPartition(0, -1, offset)])],
+            )
+            with trio.fail_after(4):
+                part = (await client.fetch(asked)).topics[0].partitions[0]
+            assert part.error is error, f"version {version} at offset {offset}"
+            headers = [each.header for piece in part.records for each in read_batches(piece)]
+            assert (headers[-1].end_offset if headers else None) == end, f"{version} at {offset}"
+
+
+async def test_a_topic_that_is_kept_in_zstd_is_refused_to_who_does_not_know_it_even_when_empty(
+    make_nodes: MakeNodes,
+) -> None:
+    """So that an old consumer needn't wait for the first record to learn that it can read none (as Kafka)."""
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        await client.call(
+            ApiKey.CREATE_TOPICS,
+            topics=[
+                {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": ()}
+                | {"configs": [{"name": "compression.type", "value": "zstd"}]}
+            ],
+            timeout=timedelta(seconds=5),
+        )
+        found = {}
+        for version in (9, 10):
+            asked = FetchRequest(
+                version=version,
+                max_wait_ms=0,
+                min_bytes=1,
+                max_bytes=1,
+                topics=[FetchTopic("t", None, [FetchPartition(0, -1, 0)])],
+            )
+            found[version] = (await client.fetch(asked)).topics[0].partitions[0].error
+        assert found == {9: ErrorCode.unsupported_compression_type, 10: ErrorCode.none}
