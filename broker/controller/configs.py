@@ -36,7 +36,10 @@ class TopicConfig:
 
     cleanup_compact: bool
     cleanup_delete: bool
+    compression_gzip_level: int
+    compression_lz4_level: int
     compression_type: str
+    compression_zstd_level: int
     index_interval_bytes: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int
@@ -136,7 +139,10 @@ def effective(image: MetadataImage, topic: str, *, static: Mapping[str, str]) ->
     return TopicConfig(
         cleanup_compact="compact" in policies,
         cleanup_delete="delete" in policies,
+        compression_gzip_level=int(held["compression.gzip.level"]),
+        compression_lz4_level=int(held["compression.lz4.level"]),
         compression_type=held["compression.type"],
+        compression_zstd_level=int(held["compression.zstd.level"]),
         index_interval_bytes=int(held["index.interval.bytes"]),
         max_message_bytes=int(held["max.message.bytes"]),
         message_timestamp_after_max_ms=int(held["message.timestamp.after.max.ms"]),

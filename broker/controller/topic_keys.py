@@ -23,7 +23,6 @@ from quorate.broker.controller.config_key import (
 _COMPACTION: Final = "quorate does not compact yet."
 _ALL_LOCAL: Final = "there is no tiered storage, so all data is local and retention.* applies to it."
 _UNTHROTTLED: Final = "replication is not throttled."
-_CODEC_LEVEL: Final = "batches that a broker compresses get the codec's usual level."
 _SYNCS: Final = (
     "brokers sync by log.flush.offset.checkpoint.interval.ms, and acks=all counts replicas, not syncs; leave "
     "the key out"
@@ -34,6 +33,12 @@ _REPLICA_LIST: Final = re.compile(r"|\*|[0-9]+:[0-9]+(,[0-9]+:[0-9]+)*")
 def _replicas(value: str) -> None:
     if _REPLICA_LIST.fullmatch(value.replace(" ", "")) is None:
         raise ValueError("it must be * or pairs of partition:broker, separated by commas")
+
+
+def _gzip_level(value: str) -> None:
+    number(-1, 9)(value)
+    if int(value) == 0:
+        raise ValueError("it must be between 1 and 9, or -1 for the usual level")
 
 
 def _key(
@@ -99,23 +104,21 @@ _KEYS: Final = (
         "log.cleanup.policy",
         why="quorate does not compact yet: a topic with compact alone keeps every record.",
     ),
-    _int(
+    _key(
         "compression.gzip.level",
-        -1,
-        -1,
-        "The level of gzip, where a broker compresses.",
+        ValueType.INT,
+        "-1",
+        _gzip_level,
+        "The level of gzip where a broker compresses: 1 to 9, or -1 for the usual one.",
         "compression.gzip.level",
-        high=9,
-        no_effect=_CODEC_LEVEL,
     ),
     _int(
         "compression.lz4.level",
         9,
         1,
-        "The level of lz4, where a broker compresses.",
+        "The level of lz4 where a broker compresses: 9 is the fast one, all others compress more.",
         "compression.lz4.level",
         high=17,
-        no_effect=_CODEC_LEVEL,
     ),
     _key(
         "compression.type",
@@ -129,10 +132,9 @@ _KEYS: Final = (
         "compression.zstd.level",
         3,
         -131072,
-        "The level of zstd, where a broker compresses.",
+        "The level of zstd where a broker compresses; above 11 it costs many times as much.",
         "compression.zstd.level",
         high=22,
-        no_effect=_CODEC_LEVEL,
     ),
     _long(
         "delete.retention.ms",

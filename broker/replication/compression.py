@@ -8,6 +8,7 @@ import enum
 import struct
 import zlib
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import cramjam
@@ -50,26 +51,35 @@ def decompress(codec: Codec, data: Buffer, limit: int) -> RecordBytes:
             return _grow(cramjam.zstd.decompress_into, data, limit)
 
 
-def compress(codec: Codec, data: Buffer) -> bytes:
-    """At the codec's usual level, in a form that every client of Kafka reads."""
+USUAL_LEVELS: Final = MappingProxyType({Codec.GZIP: -1, Codec.LZ4: 9, Codec.ZSTD: 3})
+"""Kafka's (KIP-390)."""
+_LZ4_FAST: Final = 0
+_LZ4_HIGH: Final = 2
+"""The lowest level of the library's thorough mode."""
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """In a form that every client of Kafka reads. `level`: None is the codec's usual one. As in Kafka, LZ4's
+    usual level, 9, is its fast mode, and every other one the thorough mode."""
+    if level is None:
+        level = USUAL_LEVELS.get(codec, 0)
     match codec:
         case Codec.NONE:
             return bytes(data)
         case Codec.GZIP:
-            stream = zlib.compressobj(wbits=_GZIP)
+            stream = zlib.compressobj(level, wbits=_GZIP)
             return stream.compress(data) + stream.flush()
         case Codec.SNAPPY:
             return _xerial(memoryview(data))
         case Codec.LZ4:
             # Kafka's own reader knows independent blocks only (KIP-57).
-            compressor = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
+            mode = _LZ4_FAST if level == USUAL_LEVELS[Codec.LZ4] else max(_LZ4_HIGH, level)
+            compressor = cramjam.lz4.Compressor(mode, content_checksum=False, block_linked=False)
             compressor.compress(bytes(data))
             return bytes(compressor.finish())
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
+            return bytes(cramjam.zstd.compress(data, level=level))
 
-
-_ZSTD_LEVEL: Final = 3
 
 # gzip
 

@@ -35,12 +35,20 @@ class ProduceRules:
     """... and how far ahead."""
     keys_needed: bool
     """The topic is compacted: a record without a key could never be superseded."""
+    level: int | None = None
+    """Of `codec`, where this broker compresses; None: the codec's usual one, or the codec has none."""
 
     @classmethod
     def of(cls, config: TopicConfig) -> "ProduceRules":
+        levels = {
+            "gzip": config.compression_gzip_level,
+            "lz4": config.compression_lz4_level,
+            "zstd": config.compression_zstd_level,
+        }
         return cls(
             max_message_bytes=config.max_message_bytes,
             codec=_CODECS[config.compression_type],
+            level=levels.get(config.compression_type),
             log_append_time=config.log_append_time,
             before_max_ms=config.message_timestamp_before_max_ms,
             after_max_ms=config.message_timestamp_after_max_ms,

@@ -135,9 +135,6 @@ def test_validating_or_setting_what_holds_writes_nothing(topic) -> None:
 
 
 KAFKAS_HARMLESS = {
-    "compression.gzip.level": "9",
-    "compression.lz4.level": "12",
-    "compression.zstd.level": "-5",
     "delete.retention.ms": "1000",
     "file.delete.delay.ms": "1000",
     "flush.messages": "9223372036854775807",
@@ -173,3 +170,12 @@ def test_a_value_that_asks_for_what_is_not_there_is_refused_with_a_sentence() ->
     ):
         with pytest.raises(ApiError, match=says):
             check_value(name, value, of=ConfigType.TOPIC)
+
+
+def test_a_gzip_level_is_1_to_9_or_the_usual_one() -> None:
+    key = TOPIC_KEYS["compression.gzip.level"]
+    for taken in ("-1", "1", "9"):
+        key.check(taken)
+    for refused in ("0", "10", "-2"):
+        with pytest.raises(ValueError, match="between"):
+            key.check(refused)

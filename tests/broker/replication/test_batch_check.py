@@ -9,6 +9,8 @@ import trio
 from crc32c import crc32c
 from gaps import within_gap
 
+from quorate.broker.controller.configs import effective
+from quorate.broker.controller.image import MetadataImage
 from quorate.broker.replication.batch_check import BatchChecker, CheckedBatches
 from quorate.broker.replication.compression import Codec, compress, decompress
 from quorate.broker.replication.errors import ErrorCode, PartitionError
@@ -323,6 +325,30 @@ async def test_a_topic_keeps_batches_in_its_own_compression(sent, wanted):
         assert found.records is data
     assert kept_records(found)[7] == (b"k7", b"some value " * 20, NOW_MS + 7)
     assert len(kept_records(found)) == 1500
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"), [(Codec.GZIP, (1, 9)), (Codec.LZ4, (9, 12)), (Codec.ZSTD, (1, 19))]
+)
+async def test_a_topics_level_is_what_a_broker_compresses_with(codec, levels):
+    records = encoded(*((b"k%d" % number, b"%x" % (number * number % 7919), 0) for number in range(5000)))
+    name = codec.name.lower()
+    sizes = []
+    for level in levels:
+        own = {"compression.type": name, f"compression.{name}.level": str(level)}
+        rules = ProduceRules.of(effective(MetadataImage(), "t", static=own))
+        found = await checker().check(batch(records, count=5000), rules, Slices())
+        assert bytes(found.records[HEADER_BYTES:]) == compress(codec, records, level)
+        sizes.append(len(found.records))
+    assert sizes[0] > sizes[1]
+
+
+async def test_a_thorough_level_is_not_for_the_event_loop():
+    data = batch(plain(bytes(20_000)))
+    for level, runs in ((3, 0), (None, 0), (11, 0), (12, 1), (22, 1)):
+        compute = CountedCompute()
+        await checker(compute).check(data, replace(RULES, codec=Codec.ZSTD, level=level), Slices())
+        assert compute.runs == runs, f"level {level}"
 
 
 async def test_what_grows_beyond_max_message_bytes_is_refused():

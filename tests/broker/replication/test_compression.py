@@ -20,6 +20,7 @@ from quorate.broker.replication.compression import (
 
 COMPRESSED = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
 TEXT = b"".join(b"a record with the number %d " % number for number in range(10_000))
+WORDS = b" ".join(b"%x" % (number * number % 7919) for number in range(20_000))
 BOMB_BYTES = 1 << 28
 
 
@@ -40,6 +41,31 @@ def test_what_a_codec_makes_it_reads(codec, data):
     made = compress(codec, data)
     assert decompress(codec, made, len(data)) == data
     assert decompress(codec, memoryview(made).toreadonly(), len(data) + 100) == data
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"),
+    [
+        (Codec.GZIP, [1, 9]),
+        # 9 is Kafka's name for the fast mode.
+        (Codec.LZ4, [9, 1, 12]),
+        (Codec.ZSTD, [-131072, -5, 3, 19]),
+    ],
+    ids=["gzip", "lz4", "zstd"],
+)
+def test_a_level_says_how_small_it_becomes(codec, levels):
+    """KIP-390."""
+    made = [compress(codec, WORDS, level) for level in levels]
+    assert sorted(map(len, made), reverse=True) == list(map(len, made))
+    assert len(set(made)) == len(levels)
+    for each in made:
+        assert decompress(codec, each, len(WORDS)) == WORDS
+
+
+@pytest.mark.parametrize(("codec", "levels"), [(Codec.LZ4, [17]), (Codec.ZSTD, [22]), (Codec.GZIP, [-1])])
+def test_the_highest_and_the_usual_level_are_taken(codec, levels):
+    for level in levels:
+        assert decompress(codec, compress(codec, WORDS, level), len(WORDS)) == WORDS
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)

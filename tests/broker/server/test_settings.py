@@ -100,7 +100,10 @@ FIELDS = {
 ANOTHER = {
     ValueType.BOOLEAN: "true",
     "cleanup.policy": "compact",
+    "compression.gzip.level": "9",
+    "compression.lz4.level": "12",
     "compression.type": "lz4",
+    "compression.zstd.level": "19",
     "message.timestamp.type": "LogAppendTime",
 }
 
