@@ -56,6 +56,8 @@ class Appended:
     end_offset: int
     """Exclusive: an acknowledgement by all waits until the high watermark is there."""
     duplicate: bool = False
+    append_time_ms: int = -1
+    """Of a duplicate: what the batch got when it was appended; -1: its records have their own time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +239,9 @@ class Partition:
         headers = checked.headers
         kept = self._check_producers(headers)
         if kept is not None:
-            return Appended(kept.base_offset, kept.last_offset + 1, duplicate=True)
+            return Appended(
+                kept.base_offset, kept.last_offset + 1, duplicate=True, append_time_ms=kept.append_time_ms
+            )
         try:
             info = self.log.append_as_leader(checked.records, leader.leader_epoch, headers=headers)
         except (DiskError, LogFailedError) as error:

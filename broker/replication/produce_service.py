@@ -93,7 +93,7 @@ class _Results:
                 topic=item.topic,
                 partition_id=item.partition_id,
                 base_offset=appended.base_offset,
-                append_time_ms=batches.append_time_ms,
+                append_time_ms=appended.append_time_ms if appended.duplicate else batches.append_time_ms,
                 log_start_offset=int(partition.log.log_start_offset),
                 duplicate=appended.duplicate,
             )

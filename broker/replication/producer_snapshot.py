@@ -2,9 +2,10 @@
 
 The file holds the state after everything below its offset; what is above is read back from the batches'
 headers. A snapshot is a shortcut: one that is missing or unreadable costs a longer scan.
-Layout, big-endian: magic 'QPS', version int8, crc32c uint32 of the rest, then count int32 of
+Layout, big-endian: magic 'QPS', version int8, crc32c uint32 of these two and the rest, then count int32 of
 {id int64, epoch int16, silent for int64 (ms), batches int8 of {first sequence int32,
-last sequence int32, base offset int64, last offset int64}}.
+last sequence int32, base offset int64, last offset int64, append time int64 (ms, -1 if none)}}.
+Version 2 had no append times, and a CRC of the rest alone; it is still read.
 
 Not Kafka's `.snapshot`, and not called so: that one has room for the last batch of a producer only, so that
 an older one that is sent again after a start would be refused, and for no more than the wall clock's time.
@@ -21,7 +22,7 @@ from crc32c import crc32c
 from quorate.broker.replication.producer_state import KEPT_BATCHES, KeptBatch, ProducerState
 from quorate.log import Log
 from quorate.log.batch import read_headers
-from quorate.runtime.disk import Disk, DiskError, read_file, write_file_atomically
+from quorate.runtime.disk import Buffer, Disk, DiskError, read_file, write_file_atomically
 from quorate.runtime.log import get_logger
 from quorate.runtime.slices import Slices
 
@@ -33,9 +34,11 @@ KEPT_SNAPSHOTS: Final = 2
 _HEAD = struct.Struct(">3sbI")
 _COUNT = struct.Struct(">i")
 _PRODUCER = struct.Struct(">qhqb")
-_BATCH = struct.Struct(">iiqq")
+_BATCH = struct.Struct(">iiqqq")
+_BATCH_2 = struct.Struct(">iiqq")
 _MAGIC: Final = b"QPS"
-_VERSION: Final = 2
+_VERSION: Final = 3
+_UNTIMED_VERSION: Final = 2
 _SCAN_BYTES: Final = 1024 * 1024
 
 
@@ -51,10 +54,18 @@ def encode(state: ProducerState) -> bytes:
                     kept.last_sequence,
                     kept.base_offset,
                     kept.last_offset,
+                    kept.append_time_ms,
                 )
             )
     body = b"".join(pieces)
-    return _HEAD.pack(_MAGIC, _VERSION, crc32c(body)) + body
+    return _HEAD.pack(_MAGIC, _VERSION, _crc(_VERSION, body)) + body
+
+
+def _crc(version: int, body: Buffer) -> int:
+    if version == _UNTIMED_VERSION:
+        return crc32c(body)
+    # With the version, of which one flipped bit would otherwise make a file of the other layout.
+    return crc32c(body, crc32c(_MAGIC + bytes((version,))))
 
 
 def decode_into(state: ProducerState, data: bytes) -> None:
@@ -62,9 +73,11 @@ def decode_into(state: ProducerState, data: bytes) -> None:
     producers: list[tuple[int, int, deque[KeptBatch], int]] = []
     try:
         magic, version, crc = _HEAD.unpack_from(data)
-        if magic != _MAGIC or version != _VERSION:
-            raise ValueError(f"not a producer snapshot of version {_VERSION}")
-        if crc32c(memoryview(data)[_HEAD.size :]) != crc:
+        if magic != _MAGIC or version not in (_VERSION, _UNTIMED_VERSION):
+            raise ValueError(f"not a producer snapshot of version {_UNTIMED_VERSION} or {_VERSION}")
+        timed = version == _VERSION
+        layout = _BATCH if timed else _BATCH_2
+        if _crc(version, memoryview(data)[_HEAD.size :]) != crc:
             raise ValueError("CRC does not match")
         (count,) = _COUNT.unpack_from(data, _HEAD.size)
         position = _HEAD.size + _COUNT.size
@@ -75,8 +88,9 @@ def decode_into(state: ProducerState, data: bytes) -> None:
                 raise ValueError(f"{batches} batches of producer {producer_id}")
             kept: deque[KeptBatch] = deque(maxlen=KEPT_BATCHES)
             for _ in range(batches):
-                kept.append(KeptBatch(*_BATCH.unpack_from(data, position)))
-                position += _BATCH.size
+                fields = layout.unpack_from(data, position)
+                kept.append(KeptBatch(*(fields if timed else (*fields, -1))))
+                position += layout.size
             producers.append((producer_id, epoch, kept, silent_ms))
     except struct.error as error:
         raise ValueError("truncated") from error

@@ -33,6 +33,8 @@ class KeptBatch:
     last_sequence: int
     base_offset: int
     last_offset: int
+    append_time_ms: int
+    """What its records have as the broker's time; -1: they have their own, or an earlier version kept it."""
 
 
 @dataclass(slots=True)
@@ -145,6 +147,7 @@ class ProducerState:
             sequence_after(header.base_sequence, header.last_offset_delta),
             base_offset,
             last_offset,
+            header.max_timestamp if header.is_log_append_time else -1,
         )
         producer = self.producers.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:

@@ -1,12 +1,17 @@
 """The same batch of an idempotent producer is never accepted twice, whatever clocks, leaders and disks do."""
 
 import random
+import struct
 from collections import Counter
 
 import pytest
 import trio
+from crc32c import crc32c
 
 from quorate.broker.replication.errors import ErrorCode, PartitionError
+from quorate.broker.replication.producer_snapshot import decode_into
+from quorate.broker.replication.producer_state import KeptBatch, ProducerState
+from quorate.broker.replication.requests import AppendItem
 from quorate.log.batch import read_headers
 
 DAY_S = 86_400.0
@@ -101,3 +106,56 @@ async def disturb(cluster, clock, draw):
     await cluster.until(lambda: cluster.controller.state().leader > 0)
     await cluster.opened()
     await cluster.in_sync(1, 2, 3)
+
+
+async def test_a_batch_sent_again_is_answered_with_the_time_that_it_got_at_first(
+    make_brokers, produced_batch, autojump_clock
+):
+    """message.timestamp.type=LogAppendTime, as Kafka: by the leader, after its restart from what it saved of
+    producers, and by the next leader."""
+    cluster = make_brokers(brokers=2, min_isr=1, log_flush_offset_checkpoint_interval_ms=500)
+    await cluster.with_topic(replicas=(1, 2))
+
+    async def times(broker, *sequences):
+        found = []
+        for sequence in sequences:
+            item = AppendItem("t", 0, produced_batch("a", producer=(7, 0, sequence)))
+            pending = await cluster[broker].manager.produce([item], acks=-1, timeout_ms=5000)
+            await pending.wait()
+            (result,) = pending.results()
+            assert result.error is ErrorCode.NONE
+            found.append(result.append_time_ms)
+        return found
+
+    own = await times(1, 0)
+    assert own == [-1], "the records have their producer's time"
+    cluster.controller.configure(message_timestamp_type="LogAppendTime")
+    first = await times(1, 1)
+    await trio.sleep(60)
+    second = await times(1, 2)
+    assert second[0] >= first[0] + 60_000
+    await trio.sleep(5)
+    expected = own + first + second
+    assert await times(1, 0, 1, 2) == expected
+    await cluster.caught_up(1, 2)
+    await cluster[1].crash()
+    cluster.controller.fence(1)
+    await cluster.opened()
+    assert await times(2, 0, 1, 2) == expected
+    await cluster[1].start()
+    await cluster.caught_up(1, 2)
+    cluster.controller.elect(1, isr=(1, 2))
+    await cluster.opened()
+    assert await times(1, 0, 1, 2) == expected
+
+
+def test_a_snapshot_of_the_version_before_is_read_without_times():
+    """Version 2, made by hand."""
+    body = struct.pack(">i", 1) + struct.pack(">qhqb", 7, 3, 500, 2)
+    body += struct.pack(">iiqq", 10, 11, 100, 101) + struct.pack(">iiqq", 12, 12, 102, 102)
+    data = struct.pack(">3sbI", b"QPS", 2, crc32c(body)) + body
+    state = ProducerState(now_ms=lambda: 0)
+    decode_into(state, data)
+    producer = state.producers[7]
+    assert (producer.epoch, state.silent_ms(producer)) == (3, 500)
+    assert list(producer.batches) == [KeptBatch(10, 11, 100, 101, -1), KeptBatch(12, 12, 102, 102, -1)]
