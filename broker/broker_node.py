@@ -23,6 +23,7 @@ from quorate.broker.controller.rpc import (
     AssignReplicasToDirsResponse,
 )
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
+from quorate.broker.failure_reports import FailureReports
 from quorate.broker.group_log import OffsetsLog
 from quorate.broker.groups.coordinator import OFFSETS_TOPIC, GroupConfig, GroupCoordinator
 from quorate.broker.groups.group import GroupLimits
@@ -173,7 +174,13 @@ class BrokerNode:
             async with trio.open_nursery() as nursery:
                 self.lifecycle.on_registered = self.replicas.registered
                 self.lifecycle.failed_dirs = self.replicas.failed_dirs
-                self.replicas.on_disk_failed = self.lifecycle.hurry
+                reports = FailureReports(
+                    timeout_s=lifecycle_times(self._config).directory_failure_timeout,
+                    leads_in=self.replicas.leads_in,
+                )
+                self.replicas.on_disk_failed = lambda: self._disk_failed(reports)
+                self.lifecycle.on_told = reports.told
+                nursery.start_soon(reports.run)
                 self.replicas.controller_silent_s = lambda: self.lifecycle.controller_silent_s
                 nursery.start_soon(self.lifecycle.run)
                 nursery.start_soon(self._replicate)
@@ -187,6 +194,10 @@ class BrokerNode:
         finally:
             with trio.CancelScope(shield=True):
                 await self.replicas.close(clean=clean)
+
+    def _disk_failed(self, reports: FailureReports) -> None:
+        reports.failed(self.replicas.failed_dirs())
+        self.lifecycle.hurry()
 
     async def _replicate(self) -> None:
         try:
@@ -312,6 +323,7 @@ def lifecycle_times(config: ServerConfig) -> LifecycleTimes:
         heartbeat_interval=config.seconds("broker.heartbeat.interval.ms"),
         session_timeout=config.seconds("broker.session.timeout.ms"),
         registration_timeout=config.seconds("initial.broker.registration.timeout.ms"),
+        directory_failure_timeout=config.seconds("log.dir.failure.timeout.ms"),
     )
 
 

@@ -206,6 +206,13 @@ _OWN_KEYS: Final = (
         ours=True,
     ),
     _long(
+        "log.dir.failure.timeout.ms",
+        30_000,
+        1,
+        "How long a broker may be unable to tell the controller that a folder of log.dirs has failed, while "
+        "it leads partitions in it, before it stops.",
+    ),
+    _long(
         "log.retention.check.interval.ms",
         300_000,
         1,

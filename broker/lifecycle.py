@@ -64,6 +64,8 @@ class LifecycleTimes:
     heartbeat_interval: float
     session_timeout: float
     registration_timeout: float
+    directory_failure_timeout: float
+    """How long the controller may not know of a failed directory in which this broker leads."""
 
 
 class BrokerLifecycle:
@@ -100,6 +102,8 @@ class BrokerLifecycle:
         """Called with each new broker epoch."""
         self.failed_dirs: Callable[[], tuple[uuid.UUID, ...]] = lambda: ()
         """The directories that have failed since the start: told in each heartbeat."""
+        self.on_told: Callable[[tuple[uuid.UUID, ...]], None] = lambda directories: None
+        """Called with the failed directories that a heartbeat named, when the controller has answered it."""
         self.acted_offset: Callable[[], int] = lambda: metadata.offset
         """The last offset (inclusive) whose changes this broker has acted upon."""
 
@@ -223,6 +227,7 @@ class BrokerLifecycle:
         match answer.error:
             case ErrorCode.NONE:
                 self._heard_at = asked_at
+                self.on_told(request.offline_log_dirs)
                 return self._answered(answer)
             case ErrorCode.STALE_BROKER_EPOCH | ErrorCode.BROKER_ID_NOT_REGISTERED:
                 log.warning(

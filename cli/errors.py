@@ -87,6 +87,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
     # Imported here: a command that ends well has no use for most of them.
     from quorate.broker.config import ServerConfigError
     from quorate.broker.controller_channel import ControllerTimedOutError
+    from quorate.broker.failure_reports import UntoldFailureError
     from quorate.broker.lifecycle import BrokerRegistrationError
     from quorate.broker.log_directories import SameDirectoryError
     from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError
@@ -120,6 +121,8 @@ def _code_of(error: BaseException) -> ExitCode | None:
         case QuorumStateError() | LogError() | DiskError() | AllFoldersFailedError() | SourceError():
             return ExitCode.STORAGE
         case UnreadablePartitionMetadataError() | SameDirectoryError() | DuplicateReplicaError():
+            return ExitCode.STORAGE
+        case UntoldFailureError():
             return ExitCode.STORAGE
         case QuorumStoppedError(__cause__=BaseException() as cause):
             # What stopped the quorum decides, not that it stopped.

@@ -8,6 +8,7 @@ import trio
 
 from quorate.broker.config import ServerConfig
 from quorate.broker.controller.image import MetadataImage, PartitionState
+from quorate.broker.failure_reports import UntoldFailureError
 from quorate.broker.log_directories import SameDirectoryError
 from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError
 from quorate.broker.server import BrokerServer
@@ -132,7 +133,13 @@ class _WatchedQuorum(WatchedTelemetry):
 class BrokerCluster(SimulatedCluster[BrokerHost]):
     """`checker` watches every step of every node's quorum."""
 
-    disk_errors = (DiskError, AllFoldersFailedError, DuplicateReplicaError, SameDirectoryError)
+    disk_errors = (
+        DiskError,
+        AllFoldersFailedError,
+        DuplicateReplicaError,
+        SameDirectoryError,
+        UntoldFailureError,
+    )
 
     def __init__(
         self,

@@ -127,6 +127,15 @@ class Hosting:
             for each in self._hosted.values()
         )
 
+    def leads_in(self, directory: uuid.UUID) -> bool:
+        """Whether metadata has this broker lead a partition whose replica is in there."""
+        return any(
+            each.target is not None
+            and each.target.leader == self._broker_id
+            and self._logs.directory_of(*key) == directory
+            for key, each in self._hosted.items()
+        )
+
     def has(self, partition: Partition) -> bool:
         """Whether it is still served, or would be if its disk worked."""
         return self._by_id.get((partition.topic_id, partition.partition_id)) is partition

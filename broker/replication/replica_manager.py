@@ -178,6 +178,10 @@ class ReplicaManager:
         this broker."""
         return self._logs.failed_ids
 
+    def leads_in(self, directory: uuid.UUID) -> bool:
+        """Whether this broker leads, by the metadata that it knows, a partition whose replica is in there."""
+        return self._hosting.leads_in(directory)
+
     @property
     def proof(self) -> Proof:
         """The broker's newest life whose data is all here; see `LogManager.proof`."""

@@ -1,0 +1,63 @@
+"""The controller must learn of a directory that failed, or the broker leads what it can't serve (KIP-858)."""
+
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import trio
+
+from quorate.runtime.entropy import uuid_text
+
+_AGAIN_SECONDS: Final = 1.0
+"""Between two looks at whether a directory that nobody could be told of has something to lead."""
+
+
+class UntoldFailureError(Exception):
+    """The controller could not be told of a failed directory in time: the broker stops, so that its session
+    ends, and others lead what was in it."""
+
+
+class FailureReports:
+    """`failed` and `told` as they happen; `run` raises when time is up for a directory with leaders in it."""
+
+    def __init__(self, *, timeout_s: float, leads_in: Callable[[uuid.UUID], bool]) -> None:
+        """`leads_in`: whether this broker leads a partition, as far as it knows, whose replica is there."""
+        self._timeout_s = timeout_s
+        self._leads_in = leads_in
+        self._told: set[uuid.UUID] = set()
+        self._untold: dict[uuid.UUID, float] = {}
+        """Since when."""
+        self._wake = trio.Event()
+
+    def failed(self, directories: Iterable[uuid.UUID]) -> None:
+        """All that have failed since the start."""
+        for each in directories:
+            if each not in self._told:
+                self._untold.setdefault(each, trio.current_time())
+        self._wake.set()
+
+    def told(self, directories: Iterable[uuid.UUID]) -> None:
+        """The controller has answered a heartbeat that named these."""
+        for each in directories:
+            self._told.add(each)
+            self._untold.pop(each, None)
+
+    async def run(self) -> None:
+        """Until cancelled. Raises `UntoldFailureError`."""
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            while self._untold:
+                self._check()
+                await trio.sleep(_AGAIN_SECONDS)
+
+    def _check(self) -> None:
+        now = trio.current_time()
+        for directory, since in self._untold.items():
+            if now - since >= self._timeout_s and self._leads_in(directory):
+                raise UntoldFailureError(
+                    f"the controller could not be told for {self._timeout_s:g} s "
+                    f"(log.dir.failure.timeout.ms) that directory {uuid_text(directory)} of log.dirs has "
+                    "failed, and this broker leads partitions in it; see the errors logged before, find out "
+                    "why no controller answers, and start again"
+                )

@@ -1,0 +1,111 @@
+"""A directory that failed, and a controller that can't be told of it (KIP-858)."""
+
+import uuid
+
+import pytest
+import trio
+import trio.testing
+
+from quorate.broker.failure_reports import FailureReports, UntoldFailureError
+from quorate.broker.replication.replica_manager import ReplicaManager
+from quorate.simulation.broker_clients import TOPIC, BrokerClientSettings
+from quorate.simulation.broker_cluster import BrokerHost
+from quorate.simulation.broker_story import BrokerScene, tell
+from quorate.simulation.disk_faults import Operation
+from quorate.simulation.hosts import FOLDER
+
+ONE, TWO = uuid.UUID(int=1001), uuid.UUID(int=1002)
+TIMEOUT_S = 4.0
+
+
+def replicas_of(node: BrokerHost) -> ReplicaManager:
+    broker = node.serving.broker
+    assert broker is not None
+    return broker.replicas
+
+
+@pytest.mark.parametrize(("seed", "told"), [(1, False), (2, False), (3, True)])
+def test_a_broker_that_can_tell_nobody_of_a_failed_directory_stops_in_time(seed: int, told: bool) -> None:
+    async def story(scene: BrokerScene) -> None:
+        cluster = scene.cluster
+        await trio.sleep(2)
+        for number in range(6):
+            broken = scene.leader_of(number)
+            place = replicas_of(broken)._logs.dir_of(TOPIC, number)
+            assert place is not None
+            if place.path != FOLDER:
+                break
+        manager = replicas_of(broken)
+        if not told:
+            others = [node.name for node in cluster.nodes if node is not broken]
+            cluster.network.partition([broken.name], others)
+        broken.disk.fail(Operation.APPEND, path_part=f"{place.path}/", times=10**6)
+        broken.disk_failing = True
+        with trio.fail_after(3):
+            while not manager.failed_dirs():  # noqa: ASYNC110
+                await trio.sleep(0.01)
+        since = trio.current_time()
+        await trio.sleep(TIMEOUT_S - 0.1)
+        assert broken.open, "too early"
+        await trio.sleep(1.5)
+        assert broken.open is told
+        with trio.fail_after(10):
+            while any(  # noqa: ASYNC110
+                cluster.states(TOPIC)[number].leader in (broken.id, -1)
+                for number in range(6)
+                if not told or manager._logs.dir_of(TOPIC, number) is place
+            ):
+                await trio.sleep(0.1)
+        assert trio.current_time() - since < 15
+        broken.disk.clear_faults()
+        if broken.open:
+            await cluster.crash(broken, power_loss=False)
+            cluster.start(broken)
+
+    tell(
+        seed,
+        story,
+        clients=BrokerClientSettings(idempotent=2, plain=1, think_max_s=0.3),
+        partitions=6,
+        values={
+            "log.dirs": f"{FOLDER},more",
+            "log.dir.failure.timeout.ms": str(int(TIMEOUT_S * 1000)),
+        },
+    )
+
+
+async def test_a_directory_in_which_nothing_is_led_stops_nobody_until_something_is(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    led: set[uuid.UUID] = set()
+    reports = FailureReports(timeout_s=30, leads_in=lambda directory: directory in led)
+    with pytest.raises(ExceptionGroup) as raised:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(reports.run)
+            await trio.sleep(5)
+            reports.failed([ONE, TWO])
+            await trio.sleep(29)
+            reports.told([ONE])
+            reports.failed([ONE, TWO])  # as each further error of a disk says it
+            led.add(ONE)
+            await trio.sleep(100)
+            led.add(TWO)
+            since = trio.current_time()
+            await trio.sleep(50)
+    assert raised.group_contains(UntoldFailureError, match=r"log\.dir\.failure\.timeout\.ms")
+    assert trio.current_time() - since <= 1
+
+
+async def test_time_runs_from_the_failure_and_not_from_its_last_repetition(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    reports = FailureReports(timeout_s=30, leads_in=lambda directory: True)
+    failed_at = trio.current_time()
+    with pytest.raises(ExceptionGroup) as raised:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(reports.run)
+            for _ in range(100):
+                reports.failed([ONE])
+                await trio.sleep(1)
+    assert raised.group_contains(UntoldFailureError)
+    assert 30 <= trio.current_time() - failed_at <= 31
