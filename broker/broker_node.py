@@ -313,6 +313,7 @@ def replication_config(config: ServerConfig) -> ReplicationConfig:
         log_close_timeout_ms=config.int("log.close.timeout.ms"),
         alter_partition_retry_ms=config.int("alter.partition.retry.ms"),
         broker_session_timeout_ms=config.int("broker.session.timeout.ms"),
+        log_dir_failure_timeout_ms=config.int("log.dir.failure.timeout.ms"),
         fetch_max_bytes=config.int("fetch.max.bytes"),
         batch_uncompressed_max_bytes=config.int("socket.request.max.bytes"),
     )

@@ -210,7 +210,8 @@ _OWN_KEYS: Final = (
         30_000,
         1,
         "How long a broker may be unable to tell the controller that a folder of log.dirs has failed, while "
-        "it leads partitions in it, before it stops.",
+        "it leads partitions in it, before it stops. Also how long it leads a partition whose log it can't "
+        "open for want of file descriptors, if another replica is in sync.",
     ),
     _long(
         "log.retention.check.interval.ms",

@@ -195,7 +195,8 @@ def assign_replicas_to_dirs(
     image: MetadataImage, request: AssignReplicasToDirsRequest, *, static: Mapping[str, str]
 ) -> Outcome[AssignReplicasToDirsResponse]:
     """Record the directories of a broker's replicas. Each is recorded or refused by itself. In a directory
-    that is not online the replica also leaves the ISR; one that is may let somebody lead."""
+    that is not online the replica also leaves the ISR; one that is may let somebody lead. LOST records
+    nothing: the broker can't use what it has for now, and gives it up where another member can lead."""
 
     def refuse(error: ErrorCode, message: str) -> Outcome[AssignReplicasToDirsResponse]:
         return Outcome(response=AssignReplicasToDirsResponse(error=error, error_message=message))
@@ -246,7 +247,7 @@ def _checked(image: MetadataImage, broker_id: int, item: DirectoryAssignment) ->
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
     if broker_id not in state.replicas:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the sender has no replica of it")
-    if is_reserved(item.directory_id):
+    if is_reserved(item.directory_id) and item.directory_id != LOST:
         raise ApiError(ErrorCode.INVALID_REQUEST, "a reserved directory id")
     return state
 
@@ -255,6 +256,8 @@ def _assigned(
     rules: "_Rules", key: PartitionKey, state: PartitionState, broker: BrokerState, directory: uuid.UUID
 ) -> PartitionChange | None:
     broker_id = broker.broker_id
+    if directory == LOST:
+        return _given_up(rules, key, state, broker_id)
     if state.directory_of(broker_id) == directory:
         return None
     after = state._replace(directories=state.moved_to(broker_id, directory))
@@ -265,6 +268,16 @@ def _assigned(
     elif state.leader == NO_LEADER:
         change = as_change(*key, after, rules.elect(key, after))
     return _with_directories(key, change, after.directories)
+
+
+def _given_up(
+    rules: "_Rules", key: PartitionKey, state: PartitionState, broker_id: int
+) -> PartitionChange | None:
+    """It has all its records, so it stays eligible where it would have been."""
+    if state.leader != broker_id or len(state.isr) == 1:
+        return None
+    election = rules.elect(key, state, leaving=broker_id)
+    return as_change(*key, state, election) if election.leader in state.isr else None
 
 
 # Elections

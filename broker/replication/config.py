@@ -28,6 +28,8 @@ class ReplicationConfig:
     """Ours: between tries to reach the controller."""
     broker_session_timeout_ms: int = 9000
     """After so much silence of the controller and of every follower a leader takes itself for cut off."""
+    log_dir_failure_timeout_ms: int = 30_000
+    """For so long a replica leads whose log can't be opened for want of file descriptors, if others can."""
     fetch_max_bytes: int = 57_671_680
     """Upper bound of one Fetch answer, whatever the client asks for."""
     batch_uncompressed_max_bytes: int = 104_857_600

@@ -10,6 +10,7 @@ import trio
 
 from quorate.broker.controller.directories import MAX_ASSIGNMENTS
 from quorate.broker.controller.errors import ErrorCode
+from quorate.broker.controller.records import LOST
 from quorate.broker.controller.rpc import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -58,6 +59,12 @@ class DirectoryAssignments:
         else:
             self._wanted[replica] = actual
             self._wake.set()
+
+    def give_up(self, replica: Replica) -> None:
+        """What is in its directory can't be used for now: another replica may lead. It is said once; whoever
+        can use it calls `reconcile`, which takes back what was not said yet."""
+        self._wanted[replica] = LOST
+        self._wake.set()
 
     def forget(self, replica: Replica) -> None:
         """It is not this broker's any more."""

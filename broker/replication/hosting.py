@@ -58,6 +58,8 @@ class _Hosted:
     """Open, though nobody is served from it any more."""
     busy: bool = False
     """A task is at work, and looks at `target` again when it is done."""
+    starved_at: float | None = None
+    """Since when its log can't be opened for want of file descriptors."""
     waits: bool = False
     """Offline: it is recorded in a directory that isn't here."""
 
@@ -140,6 +142,11 @@ class Hosting:
         """Whether it is still served, or would be if its disk worked."""
         return self._by_id.get((partition.topic_id, partition.partition_id)) is partition
 
+    def is_starved(self, topic: str, partition_id: int) -> bool:
+        """Whether its log can't be opened for now, for want of file descriptors."""
+        hosted = self._hosted.get((topic, partition_id))
+        return hosted is not None and hosted.starved_at is not None
+
     def partitions(self) -> list[Partition]:
         return [each.partition for each in self._hosted.values() if each.partition is not None]
 
@@ -221,6 +228,7 @@ class Hosting:
             return await self._step(key, hosted)
         except DescriptorsExhaustedError as error:
             log.error("a replica can't be opened for now", topic=key[0], partition=key[1], reason=str(error))
+            self._starved(key, hosted)
             self._later(key, hosted)
             return True
         except (DiskError, LogError) as error:
@@ -262,6 +270,21 @@ class Hosting:
         hosted.waits = not allowed
         return allowed
 
+    def _starved(self, key: tuple[str, int], hosted: _Hosted) -> None:
+        """The disk is fine and descriptors may be free in a moment; but who leads must be able to serve."""
+        now = trio.current_time()
+        if hosted.partition is not None or hosted.target is None:
+            return
+        if hosted.starved_at is None:
+            hosted.starved_at = now
+        patience_s = self._config.log_dir_failure_timeout_ms / 1000
+        others = len(hosted.target.isr) > 1
+        if hosted.target.leader == self._broker_id and others and now - hosted.starved_at >= patience_s:
+            log.warning(
+                "giving up the lead of a replica that can't be opened", topic=key[0], partition=key[1]
+            )
+            self._assignments.give_up((hosted.topic_id, key[1]))
+
     def _later(self, key: tuple[str, int], hosted: _Hosted) -> None:
         async def wait() -> None:
             await trio.sleep(_DESCRIPTORS_WAIT_SECONDS)
@@ -293,7 +316,7 @@ class Hosting:
                 return False
             # What changed while it was opened.
             self.configure(partition, self._topic_config(partition.topic))
-            hosted.partition = partition
+            hosted.partition, hosted.starved_at = partition, None
             self._by_id[topic_id, key[1]] = partition
         partition = hosted.partition
         # A truncation finishes first. Nothing runs between the release and what follows.

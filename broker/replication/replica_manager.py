@@ -349,6 +349,12 @@ class ReplicaManager:
             raise PartitionError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition_id} of {topic}"
             )
+        if known is not None and self._hosting.is_starved(known.name, partition_id):
+            raise PartitionError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"partition {partition_id} of {topic} can't be opened for now: too few file descriptors are "
+                "left",
+            )
         raise PartitionError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"partition {partition_id} of {topic} is led by broker {state.leader}, or not opened here yet",

@@ -331,7 +331,7 @@ def ask_to_assign(cluster, broker_id, *items, epoch=None):
                 for topic, number, where in items
             ),
         ),
-        static={},
+        static=cluster.static,
     )
 
 
@@ -359,8 +359,36 @@ def test_assignments_are_refused_one_by_one(cluster) -> None:
     assert cluster.partition(topic).directories == (where, UNASSIGNED)
     assert state_of(cluster, topic) == (1, (1, 2), ())
     assert ask_to_assign(cluster, 1, (topic, 0, where)).groups == (), "it is so already"
-    (reserved,) = ask_to_assign(cluster, 1, (topic, 0, LOST)).response.results
+    (reserved,) = ask_to_assign(cluster, 1, (topic, 0, MIGRATING)).response.results
     assert reserved.error is ErrorCode.INVALID_REQUEST
+
+
+def test_a_leader_that_can_not_use_its_replica_gives_it_up_where_another_member_can_lead(cluster) -> None:
+    """LOST records no directory. What it has is complete: it stays eligible where too few others are."""
+    cluster.static = {"min.insync.replicas": "2"}
+    cluster.start(1, 2, 3)
+    three = cluster.create("three", (1, 2, 3))
+    two = cluster.create("two", (1, 2), (2, 1))
+    one = cluster.create("one", (1,))
+    asked = ((three, 0), (two, 0), (two, 1), (one, 0))
+    before = [cluster.partition(*each).directories for each in asked]
+    outcome = ask_to_assign(cluster, 1, *((*each, LOST) for each in asked))
+    assert [result.error for result in outcome.response.results] == [ErrorCode.NONE] * 4
+    cluster.append(*outcome.records)
+    assert state_of(cluster, three) == (2, (2, 3), ())
+    assert state_of(cluster, two, 0) == (2, (2,), (1,))
+    assert state_of(cluster, two, 1) == (2, (2, 1), ()), "it doesn't lead that one"
+    assert state_of(cluster, one) == (1, (1,), ()), "nobody else has it"
+    assert [cluster.partition(*each).directories for each in asked] == before
+
+
+def test_a_leader_keeps_what_nobody_else_in_sync_can_lead(cluster) -> None:
+    cluster.start(1, 2)
+    topic = cluster.create("t", (1, 2))
+    assert ask_to_assign(cluster, 1, (topic, 0, LOST)).groups
+    cluster.fence(2)
+    assert state_of(cluster, topic) == (1, (1,), ())
+    assert ask_to_assign(cluster, 1, (topic, 0, LOST)).groups == ()
 
 
 def test_assignments_of_a_broker_that_is_not_that_one_are_refused_whole(cluster) -> None:

@@ -61,3 +61,44 @@ async def test_a_follower_without_descriptors_fetches_again_once_it_has_some(mak
     await trio.sleep(5)
     assert cluster[2].partition().log.end_offset == 2
     assert not cluster[2].manager._logs.failed_dirs
+
+
+async def test_a_leader_that_can_not_open_its_log_gives_up_the_lead_in_time(make_brokers, autojump_clock):
+    """Until then it says what is wrong; it follows when it has descriptors again."""
+    cluster = make_brokers(brokers=3, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    cluster[1].disk.descriptors = 5
+    cluster.controller.create("late", replicas=(1, 2, 3), number=2)
+    cluster.controller.create("alone", replicas=(1,), number=3)
+    await trio.sleep(25)
+    assert cluster.controller.state("late").leader == 1, "they may be free in a moment"
+    refused = await cluster[1].produced("a", name="late")
+    assert refused.error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "file descriptors" in refused.error_message
+    assert (await cluster[1].fetch(0, name="late")).error is ErrorCode.KAFKA_STORAGE_ERROR
+    await trio.sleep(20)
+    state = cluster.controller.state("late")
+    assert (state.leader, state.isr) == (2, (2, 3))
+    assert cluster.controller.state("alone").leader == 1, "nobody else can lead it"
+    assert cluster.controller.state("t").leader == 1, "what is open goes on"
+    assert (await cluster[2].produced("a", name="late")).error is ErrorCode.NONE
+    cluster[1].disk.descriptors = 100
+    await trio.sleep(15)
+    assert cluster.controller.state("late").isr == (2, 3, 1)
+    assert (await cluster[1].produced("b", name="alone")).error is ErrorCode.NONE
+    assert cluster[1].partition("late").log.end_offset == 1
+
+
+async def test_a_leader_that_is_the_last_in_sync_keeps_a_lead_that_it_can_not_serve(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    cluster[1].disk.descriptors = 5
+    cluster.controller.create("late", replicas=(1, 2), isr=(1,), number=2)
+    await trio.sleep(100)
+    state = cluster.controller.state("late")
+    assert (state.leader, state.isr) == (1, (1,))
+    cluster[1].disk.descriptors = 100
+    await trio.sleep(15)
+    assert (await cluster[1].produced("a", name="late")).error is ErrorCode.NONE
