@@ -1,14 +1,25 @@
 """A folder of log.dirs that is missing, empty, old or there twice when its broker starts (KIP-858): an empty
 log or an older copy never leads in the place of what is in the folder that is gone."""
 
+import json
+
 import pytest
 import trio
 
-from quorate.broker.controller.records import NO_LEADER, PartitionChange, is_reserved
+from quorate.broker.controller.records import (
+    MIGRATING,
+    NO_LEADER,
+    BrokerRegistrationChange,
+    LeaderRecoveryState,
+    PartitionChange,
+    is_reserved,
+)
 from quorate.broker.log_directories import SameDirectoryError
 from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError, PartitionError
+from quorate.broker.replication.log_folder import CLEAN_SHUTDOWN
 from quorate.quorum_state.errors import ForeignStateError
 from quorate.quorum_state.meta_properties import FILE_NAME, MetaProperties, store_meta_properties
+from quorate.runtime.disk import read_file, write_file_atomically
 from quorate.simulation.disk import Operation
 from quorate.simulation.runtime import SimulatedRuntime
 
@@ -333,3 +344,69 @@ async def test_the_newest_directory_of_a_replica_is_the_one_that_is_recorded(mak
     cluster.controller.commit(PartitionChange(topic_id=topic_id, partition_id=number, directories=(first,)))
     await cluster.until(lambda: cluster.controller.state("t", number).directory_of(1) == second)
     assert cluster.controller.state("t", number).leader == 1
+
+
+async def as_before_directories(cluster, *broker_ids, log_dirs):
+    """What the version before left: marks and metadata that don't say which directories there were. It
+    registered the first one only."""
+    for broker_id in broker_ids:
+        held = cluster.controller.image.broker(broker_id)
+        cluster.controller.commit(
+            BrokerRegistrationChange(broker_id=broker_id, broker_epoch=held.epoch, log_dirs=held.log_dirs[:1])
+        )
+        for path in log_dirs:
+            mark = f"{path}/{CLEAN_SHUTDOWN}"
+            fields = json.loads(read_file(cluster[broker_id].disk, mark))
+            del fields["directories"]
+            await write_file_atomically(cluster[broker_id].disk, mark, json.dumps(fields).encode())
+    for partition_id, state in enumerate(cluster.controller.image.partitions(cluster.controller.topic_id())):
+        cluster.controller.change(
+            partition_id=partition_id, directories=tuple(MIGRATING for _ in state.replicas)
+        )
+
+
+async def test_the_first_start_after_the_version_without_directories_waits_for_the_last_leader(
+    make_brokers, autojump_clock
+):
+    """All were stopped in order. The marks can't be believed (see the next test), so nobody but the last
+    leader may lead, and it has everything. Its next restart is proven as ever."""
+    cluster = make_brokers(brokers=3, min_isr=2)
+    await cluster.with_topic()
+    for value in range(5):
+        assert not (await cluster[1].produced(f"{value}")).error
+    await cluster.caught_up(1, 2, 3)
+    for each in (2, 3, 1):
+        await cluster[each].stop()
+    await as_before_directories(cluster, 1, 2, 3, log_dirs=("data",))
+    await cluster.start(2, 3)
+    await trio.sleep(20)
+    state = cluster.controller.state()
+    assert (state.leader, state.isr, state.elr) == (NO_LEADER, (), (1,))
+    await cluster.start(1)
+    await trio.sleep(20)
+    state = cluster.controller.state()
+    assert (state.leader, sorted(state.isr), state.elr) == (1, [1, 2, 3], ())
+    assert state.leader_recovery_state is LeaderRecoveryState.RECOVERED
+    assert await cluster[1].consumed() == [f"{value}" for value in range(5)]
+    await cluster[1].stop()
+    await cluster[1].start()
+    assert cluster[1].manager.proof.directories == frozenset(cluster[1].manager.online_dirs())
+
+
+async def test_a_mark_of_the_version_without_directories_proves_nothing(make_brokers, autojump_clock):
+    """It can't tell that a folder was taken out of log.dirs during the upgrade: the replica that was in it
+    must not stay eligible, or it could lead with an empty log."""
+    cluster = make_brokers(brokers=3, min_isr=3)
+    await with_followers(cluster)
+    lost = in_second(cluster[1])
+    await cluster[1].stop()
+    assert cluster.controller.state("t", lost).elr == (1,)
+    await as_before_directories(cluster, 1, log_dirs=TWO)
+    await cluster[1].start(log_dirs=("d1",), unfence=False)
+    for number in (0, 1):
+        assert cluster.controller.state("t", number).elr == ()
+    assert cluster[1].manager.complete_epoch >= 0
+    assert not cluster[1].manager.proof.directories
+    cluster.controller.unfence(1)
+    await trio.sleep(20)
+    assert [end_of(cluster[1], number) for number in (0, 1)] == [5, 5], "copied from those that have it"
