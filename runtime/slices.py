@@ -1,10 +1,16 @@
 """Work that grows with data, done a few milliseconds at a time, so that others run on the event loop too."""
 
-from typing import Final
+from collections.abc import Generator
+from typing import Final, TypeAlias, TypeVar
 
 import trio
 
 from quorate.runtime.clock import loop_clock
+
+T = TypeVar("T")
+
+Steps: TypeAlias = Generator[None, None, T]
+"""A long piece of work that can stop at each `yield`; what it returns is the outcome."""
 
 SLICE_SECONDS: Final = 0.005
 """How long a walk over batches, records or partitions may hold the event loop."""
@@ -33,3 +39,28 @@ class Slices:
         if self._now() >= self._end:
             await trio.lowlevel.checkpoint()
             self._end = self._now() + SLICE_SECONDS
+
+
+async def in_slices(steps: Steps[T]) -> T:
+    """Do all of it, and let others run after each slice. A step between two yields should take less than a
+    millisecond. Raises what the steps raise."""
+    slices = Slices()
+    try:
+        while True:
+            next(steps)
+            await slices.pause()
+    except StopIteration as end:
+        outcome: T = end.value
+        return outcome
+    finally:
+        steps.close()
+
+
+def at_once(steps: Steps[T]) -> T:
+    """Do all of it in one piece, because there is little."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        outcome: T = end.value
+        return outcome

@@ -2,17 +2,35 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.entities import build, decode_entity, encode_entity, request_type, response_type
 from quorate.broker.wire.features import NO_FEATURES, Features
-from quorate.broker.wire.fetch_codec import decode_fetch_request
+from quorate.broker.wire.fetch_codec import decode_fetch_request, decode_fetch_steps
 from quorate.broker.wire.messages import EncodedResponse, Request, Response
 from quorate.broker.wire.metadata_quirk import without_extra_bytes
-from quorate.broker.wire.produce_codec import decode_produce_request
+from quorate.broker.wire.produce_codec import decode_produce_request, decode_produce_steps
+from quorate.broker.wire.sliced_decoding import decode_entity_steps
 from quorate.runtime.disk import Buffer
+from quorate.runtime.slices import in_slices
+
+AT_ONCE_BYTES: Final = 16 * 1024
+"""A request of so many bytes is decoded in one piece, 3 ms at the most."""
+
+
+async def decode_any_request(api_key: int, version: int, body: memoryview) -> Request:
+    """As `decode_request`; others run after every few milliseconds of a large one. No checkpoint for a small
+    one."""
+    if len(body) <= AT_ONCE_BYTES:
+        return decode_request(api_key, version, body)
+    if api_key == ApiKey.PRODUCE:
+        return await in_slices(decode_produce_steps(body, version))
+    if api_key == ApiKey.FETCH:
+        return await in_slices(decode_fetch_steps(body, version))
+    return await in_slices(decode_entity_steps(request_type(api_key, version), body))
 
 
 def decode_request(api_key: int, version: int, body: memoryview) -> Request:

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.budget import MemoryBudget
-from quorate.broker.wire.codec import api_versions_response, decode_request, encode_response
+from quorate.broker.wire.codec import api_versions_response, decode_any_request, encode_response
 from quorate.broker.wire.error_responses import protocol_error_response
 from quorate.broker.wire.errors import ErrorTable
 from quorate.broker.wire.features import Features
@@ -28,11 +28,12 @@ from quorate.broker.wire.messages import (
     Response,
 )
 from quorate.broker.wire.primitives import MalformedError
-from quorate.broker.wire.produce_codec import ProduceRequest, decode_produce_request
+from quorate.broker.wire.produce_codec import ProduceRequest, decode_produce_steps
 from quorate.broker.wire.sending import join_small, remaining
 from quorate.runtime.disk import Buffer
 from quorate.runtime.log import get_logger
 from quorate.runtime.network import NetworkError, Stream
+from quorate.runtime.slices import in_slices
 
 log = get_logger(__name__)
 
@@ -201,9 +202,9 @@ class Connection:
         )
         self.requests += 1
         if not api.serves(header.version):
-            self._refuse_version(header, frame, context)
+            await self._refuse_version(header, frame, context)
             return
-        request = decode_request(header.api_key, header.version, frame[header.body_start :])
+        request = await decode_any_request(header.api_key, header.version, frame[header.body_start :])
         if header.api_key == ApiKey.API_VERSIONS:
             self._enqueue(context, api_versions_response(header.version, features=self._features()))
             return
@@ -213,7 +214,7 @@ class Connection:
         except MalformedError:
             raise
         except Exception as error:
-            answer = self._error_response(context, request, error)
+            answer = await self._error_response(context, request, error)
             if isinstance(request, ProduceRequest) and request.acks == 0:
                 answer = CloseConnection(self._errors.message(error) or self._errors.code(error).name)
         if isinstance(answer, CloseConnection):
@@ -231,16 +232,18 @@ class Connection:
         else:
             raise RuntimeError(f"the handler gave no answer to {api.key.name} v{header.version}")
 
-    def _refuse_version(self, header: RequestHeader, frame: memoryview, context: RequestContext) -> None:
+    async def _refuse_version(
+        self, header: RequestHeader, frame: memoryview, context: RequestContext
+    ) -> None:
         if header.api_key == ApiKey.API_VERSIONS:
             # The client learns from a v0 body what it may ask; every client can read that one (KIP-511).
             fallback = api_versions_response(0, error=ErrorCode.unsupported_version)
             self._enqueue(context, fallback)
             return
         if header.api_key == ApiKey.PRODUCE and header.version < 3:
-            request = decode_produce_request(frame[header.body_start :], header.version)
+            request = await in_slices(decode_produce_steps(frame[header.body_start :], header.version))
             if request.acks != 0:
-                refusal = protocol_error_response(
+                refusal = await protocol_error_response(
                     header.api_key, header.version, request, ErrorCode.unsupported_version
                 )
                 self._enqueue(context, refusal)
@@ -248,7 +251,7 @@ class Connection:
         name = APIS[header.api_key].key.name
         raise MalformedError(f"{name} version {header.version} is not served (client {header.client_id!r})")
 
-    def _error_response(self, context: RequestContext, request: Request, error: Exception) -> Response:
+    async def _error_response(self, context: RequestContext, request: Request, error: Exception) -> Response:
         code = self._errors.code(error)
         if code is ErrorCode.unknown_server_error:
             log.error(
@@ -260,7 +263,7 @@ class Connection:
                 exc_info=error,
             )
         message = self._errors.message(error)
-        return protocol_error_response(context.api_key, context.version, request, code, message)
+        return await protocol_error_response(context.api_key, context.version, request, code, message)
 
     def _enqueue(self, context: RequestContext, response: Response) -> None:
         ready = self._encode(context, response)
@@ -317,7 +320,7 @@ class Connection:
         try:
             response = await waiting.deferred.result()
         except Exception as error:
-            response = self._error_response(waiting.context, waiting.request, error)
+            response = await self._error_response(waiting.context, waiting.request, error)
         ready = self._encode(waiting.context, response)
         self._pending_bytes += ready.size
         self._responses.take(ready.size)

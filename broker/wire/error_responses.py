@@ -1,89 +1,107 @@
 """A refusal in the words of each API: every topic, partition or group that was asked for gets the code."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.entities import build, response_type
+from quorate.broker.wire.entities import response_type
 from quorate.broker.wire.fetch_codec import (
     FetchedPartition,
     FetchedTopic,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
-    encode_fetch_response,
+    encode_fetch_steps,
 )
 from quorate.broker.wire.messages import EncodedResponse, Request, Response
 from quorate.broker.wire.produce_codec import (
     ProducedPartition,
     ProducedTopic,
+    ProducePartition,
     ProduceRequest,
-    encode_produce_response,
+    encode_produce_steps,
 )
+from quorate.broker.wire.sliced_encoding import encode_in_slices
+from quorate.runtime.disk import Buffer
+from quorate.runtime.slices import Steps, in_slices
 
+R = TypeVar("R")
 _Fields = dict[str, object]
 # kio has one class per version of each request, with no common base: the fields read below exist in the
 # versions that `api.APIS` serves, which a test holds for each of them.
 _Builder = Callable[[Any, ErrorCode, str | None], _Fields]
 
 
-def protocol_error_response(
+async def protocol_error_response(
     api_key: int, version: int, request: Request, code: ErrorCode, message: str | None = None
 ) -> Response:
-    """The response of this API and version that says `code` for everything in `request`."""
+    """The response of this API and version that says `code` for everything in `request`. Others run after
+    every few milliseconds, so the request may be large."""
     match request:
         case ProduceRequest():
-            return EncodedResponse(_produce(request, version, code, message))
+            return EncodedResponse(await in_slices(_produce(request, version, code, message)))
         case FetchRequest():
-            return EncodedResponse(_fetch(request, code))
+            return EncodedResponse(await in_slices(_fetch(request, code)))
         case _:
             values = _BUILDERS[api_key](request, code, message)
-            return build(response_type(api_key, version), **values)
+            return EncodedResponse(await encode_in_slices(response_type(api_key, version), values))
 
 
-def _produce(request: ProduceRequest, version: int, code: ErrorCode, message: str | None) -> Any:
-    topics = [
-        ProducedTopic(
-            topic.name,
-            [
-                ProducedPartition(index=part.index, error=code, error_message=message)
-                for part in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    return encode_produce_response(topics, version=version)
+@dataclass(frozen=True, slots=True)
+class _Refused(Sequence[R]):
+    """An answer for each of many partitions, made when it is encoded."""
+
+    asked: Sequence[Any]
+    answer: Callable[[Any], R]
+
+    def __len__(self) -> int:
+        return len(self.asked)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.answer(self.asked[index])
 
 
-def _fetch(request: FetchRequest, code: ErrorCode) -> Any:
-    topics = [
-        FetchedTopic(
-            topic.name,
-            topic.topic_id,
-            [FetchedPartition(index=part.partition, error=code) for part in topic.partitions],
-        )
-        for topic in request.topics
-    ]
-    return encode_fetch_response(FetchResponse(version=request.version, error=code, topics=topics))
+def _produce(
+    request: ProduceRequest, version: int, code: ErrorCode, message: str | None
+) -> Steps[list[Buffer]]:
+    def refused(part: ProducePartition) -> ProducedPartition:
+        return ProducedPartition(index=part.index, error=code, error_message=message)
+
+    topics = _Refused(
+        request.topics, lambda topic: ProducedTopic(topic.name, _Refused(topic.partitions, refused))
+    )
+    return encode_produce_steps(topics, version=version)
+
+
+def _fetch(request: FetchRequest, code: ErrorCode) -> Steps[list[Buffer]]:
+    def refused(part: FetchPartition) -> FetchedPartition:
+        return FetchedPartition(index=part.partition, error=code)
+
+    topics = _Refused(
+        request.topics,
+        lambda topic: FetchedTopic(topic.name, topic.topic_id, _Refused(topic.partitions, refused)),
+    )
+    return encode_fetch_steps(FetchResponse(version=request.version, error=code, topics=topics))
 
 
 def _top_level(request: Any, code: ErrorCode, message: str | None) -> _Fields:
     return {"error_code": code, "error_message": message}
 
 
-def _partitions(topics: Iterable[Any], index: str, code: ErrorCode, **values: object) -> list[_Fields]:
-    return [
-        {
-            "name": topic.name,
-            "partitions": [
-                {"partition_index": getattr(part, index), "error_code": code, **values}
-                for part in topic.partitions
-            ],
-        }
-        for topic in topics
-    ]
+def _partitions(topics: Iterable[Any], index: str, code: ErrorCode, **values: object) -> Iterator[_Fields]:
+    return _named(
+        topics, lambda part: {"partition_index": getattr(part, index), "error_code": code, **values}
+    )
+
+
+def _named(topics: Iterable[Any], answer: Callable[[Any], _Fields]) -> Iterator[_Fields]:
+    """Arrays are walked while they are encoded, a few milliseconds at a time."""
+    for topic in topics:
+        yield {"name": topic.name, "partitions": map(answer, topic.partitions)}
 
 
 def _list_offsets(request: Any, code: ErrorCode, message: str | None) -> _Fields:
@@ -97,7 +115,7 @@ def _offset_commit(request: Any, code: ErrorCode, message: str | None) -> _Field
 def _metadata(request: Any, code: ErrorCode, message: str | None) -> _Fields:
     return {
         "controller_id": -1,
-        "topics": [
+        "topics": (
             {
                 "error_code": code,
                 # Before version 12 a topic asked for by id still has a name, an empty one, in the answer.
@@ -105,72 +123,70 @@ def _metadata(request: Any, code: ErrorCode, message: str | None) -> _Fields:
                 "topic_id": getattr(topic, "topic_id", None),
             }
             for topic in request.topics or ()
-        ],
+        ),
     }
 
 
 def _describe_topic_partitions(request: Any, code: ErrorCode, message: str | None) -> _Fields:
-    return {"topics": [{"error_code": code, "name": topic.name} for topic in request.topics]}
+    return {"topics": ({"error_code": code, "name": topic.name} for topic in request.topics)}
 
 
 def _offset_fetch(request: Any, code: ErrorCode, message: str | None) -> _Fields:
     if hasattr(request, "groups"):
-        return {"groups": [{"group_id": group.group_id, "error_code": code} for group in request.groups]}
-    topics = [
+        return {"groups": ({"group_id": group.group_id, "error_code": code} for group in request.groups)}
+    nothing: _Fields = {"committed_offset": -1, "metadata": "", "error_code": code}
+    topics = (
         {
             "name": topic.name,
-            "partitions": [
-                {"partition_index": index, "committed_offset": -1, "metadata": "", "error_code": code}
-                for index in topic.partition_indexes
-            ],
+            "partitions": (nothing | {"partition_index": index} for index in topic.partition_indexes),
         }
         for topic in request.topics or ()
-    ]
+    )
     return {"error_code": code, "topics": topics}
 
 
 def _find_coordinator(request: Any, code: ErrorCode, message: str | None) -> _Fields:
     nobody: _Fields = {"node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": message}
     keys = getattr(request, "coordinator_keys", ())
-    return nobody | {"coordinators": [nobody | {"key": key} for key in keys]}
+    return nobody | {"coordinators": (nobody | {"key": key} for key in keys)}
 
 
 def _create_topics(request: Any, code: ErrorCode, message: str | None) -> _Fields:
     return {
-        "topics": [
+        "topics": (
             {"name": topic.name, "error_code": code, "error_message": message, "configs": None}
             | {"num_partitions": -1, "replication_factor": -1}
             for topic in request.topics
-        ]
+        )
     }
 
 
 def _delete_topics(request: Any, code: ErrorCode, message: str | None) -> _Fields:
     if hasattr(request, "topics"):
-        asked: list[_Fields] = [{"name": topic.name, "topic_id": topic.topic_id} for topic in request.topics]
+        asked: Iterator[_Fields] = (
+            {"name": topic.name, "topic_id": topic.topic_id} for topic in request.topics
+        )
     else:
-        asked = [{"name": name} for name in request.topic_names]
-    return {"responses": [topic | {"error_code": code, "error_message": message} for topic in asked]}
+        asked = ({"name": name} for name in request.topic_names)
+    return {"responses": (topic | {"error_code": code, "error_message": message} for topic in asked)}
 
 
 def _offset_for_leader_epoch(request: Any, code: ErrorCode, message: str | None) -> _Fields:
+    nothing: _Fields = {"error_code": code, "leader_epoch": -1, "end_offset": -1}
     return {
-        "topics": [
+        "topics": (
             {
                 "topic": topic.topic,
-                "partitions": [
-                    {"error_code": code, "partition": part.partition, "leader_epoch": -1, "end_offset": -1}
-                    for part in topic.partitions
-                ],
+                "partitions": (nothing | {"partition": part.partition} for part in topic.partitions),
             }
             for topic in request.topics
-        ]
+        )
     }
 
 
 def _describe_configs(request: Any, code: ErrorCode, message: str | None) -> _Fields:
     return {
-        "results": [
+        "results": (
             {
                 "error_code": code,
                 "error_message": message,
@@ -178,7 +194,7 @@ def _describe_configs(request: Any, code: ErrorCode, message: str | None) -> _Fi
                 "resource_name": resource.resource_name,
             }
             for resource in request.resources
-        ]
+        )
     }
 
 

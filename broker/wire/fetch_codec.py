@@ -8,19 +8,21 @@ import struct
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.primitives import Cursor, Pieces
 from quorate.broker.wire.produce_codec import (
     ERRORS,
+    PER_STEP,
     NodeEndpoint,
     decode_node_endpoints,
     encode_node_endpoints,
     read_error,
 )
 from quorate.runtime.disk import Buffer
+from quorate.runtime.slices import Steps, at_once
 
 FIRST_FLEXIBLE = 12
 _LIMITS = struct.Struct(">iiib")
@@ -31,6 +33,8 @@ _PARTITION_V12 = struct.Struct(">iiqiqi")
 _PARTITION_UNTAGGED = struct.Struct(">iiqiqix")
 _ANSWER_V4 = struct.Struct(">ihqq")
 _ANSWER = struct.Struct(">ihqqq")
+_UNTAGGED_PER_STEP: Final = 2000
+"""Partitions between two yields: 0.5 ms."""
 
 
 class FetchPartition(NamedTuple):
@@ -120,6 +124,11 @@ class FetchResponse:
 
 def decode_fetch_request(body: memoryview, version: int) -> FetchRequest:
     """Raises `MalformedError`."""
+    return at_once(decode_fetch_steps(body, version))
+
+
+def decode_fetch_steps(body: memoryview, version: int) -> Steps[FetchRequest]:
+    """As `decode_fetch_request`."""
     cursor = Cursor(body, flexible=version >= FIRST_FLEXIBLE)
     replica_id = cursor.int32() if version < 15 else -1
     max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_LIMITS)
@@ -127,13 +136,20 @@ def decode_fetch_request(body: memoryview, version: int) -> FetchRequest:
     topics = []
     for _ in range(cursor.count(3)):
         name, topic_id = _topic_key(cursor, version)
-        topics.append(FetchTopic(name, topic_id, _read_partitions(cursor, version)))
+        topics.append(FetchTopic(name, topic_id, (yield from _read_partitions(cursor, version))))
         cursor.tags()
+        if len(topics) % PER_STEP == 0:
+            yield
     forgotten = []
     if version >= 7:
-        for _ in range(cursor.count(3)):
+        for place in range(cursor.count(3)):
             name, topic_id = _topic_key(cursor, version)
-            indexes = [cursor.int32() for _ in range(cursor.count(4))]
+            count = cursor.count(4)
+            start = cursor.skip(4 * count)
+            # As many as there may be take 3 ms.
+            indexes = list(struct.unpack_from(f">{count}i", cursor.data, start))
+            if place % PER_STEP == 0:
+                yield
             forgotten.append(ForgottenTopic(name, topic_id, indexes))
             cursor.tags()
     rack_id = cursor.string() if version >= 11 else ""
@@ -171,20 +187,34 @@ def _topic_key(cursor: Cursor, version: int) -> tuple[str | None, uuid.UUID | No
     return (None, cursor.uuid()) if version >= 13 else (cursor.string(), None)
 
 
-def _read_partitions(cursor: Cursor, version: int) -> list[FetchPartition]:
+def _read_partitions(cursor: Cursor, version: int) -> Steps[list[FetchPartition]]:
     count = cursor.count(_PARTITION_V4.size)
-    if version < FIRST_FLEXIBLE:
-        return [_read_old_partition(cursor, version) for _ in range(count)]
     size = _PARTITION_UNTAGGED.size
     start, end = cursor.position, cursor.position + count * size
-    if end <= cursor.end and cursor.data[start + size - 1 : end : size].tobytes() == bytes(count):
+    if (
+        version >= FIRST_FLEXIBLE
+        and end <= cursor.end
+        and cursor.data[start + size - 1 : end : size].tobytes() == bytes(count)
+    ):
         # Nobody sends tagged fields here today, so all of them lie at equal distances.
         cursor.position = end
-        return list(map(FetchPartition._make, _PARTITION_UNTAGGED.iter_unpack(cursor.data[start:end])))
+        if count <= _UNTAGGED_PER_STEP:
+            return list(map(FetchPartition._make, _PARTITION_UNTAGGED.iter_unpack(cursor.data[start:end])))
+        partitions: list[FetchPartition] = []
+        for at in range(start, end, _UNTAGGED_PER_STEP * size):
+            run = cursor.data[at : min(end, at + _UNTAGGED_PER_STEP * size)]
+            partitions += map(FetchPartition._make, _PARTITION_UNTAGGED.iter_unpack(run))
+            yield
+        return partitions
     partitions = []
-    for _ in range(count):
-        partitions.append(FetchPartition._make(cursor.unpack(_PARTITION_V12)))
-        cursor.tags()
+    for number in range(count):
+        if version < FIRST_FLEXIBLE:
+            partitions.append(_read_old_partition(cursor, version))
+        else:
+            partitions.append(FetchPartition._make(cursor.unpack(_PARTITION_V12)))
+            cursor.tags()
+        if number % PER_STEP == PER_STEP - 1:
+            yield
     return partitions
 
 
@@ -201,6 +231,11 @@ def _read_old_partition(cursor: Cursor, version: int) -> FetchPartition:
 
 def encode_fetch_request(request: FetchRequest) -> list[Buffer]:
     """The body of a follower's or a client's request."""
+    return at_once(encode_fetch_request_steps(request))
+
+
+def encode_fetch_request_steps(request: FetchRequest) -> Steps[list[Buffer]]:
+    """As `encode_fetch_request`."""
     version = request.version
     pieces = Pieces(flexible=version >= FIRST_FLEXIBLE)
     if version < 15:
@@ -212,13 +247,17 @@ def encode_fetch_request(request: FetchRequest) -> list[Buffer]:
         pieces.int32(request.session_id)
         pieces.int32(request.session_epoch)
     pieces.count(len(request.topics))
-    for topic in request.topics:
+    for place, topic in enumerate(request.topics, 1):
         _write_topic_key(pieces, topic.name, topic.topic_id, version)
         pieces.count(len(topic.partitions))
-        for part in topic.partitions:
+        for number, part in enumerate(topic.partitions, 1):
             pieces.write(_pack_partition(part, version))
             pieces.tags()
+            if number % PER_STEP == 0:
+                yield
         pieces.tags()
+        if place % PER_STEP == 0:
+            yield
     if version >= 7:
         pieces.count(len(request.forgotten))
         for forgotten in request.forgotten:
@@ -267,6 +306,11 @@ def _write_topic_key(pieces: Pieces, name: str | None, topic_id: uuid.UUID | Non
 
 def encode_fetch_response(response: FetchResponse) -> list[Buffer]:
     """The body as pieces for a vectored send; record bytes are the very objects given."""
+    return at_once(encode_fetch_steps(response))
+
+
+def encode_fetch_steps(response: FetchResponse) -> Steps[list[Buffer]]:
+    """As `encode_fetch_response`."""
     version = response.version
     pieces = Pieces(flexible=version >= FIRST_FLEXIBLE)
     pieces.int32(response.throttle_ms)
@@ -274,12 +318,16 @@ def encode_fetch_response(response: FetchResponse) -> list[Buffer]:
         pieces.int16(response.error)
         pieces.int32(response.session_id)
     pieces.count(len(response.topics))
-    for topic in response.topics:
+    for place, topic in enumerate(response.topics, 1):
         _write_topic_key(pieces, topic.name, topic.topic_id, version)
         pieces.count(len(topic.partitions))
-        for part in topic.partitions:
+        for number, part in enumerate(topic.partitions, 1):
             _write_fetched(pieces, part, version)
+            if number % PER_STEP == 0:
+                yield
         pieces.tags()
+        if place % PER_STEP == 0:
+            yield
     if version >= 16 and response.node_endpoints:
         pieces.tags([(0, encode_node_endpoints(response.node_endpoints))])
     else:
@@ -313,15 +361,26 @@ def _write_fetched(pieces: Pieces, part: FetchedPartition, version: int) -> None
 
 def decode_fetch_response(body: memoryview, version: int) -> FetchResponse:
     """Records are views of `body`. Raises `MalformedError`."""
+    return at_once(decode_fetch_response_steps(body, version))
+
+
+def decode_fetch_response_steps(body: memoryview, version: int) -> Steps[FetchResponse]:
+    """As `decode_fetch_response`."""
     cursor = Cursor(body, flexible=version >= FIRST_FLEXIBLE)
     throttle_ms = cursor.int32()
     error, session_id = (read_error(cursor), cursor.int32()) if version >= 7 else (ErrorCode.none, 0)
     topics = []
     for _ in range(cursor.count(3)):
         name, topic_id = _topic_key(cursor, version)
-        partitions = [_read_fetched(cursor, version) for _ in range(cursor.count(24))]
+        partitions: list[FetchedPartition] = []
+        for number in range(cursor.count(24)):
+            partitions.append(_read_fetched(cursor, version))
+            if number % PER_STEP == PER_STEP - 1:
+                yield
         topics.append(FetchedTopic(name, topic_id, partitions))
         cursor.tags()
+        if len(topics) % PER_STEP == 0:
+            yield
     endpoints: list[NodeEndpoint] = []
     for tag, value in cursor.tags():
         if tag == 0 and version >= 16:

@@ -8,14 +8,21 @@ data, and unknown tagged fields are cut out. Nesting is bounded by the schemas, 
 """
 
 from collections.abc import Callable
-from dataclasses import Field, fields, is_dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, get_args, get_origin
 
 from kio.static.protocol import Entity
 
-from quorate.broker.wire.primitives import MAX_ELEMENTS, MalformedError, read_uvarint, uvarint
+from quorate.broker.wire.primitives import (
+    MAX_ELEMENTS,
+    MAX_STRING_BYTES,
+    MAX_TAGS,
+    MalformedError,
+    read_uvarint,
+    uvarint,
+)
 from quorate.runtime.disk import Buffer
 
 _FIXED: Final = {
@@ -25,7 +32,7 @@ _FIXED: Final = {
 }  # fmt: skip
 
 
-class _State:
+class State:
     """What one walk accumulates: elements still allowed, and replacements (start, end, bytes) in order."""
 
     __slots__ = ("edits", "elements_left")
@@ -40,33 +47,92 @@ class _State:
             raise MalformedError("more array elements than a message may have")
 
 
-Walk = Callable[[memoryview, int, int, _State], int]
+Walk = Callable[[memoryview, int, int, State], int]
 """(data, position, end, state) → position behind the value. May run past `end`, never far: every loop is
 bounded by a count that was checked against `end`, and the caller compares."""
+
+Head = Callable[[memoryview, int, int, State], tuple[int, int]]
+"""(data, position, end, state) → an array's length, checked, and the position of its first element."""
 
 
 def check(entity: type[Entity], data: memoryview, *, max_elements: int = MAX_ELEMENTS) -> memoryview:
     """The same bytes if kio can safely decode an `entity` from exactly them, or a copy without unknown tagged
     fields. Raises `MalformedError`, also for bytes left over."""
-    state = _State(max_elements)
+    state = State(max_elements)
     end = len(data)
     try:
         position = _entity(entity)[1](data, 0, end, state)
     except IndexError:
-        raise MalformedError(f"{entity.__name__} cut off after {end} bytes") from None
-    if position != end:
-        what = "cut off after" if position > end else f"ends {end - position} bytes before the end of"
-        raise MalformedError(f"{entity.__name__} {what} {end} bytes")
-    return memoryview(_edited(data, 0, end, state.edits)) if state.edits else data
+        raise cut_off(entity, end) from None
+    check_end(entity, position, end)
+    return memoryview(edited(data, 0, end, state.edits)) if state.edits else data
 
 
-def _edited(data: memoryview, start: int, end: int, edits: list[tuple[int, int, bytes]]) -> bytes:
+def cut_off(entity: type[Entity], size: int) -> MalformedError:
+    return MalformedError(f"{entity.__name__} cut off after {size} bytes")
+
+
+def check_end(entity: type[Entity], position: int, end: int) -> None:
+    """Whether a walk over all `end` bytes came to its end there. Raises `MalformedError`."""
+    if position > end:
+        raise cut_off(entity, end)
+    if position < end:
+        raise MalformedError(f"{entity.__name__} ends {end - position} bytes before the end of {end} bytes")
+
+
+def edited(data: memoryview, start: int, end: int, edits: list[tuple[int, int, bytes]]) -> bytes:
     parts: list[Buffer] = []
     for edit_start, edit_end, replacement in edits:
         parts += (data[start:edit_start], replacement)
         start = edit_end
     parts.append(data[start:end])
     return b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayField:
+    """A field whose elements may be looked at one by one: structs, or strings. `walk` is an element's."""
+
+    name: str
+    head: Head
+    walk: Walk
+    entity: type[Entity] | None
+    """Of the elements; None for strings."""
+
+
+@cache
+def parts(entity: type[Entity]) -> tuple[Walk | ArrayField, ...]:
+    """An entity's encoding from its first byte to its last: arrays whose elements may be looked at one by
+    one, and the walks over what is in between. Just one walk if it has none. Arrays of numbers are walked at
+    one step, tagged fields are small."""
+    found: list[Walk | ArrayField] = []
+    tagged: dict[int, Walk] = {}
+    for item in fields(entity):
+        _, step = _field(item, flexible=entity.__flexible__)
+        if (tag := item.metadata.get("tag")) is not None:
+            tagged[tag] = _as_walk(step)
+        else:
+            found.append(_array_field(item, flexible=entity.__flexible__) or _as_walk(step))
+    if entity.__flexible__:
+        found.append(_tag_section(tagged))
+    if any(isinstance(each, ArrayField) for each in found):
+        return tuple(found)
+    return (_entity(entity)[1],)
+
+
+def _array_field(item: "Field[Any]", *, flexible: bool) -> ArrayField | None:
+    kind, nullable = _unwrap(item.type)
+    if get_origin(kind) is not tuple:
+        return None
+    element, optional = _unwrap(get_args(kind)[0])
+    least, walk = _value(element, item, flexible=flexible, nullable=False)
+    head = _array_head(least, flexible=flexible, nullable=nullable)
+    if is_dataclass(element):
+        struct: type[Entity] = element  # type: ignore[assignment]
+        return ArrayField(item.name, head, _as_walk(walk), struct)
+    if item.metadata["kafka_type"] != "string" or optional:
+        return None
+    return ArrayField(item.name, head, _as_walk(walk), None)
 
 
 @cache
@@ -92,7 +158,7 @@ def _entity(entity: type[Entity]) -> tuple[int, Walk]:
     if len(walks) == 2 and isinstance(steps[0][1], int) and entity.__flexible__:
         return least, _fixed_then_tags(steps[0][1], walks[1])
 
-    def walk(data: memoryview, position: int, end: int, state: _State) -> int:
+    def walk(data: memoryview, position: int, end: int, state: State) -> int:
         for step in walks:
             position = step(data, position, end, state)
         return position
@@ -105,14 +171,14 @@ def _as_walk(step: Walk | int) -> Walk:
         return step
     size = step
 
-    def walk(data: memoryview, position: int, end: int, state: _State) -> int:
+    def walk(data: memoryview, position: int, end: int, state: State) -> int:
         return position + size
 
     return walk
 
 
 def _fixed_then_tags(size: int, tags: Walk) -> Walk:
-    def walk(data: memoryview, position: int, end: int, state: _State) -> int:
+    def walk(data: memoryview, position: int, end: int, state: State) -> int:
         position += size
         return position + 1 if data[position] == 0 else tags(data, position, end, state)
 
@@ -125,7 +191,7 @@ def _field(item: "Field[Any]", *, flexible: bool) -> tuple[int, Walk | int]:
     if get_origin(kind) is tuple:
         element, _ = _unwrap(get_args(kind)[0])
         size, step = _value(element, item, flexible=flexible, nullable=False)
-        return (1 if flexible else 4), _array(size, step, flexible=flexible, nullable=nullable)
+        return (1 if flexible else 4), _array(_array_head(size, flexible=flexible, nullable=nullable), step)
     return _value(kind, item, flexible=flexible, nullable=nullable)
 
 
@@ -143,12 +209,22 @@ def _value(kind: Any, item: "Field[Any]", *, flexible: bool, nullable: bool) -> 
     kafka_type = item.metadata["kafka_type"]
     if kafka_type in _FIXED:
         return _FIXED[kafka_type], _FIXED[kafka_type]
-    if flexible:
-        return 1, _compact_bytes
-    return (2, _legacy_string) if kafka_type == "string" else (4, _legacy_bytes)
+    if kafka_type == "string":
+        return (1, _compact_string) if flexible else (2, _legacy_string)
+    return (1, _compact_bytes) if flexible else (4, _legacy_bytes)
 
 
-def _compact_bytes(data: memoryview, position: int, end: int, state: _State) -> int:
+def _compact_string(data: memoryview, position: int, end: int, state: State) -> int:
+    size = data[position]
+    if size < 0x80:
+        return position + size if size else position + 1
+    size, position = read_uvarint(data, position)
+    if size > MAX_STRING_BYTES + 1:
+        raise MalformedError(f"string of {size - 1} bytes, above {MAX_STRING_BYTES}")
+    return position + size - 1
+
+
+def _compact_bytes(data: memoryview, position: int, end: int, state: State) -> int:
     size = data[position]
     if size < 0x80:
         return position + size if size else position + 1
@@ -156,7 +232,7 @@ def _compact_bytes(data: memoryview, position: int, end: int, state: _State) -> 
     return position + size - 1
 
 
-def _legacy_string(data: memoryview, position: int, end: int, state: _State) -> int:
+def _legacy_string(data: memoryview, position: int, end: int, state: State) -> int:
     size = data[position] << 8 | data[position + 1]
     if size >= 0x8000:
         if size != 0xFFFF:
@@ -165,7 +241,7 @@ def _legacy_string(data: memoryview, position: int, end: int, state: _State) -> 
     return position + 2 + size
 
 
-def _legacy_bytes(data: memoryview, position: int, end: int, state: _State) -> int:
+def _legacy_bytes(data: memoryview, position: int, end: int, state: State) -> int:
     size = _int32(data, position)
     if size < -1:
         raise MalformedError("bytes of negative length")
@@ -179,7 +255,7 @@ def _int32(data: memoryview, position: int) -> int:
 
 
 def _nullable_entity(walk: Walk) -> Walk:
-    def nullable(data: memoryview, position: int, end: int, state: _State) -> int:
+    def nullable(data: memoryview, position: int, end: int, state: State) -> int:
         marker = data[position]
         if marker == 0xFF:
             return position + 1
@@ -190,8 +266,8 @@ def _nullable_entity(walk: Walk) -> Walk:
     return nullable
 
 
-def _array(least: int, step: Walk | int, *, flexible: bool, nullable: bool) -> Walk:
-    def walk(data: memoryview, position: int, end: int, state: _State) -> int:
+def _array_head(least: int, *, flexible: bool, nullable: bool) -> Head:
+    def head(data: memoryview, position: int, end: int, state: State) -> tuple[int, int]:
         if flexible:
             count = data[position] - 1
             if count < 0x7F:
@@ -205,10 +281,18 @@ def _array(least: int, step: Walk | int, *, flexible: bool, nullable: bool) -> W
         if count <= 0:
             if count < -1 or (count == -1 and not nullable):
                 raise MalformedError(f"array of {count} elements")
-            return position
+            return 0, position
         if count * least > end - position:
             raise MalformedError(f"array of {count} elements in {end - position} bytes")
         state.spend(count)
+        return count, position
+
+    return head
+
+
+def _array(head: Head, step: Walk | int) -> Walk:
+    def walk(data: memoryview, position: int, end: int, state: State) -> int:
+        count, position = head(data, position, end, state)
         if isinstance(step, int):
             return position + count * step
         for _ in range(count):
@@ -219,13 +303,13 @@ def _array(least: int, step: Walk | int, *, flexible: bool, nullable: bool) -> W
 
 
 def _tag_section(known: dict[int, Walk]) -> Walk:
-    def walk(data: memoryview, position: int, end: int, state: _State) -> int:
+    def walk(data: memoryview, position: int, end: int, state: State) -> int:
         section = position
         count = data[position]
         if count == 0:
             return position + 1
         count, position = read_uvarint(data, position)
-        if count * 2 > end - position:
+        if count * 2 > end - position or count > MAX_TAGS:
             raise MalformedError(f"{count} tagged fields in {end - position} bytes")
         state.spend(count)
         kept: list[bytes] = []
@@ -247,7 +331,7 @@ def _tag_section(known: dict[int, Walk]) -> Walk:
                 if value_walk(data, position, stop, state) != stop:
                     raise MalformedError(f"tag {tag} does not have the {size} bytes it claims")
                 changed = changed or bool(state.edits)
-                value = _edited(data, position, stop, state.edits)
+                value = edited(data, position, stop, state.edits)
                 kept.append(uvarint(tag) + uvarint(len(value)) + value)
             position = stop
         state.edits = outer

@@ -18,6 +18,10 @@ _ZERO_UUID = bytes(16)
 _MAX_VARINT = 2**31 - 1
 MAX_ELEMENTS: Final = 250_000
 """Of all arrays of one message together. At some 200 bytes an element, they make about 50 MiB of objects."""
+MAX_STRING_BYTES: Final = 32767
+"""As in Kafka, whose older encoding has room for no more."""
+MAX_TAGS: Final = 1000
+"""Tagged fields of one struct. Messages have some two of them."""
 _ATTACH_BYTES = 4096
 
 
@@ -110,6 +114,8 @@ class Cursor:
                 raise MalformedError(f"string of {size} bytes")
             return None
         start = self.skip(size)
+        if size > MAX_STRING_BYTES:
+            raise MalformedError(f"string of {size} bytes, above {MAX_STRING_BYTES}")
         try:
             return str(self.data[start : start + size], "utf-8")
         except UnicodeDecodeError as error:
@@ -158,7 +164,7 @@ class Cursor:
         count = self.uvarint()
         if count == 0:
             return ()
-        if count * 2 > self.end - self.position or count > 1000:
+        if count * 2 > self.end - self.position or count > MAX_TAGS:
             raise MalformedError(f"{count} tagged fields in {self.end - self.position} bytes")
         fields = []
         last = -1

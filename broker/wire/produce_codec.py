@@ -13,8 +13,11 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.primitives import Cursor, Pieces
 from quorate.runtime.disk import Buffer
+from quorate.runtime.slices import Steps, at_once
 
 FIRST_FLEXIBLE = 9
+PER_STEP: Final = 64
+"""Partitions between two yields of a long request or answer, and topics: 0.3 ms."""
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 ERRORS: Final = MappingProxyType({int(code): code for code in ErrorCode})
 """By number; calling the enum costs three times as much."""
@@ -91,18 +94,27 @@ class ProducedTopic:
 
 def decode_produce_request(body: memoryview, version: int) -> ProduceRequest:
     """Raises `MalformedError`."""
+    return at_once(decode_produce_steps(body, version))
+
+
+def decode_produce_steps(body: memoryview, version: int) -> Steps[ProduceRequest]:
+    """As `decode_produce_request`."""
     cursor = Cursor(body, flexible=version >= FIRST_FLEXIBLE)
     transactional_id = cursor.nullable_string() if version >= 3 else None
     acks, timeout_ms = cursor.unpack(_ACKS_AND_TIMEOUT)
     topics = []
     for _ in range(cursor.count(3)):
         name = cursor.string()
-        partitions = []
-        for _ in range(cursor.count(5)):
+        partitions: list[ProducePartition] = []
+        for number in range(cursor.count(5)):
             partitions.append(ProducePartition(cursor.int32(), cursor.records()))
             cursor.tags()
+            if number % PER_STEP == PER_STEP - 1:
+                yield
         topics.append(ProduceTopic(name, partitions))
         cursor.tags()
+        if len(topics) % PER_STEP == 0:
+            yield
     cursor.tags()
     cursor.finish()
     return ProduceRequest(
@@ -137,14 +149,31 @@ def encode_produce_response(
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Buffer]:
     """The body. Every partition of the request must be in it: clients hang on one that is missing."""
+    return at_once(
+        encode_produce_steps(topics, version=version, throttle_ms=throttle_ms, node_endpoints=node_endpoints)
+    )
+
+
+def encode_produce_steps(
+    topics: Sequence[ProducedTopic],
+    *,
+    version: int,
+    throttle_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> Steps[list[Buffer]]:
+    """As `encode_produce_response`."""
     pieces = Pieces(flexible=version >= FIRST_FLEXIBLE)
     pieces.count(len(topics))
-    for topic in topics:
+    for place, topic in enumerate(topics, 1):
         pieces.string(topic.name)
         pieces.count(len(topic.partitions))
-        for part in topic.partitions:
+        for number, part in enumerate(topic.partitions, 1):
             _partition_response(pieces, part, version)
+            if number % PER_STEP == 0:
+                yield
         pieces.tags()
+        if place % PER_STEP == 0:
+            yield
     if version >= 1:
         pieces.int32(throttle_ms)
     if version >= 10 and node_endpoints:

@@ -1,0 +1,324 @@
+"""No request holds the event loop while a connection takes it in or refuses it, by the processor's time of
+the loop's thread: frames of 100,000 elements, and some near the largest.
+
+Every API that is served has its scenario here; a new one without any fails.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import trio
+from gaps import within_gap
+from kio.schema.errors import ErrorCode
+from large_metadata import no_full_collection
+
+from quorate.broker.wire.api import APIS, ApiKey
+from quorate.broker.wire.connection import Connection, ConnectionLimits, ResponseBudget
+from quorate.broker.wire.entities import build, encode_entity, request_type
+from quorate.broker.wire.errors import ErrorTable, KafkaError
+from quorate.broker.wire.features import NO_FEATURES
+from quorate.broker.wire.fetch_codec import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    encode_fetch_request,
+)
+from quorate.broker.wire.framing import MAX_FRAME_BYTES
+from quorate.broker.wire.headers import write_request_header
+from quorate.broker.wire.messages import CloseConnection, ConnectionContext
+from quorate.broker.wire.primitives import Pieces
+from quorate.broker.wire.produce_codec import (
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+    encode_produce_request,
+)
+
+pytestmark = pytest.mark.real_time
+
+MANY = 100_000
+REFUSED = 10_000
+
+
+@pytest.fixture(autouse=True)
+def _no_full_collection() -> Iterator[None]:
+    with no_full_collection():
+        yield
+
+
+def produce(topics: int, partitions: int, records: bytes = b"") -> bytes:
+    parts = [ProducePartition(index, memoryview(records)) for index in range(partitions)]
+    return b"".join(
+        encode_produce_request(
+            ProduceRequest(
+                version=9,
+                acks=-1,
+                timeout_ms=1,
+                topics=[ProduceTopic(f"t{number}", parts) for number in range(topics)],
+            )
+        )
+    )
+
+
+def fetch(version: int, topics: int, partitions: int, *, forgotten: int = 0) -> bytes:
+    parts = [FetchPartition(index) for index in range(partitions)]
+    return b"".join(
+        encode_fetch_request(
+            FetchRequest(
+                version=version,
+                max_wait_ms=1,
+                min_bytes=1,
+                max_bytes=1,
+                topics=[FetchTopic(f"t{number}", None, parts) for number in range(topics)],
+                forgotten=[ForgottenTopic("t", None, range(forgotten))] if forgotten else (),
+            )
+        )
+    )
+
+
+def body(key: ApiKey, version: int, **values: object) -> bytes:
+    return b"".join(encode_entity(build(request_type(key, version), **values)))
+
+
+def partitions(many: int) -> list[dict[str, object]]:
+    return [{"name": "t", "topic": "t", "partitions": [{}] * many}]
+
+
+SCENARIOS: dict[str, tuple[ApiKey, int, Any]] = {
+    "Produce, of one topic": (ApiKey.PRODUCE, 9, lambda many: produce(1, many)),
+    "Produce, of many topics": (ApiKey.PRODUCE, 9, lambda many: produce(many, 1)),
+    "Produce, near the largest frame": (
+        ApiKey.PRODUCE,
+        9,
+        lambda many: produce(1, 1, bytes(MAX_FRAME_BYTES - 1000)),
+    ),
+    "Fetch, of one topic": (ApiKey.FETCH, 12, lambda many: fetch(12, 1, many)),
+    "Fetch, of many topics": (ApiKey.FETCH, 12, lambda many: fetch(12, many, 1)),
+    "Fetch of an old client": (ApiKey.FETCH, 4, lambda many: fetch(4, 1, many)),
+    "Fetch that forgets much": (ApiKey.FETCH, 12, lambda many: fetch(12, 0, 0, forgotten=many)),
+    "ListOffsets": (
+        ApiKey.LIST_OFFSETS,
+        7,
+        lambda many: body(ApiKey.LIST_OFFSETS, 7, topics=partitions(many)),
+    ),
+    "Metadata": (ApiKey.METADATA, 12, lambda many: body(ApiKey.METADATA, 12, topics=[{"name": "t"}] * many)),
+    "Metadata of an old client": (
+        ApiKey.METADATA,
+        0,
+        lambda many: body(ApiKey.METADATA, 0, topics=[{"name": "t"}] * many),
+    ),
+    "Metadata of long names": (
+        ApiKey.METADATA,
+        12,
+        lambda many: body(ApiKey.METADATA, 12, topics=[{"name": "t" * 20_000}] * 4000),
+    ),
+    "OffsetCommit": (
+        ApiKey.OFFSET_COMMIT,
+        8,
+        lambda many: body(ApiKey.OFFSET_COMMIT, 8, topics=partitions(many)),
+    ),
+    "OffsetCommit of many topics": (
+        ApiKey.OFFSET_COMMIT,
+        8,
+        lambda many: body(ApiKey.OFFSET_COMMIT, 8, topics=[{"name": "t", "partitions": [{}]}] * (many // 2)),
+    ),
+    "OffsetFetch": (
+        ApiKey.OFFSET_FETCH,
+        7,
+        lambda many: body(ApiKey.OFFSET_FETCH, 7, topics=[{"name": "t", "partition_indexes": range(many)}]),
+    ),
+    "OffsetFetch of many groups": (
+        ApiKey.OFFSET_FETCH,
+        8,
+        lambda many: body(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": "g", "topics": None}] * many),
+    ),
+    "FindCoordinator": (
+        ApiKey.FIND_COORDINATOR,
+        4,
+        lambda many: body(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["g"] * many),
+    ),
+    "JoinGroup": (
+        ApiKey.JOIN_GROUP,
+        7,
+        lambda many: body(ApiKey.JOIN_GROUP, 7, protocols=[{"name": "p", "metadata": b"x"}] * many),
+    ),
+    "SyncGroup": (
+        ApiKey.SYNC_GROUP,
+        5,
+        lambda many: body(ApiKey.SYNC_GROUP, 5, assignments=[{"member_id": "m", "assignment": b"x"}] * many),
+    ),
+    "LeaveGroup": (
+        ApiKey.LEAVE_GROUP,
+        4,
+        lambda many: body(ApiKey.LEAVE_GROUP, 4, members=[{"member_id": "m"}] * many),
+    ),
+    "CreateTopics": (
+        ApiKey.CREATE_TOPICS,
+        7,
+        lambda many: body(ApiKey.CREATE_TOPICS, 7, topics=[{"name": "t"}] * many),
+    ),
+    "CreateTopics with many replicas": (
+        ApiKey.CREATE_TOPICS,
+        7,
+        lambda many: body(
+            ApiKey.CREATE_TOPICS,
+            7,
+            topics=[{"name": "t", "assignments": [{"broker_ids": [1, 2]}] * (many // 3)}],
+        ),
+    ),
+    "DeleteTopics": (
+        ApiKey.DELETE_TOPICS,
+        6,
+        lambda many: body(ApiKey.DELETE_TOPICS, 6, topics=[{"name": "t"}] * many),
+    ),
+    "DeleteTopics by name": (
+        ApiKey.DELETE_TOPICS,
+        5,
+        lambda many: body(ApiKey.DELETE_TOPICS, 5, topic_names=["t"] * many),
+    ),
+    "OffsetForLeaderEpoch": (
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        4,
+        lambda many: body(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, topics=partitions(many)),
+    ),
+    "DescribeConfigs": (
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        lambda many: body(ApiKey.DESCRIBE_CONFIGS, 4, resources=[{"resource_name": "t"}] * many),
+    ),
+    "DescribeConfigs of many keys": (
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        lambda many: body(
+            ApiKey.DESCRIBE_CONFIGS, 4, resources=[{"resource_name": "t", "configuration_keys": ["k"] * many}]
+        ),
+    ),
+    "DescribeQuorum": (
+        ApiKey.DESCRIBE_QUORUM,
+        2,
+        lambda many: body(ApiKey.DESCRIBE_QUORUM, 2, topics=[{"topic_name": "t", "partitions": [{}] * many}]),
+    ),
+    "DescribeTopicPartitions": (
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        lambda many: body(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, topics=[{"name": "t"}] * many),
+    ),
+    "AddRaftVoter": (
+        ApiKey.ADD_RAFT_VOTER,
+        1,
+        lambda many: body(ApiKey.ADD_RAFT_VOTER, 1, listeners=[{"name": "C", "host": "h"}] * many),
+    ),
+    "UpdateRaftVoter": (
+        ApiKey.UPDATE_RAFT_VOTER,
+        0,
+        lambda many: body(ApiKey.UPDATE_RAFT_VOTER, 0, listeners=[{"name": "C", "host": "h"}] * many),
+    ),
+    "a thousand tagged fields that nobody knows": (
+        ApiKey.HEARTBEAT,
+        4,
+        lambda many: (
+            body(ApiKey.HEARTBEAT, 4, group_id="g")[:-1]
+            + b"\xe8\x07"
+            + b"".join(bytes((number & 0x7F | 0x80, number >> 7, 50)) + bytes(50) for number in range(1000))
+        ),
+    ),
+}
+
+WITHOUT_ARRAYS = {
+    ApiKey.API_VERSIONS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.REMOVE_RAFT_VOTER,
+}
+"""Requests in which nothing repeats but tagged fields, for which there is a scenario."""
+
+
+class Peer:
+    """Sends what it has as fast as it is taken, takes every answer, and leaves."""
+
+    peer = "p:1"
+
+    def __init__(self, data: bytes) -> None:
+        self._rest = memoryview(data)
+        self.taken = 0
+
+    async def receive_some(self, max_bytes: int) -> bytes:
+        await trio.lowlevel.checkpoint()
+        part, self._rest = self._rest[:max_bytes], self._rest[max_bytes:]
+        return bytes(part)
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        await trio.lowlevel.checkpoint()
+        # As much as a socket's buffer holds.
+        size = min(len(buffer), 1 << 20, len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+    async def send(self, pieces: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        self.taken += sum(map(len, pieces))
+
+    def send_nowait(self, pieces: Any) -> int:
+        size = sum(map(len, pieces))
+        self.taken += size
+        return size
+
+    def close(self) -> None:
+        pass
+
+
+class Handler:
+    """Refuses every request, in an answer that says so of all that it named, or without any."""
+
+    def __init__(self, *, answers: bool) -> None:
+        self._answers = answers
+        self.requests = 0
+
+    async def handle(self, context: object, request: object) -> Any:
+        self.requests += 1
+        if self._answers:
+            raise KafkaError(ErrorCode.request_timed_out, "why")
+        return CloseConnection("why")
+
+
+async def taken_in(scenario: str, *, many: int, answers: bool) -> int:
+    """How many bytes were answered."""
+    key, version, make = SCENARIOS[scenario]
+    pieces = Pieces(flexible=APIS[key].flexible(version))
+    write_request_header(pieces, api_key=key, version=version, correlation_id=1, client_id="c")
+    head = b"".join(pieces.finish())
+    request = make(many)
+    peer = Peer((len(head) + len(request)).to_bytes(4, "big") + head + request)
+    handler = Handler(answers=answers)
+    connection = Connection(
+        peer,  # type: ignore[arg-type]
+        ConnectionContext(id=1, peer="p:1", listener="L"),
+        handler,
+        errors=ErrorTable(),
+        features=lambda: NO_FEATURES,
+        limits=ConnectionLimits(max_frame_bytes=MAX_FRAME_BYTES),
+        request_budget=None,  # type: ignore[arg-type]
+        response_budget=ResponseBudget(1 << 30),
+    )
+    await within_gap(connection.run(), what=scenario)
+    assert handler.requests == 1
+    return peer.taken
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_no_request_holds_the_loop_when_it_is_taken_in(scenario: str) -> None:
+    assert await taken_in(scenario, many=MANY, answers=False) == 0
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_no_request_holds_the_loop_when_it_is_refused(scenario: str) -> None:
+    assert await taken_in(scenario, many=REFUSED, answers=True) > 8
+
+
+def test_every_api_that_is_served_has_a_scenario() -> None:
+    assert {key for key, *_ in SCENARIOS.values()} | WITHOUT_ARRAYS == set(APIS)
+    for key in WITHOUT_ARRAYS:
+        for version in range(APIS[key].min_version, APIS[key].max_version + 1):
+            assert "tuple" not in str(request_type(key, version).__annotations__)
