@@ -354,11 +354,14 @@ class Controller:
         self, request: AssignReplicasToDirsRequest
     ) -> AssignReplicasToDirsResponse:
         answers: list[AssignReplicasToDirsResponse] = []
+        seen: set[PartitionKey] = set()
         for part in portions(request.assignments, most=self._settings.partitions_per_step):
             decide = partial(
                 assign_replicas_to_dirs,
                 request=replace(request, assignments=part),
                 static=self._settings.static,
+                asked=len(request.assignments),
+                seen=seen,
             )
             answers.append(await self._perform_portion(decide, AssignReplicasToDirsResponse, answers))
             if answers[-1].error:

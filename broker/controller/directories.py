@@ -192,11 +192,19 @@ def _elected(state: PartitionState, election: Election) -> PartitionState:
 
 
 def assign_replicas_to_dirs(
-    image: MetadataImage, request: AssignReplicasToDirsRequest, *, static: Mapping[str, str]
+    image: MetadataImage,
+    request: AssignReplicasToDirsRequest,
+    *,
+    static: Mapping[str, str],
+    asked: int | None = None,
+    seen: set[PartitionKey] | None = None,
 ) -> Outcome[AssignReplicasToDirsResponse]:
     """Record the directories of a broker's replicas. Each is recorded or refused by itself. In a directory
     that is not online the replica also leaves the ISR; one that is may let somebody lead. LOST records
-    nothing: the broker can't use what it has for now, and gives it up where another member can lead."""
+    nothing: the broker can't use what it has for now, and gives it up where another member can lead.
+
+    Where this is a portion of a request, `asked` is the number of the whole request's assignments, and `seen`
+    the partitions of its earlier portions, to which these are added."""
 
     def refuse(error: ErrorCode, message: str) -> Outcome[AssignReplicasToDirsResponse]:
         return Outcome(response=AssignReplicasToDirsResponse(error=error, error_message=message))
@@ -211,15 +219,16 @@ def assign_replicas_to_dirs(
             ErrorCode.STALE_BROKER_EPOCH,
             f"Expected broker epoch {broker.epoch}, but got broker epoch {request.broker_epoch}",
         )
-    if len(request.assignments) > MAX_ASSIGNMENTS:
+    asked = len(request.assignments) if asked is None else asked
+    if asked > MAX_ASSIGNMENTS:
         return refuse(
             ErrorCode.INVALID_REQUEST,
-            f"{len(request.assignments)} assignments, more than the {MAX_ASSIGNMENTS} allowed in a request",
+            f"{asked} assignments, more than the {MAX_ASSIGNMENTS} allowed in a request",
         )
     rules = _Rules(image, static)
     results: list[DirectoryAssignmentResult] = []
     groups: list[tuple[PartitionChange]] = []
-    seen: set[PartitionKey] = set()
+    seen = set() if seen is None else seen
     for item in request.assignments:
         key, error = PartitionKey(item.topic_id, item.partition_id), ErrorCode.NONE
         try:

@@ -16,6 +16,8 @@ from gaps import BUDGET_MS, within_gap
 from large_metadata import PARTITIONS, TOPICS, directory, large_image, no_full_collection, topic_id
 
 from quorate.broker.controller.controller import Controller, ControllerSettings
+from quorate.broker.controller.directories import MAX_ASSIGNMENTS
+from quorate.broker.controller.errors import ErrorCode
 from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.records import (
     BrokerRegistrationChange,
@@ -214,14 +216,14 @@ def a_broker_has_much_to_place(rig: Rig) -> None:
         )
         for key, _ in rig.image.all_partitions()
         if key.partition_id < 10
-    )
+    )[:MAX_ASSIGNMENTS]
 
 
 async def places(rig: Rig) -> None:
     answer = await rig.controller.assign_replicas_to_dirs(
         AssignReplicasToDirsRequest(broker_id=1, broker_epoch=1, assignments=rig.placed)
     )
-    assert len(answer.results) == 10_000
+    assert len(answer.results) == MAX_ASSIGNMENTS
     assert not any(each.error for each in answer.results)
 
 
@@ -318,7 +320,7 @@ SCENARIOS: dict[str, tuple[type | None, Callable[[Rig], None], Callable[[Rig], A
         a_leader_has_much_to_change,
         alters_partitions,
     ),
-    "a broker places 10,000 replicas at once": (
+    "a broker places as many replicas at once as it may": (
         AssignReplicasToDirsRequest,
         a_broker_has_much_to_place,
         places,
@@ -355,6 +357,33 @@ async def test_no_operation_of_the_controller_holds_the_loop(scenario: str, larg
         await operate(rig)
 
     await within_gap(operation(), what=scenario, budget_ms=max(BUDGET_MS, IN_ONE_PIECE_MS.get(scenario, 0)))
+    nursery.cancel_scope.cancel()
+
+
+async def test_the_limit_of_directory_assignments_is_the_requests_and_not_a_portions(large, nursery) -> None:
+    rig = Rig(large.copy())
+    a_broker_has_much_to_place(rig)
+    nursery.start_soon(rig.controller.run)
+    await trio.testing.wait_all_tasks_blocked()
+    rig.controller.activate(rig.image, epoch=1)
+    written = rig.log.written
+    once = rig.placed[0]
+    for placed, error in (
+        ((*rig.placed, once), ErrorCode.INVALID_REQUEST),
+        ((*rig.placed[:-1], once), ErrorCode.NONE),
+    ):
+        answer = await rig.controller.assign_replicas_to_dirs(
+            AssignReplicasToDirsRequest(broker_id=1, broker_epoch=1, assignments=placed)
+        )
+        assert answer.error is error
+        if error:
+            assert "2251 assignments, more than the 2250" in (answer.error_message or "")
+            assert rig.log.written == written
+    # The first portion has had it.
+    assert [each.error for each in answer.results] == [
+        *[ErrorCode.NONE] * (MAX_ASSIGNMENTS - 1),
+        ErrorCode.INVALID_REQUEST,
+    ]
     nursery.cancel_scope.cancel()
 
 
