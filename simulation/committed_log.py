@@ -20,7 +20,7 @@ class CommittedLog:
 
     def __init__(self) -> None:
         self._pieces: dict[int, CommittedPiece] = {}
-        self._last_of: dict[Epoch, CommittedPiece] = {}
+        self._last_in: dict[Epoch, CommittedPiece] = {}
         self.end_offset = Offset(0)
         self.last: CommittedPiece | None = None
 
@@ -28,12 +28,14 @@ class CommittedLog:
         return self._pieces.get(base_offset)
 
     def last_before(self, epoch: Epoch) -> CommittedPiece | None:
-        """The newest batch of an epoch older than `epoch`."""
-        older = [known for known in self._last_of if known < epoch]
-        return self._last_of[max(older)] if older else None
+        """The newest batch that was committed in an epoch older than `epoch`. A batch of an older epoch may
+        be committed in a newer one, and a leader of an epoch between, elected late, may lack it."""
+        older = [known for known in self._last_in if known < epoch]
+        return self._last_in[max(older)] if older else None
 
-    def add(self, piece: CommittedPiece) -> None:
-        self._last_of[piece.epoch] = piece
+    def add(self, piece: CommittedPiece, *, epoch: Epoch) -> None:
+        """`epoch`: in which it was committed; at least its own."""
+        self._last_in[epoch] = piece
         self._pieces[piece.base_offset] = piece
         self.end_offset = piece.end_offset
         self.last = piece

@@ -139,14 +139,14 @@ class CommittedPrefixAgrees(Invariant):
                     Epoch(header.leader_epoch),
                     data[header.position : header.position + header.size],
                 )
-                self._check(node, piece)
+                self._check(node, piece, epoch=piece.epoch if role is None else role.epoch)
                 position = piece.end_offset
         self._checked[node.id, node.life] = position
 
-    def _check(self, node: NodeView, piece: CommittedPiece) -> None:
+    def _check(self, node: NodeView, piece: CommittedPiece, *, epoch: Epoch) -> None:
         known = self._committed.at(piece.base_offset)
         if known is None and piece.base_offset == self._committed.end_offset:
-            self._committed.add(piece)
+            self._committed.add(piece, epoch=epoch)
         elif known != piece:
             was = "nothing" if known is None else f"a batch of epoch {known.epoch} to {known.end_offset}"
             raise SafetyViolation(
@@ -208,7 +208,7 @@ def _is_durable(node: NodeView, piece: CommittedPiece) -> bool:
 
 
 class LeaderHasEverythingCommitted(Invariant):
-    """Leader completeness (Raft §5.4): all that older epochs committed."""
+    """Leader completeness (Raft §5.4): all that was committed in older epochs."""
 
     def __init__(self, committed: CommittedLog) -> None:
         self._committed = committed
@@ -225,7 +225,8 @@ class LeaderHasEverythingCommitted(Invariant):
         if has != last.data:
             raise SafetyViolation(
                 f"node {node.id} leads epoch {seen.epoch} with a log that ends at {node.log.end_offset} and "
-                f"lacks what epoch {last.epoch} committed at [{last.base_offset}, {last.end_offset})"
+                f"lacks the batch of epoch {last.epoch} at [{last.base_offset}, {last.end_offset}) that was "
+                "committed in an older one"
             )
 
 
