@@ -45,6 +45,7 @@ class Administrator:
     async def create(self, name: str, *, partitions: int) -> bool:
         """Ask one broker after the other until it exists. Whether one request did it: of several, one may
         be under way still."""
+        await self._settled()
         self._decide(name, TopicFate.ASKED_FOR)
         asked = 0
 
@@ -67,9 +68,19 @@ class Administrator:
             error: ErrorCode = answer.topics[0].error_code
             return error
 
-        await self._until(ask, (ErrorCode.none, ErrorCode.topic_already_exists))
+        self._cluster.creating += 1
+        try:
+            await self._until(ask, (ErrorCode.none, ErrorCode.topic_already_exists))
+        finally:
+            self._cluster.creating -= 1
         self._decide(name, TopicFate.CREATED)
         return asked == 1
+
+    async def _settled(self) -> None:
+        """Wait until no broker is registered with a directory that is gone. A partition that was created on
+        such a broker alone would wait for that directory, and rightly so."""
+        while not self._cluster.directories_are_as_registered():  # noqa: ASYNC110
+            await trio.sleep(0.1)
 
     async def delete(self, name: str) -> None:
         """Ask one broker after the other until it is gone. It must have been created."""

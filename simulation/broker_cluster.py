@@ -1,6 +1,7 @@
 """Simulated hosts that run the shipped `BrokerServer`, each broker and controller in one."""
 
 import random
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,11 +14,12 @@ from quorate.broker.log_directories import SameDirectoryError
 from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError
 from quorate.broker.server import BrokerServer
 from quorate.log import Log
+from quorate.quorum_state.meta_properties import FILE_NAME
 from quorate.raft.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 from quorate.raft.quorum import Quorum
 from quorate.raft.storage import format_folder
 from quorate.runtime.disk import DiskError
-from quorate.runtime.entropy import uuid_text
+from quorate.runtime.entropy import parse_uuid, uuid_text
 from quorate.runtime.network import Address
 from quorate.simulation.disk import Volume
 from quorate.simulation.hosts import FOLDER, SimulatedCluster
@@ -83,6 +85,17 @@ class BrokerHost(VotingNode):
     def config(self) -> ServerConfig:
         values = {"log.dirs": ",".join(self.log_dirs)} | dict(self._values)
         return ServerConfig.parse("\n".join(f"{key}={value}" for key, value in values.items()))
+
+    @property
+    def directories(self) -> set[uuid.UUID]:
+        """The ids in its folders of log.dirs, whether or not a process runs."""
+        files = (self.disk.durable_content(f"{folder}/{FILE_NAME}") for folder in self.log_dirs)
+        lines = [line for file in files if file is not None for line in file.decode().splitlines()]
+        return {
+            parse_uuid(value)
+            for key, _, value in (line.partition("=") for line in lines)
+            if key == "directory.id"
+        }
 
     @property
     def degraded(self) -> bool:
@@ -161,6 +174,8 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
             trace,
         )
         self.checker = Checker(self.nodes, trace, self.found, self._voters_of)
+        self.creating = 0
+        """Topics whose creation was asked for and not answered yet."""
 
     @property
     def voters(self) -> Sequence[BrokerHost]:
@@ -269,6 +284,15 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         return all(node.is_unfenced(leader.image) for node in self.nodes) and all(
             len(state.isr) == len(state.replicas) for _, state in leader.image.all_partitions()
         )
+
+    def directories_are_as_registered(self) -> bool:
+        """Whether every active broker has all directories that metadata says it has. No if nobody leads."""
+        leader = self.leader()
+        if leader is None:
+            return False
+        image = leader.image
+        brokers = ((node, image.broker(node.id)) for node in self.nodes if image.is_active(node.id))
+        return all(broker is None or set(broker.log_dirs) <= node.directories for node, broker in brokers)
 
     async def converge(self, *, within_s: float) -> None:
         """Wait until every replica of every partition is in sync. Raises `LivenessViolation`."""

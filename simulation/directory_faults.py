@@ -4,7 +4,8 @@ A directory is taken only where `may_lose` says so: it counts as data that its b
 loss does, from the moment it goes until the broker is back and every partition has min.insync.replicas
 members in sync again. That holds for one that comes back late as well: what it has is older by then. It is
 taken only while all other brokers are unfenced and somebody else is eligible in every partition: one that was
-created while its only active replica was here waits for that directory, and rightly so. The first folder,
+created while its only active replica was here waits for that directory, and rightly so. For the same reason
+no topic is created from then on until the broker is registered again (`Administrator`). The first folder,
 with the metadata log and the vote in it, stays: the voters of a broker cluster are named in its
 configuration.
 """
@@ -140,7 +141,7 @@ class DirectoryFaults:
     def _is_spare(self, node: BrokerHost) -> bool:
         """Whether no partition is sure to be whole on this node alone, and none is about to be created so."""
         leader = self._cluster.leader()
-        if leader is None:
+        if leader is None or self._cluster.creating:
             return False
         image = leader.image
         if not all(other.is_unfenced(image) for other in self._cluster.nodes if other is not node):

@@ -266,3 +266,38 @@ def test_a_folder_that_is_mounted_twice_when_the_faults_end_is_unmounted() -> No
         assert node.log_dirs == (FOLDER, MORE)
 
     tell(1, story, clients=BrokerClientSettings(idempotent=1, plain=1), log_dirs=(FOLDER, MORE))
+
+
+def test_no_topic_is_created_on_a_directory_that_is_gone() -> None:
+    """It was created on a broker that was down and still registered with that directory, and on one that lost
+    its own later: nobody was sure to have it whole, for ever (seed 7102845)."""
+    gone = trio.Event()
+    back = trio.Event()
+
+    async def away() -> None:
+        gone.set()
+        await back.wait()
+
+    async def story(scene: BrokerScene) -> None:
+        cluster = scene.cluster
+        node = next(each for each in cluster.nodes if each is not cluster.leader())
+        admin = Administrator(cluster, random.Random(1))
+        faults = DirectoryFaults(
+            cluster, random.Random(1), choose=lambda: node, may_lose=lambda _: True, last=away
+        )
+        cluster.creating += 1
+        await faults.lose()
+        assert not gone.is_set(), "a topic is being created"
+        other = next(each for each in cluster.nodes if each is not node)
+        await until(lambda: node.is_unfenced(other.image), every_s=0.1)
+        cluster.creating -= 1
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(faults.lose)
+            await gone.wait()
+            nursery.start_soon(partial(admin.create, "another", partitions=1))
+            await trio.sleep(1)
+            assert not admin.fates
+            back.set()
+        assert admin.fates
+
+    tell(1, story, clients=BrokerClientSettings(idempotent=1, plain=1), log_dirs=(FOLDER, MORE))
