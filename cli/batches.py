@@ -2,10 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+
+from quorate.cli.errors import ExitCode, fail
 
 if TYPE_CHECKING:
     from quorate.log.batch import Batch
@@ -17,7 +20,7 @@ _HEADER_BYTES = 61
 
 def print_batch(batch: "Batch", *, metadata: bool, as_json: bool, with_records: bool) -> None:
     """A line, and one for each record; or one line of JSON. `metadata`: its records are decoded. Raises
-    `DamagedRecordError`."""
+    `InvalidBatchError`."""
     header = batch.header
     shown: dict[str, object] = {
         "baseOffset": header.base_offset,
@@ -42,6 +45,17 @@ def print_batch(batch: "Batch", *, metadata: bool, as_json: bool, with_records: 
         typer.echo("  | " + " ".join(f"{name}: {value}" for name, value in entry.items()))
 
 
+@contextmanager
+def damage_told(file: Path, rest: str) -> Iterator[None]:
+    """End the command with what is damaged and where in `file`, and what to think of the rest."""
+    from quorate.log.errors import InvalidBatchError
+
+    try:
+        yield
+    except InvalidBatchError as error:
+        raise fail(f"{file}: {error}. What comes before is whole; {rest}", ExitCode.STORAGE) from None
+
+
 def batches_of(view: memoryview) -> "Iterator[Batch]":
     """Whole batches up to the zeros that a file may end in, room made ahead. Raises `InvalidBatchError`."""
     from quorate.log.batch import Batch, read_header
@@ -64,23 +78,29 @@ def _all_zeros(view: memoryview) -> bool:
 
 def _records(batch: "Batch", *, metadata: bool) -> list[dict[str, object]] | None:
     """None for compressed ones, which are not decoded."""
+    from quorate.log.errors import InvalidBatchError
     from quorate.log.records import records_of
     from quorate.spark_source.entries import entries_of, record_json
+    from quorate.spark_source.errors import DamagedRecordError
 
     header = batch.header
     if header.codec:
         return None
     if metadata:
-        return [
-            {
-                "offset": entry.offset,
-                "timestamp": entry.timestamp_ms,
-                "type": entry.type,
-                "version": entry.version,
-                "record": json.loads(record_json(entry) or "null"),
-            }
-            for entry in entries_of(batch, start=header.base_offset, end=header.end_offset)
-        ]
+        try:
+            return [
+                {
+                    "offset": entry.offset,
+                    "timestamp": entry.timestamp_ms,
+                    "type": entry.type,
+                    "version": entry.version,
+                    "record": json.loads(record_json(entry) or "null"),
+                }
+                for entry in entries_of(batch, start=header.base_offset, end=header.end_offset)
+            ]
+        except DamagedRecordError as error:
+            # Its CRC fits: somebody wrote it so.
+            raise InvalidBatchError(str(error), position=header.position) from error
     return [
         {
             "offset": record.offset,

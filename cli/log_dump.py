@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.batches import batches_of, map_file, print_batch
+from quorate.cli.batches import batches_of, damage_told, map_file, print_batch
 from quorate.cli.errors import ExitCode, fail, user_errors
 from quorate.cli.options import JsonOption
 
@@ -36,17 +36,9 @@ def dump(
     if file.suffix != ".log":
         raise fail(f"{file} is no .log file; give a segment, such as {'0' * 20}.log", ExitCode.USAGE)
     metadata = file.resolve().parent.name.startswith("__cluster_metadata")
-    with user_errors():
-        from quorate.log.errors import InvalidBatchError
-
-        try:
-            for batch in batches_of(map_file(file)):
-                print_batch(batch, metadata=metadata, as_json=as_json, with_records=records)
-        except InvalidBatchError as error:
-            raise fail(
-                f"{file}: {error}. What comes before is whole; the rest is damaged, or was being written",
-                ExitCode.STORAGE,
-            ) from None
+    with user_errors(), damage_told(file, "the rest is damaged, or was being written"):
+        for batch in batches_of(map_file(file)):
+            print_batch(batch, metadata=metadata, as_json=as_json, with_records=records)
 
 
 @app.command(epilog="Example: quorate log skip ./quorate-data/1/data --offset 17 --epoch 3")

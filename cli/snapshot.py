@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.batches import batches_of, map_file, print_batch
+from quorate.cli.batches import batches_of, damage_told, map_file, print_batch
 from quorate.cli.errors import CommandError, ExitCode, fail, user_errors
 from quorate.cli.options import JsonOption
 from quorate.cli.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
@@ -199,7 +199,6 @@ def dump(
     shown in hexadecimal.
     """
     with user_errors():
-        from quorate.log.errors import InvalidBatchError
         from quorate.log.snapshot_file import parse_name
 
         if parse_name(file.name) is None:
@@ -209,15 +208,11 @@ def dump(
                 ExitCode.USAGE,
             )
         ended = False
-        try:
+        with damage_told(file, "the rest is damaged"):
             for batch in batches_of(map_file(file)):
                 ended = _is_footer(batch)
                 metadata = records and _holds_metadata(batch)
                 print_batch(batch, metadata=metadata, as_json=as_json, with_records=records)
-        except InvalidBatchError as error:
-            raise fail(
-                f"{file}: {error}. What comes before is whole; the rest is damaged", ExitCode.STORAGE
-            ) from None
         if not ended:
             raise fail(f"{file} has no SnapshotFooter: its end is missing", ExitCode.STORAGE)
 

@@ -88,7 +88,7 @@ class QuorumStateFile:
     def _parse(self, data: bytes) -> ElectionState:
         try:
             fields: object = json.loads(data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._unreadable(f"not valid JSON ({error})") from error
         if not isinstance(fields, dict):
             raise self._unreadable("not a JSON object")

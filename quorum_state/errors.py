@@ -10,12 +10,22 @@ REPLACE = (
 )
 
 
+_TOLD_MAX = 300
+"""Characters of what is wrong: some of them are the file's own."""
+
+
 class QuorumStateError(Exception):
     """The durable identity or vote can't be used. `path` names the file."""
 
     def __init__(self, path: str, problem: str, remedy: str) -> None:
-        super().__init__(f"{path}: {problem}. {remedy}")
+        super().__init__(f"{path}: {_shown(problem)}. {remedy}")
         self.path = path
+
+
+def _shown(problem: str) -> str:
+    """As one line that does nothing to a terminal."""
+    told = problem if len(problem) <= _TOLD_MAX else f"{problem[:_TOLD_MAX]}..."
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in told)
 
 
 class MissingStateError(QuorumStateError):

@@ -14,6 +14,8 @@ from quorate.runtime.disk import Disk, read_file, write_file_atomically
 from quorate.runtime.entropy import parse_uuid, uuid_text
 
 FILE_NAME = "meta.properties"
+_NODE_ID_DIGITS = 10
+"""`int` refuses thousands of them."""
 _RESTORE = "Restore it: version=1 and the cluster.id, node.id and directory.id that the other nodes know."
 
 
@@ -75,8 +77,8 @@ def load_meta_properties(disk: Disk, folder: str, *, names: ParameterNames = SER
             "Start the version that wrote it, or a newer one.",
         )
     node = value_of("node.id")
-    if not (node.isascii() and node.isdigit()):
-        raise UnreadableStateError(path, f"node.id is {node!r}, not a number", _RESTORE)
+    if not (node.isascii() and node.isdigit() and len(node) <= _NODE_ID_DIGITS and int(node) < 2**31):
+        raise UnreadableStateError(path, f"node.id is {node!r}, not a number below 2**31", _RESTORE)
     try:
         directory = parse_uuid(value_of("directory.id"))
     except ValueError as error:

@@ -74,7 +74,7 @@ def load_skipped(disk: Disk, log_folder: str) -> SkippedBatches:
             SkippedBatch(Offset(_whole(each["offset"])), Epoch(_whole(each["epoch"])))
             for each in content["skipped"]
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         problem = f"it can't be read ({type(error).__name__}: {error})"
         raise UnreadableStateError(path, problem, _RESTORE) from error
     return SkippedBatches(batches)

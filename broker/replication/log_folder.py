@@ -134,7 +134,7 @@ def _fields(proof: Proof) -> dict[str, object]:
 def _parsed(content: bytes) -> dict[str, object]:
     try:
         found = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
