@@ -58,3 +58,18 @@ def test_classes_that_docstrings_name_exist() -> None:
     ]
     assert len(known) > 500
     assert not missing, missing
+
+
+def test_the_log_line_that_the_how_to_shows_has_the_fields_that_are_logged() -> None:
+    page = (ROOT / "docs" / "how-to" / "embed-the-quorum.md").read_text()
+    (shown,) = re.findall(r"A message reads `role changed (.*?)`", page, re.S)
+    calls = [
+        node
+        for node in ast.walk(ast.parse((ROOT / "raft" / "driver.py").read_text()))
+        if isinstance(node, ast.Call)
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+        and node.args[0].value == "role changed"
+    ]
+    (logged,) = calls
+    assert re.findall(r"(\w+)=", shown) == [keyword.arg for keyword in logged.keywords]
