@@ -158,6 +158,11 @@ class BrokerLifecycle:
         return held
 
     @property
+    def session_timeout_s(self) -> float:
+        """After so much silence the controller fences this broker."""
+        return self._times.session_timeout
+
+    @property
     def controller_silent_s(self) -> float:
         """Since the newest heartbeat that was answered left. For a whole session: others may lead what this
         broker led."""

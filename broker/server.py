@@ -14,6 +14,7 @@ from quorate.broker.config import ServerConfig
 from quorate.broker.controller.records import Listener
 from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.controller_node import ControllerNode
+from quorate.broker.health import NodeHealth, node_health
 from quorate.broker.log_directories import open_directories
 from quorate.broker.metadata import MetadataCache
 from quorate.broker.telemetry import BothTelemetry, ServerTelemetry
@@ -143,7 +144,7 @@ class BrokerServer:
             )
             async with trio.open_nursery() as nursery:
                 if metrics is not None:
-                    serve = partial(serve_metrics, metrics, registry, health=lambda: quorum.health)
+                    serve = partial(serve_metrics, metrics, registry, health=server.health)
                     nursery.start_soon(serve)
                 if controller is not None:
                     nursery.start_soon(controller.run)
@@ -153,6 +154,13 @@ class BrokerServer:
                     async with broker.running():
                         yield server
                 nursery.cancel_scope.cancel()
+
+    def health(self) -> NodeHealth:
+        """Whether this node takes part in a quorum that works, and its broker, if there is one, serves."""
+        broker = self.broker
+        if broker is None:
+            return node_health(self.quorum, None, None)
+        return node_health(self.quorum, broker.lifecycle, broker.replicas)
 
     async def wait_ready(self) -> None:
         """Return when a leader of the quorum is known, and this node's broker is unfenced."""

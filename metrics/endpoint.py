@@ -1,4 +1,4 @@
-"""`GET /metrics` and `GET /health` over the network seam."""
+"""`GET /metrics`, `GET /health` and `GET /health/live` over the network seam."""
 
 import json
 from collections.abc import Callable
@@ -33,8 +33,9 @@ async def serve_metrics(
     listener: Listener, registry: CollectorRegistry, *, health: Callable[[], HealthReport] | None = None
 ) -> None:
     """Answer scrapes until cancelled, in the OpenMetrics format for who asks for it. With `health`, such as
-    `lambda: quorum.health`, answer /health too: 200 or 503, and a JSON object that says why. Anything but a
-    GET of these is refused.
+    `lambda: quorum.health`, answer /health too: 200 or 503, and a JSON object that says why; and
+    /health/live, which is 200 for as long as the event loop answers at all. Anything but a GET of these is
+    refused.
 
     `registry` is any that prometheus_client collects from: a service's own, where its metrics stand beside
     the quorum's. A service that has an endpoint already needs only `RaftMetrics` in its registry.
@@ -105,8 +106,10 @@ def _answer(request: str, registry: CollectorRegistry, health: Callable[[], Heal
         report = health()
         status = "200 OK" if report.healthy else "503 Service Unavailable"
         return _response(status, "application/json", json.dumps(report.as_dict()).encode() + b"\n")
+    if path == "/health/live" and health is not None:
+        return _response("200 OK", "application/json", b'{"alive": true}\n')
     if path != "/metrics":
-        tried = b"try /metrics\n" if health is None else b"try /metrics or /health\n"
+        tried = b"try /metrics\n" if health is None else b"try /metrics, /health or /health/live\n"
         return _response("404 Not Found", "text/plain", tried)
     encode, content_type = choose_encoder(_headers(request).get("accept", ""))
     return _response("200 OK", content_type, encode(registry))

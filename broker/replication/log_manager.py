@@ -171,6 +171,11 @@ class LogManager:
         return tuple(each.path for each in self._dirs if each.failure is not None)
 
     @property
+    def unused_dirs(self) -> tuple[str, ...]:
+        """`failed_dirs`, and those that were bad at the start."""
+        return (*(each.path for each in self._bad), *self.failed_dirs)
+
+    @property
     def can_go_on(self) -> bool:
         """Whether a folder is left, and that of the metadata log has not failed."""
         failed = [each for each in self._dirs if each.failure is not None]

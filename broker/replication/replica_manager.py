@@ -178,6 +178,10 @@ class ReplicaManager:
         this broker."""
         return self._logs.failed_ids
 
+    def failed_folders(self) -> tuple[str, ...]:
+        """The folders of `log.dirs` that are not used: they were bad at the start, or have failed since."""
+        return self._logs.unused_dirs
+
     def leads_in(self, directory: uuid.UUID) -> bool:
         """Whether this broker leads, by the metadata that it knows, a partition whose replica is in there."""
         return self._hosting.leads_in(directory)

@@ -139,9 +139,23 @@ async def test_health_is_a_status_and_says_why_not(autojump_clock, nursery):
     assert status == 503
     assert json.loads(body)["reason"] == "no leader was heard for 2310 ms, in epoch 3"
     status, _, body = await scraper.ask("GET / HTTP/1.1\r\n\r\n")
-    assert (status, body) == (404, "try /metrics or /health\n")
+    assert (status, body) == (404, "try /metrics, /health or /health/live\n")
+
+
+async def test_a_node_that_is_not_healthy_is_alive(autojump_clock, nursery):
+    """A supervisor that restarts what can't reach its quorum makes it worse."""
+    network = SimulatedNetwork(random.Random(1))
+    listener = await network.for_node("node").listen(HOME)
+    nursery.start_soon(
+        partial(serve_metrics, listener, CollectorRegistry(), health=lambda: Report("no leader"))
+    )
+    scraper = Scraper(await network.for_node("kubelet").connect(HOME))
+    assert (await scraper.ask("GET /health HTTP/1.1\r\n\r\n"))[0] == 503
+    status, _, body = await scraper.ask("GET /health/live HTTP/1.1\r\n\r\n")
+    assert (status, json.loads(body)) == (200, {"alive": True})
 
 
 async def test_health_is_not_there_for_who_gave_none(autojump_clock, connect):
+    assert (await (await connect()).ask("GET /health/live HTTP/1.1\r\n\r\n"))[0] == 404
     status, _, body = await (await connect()).ask("GET /health HTTP/1.1\r\n\r\n")
     assert (status, body) == (404, "try /metrics\n")

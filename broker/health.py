@@ -1,0 +1,90 @@
+"""What /health says of a node: the quorum's health, and whether its broker serves clients."""
+
+from dataclasses import asdict, dataclass
+
+from quorate.broker.lifecycle import BrokerLifecycle, LifecycleState
+from quorate.broker.replication.replica_manager import ReplicaManager
+from quorate.raft.quorum import Quorum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHealth:
+    """Whether clients should be sent to a broker, from what it knows by itself.
+
+    A folder that has failed is no reason to send them elsewhere: what was in it is led by others, and the
+    rest is served here alone.
+    """
+
+    reason: str | None
+    """Why it does not serve; None if it does."""
+    state: str
+    """Of `LifecycleState`."""
+    fenced: bool
+    """In this node's own metadata; so is a broker that is not registered."""
+    broker_epoch: int
+    controller_silent_ms: int
+    """Since the newest heartbeat that was answered left."""
+    failed_log_dirs: tuple[str, ...]
+    """Folders of log.dirs that are not used: bad at the start, or failed since."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeHealth:
+    """`quorum`: its report, for JSON, with `healthy` and `reason`. `broker` is None on a mere controller."""
+
+    quorum: dict[str, object]
+    broker: BrokerHealth | None
+
+    @property
+    def healthy(self) -> bool:
+        return self.quorum["healthy"] is True and (self.broker is None or self.broker.reason is None)
+
+    def as_dict(self) -> dict[str, object]:
+        """The quorum's fields, `healthy` and `reason` of the whole, and `broker` if there is one."""
+        if self.broker is None:
+            return self.quorum
+        reason = self.quorum["reason"]
+        return {
+            **self.quorum,
+            "healthy": self.healthy,
+            "reason": self.broker.reason if reason is None else reason,
+            "broker": asdict(self.broker),
+        }
+
+
+def node_health(
+    quorum: Quorum[None],
+    lifecycle: BrokerLifecycle | None,
+    replicas: ReplicaManager | None,
+) -> NodeHealth:
+    """At this moment. `lifecycle` and `replicas`: of the node's broker, if it is one."""
+    broker = None if lifecycle is None or replicas is None else _broker_health(lifecycle, replicas)
+    return NodeHealth(quorum=quorum.health.as_dict(), broker=broker)
+
+
+def _broker_health(lifecycle: BrokerLifecycle, replicas: ReplicaManager) -> BrokerHealth:
+    own = lifecycle.own
+    return BrokerHealth(
+        reason=_reason(lifecycle),
+        state=lifecycle.state.value,
+        fenced=own is None or own.fenced,
+        broker_epoch=lifecycle.broker_epoch,
+        controller_silent_ms=int(lifecycle.controller_silent_s * 1000),
+        failed_log_dirs=replicas.failed_folders(),
+    )
+
+
+def _reason(lifecycle: BrokerLifecycle) -> str | None:
+    own, session_s = lifecycle.own, lifecycle.session_timeout_s
+    if lifecycle.state in (LifecycleState.PENDING_CONTROLLED_SHUTDOWN, LifecycleState.SHUTTING_DOWN):
+        return "the broker is stopping"
+    if own is None:
+        return "the broker is not registered yet"
+    if own.fenced:
+        return "the broker is fenced: the controller gives it nothing to lead"
+    if lifecycle.controller_silent_s >= session_s:
+        return (
+            f"the controller has not answered for {lifecycle.controller_silent_s:.1f} s, more than the "
+            f"broker's session of {session_s:g} s: others may lead what it led"
+        )
+    return None
