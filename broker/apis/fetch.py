@@ -25,6 +25,7 @@ from quorate.broker.wire.messages import Answer, Deferred, EncodedResponse, Requ
 
 _NEW_SESSION = (0, -1)
 _ZSTD_FROM: Final = 10
+_STORAGE_ERROR_SINCE: Final = 6
 
 
 async def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Answer:
@@ -85,7 +86,9 @@ def _response(
     _count(broker, request, results)
     rest = iter(results)
     topics = [
-        FetchedTopic(topic.name, topic.topic_id, [_fetched(next(rest)) for _ in topic.partitions])
+        FetchedTopic(
+            topic.name, topic.topic_id, [_fetched(next(rest), request.version) for _ in topic.partitions]
+        )
         for topic in request.topics
     ]
     return _encoded(broker, context, request, topics)
@@ -114,10 +117,17 @@ def _encoded(
     )
 
 
-def _fetched(result: FetchResult) -> FetchedPartition:
+def _known(error: ErrorCode, version: int) -> ErrorCode:
+    """As a client of that version understands it: one that looks for another leader, and tries again."""
+    if error is ErrorCode.kafka_storage_error and version < _STORAGE_ERROR_SINCE:
+        return ErrorCode.not_leader_or_follower
+    return error
+
+
+def _fetched(result: FetchResult, version: int) -> FetchedPartition:
     return FetchedPartition(
         index=result.partition_id,
-        error=ErrorCode(int(result.error)),
+        error=_known(ErrorCode(int(result.error)), version),
         high_watermark=result.high_watermark,
         last_stable_offset=result.last_stable_offset,
         log_start_offset=result.log_start_offset,
@@ -158,6 +168,6 @@ async def _with_cluster_metadata(broker: Broker, context: RequestContext, reques
             read = broker.cluster_metadata.read
             parts = [await read(part, max_bytes=request.max_bytes) for part in topic.partitions]
         else:
-            parts = [_fetched(next(fetched)) for _ in topic.partitions]
+            parts = [_fetched(next(fetched), request.version) for _ in topic.partitions]
         topics.append(FetchedTopic(topic.name, topic.topic_id, parts))
     return _encoded(broker, context, request, topics)

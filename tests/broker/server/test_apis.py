@@ -378,3 +378,24 @@ async def test_a_topic_that_is_kept_in_zstd_is_refused_to_who_does_not_know_it_e
             )
             found[version] = (await client.fetch(asked)).topics[0].partitions[0].error
         assert found == {9: ErrorCode.unsupported_compression_type, 10: ErrorCode.none}
+
+
+async def test_a_fetch_below_version_6_is_told_of_no_failed_disk(make_nodes: MakeNodes) -> None:
+    """It doesn't know KAFKA_STORAGE_ERROR, and would give up instead of looking for another leader."""
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        await create(client, "t")
+        await produce(client, "t", batch(b"a"))
+        nodes.servers[1].broker.replicas.partition("t", 0).fail("the disk failed")
+        found = {}
+        for version in (4, 5, 6, 12):
+            asked = FetchRequest(
+                version=version,
+                max_wait_ms=0,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                topics=[FetchTopic("t", None, [FetchPartition(0, -1, 0)])],
+            )
+            found[version] = (await client.fetch(asked)).topics[0].partitions[0].error
+        older, newer = ErrorCode.not_leader_or_follower, ErrorCode.kafka_storage_error
+        assert found == {4: older, 5: older, 6: newer, 12: newer}
