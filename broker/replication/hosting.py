@@ -202,7 +202,7 @@ class Hosting:
     def _forget(self, hosted: _Hosted, partition_id: int) -> None:
         """Serve it to nobody. What is there goes, even if the same replica is to be here again at once."""
         partition, hosted.partition = hosted.partition, None
-        hosted.stale = True
+        hosted.stale, hosted.starved_at = True, None
         self._assignments.forget((hosted.topic_id, partition_id))
         if partition is not None:
             hosted.leaving = partition
@@ -235,6 +235,7 @@ class Hosting:
             log.error(
                 "a replica can't be opened or removed", topic=key[0], partition=key[1], reason=str(error)
             )
+            hosted.starved_at = None
             self._failed(*key, error)
         if hosted.target is None or hosted.stale:
             return True

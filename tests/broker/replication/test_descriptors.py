@@ -102,3 +102,18 @@ async def test_a_leader_that_is_the_last_in_sync_keeps_a_lead_that_it_can_not_se
     cluster[1].disk.descriptors = 100
     await trio.sleep(15)
     assert (await cluster[1].produced("a", name="late")).error is ErrorCode.NONE
+
+
+async def test_a_topic_that_is_made_again_waits_for_descriptors_anew(make_brokers, autojump_clock):
+    """What its predecessor waited is not its own."""
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    cluster[1].disk.descriptors = 5
+    cluster.controller.create("late", replicas=(1, 2), number=2)
+    await trio.sleep(25)
+    cluster.controller.delete("late")
+    cluster.controller.create("late", replicas=(1, 2), number=3)
+    await trio.sleep(15)
+    assert cluster.controller.state("late").leader == 1
+    await trio.sleep(30)
+    assert cluster.controller.state("late").leader == 2
