@@ -36,8 +36,9 @@ def _resource(broker: Broker, asked: Any, request: Any) -> _Fields:
         entries = list(_entries(broker, asked.resource_type, asked.resource_name, request))
     except KafkaError as error:
         return head | {"error_code": error.code, "error_message": error.message, "configs": ()}
-    wanted = asked.configuration_keys
-    if wanted:
+    if asked.configuration_keys:
+        # They may be many, and each may be in it often.
+        wanted = {str(entry["name"]) for entry in entries}.intersection(asked.configuration_keys)
         entries = [entry for entry in entries if entry["name"] in wanted]
     return head | {"error_code": ErrorCode.none, "configs": entries}
 

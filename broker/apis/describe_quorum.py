@@ -5,7 +5,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
-from quorate.broker.apis.context import Broker, respond
+from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.wire.messages import Answer, RequestContext, Response
 from quorate.raft.replicas import QuorumDescription, ReplicaStatus
 from quorate.runtime.entropy import parse_uuid
@@ -21,21 +21,21 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
 
 async def _describe(broker: Broker, context: RequestContext, request: Any) -> Response:
     description = await broker.channel.describe_quorum(timeout_seconds=_TIMEOUT_SECONDS)
-    return respond(
+    return await encoded_in_slices(
         context,
         error_code=ErrorCode.none,
-        topics=[
+        topics=(
             {
                 "topic_name": topic.topic_name,
-                "partitions": [
+                "partitions": (
                     _partition(description, part.partition_index)
                     if topic.topic_name == CLUSTER_METADATA and part.partition_index == 0
                     else _unknown(part.partition_index)
                     for part in topic.partitions
-                ],
+                ),
             }
             for topic in request.topics
-        ],
+        ),
         nodes=[
             {
                 "node_id": voter.key.id,

@@ -1,7 +1,9 @@
 """DescribeTopicPartitions: topics a page at a time, with who may lead them (KIP-966)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -13,12 +15,16 @@ from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
 from quorate.broker.controller.image import TopicState
 from quorate.broker.wire.errors import KafkaError
 from quorate.broker.wire.messages import Answer, RequestContext
+from quorate.runtime.slices import Slices
 
 PARTITIONS_MAX: Final = 2000
 """In one answer (the default of Kafka's `max.request.partition.size.limit`)."""
 
 _AT_ONCE: Final = 100
 """Topics and partitions that are answered in one piece, which takes some 3 ms."""
+
+_SORTED_AT_ONCE: Final = 5000
+"""Names, in 1 to 3 ms."""
 
 _Fields = dict[str, object]
 
@@ -32,7 +38,7 @@ class _Part:
     end: int
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+async def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
     """The topics that were asked for, or all, by name from the cursor on; where the next page begins.
 
     A large page is described in slices, between which the metadata may change: each topic in it is as it was
@@ -43,13 +49,13 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
         first, first_partition = request.cursor.topic_name, request.cursor.partition_index
         if first_partition < 0:
             raise KafkaError(ErrorCode.invalid_request, f"the cursor's partition is {first_partition}")
-    names = [topic.name for topic in request.topics] or [each.name for each in broker.image.topics.values()]
+    slices = Slices()
+    asked = [topic.name for topic in request.topics] or [each.name for each in broker.image.topics.values()]
     left = max(1, min(request.response_partition_limit, PARTITIONS_MAX))
     page: list[_Part] = []
     cursor: _Fields | None = None
-    for name in sorted(dict.fromkeys(names)):
-        if name < first:
-            continue
+    for name in await _in_order(asked, first, slices):
+        await slices.pause()
         if not left:
             cursor = {"topic_name": name, "partition_index": 0}
             break
@@ -66,6 +72,15 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
     if len(page) + sum(each.end - each.start for each in page) <= _AT_ONCE:
         return respond(context, topics=topics, next_cursor=cursor)
     return respond_in_slices(context, topics=topics, next_cursor=cursor)
+
+
+async def _in_order(asked: Sequence[str], first: str, slices: Slices) -> Iterator[str]:
+    """Each name once, from `first` on."""
+    runs: list[list[str]] = []
+    for start in range(0, len(asked), _SORTED_AT_ONCE):
+        runs.append(sorted({name for name in asked[start : start + _SORTED_AT_ONCE] if name >= first}))
+        await slices.pause()
+    return (name for name, _ in groupby(merge(*runs)))
 
 
 def _topics(broker: Broker, page: Iterable[_Part], listener: str) -> Iterator[_Fields]:

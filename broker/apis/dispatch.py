@@ -1,6 +1,6 @@
 """From a request to its handler."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -32,26 +32,34 @@ from quorate.broker.apis import (
 )
 from quorate.broker.apis.context import Broker
 from quorate.broker.controller_channel import ControllerTimedOutError
+from quorate.broker.groups.messages import GroupMovedError
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.errors import ErrorTable
-from quorate.broker.wire.fetch_codec import FetchRequest
 from quorate.broker.wire.messages import Answer, Request, RequestContext
-from quorate.broker.wire.produce_codec import ProduceRequest
 from quorate.raft.errors import NotLeaderError, QuorumStoppedError
 
 # kio has a class per version of each request with no common base, so handlers take what the table of the
 # wire layer has decoded for their key; it answers ApiVersions itself.
+_AWAITED: Final[Mapping[int, Callable[[Broker, RequestContext, Any], Awaitable[Answer]]]] = MappingProxyType(
+    {
+        ApiKey.PRODUCE: produce.handle,
+        ApiKey.FETCH: fetch.handle,
+        ApiKey.METADATA: metadata.handle,
+        ApiKey.OFFSET_COMMIT: offset_commit.handle,
+        ApiKey.SYNC_GROUP: sync_group.handle,
+        ApiKey.LEAVE_GROUP: leave_group.handle,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.handle,
+    }
+)
+"""Where a large request is taken in a few milliseconds at a time, and before the connection's next one. No
+checkpoint for a small one."""
 _HANDLERS: Final[Mapping[int, Callable[[Broker, RequestContext, Any], Answer]]] = MappingProxyType(
     {
         ApiKey.LIST_OFFSETS: list_offsets.handle,
-        ApiKey.METADATA: metadata.handle,
-        ApiKey.OFFSET_COMMIT: offset_commit.handle,
         ApiKey.OFFSET_FETCH: offset_fetch.handle,
         ApiKey.FIND_COORDINATOR: find_coordinator.handle,
         ApiKey.JOIN_GROUP: join_group.handle,
         ApiKey.HEARTBEAT: heartbeat.handle,
-        ApiKey.LEAVE_GROUP: leave_group.handle,
-        ApiKey.SYNC_GROUP: sync_group.handle,
         ApiKey.CREATE_TOPICS: create_topics.handle,
         ApiKey.DELETE_TOPICS: delete_topics.handle,
         ApiKey.INIT_PRODUCER_ID: init_producer_id.handle,
@@ -59,7 +67,6 @@ _HANDLERS: Final[Mapping[int, Callable[[Broker, RequestContext, Any], Answer]]] 
         ApiKey.DESCRIBE_CONFIGS: describe_configs.handle,
         ApiKey.DESCRIBE_QUORUM: describe_quorum.handle,
         ApiKey.DESCRIBE_CLUSTER: describe_cluster.handle,
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.handle,
         ApiKey.ADD_RAFT_VOTER: add_raft_voter.handle,
         ApiKey.REMOVE_RAFT_VOTER: remove_raft_voter.handle,
         ApiKey.UPDATE_RAFT_VOTER: update_raft_voter.handle,
@@ -72,6 +79,7 @@ def error_table() -> ErrorTable:
     return ErrorTable(
         {
             ControllerTimedOutError: ErrorCode.request_timed_out,
+            GroupMovedError: ErrorCode.not_coordinator,
             NotLeaderError: ErrorCode.not_controller,
             QuorumStoppedError: ErrorCode.broker_not_available,
         }
@@ -85,10 +93,7 @@ class Dispatcher:
         self._broker = broker
 
     async def handle(self, context: RequestContext, request: Request) -> Answer:
-        match request:
-            case ProduceRequest():
-                return await produce.handle(self._broker, context, request)
-            case FetchRequest():
-                return await fetch.handle(self._broker, context, request)
-            case _:
-                return _HANDLERS[context.api_key](self._broker, context, request)
+        awaited = _AWAITED.get(context.api_key)
+        if awaited is not None:
+            return await awaited(self._broker, context, request)
+        return _HANDLERS[context.api_key](self._broker, context, request)

@@ -20,12 +20,17 @@ from quorate.broker.wire.fetch_codec import (
     FetchResponse,
     FetchTopic,
     encode_fetch_response,
+    encode_fetch_steps,
 )
 from quorate.broker.wire.messages import Answer, Deferred, EncodedResponse, RequestContext, Response
+from quorate.broker.wire.produce_codec import PER_STEP
+from quorate.runtime.slices import Mapped, Steps, in_slices, let_go
 
 _NEW_SESSION = (0, -1)
 _ZSTD_FROM: Final = 10
 _STORAGE_ERROR_SINCE: Final = 6
+_AT_ONCE: Final = 1000
+"""Partitions that are let go of in one piece."""
 
 
 async def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Answer:
@@ -37,40 +42,53 @@ async def handle(broker: Broker, context: RequestContext, request: FetchRequest)
                 FetchResponse(version=request.version, error=ErrorCode.fetch_session_id_not_found)
             )
         )
-    request = each_once(request)
-    if any(is_cluster_metadata(topic.name, topic.topic_id) for topic in request.topics):
+    request = await in_slices(each_once(request))
+    if await in_slices(_of_cluster_metadata(request)):
         return broker.later(lambda: _with_cluster_metadata(broker, context, request))
-    options = _options(broker, request, request.topics, max_wait_ms=request.max_wait_ms)
+    options = await in_slices(_options(request, request.topics, max_wait_ms=request.max_wait_ms))
     begun = await broker.replicas.begin_fetch(options)
     if not isinstance(begun, ParkedFetch):
-        return _response(broker, context, request, begun)
+        await in_slices(options.let_go_steps())
+        return await in_slices(_response(broker, context, request, begun))
     parked = begun
     deferred = Deferred(parked.abandon)
 
     async def finish() -> Response:
-        return _response(broker, context, request, await parked.results())
+        return await in_slices(_response(broker, context, request, await parked.results()))
 
     parked.notify(lambda: None if deferred.abandoned else deferred.complete_with(finish))
     return deferred
 
 
-def _options(
-    broker: Broker, request: FetchRequest, topics: Sequence[FetchTopic], *, max_wait_ms: int
-) -> FetchOptions:
-    return FetchOptions(
-        items=[
-            FetchItem(
-                topic.topic_id if topic.name is None and topic.topic_id is not None else topic.name or "",
-                part.partition,
-                part.fetch_offset,
-                part.max_bytes,
-                part.current_leader_epoch,
-                part.last_fetched_epoch,
-                part.log_start_offset,
+def _of_cluster_metadata(request: FetchRequest) -> Steps[bool]:
+    for number, topic in enumerate(request.topics, 1):
+        if is_cluster_metadata(topic.name, topic.topic_id):
+            return True
+        if number % PER_STEP == 0:
+            yield
+    return False
+
+
+def _options(request: FetchRequest, topics: Sequence[FetchTopic], *, max_wait_ms: int) -> Steps[FetchOptions]:
+    items: list[FetchItem] = []
+    for topic in topics:
+        ref = topic.topic_id if topic.name is None and topic.topic_id is not None else topic.name or ""
+        for part in topic.partitions:
+            items.append(
+                FetchItem(
+                    ref,
+                    part.partition,
+                    part.fetch_offset,
+                    part.max_bytes,
+                    part.current_leader_epoch,
+                    part.last_fetched_epoch,
+                    part.log_start_offset,
+                )
             )
-            for topic in topics
-            for part in topic.partitions
-        ],
+            if len(items) % PER_STEP == 0:
+                yield
+    return FetchOptions(
+        items=items,
         max_wait_ms=max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
@@ -81,21 +99,36 @@ def _options(
 
 
 def _response(
-    broker: Broker, context: RequestContext, request: FetchRequest, results: Sequence[FetchResult]
-) -> Response:
-    _count(broker, request, results)
+    broker: Broker, context: RequestContext, request: FetchRequest, results: list[FetchResult]
+) -> Steps[Response]:
+    """What is answered of each partition is made when it is encoded."""
     rest = iter(results)
-    topics = [
-        FetchedTopic(
-            topic.name, topic.topic_id, [_fetched(next(rest), request.version) for _ in topic.partitions]
-        )
-        for topic in request.topics
-    ]
-    return _encoded(broker, context, request, topics)
+    size = 0
+    leaders: dict[int, None] = {}
+
+    def answer(_: FetchPartition) -> FetchedPartition:
+        nonlocal size
+        result = next(rest)
+        size += result.size
+        if result.leader is not None:
+            leaders[result.leader[0]] = None
+        return _fetched(result, request.version)
+
+    def topic_of(topic: FetchTopic) -> FetchedTopic:
+        return FetchedTopic(topic.name, topic.topic_id, Mapped(topic.partitions, answer))
+
+    response = FetchResponse(version=request.version, topics=Mapped(request.topics, topic_of))
+    body = yield from encode_fetch_steps(
+        response, node_endpoints=lambda: leader_endpoints(broker, context, leaders)
+    )
+    _count(broker, request, size)
+    if len(results) > _AT_ONCE:
+        yield from let_go(results)
+        yield from request.let_go_steps()
+    return EncodedResponse(body)
 
 
-def _count(broker: Broker, request: FetchRequest, results: Sequence[FetchResult]) -> None:
-    size = sum(result.size for result in results)
+def _count(broker: Broker, request: FetchRequest, size: int) -> None:
     if request.replica_id >= 0:
         broker.replicas.stats.bytes_to_followers += size
     else:
@@ -104,17 +137,15 @@ def _count(broker: Broker, request: FetchRequest, results: Sequence[FetchResult]
 
 def _encoded(
     broker: Broker, context: RequestContext, request: FetchRequest, topics: Sequence[FetchedTopic]
-) -> Response:
-    leaders = [part.leader[0] for topic in topics for part in topic.partitions if part.leader is not None]
-    return EncodedResponse(
-        encode_fetch_response(
-            FetchResponse(
-                version=request.version,
-                topics=topics,
-                node_endpoints=leader_endpoints(broker, context, leaders),
-            )
-        )
+) -> Steps[Response]:
+    leaders: dict[int, None] = {}
+    for topic in topics:
+        leaders.update((part.leader[0], None) for part in topic.partitions if part.leader is not None)
+        yield
+    response = FetchResponse(
+        version=request.version, topics=topics, node_endpoints=leader_endpoints(broker, context, leaders)
     )
+    return EncodedResponse((yield from encode_fetch_steps(response)))
 
 
 def _known(error: ErrorCode, version: int) -> ErrorCode:
@@ -141,7 +172,7 @@ async def _with_cluster_metadata(broker: Broker, context: RequestContext, reques
     """The metadata log is read from the quorum, everything else as ever; whichever has records first ends
     the wait for both."""
     own = [topic for topic in request.topics if is_cluster_metadata(topic.name, topic.topic_id)]
-    others = [topic for topic in request.topics if topic not in own]
+    others = [topic for topic in request.topics if not is_cluster_metadata(topic.name, topic.topic_id)]
     with trio.move_on_after(request.max_wait_ms / 1000):
         async with trio.open_nursery() as nursery:
 
@@ -150,7 +181,7 @@ async def _with_cluster_metadata(broker: Broker, context: RequestContext, reques
                 nursery.cancel_scope.cancel()
 
             async def watch_others() -> None:
-                options = _options(broker, request, others, max_wait_ms=request.max_wait_ms)
+                options = await in_slices(_options(request, others, max_wait_ms=request.max_wait_ms))
                 await broker.replicas.fetch(options)
                 nursery.cancel_scope.cancel()
 
@@ -159,15 +190,15 @@ async def _with_cluster_metadata(broker: Broker, context: RequestContext, reques
                     nursery.start_soon(watch, part)
             if others:
                 nursery.start_soon(watch_others)
-    results = await broker.replicas.fetch(_options(broker, request, others, max_wait_ms=0))
-    _count(broker, request, results)
+    results = await broker.replicas.fetch(await in_slices(_options(request, others, max_wait_ms=0)))
+    _count(broker, request, sum(result.size for result in results))
     fetched = iter(results)
     topics: list[FetchedTopic] = []
     for topic in request.topics:
-        if topic in own:
+        if is_cluster_metadata(topic.name, topic.topic_id):
             read = broker.cluster_metadata.read
             parts = [await read(part, max_bytes=request.max_bytes) for part in topic.partitions]
         else:
             parts = [_fetched(next(fetched), request.version) for _ in topic.partitions]
         topics.append(FetchedTopic(topic.name, topic.topic_id, parts))
-    return _encoded(broker, context, request, topics)
+    return await in_slices(_encoded(broker, context, request, topics))

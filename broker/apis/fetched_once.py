@@ -5,27 +5,43 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from quorate.broker.wire.fetch_codec import FetchPartition, FetchRequest, FetchTopic
+from quorate.broker.wire.produce_codec import PER_STEP
+from quorate.runtime.slices import Steps
 
 _Key: TypeAlias = tuple[str | None, uuid.UUID | None]
 
 
-def each_once(request: FetchRequest) -> FetchRequest:
+def each_once(request: FetchRequest) -> Steps[FetchRequest]:
     """The same request with each partition once: where it was named first, as it was named last, as in Kafka,
     which keeps them in a map. Otherwise a frame of a megabyte asks for the same records 20,000 times."""
-    named = sum(len(topic.partitions) for topic in request.topics)
-    distinct = {
-        (topic.name, topic.topic_id, part.partition) for topic in request.topics for part in topic.partitions
-    }
-    if len(distinct) == named:
-        return request
-    topics: dict[_Key, dict[int, FetchPartition]] = {}
+    seen: set[_Key] = set()
     for topic in request.topics:
-        parts = topics.setdefault((topic.name, topic.topic_id), {})
-        for part in topic.partitions:
+        seen.add((topic.name, topic.topic_id))
+        # As many partitions as there may be take 10 ms.
+        if len({part.partition for part in topic.partitions}) < len(topic.partitions):
+            return (yield from _merged(request))
+        yield
+    distinct = len(seen)
+    while seen:
+        for _ in range(min(PER_STEP, len(seen))):
+            seen.pop()
+        yield
+    return request if distinct == len(request.topics) else (yield from _merged(request))
+
+
+def _merged(request: FetchRequest) -> Steps[FetchRequest]:
+    found: dict[_Key, dict[int, FetchPartition]] = {}
+    for topic in request.topics:
+        parts = found.setdefault((topic.name, topic.topic_id), {})
+        for number, part in enumerate(topic.partitions, 1):
             parts[part.partition] = part
-    return replace(
-        request,
-        topics=[
-            FetchTopic(name, topic_id, tuple(parts.values())) for (name, topic_id), parts in topics.items()
-        ],
-    )
+            if number % PER_STEP == 0:
+                yield
+        yield
+    topics: list[FetchTopic] = []
+    for name, topic_id in list(found):
+        # Taken out, so that not all of it is freed at once.
+        topics.append(FetchTopic(name, topic_id, list(found.pop((name, topic_id)).values())))
+        yield
+    yield from request.let_go_steps()
+    return replace(request, topics=topics)

@@ -1,18 +1,21 @@
 """FindCoordinator: who coordinates a group. The offsets topic is created when it is first asked for."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis import transactions
-from quorate.broker.apis.context import Broker, respond
+from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.controller.errors import ErrorCode as ControllerError
 from quorate.broker.controller.records import NO_LEADER
 from quorate.broker.groups.coordinator import OFFSETS_TOPIC, partition_of
-from quorate.broker.wire.messages import Answer, RequestContext, Response
+from quorate.broker.wire.messages import Answer, Deferred, RequestContext, Response
 
 _Fields = dict[str, object]
 _GROUP: Final = 0
+_AT_ONCE: Final = 100
+"""Groups that are answered in one piece."""
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
@@ -25,21 +28,27 @@ async def _after_creation(broker: Broker, context: RequestContext, request: Any)
     error = await broker.topics.create_offsets_topic()
     if error is not ControllerError.NONE:
         message = f"{OFFSETS_TOPIC} could not be created yet: {error.name}"
-        return _respond(context, request, lambda key: _nobody(ErrorCode.coordinator_not_available, message))
-    return _answer(broker, context, request)
+        answer = _respond(context, request, lambda key: _nobody(ErrorCode.coordinator_not_available, message))
+    else:
+        answer = _answer(broker, context, request)
+    return await answer.result() if isinstance(answer, Deferred) else answer
 
 
-def _answer(broker: Broker, context: RequestContext, request: Any) -> Response:
+def _answer(broker: Broker, context: RequestContext, request: Any) -> Response | Deferred:
     if getattr(request, "key_type", _GROUP) != _GROUP:
         return _respond(context, request, lambda key: _nobody(transactions.REFUSAL, transactions.REASON))
     listener = context.connection.listener
     return _respond(context, request, lambda key: _coordinator(broker, key, listener))
 
 
-def _respond(context: RequestContext, request: Any, find: Any) -> Response:
+def _respond(context: RequestContext, request: Any, find: Callable[[str], _Fields]) -> Response | Deferred:
+    """Many groups are answered in slices."""
     # From version 4 on errors belong to the keys: kafka-python asks again 600 times a second otherwise.
     if hasattr(request, "coordinator_keys"):
-        return respond(context, coordinators=[{"key": key} | find(key) for key in request.coordinator_keys])
+        found = ({"key": key} | find(key) for key in request.coordinator_keys)
+        if len(request.coordinator_keys) <= _AT_ONCE:
+            return respond(context, coordinators=found)
+        return respond_in_slices(context, coordinators=found)
     return respond(context, **find(request.key))
 
 

@@ -1,14 +1,27 @@
 """JoinGroup: answered when the group has its next generation."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
-from quorate.broker.apis.context import Broker, respond
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis.context import Broker, encoded_in_slices, respond
 from quorate.broker.groups.messages import JoinRequest, JoinResult, Protocol
-from quorate.broker.wire.messages import Answer, Deferred, RequestContext, Response
+from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire.messages import Answer, Deferred, RequestContext
+
+_PROTOCOLS_MAX: Final = 100
+"""That one member may offer. Clients offer one to three; each rebalance compares all members' protocols."""
+_AT_ONCE: Final = 100
+"""Members that the leader is told in one piece."""
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+    if len(request.protocols) > _PROTOCOLS_MAX:
+        raise KafkaError(
+            ErrorCode.inconsistent_group_protocol,
+            f"the member offers {len(request.protocols)} protocols, more than {_PROTOCOLS_MAX}",
+        )
     deferred = Deferred()
     session_ms = _ms(request.session_timeout)
     rebalance_ms = _ms(getattr(request, "rebalance_timeout", request.session_timeout))
@@ -24,7 +37,15 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
         protocols=tuple(Protocol(each.name, bytes(each.metadata)) for each in request.protocols),
         needs_member_id=context.version >= 4,
     )
-    broker.groups.join(joining, lambda result: deferred.complete(_response(context, result)))
+
+    def reply(result: JoinResult) -> None:
+        values = _values(context, result)
+        if len(result.members) <= _AT_ONCE:
+            deferred.complete(respond(context, **values))
+        else:
+            deferred.complete_with(lambda: encoded_in_slices(context, **values))
+
+    broker.groups.join(joining, reply)
     return deferred
 
 
@@ -32,20 +53,19 @@ def _ms(duration: timedelta) -> int:
     return round(duration.total_seconds() * 1000)
 
 
-def _response(context: RequestContext, result: JoinResult) -> Response:
+def _values(context: RequestContext, result: JoinResult) -> dict[str, object]:
     protocol = result.protocol
     if protocol is None and context.version < 7:
         protocol = ""
-    return respond(
-        context,
-        error_code=result.error,
-        generation_id=result.generation,
-        protocol_type=result.protocol_type,
-        protocol_name=protocol,
-        leader=result.leader,
-        member_id=result.member_id,
-        members=[
+    return {
+        "error_code": result.error,
+        "generation_id": result.generation,
+        "protocol_type": result.protocol_type,
+        "protocol_name": protocol,
+        "leader": result.leader,
+        "member_id": result.member_id,
+        "members": (
             {"member_id": each.member_id, "group_instance_id": each.instance_id, "metadata": each.metadata}
             for each in result.members
-        ],
-    )
+        ),
+    }

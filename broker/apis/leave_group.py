@@ -1,28 +1,36 @@
 """LeaveGroup: one member, or from version 3 on several."""
 
-from typing import Any
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.context import Broker, respond
+from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.wire.messages import Answer, RequestContext
+from quorate.runtime.slices import Slices
+
+_AT_ONCE: Final = 100
+"""Members that are answered in one piece."""
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+async def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
     if context.version < 3:
         return respond(context, error_code=broker.groups.leave(request.group_id, request.member_id, None))
     error = broker.groups.check(request.group_id)
     if error is not ErrorCode.none:
         return respond(context, error_code=error)
-    return respond(
-        context,
-        error_code=ErrorCode.none,
-        members=[
-            {
-                "member_id": each.member_id,
-                "group_instance_id": each.group_instance_id,
-                "error_code": broker.groups.leave(request.group_id, each.member_id, each.group_instance_id),
-            }
-            for each in request.members
-        ],
+    slices = Slices()
+    left: list[ErrorCode] = []
+    for each in request.members:
+        left.append(broker.groups.leave(request.group_id, each.member_id, each.group_instance_id))
+        await slices.pause()
+    members = (
+        {
+            "member_id": each.member_id,
+            "group_instance_id": each.group_instance_id,
+            "error_code": outcome,
+        }
+        for each, outcome in zip(request.members, left, strict=True)
     )
+    if len(left) <= _AT_ONCE:
+        return respond(context, error_code=ErrorCode.none, members=members)
+    return respond_in_slices(context, error_code=ErrorCode.none, members=members)

@@ -17,21 +17,21 @@ from quorate.broker.controller.records import NO_LEADER
 from quorate.broker.controller.topics import check_name
 from quorate.broker.groups.coordinator import OFFSETS_TOPIC
 from quorate.broker.wire.messages import Answer, RequestContext, Response
-from quorate.runtime.slices import Slices
+from quorate.runtime.slices import Slices, Steps, in_slices
 
 _Fields = dict[str, object]
 _AT_ONCE: Final = 100
 """Topics and partitions that are answered in one piece, which takes some 3 ms."""
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+async def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
     """Unknown topics are created first where both sides want it.
 
     A large answer is made in slices, between which the metadata may change: each topic in it is as it was
     at one moment, the answer as a whole need not be. One that is deleted meanwhile is left out of the answer
     for all topics.
     """
-    missing = _missing(broker, context, request)
+    missing = await in_slices(_missing(broker, request))
     if not missing:
         if _is_small(broker, context, request):
             return respond(context, **_answer(broker, context, request, {}))
@@ -67,22 +67,28 @@ def _creation_error(error: ErrorCode) -> ErrorCode:
             return ErrorCode.unknown_topic_or_partition
 
 
-def _missing(broker: Broker, context: RequestContext, request: Any) -> list[str]:
+def _missing(broker: Broker, request: Any) -> Steps[list[str]]:
+    """Names of topics to create, each once."""
     if not request.topics or not broker.config.flag("auto.create.topics.enable"):
         return []
     if not getattr(request, "allow_auto_topic_creation", True):
         return []
     if _by_id(request):
         return []
-    names = dict.fromkeys(topic.name for topic in request.topics)
-    return [
-        name
-        for name in names
-        if name is not None
-        and name != CLUSTER_METADATA
-        and broker.image.topic(name) is None
-        and is_legal(name)
-    ]
+    missing: dict[str, None] = {}
+    for number, topic in enumerate(request.topics, 1):
+        name = topic.name
+        if (
+            name is not None
+            and name not in missing
+            and name != CLUSTER_METADATA
+            and broker.image.topic(name) is None
+            and is_legal(name)
+        ):
+            missing[name] = None
+        if number % _AT_ONCE == 0:
+            yield
+    return list(missing)
 
 
 def is_legal(name: str) -> bool:

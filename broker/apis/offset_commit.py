@@ -8,44 +8,91 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond
 from quorate.broker.groups.messages import MemberRef, OffsetToCommit
 from quorate.broker.wire.messages import Answer, Deferred, RequestContext
+from quorate.runtime.slices import Slices
 
 _AT_ONCE: Final = 200
-"""Partitions whose answer is made in one piece."""
+"""Partitions that are committed, and answered, in one piece; some 3 ms."""
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
-    deferred = Deferred()
+async def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+    """Many offsets are committed in several pieces, each by one batch; a group that rebalances in between has
+    some of them. An offset stands for its partition alone, and has an error of its own."""
     ref = MemberRef(
         group_id=request.group_id,
         member_id=request.member_id,
         instance_id=getattr(request, "group_instance_id", None),
         generation=request.generation_id_or_member_epoch,
     )
-    asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
-    known = [_exists(broker, name, part.partition_index) for name, part in asked]
-    offsets = [
-        OffsetToCommit(
-            topic=name,
-            partition=part.partition_index,
-            offset=part.committed_offset,
-            leader_epoch=getattr(part, "committed_leader_epoch", -1),
-            metadata=part.committed_metadata or "",
-        )
-        for (name, part), exists in zip(asked, known, strict=True)
-        if exists
-    ]
+    asked = _Asked(broker, context, request)
+    slices = Slices()
+    for piece in asked.pieces():
+        asked.commit(ref, piece)
+        await slices.pause()
+    asked.all_begun()
+    return asked.deferred
 
-    def answer(errors: Sequence[ErrorCode]) -> None:
-        rest = iter(errors)
-        outcome = [next(rest) if exists else ErrorCode.unknown_topic_or_partition for exists in known]
-        topics = _topics(request, outcome)
-        if len(outcome) <= _AT_ONCE:
-            deferred.complete(respond(context, topics=topics))
+
+class _Asked:
+    """One request's offsets, and what became of each."""
+
+    def __init__(self, broker: Broker, context: RequestContext, request: Any) -> None:
+        self._broker = broker
+        self._context = context
+        self._request = request
+        self._errors: list[ErrorCode] = []
+        self._waiting = 1
+        """Pieces without an answer; the last one's place is kept until all have begun."""
+        self.deferred = Deferred()
+
+    def pieces(self) -> Iterator[list[tuple[str, Any]]]:
+        """At least one: a request of nothing is a sign of life."""
+        piece: list[tuple[str, Any]] = []
+        for topic in self._request.topics:
+            for part in topic.partitions:
+                if len(piece) == _AT_ONCE:
+                    yield piece
+                    piece = []
+                piece.append((topic.name, part))
+        yield piece
+
+    def commit(self, ref: MemberRef, piece: Sequence[tuple[str, Any]]) -> None:
+        known = [_exists(self._broker, name, part.partition_index) for name, part in piece]
+        offsets = [
+            OffsetToCommit(
+                topic=name,
+                partition=part.partition_index,
+                offset=part.committed_offset,
+                leader_epoch=getattr(part, "committed_leader_epoch", -1),
+                metadata=part.committed_metadata or "",
+            )
+            for (name, part), exists in zip(piece, known, strict=True)
+            if exists
+        ]
+        start = len(self._errors)
+        self._errors += [ErrorCode.unknown_topic_or_partition] * len(piece)
+        self._waiting += 1
+
+        def answered(errors: Sequence[ErrorCode]) -> None:
+            rest = iter(errors)
+            for place, exists in enumerate(known, start):
+                if exists:
+                    self._errors[place] = next(rest)
+            self._settle()
+
+        self._broker.groups.commit(ref, offsets, answered)
+
+    def all_begun(self) -> None:
+        self._settle()
+
+    def _settle(self) -> None:
+        self._waiting -= 1
+        if self._waiting:
+            return
+        topics = _topics(self._request, self._errors)
+        if len(self._errors) + len(self._request.topics) <= _AT_ONCE:
+            self.deferred.complete(respond(self._context, topics=topics))
         else:
-            deferred.complete_with(lambda: encoded_in_slices(context, topics=topics))
-
-    broker.groups.commit(ref, offsets, answer)
-    return deferred
+            self.deferred.complete_with(lambda: encoded_in_slices(self._context, topics=topics))
 
 
 def _exists(broker: Broker, name: str, index: int) -> bool:
@@ -58,8 +105,8 @@ def _topics(request: Any, outcome: Sequence[ErrorCode]) -> Iterator[dict[str, ob
     for topic in request.topics:
         yield {
             "name": topic.name,
-            "partitions": [
+            "partitions": (
                 {"partition_index": part.partition_index, "error_code": next(errors)}
                 for part in topic.partitions
-            ],
+            ),
         }

@@ -42,10 +42,7 @@ def _group(broker: Broker, group_id: str, asked: Any) -> _Fields:
 
 
 def _everything(broker: Broker, group_id: str, error: ErrorCode) -> Iterator[_Fields]:
-    by_topic: dict[str, list[tuple[int, CommittedOffset]]] = {}
-    for topic, partition, held in broker.groups.committed(group_id):
-        by_topic.setdefault(topic, []).append((partition, held))
-    for name, offsets in by_topic.items():
+    for name, offsets in broker.groups.committed(group_id):
         yield {"name": name, "partitions": (_partition(index, held, error) for index, held in offsets)}
 
 

@@ -1,5 +1,7 @@
 """Produce."""
 
+from typing import Final
+
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker
@@ -17,14 +19,20 @@ from quorate.broker.wire.messages import (
     Response,
 )
 from quorate.broker.wire.produce_codec import (
+    PER_STEP,
     ProducedPartition,
     ProducedTopic,
+    ProducePartition,
     ProduceRequest,
-    encode_produce_response,
+    ProduceTopic,
+    encode_produce_steps,
 )
+from quorate.runtime.slices import Mapped, Steps, at_once, in_slices, let_go
 
 _ACKS = (-1, 0, 1)
 _ZSTD_FROM = 7
+_AT_ONCE: Final = 200
+"""Partitions whose answer is made in one piece by whoever completes it; 2 ms."""
 
 
 async def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> Answer:
@@ -33,69 +41,95 @@ async def handle(broker: Broker, context: RequestContext, request: ProduceReques
         raise KafkaError(ErrorCode.invalid_required_acks, f"acks is {request.acks}; it must be -1, 0 or 1")
     if request.transactional_id is not None:
         raise KafkaError(ErrorCode.invalid_request, "transactions are not served by this version of quorate")
-    items = [
-        AppendItem(topic.name, part.index, b"" if part.records is None else part.records)
-        for topic in request.topics
-        if topic.name not in INTERNAL_TOPICS
-        for part in topic.partitions
-    ]
+    items = await in_slices(_items(request))
     pending = await broker.replicas.produce(
         items, acks=request.acks, timeout_ms=request.timeout_ms, zstd=request.version >= _ZSTD_FROM
     )
+    small = len(items) <= _AT_ONCE
+    if not small:
+        await in_slices(let_go(items))
     if request.acks == 0:
-        return _close_if_refused(request, pending)
-    skeleton = request.skeleton()
+        return await in_slices(_close_if_refused(request, pending))
     if pending.done:
-        return _response(broker, context, skeleton, pending)
+        return await in_slices(_response(broker, context, request, pending))
+    skeleton = await in_slices(request.skeleton_steps())
     deferred = Deferred()
-    pending.notify(lambda: deferred.complete(_response(broker, context, skeleton, pending)))
+
+    async def large() -> Response:
+        return await in_slices(_response(broker, context, skeleton, pending))
+
+    if small:
+        pending.notify(lambda: deferred.complete(at_once(_response(broker, context, skeleton, pending))))
+    else:
+        pending.notify(lambda: deferred.complete_with(large))
     return deferred
 
 
-def _close_if_refused(request: ProduceRequest, pending: PendingAppends) -> CloseConnection | None:
+def _items(request: ProduceRequest) -> Steps[list[AppendItem]]:
+    items: list[AppendItem] = []
+    for topic in request.topics:
+        if topic.name in INTERNAL_TOPICS:
+            continue
+        for part in topic.partitions:
+            items.append(AppendItem(topic.name, part.index, b"" if part.records is None else part.records))
+            if len(items) % PER_STEP == 0:
+                yield
+    return items
+
+
+def _close_if_refused(request: ProduceRequest, pending: PendingAppends) -> Steps[CloseConnection | None]:
     """Nobody reads an answer with acks=0. A client whose connection goes looks for the leader anew; one that
     is told nothing sends to a former leader for as long as it lives."""
-    refused = [
-        f"{result.topic}-{result.partition_id}: {result.error.name}: {result.error_message}"
-        for result in pending.results()
-        if result.error
-    ]
-    refused += [
-        f"{topic.name}: INVALID_TOPIC_EXCEPTION" for topic in request.topics if topic.name in INTERNAL_TOPICS
-    ]
-    if not refused:
+    first: str | None = None
+    count = 0
+    for number, result in enumerate(pending.results(), 1):
+        if result.error:
+            count += 1
+            if first is None:
+                first = f"{result.topic}-{result.partition_id}: {result.error.name}: {result.error_message}"
+        if number % PER_STEP == 0:
+            yield
+    for topic in request.topics:
+        if topic.name in INTERNAL_TOPICS:
+            count += 1
+            first = first or f"{topic.name}: INVALID_TOPIC_EXCEPTION"
+    if first is None:
         return None
-    more = "" if len(refused) == 1 else f" ({len(refused)} partitions failed)"
-    return CloseConnection(f"an append with acks=0 failed: {refused[0]}{more}")
+    more = "" if count == 1 else f" ({count} partitions failed)"
+    return CloseConnection(f"an append with acks=0 failed: {first}{more}")
 
 
 def _response(
     broker: Broker, context: RequestContext, request: ProduceRequest, pending: PendingAppends
-) -> Response:
+) -> Steps[Response]:
+    """What is answered of each partition is made when it is encoded."""
     results = iter(pending.results())
-    topics = [
-        ProducedTopic(
-            topic.name,
-            [
-                _internal(part.index)
-                if topic.name in INTERNAL_TOPICS
-                else _produced(broker, topic.name, next(results))
-                for part in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    leaders = [part.leader_id for topic in topics for part in topic.partitions if part.leader_id >= 0]
-    return EncodedResponse(
-        encode_produce_response(
-            topics, version=request.version, node_endpoints=leader_endpoints(broker, context, leaders)
-        )
+    leaders: dict[int, None] = {}
+
+    def topic_of(topic: ProduceTopic) -> ProducedTopic:
+        def answer(part: ProducePartition) -> ProducedPartition:
+            produced = _produced(broker, topic.name, next(results))
+            if produced.leader_id >= 0:
+                leaders[produced.leader_id] = None
+            return produced
+
+        internal = topic.name in INTERNAL_TOPICS
+        return ProducedTopic(topic.name, Mapped(topic.partitions, _internal if internal else answer))
+
+    body = yield from encode_produce_steps(
+        Mapped(request.topics, topic_of),
+        version=request.version,
+        node_endpoints=lambda: leader_endpoints(broker, context, leaders),
     )
+    if len(pending.results()) > _AT_ONCE:
+        yield from let_go(pending.results())
+        yield from request.let_go_steps()
+    return EncodedResponse(body)
 
 
-def _internal(index: int) -> ProducedPartition:
+def _internal(part: ProducePartition) -> ProducedPartition:
     return ProducedPartition(
-        index=index,
+        index=part.index,
         error=ErrorCode.invalid_topic_exception,
         error_message="internal topics are written by brokers only",
     )

@@ -5,10 +5,16 @@ from typing import Any
 from quorate.broker.apis.context import Broker, respond
 from quorate.broker.groups.messages import MemberRef, SyncRequest, SyncResult
 from quorate.broker.wire.messages import Answer, Deferred, RequestContext, Response
+from quorate.runtime.slices import Slices
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+async def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
     deferred = Deferred()
+    slices = Slices()
+    assignments: list[tuple[str, bytes]] = []
+    for each in request.assignments:
+        assignments.append((each.member_id, bytes(each.assignment)))
+        await slices.pause()
     syncing = SyncRequest(
         member=MemberRef(
             group_id=request.group_id,
@@ -18,7 +24,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
         ),
         protocol_type=getattr(request, "protocol_type", None),
         protocol=getattr(request, "protocol_name", None),
-        assignments=tuple((each.member_id, bytes(each.assignment)) for each in request.assignments),
+        assignments=tuple(assignments),
     )
     broker.groups.sync(syncing, lambda result: deferred.complete(_response(context, result)))
     return deferred

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.groups.group import Group, GroupLimits, GroupState, GroupTimer
 from quorate.broker.groups.messages import (
     CommittedOffset,
+    GroupMovedError,
     JoinReply,
     JoinRequest,
     JoinResult,
@@ -304,12 +305,17 @@ class GroupCoordinator:
         value = shard.offsets[group_id].get(topic, partition)
         return None if value is None else _committed(value)
 
-    def committed(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
-        """Everything that the group has committed. Ask `check` first."""
+    def committed(self, group_id: str) -> Iterator[tuple[str, list[tuple[int, CommittedOffset]]]]:
+        """Each topic that the group has committed something of, with its partitions as they are when it is
+        the topic's turn. Ask `check` first. Raises `GroupMovedError` if the group has moved away meanwhile,
+        even if it is back."""
         shard = self._shard(group_id)
         if not isinstance(shard, ErrorCode) and group_id in shard.offsets:
-            for topic, partition, value in shard.offsets[group_id]:
-                yield topic, partition, _committed(value)
+            offsets = shard.offsets[group_id]
+            for topic in offsets.topics():
+                if shard.gone:
+                    raise GroupMovedError(f"group '{group_id}' moved meanwhile")
+                yield topic, [(index, _committed(value)) for index, value in offsets.of_topic(topic)]
 
     def check(self, group_id: str) -> ErrorCode:
         """Whether this broker coordinates the group, now."""

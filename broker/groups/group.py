@@ -23,7 +23,7 @@ from quorate.broker.groups.messages import (
     SyncRequest,
     SyncResult,
 )
-from quorate.broker.groups.rebalance import RebalancingGroup
+from quorate.broker.groups.rebalance import RebalancingGroup, shared_protocols
 from quorate.runtime.log import get_logger
 
 log = get_logger(__name__)
@@ -171,13 +171,15 @@ class Group(RebalancingGroup):
             return False
         if not self.members:
             return True
-        offered = [each.name for each in request.protocols]
-        others = [each for each in self.members.values() if each.member_id != request.member_id]
-        if request.instance_id is not None:
-            others = [each for each in others if each.instance_id != request.instance_id]
-        return request.protocol_type == self.protocol_type and any(
-            all(name in [each.name for each in other.protocols] for other in others) for name in offered
-        )
+        others = [
+            each
+            for each in self.members.values()
+            if each.member_id != request.member_id
+            and (request.instance_id is None or each.instance_id != request.instance_id)
+        ]
+        if request.protocol_type != self.protocol_type:
+            return False
+        return not others or not shared_protocols(others).isdisjoint(each.name for each in request.protocols)
 
     # Sync
 

@@ -7,6 +7,10 @@ from typing import TypeAlias
 from kio.schema.errors import ErrorCode
 
 
+class GroupMovedError(Exception):
+    """Another broker coordinates the group, or did meanwhile."""
+
+
 @dataclass(frozen=True, slots=True)
 class Protocol:
     """An assignment strategy that a member offers, with its subscription in that strategy's bytes."""

@@ -1,7 +1,8 @@
 """A group's committed offsets."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from quorate.broker.groups.records import OffsetValue
 
@@ -11,30 +12,39 @@ class _Held(NamedTuple):
     record_offset: int
 
 
+_NOTHING: Final[Mapping[int, _Held]] = MappingProxyType({})
+
+
 class GroupOffsets:
     """By topic and partition. What is later in the log wins, in whatever order commits are answered."""
 
     __slots__ = ("_held",)
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, int], _Held] = {}
+        self._held: dict[str, dict[int, _Held]] = {}
 
     def put(self, topic: str, partition: int, value: OffsetValue, *, record_offset: int) -> None:
         """`record_offset`: where its record is in the log."""
-        held = self._held.get((topic, partition))
+        partitions = self._held.get(topic)
+        if partitions is None:
+            partitions = self._held[topic] = {}
+        held = partitions.get(partition)
         if held is None or record_offset > held.record_offset:
-            self._held[topic, partition] = _Held(value, record_offset)
+            partitions[partition] = _Held(value, record_offset)
 
     def remove(self, topic: str, partition: int) -> None:
-        self._held.pop((topic, partition), None)
+        partitions = self._held.get(topic)
+        if partitions is not None and partitions.pop(partition, None) is not None and not partitions:
+            del self._held[topic]
 
     def get(self, topic: str, partition: int) -> OffsetValue | None:
-        held = self._held.get((topic, partition))
+        held = self._held.get(topic, _NOTHING).get(partition)
         return None if held is None else held.value
 
-    def __iter__(self) -> Iterator[tuple[str, int, OffsetValue]]:
-        for (topic, partition), held in self._held.items():
-            yield topic, partition, held.value
+    def topics(self) -> list[str]:
+        """The topics of which something is committed."""
+        return list(self._held)
 
-    def __len__(self) -> int:
-        return len(self._held)
+    def of_topic(self, topic: str) -> list[tuple[int, OffsetValue]]:
+        """A topic's partitions, as they are now."""
+        return [(partition, held.value) for partition, held in self._held.get(topic, _NOTHING).items()]

@@ -5,7 +5,7 @@ Empty ──join──▶ PreparingRebalance ──all joined──▶ Completin
   └──nobody joined────┘    └──────── join, leave, silence ┴─────────────────────────────────┘
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from kio.schema.errors import ErrorCode
@@ -20,6 +20,15 @@ from quorate.broker.groups.records import GroupValue
 from quorate.runtime.log import get_logger
 
 log = get_logger(__name__)
+
+
+def shared_protocols(members: Iterable[Member]) -> set[str]:
+    """The protocols that all of one or more members offer."""
+    offered = ([each.name for each in member.protocols] for member in members)
+    shared = set(next(offered))
+    for names in offered:
+        shared.intersection_update(names)
+    return shared
 
 
 class RebalancingGroup:
@@ -188,11 +197,11 @@ class RebalancingGroup:
     def _select_protocol(self) -> str:
         """Each member votes for the first of its protocols that all have; most votes win, and of equals the
         one that was voted for first."""
-        members = list(self.members.values())
+        shared = shared_protocols(self.members.values())
         votes: dict[str, int] = {}
-        for member in members:
+        for member in self.members.values():
             for offered in member.protocols:
-                if all(offered.name in [each.name for each in other.protocols] for other in members):
+                if offered.name in shared:
                     votes[offered.name] = votes.get(offered.name, 0) + 1
                     break
         return max(votes, key=votes.__getitem__)

@@ -1,7 +1,7 @@
 """Fetch as its leader answers it: check, read, and wait until there is enough."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import trio
@@ -35,10 +35,10 @@ class ParkedFetch(Waiter):
         self._deadline = deadline
         self._watched: list[Partition] = []
 
-    def watch(self, partitions: list[Partition]) -> None:
-        self._watched = partitions
-        for partition in partitions:
-            partition.watchers.watch(self, follower=self._options.from_follower)
+    def watch(self, partition: Partition) -> None:
+        """Be completed by the partition's next change."""
+        self._watched.append(partition)
+        partition.watchers.watch(self, follower=self._options.from_follower)
 
     def complete(self) -> None:
         if not self.done:
@@ -78,8 +78,10 @@ class FetchService:
     async def begin(self, options: FetchOptions) -> list[FetchResult] | ParkedFetch:
         """The answer, if it needn't wait."""
         deadline = trio.current_time() + options.max_wait_ms / 1000
+        slices = Slices()
         for item in options.items if options.from_follower else ():
             self._note_follower(item, options)
+            await slices.pause()
         return await self._read_or_park(options, deadline, wait=options.max_wait_ms > 0)
 
     async def fetch(self, options: FetchOptions) -> list[FetchResult]:
@@ -117,37 +119,56 @@ class FetchService:
         self, options: FetchOptions, deadline: float, *, wait: bool
     ) -> list[FetchResult] | ParkedFetch:
         while True:
-            results, limits = await self._read(options)
-            enough = sum(result.size for result in results) >= options.min_bytes
-            if enough or not wait or not options.items or any(result.urgent for result in results):
-                return results
-            # A cold read lets others run. What they changed must not go unnoticed.
-            if all(self._limit(partition, options) == limit for partition, limit in limits):
-                parked = ParkedFetch(self, options, deadline)
-                parked.watch([partition for partition, _ in limits])
-                self._purgatory.hold(parked, deadline)
+            read = await self._read(options)
+            if read.size >= options.min_bytes or not wait or not options.items or read.urgent:
+                return read.results
+            parked = await self._parked(read, options, deadline)
+            if parked is not None:
                 return parked
+
+    async def _parked(self, read: "_Read", options: FetchOptions, deadline: float) -> ParkedFetch | None:
+        """A fetch that waits for the partitions to change; None if one has since it was read. What is cold,
+        or much, lets others run. What they changed must not go unnoticed: each partition is watched first,
+        and then looked at."""
+        parked = ParkedFetch(self, options, deadline)
+        slices = Slices()
+        try:
+            for partition, limit in read.limits:
+                parked.watch(partition)
+                if self._limit(partition, options) != limit:
+                    parked.abandon()
+                    return None
+                await slices.pause()
+                if parked.done:
+                    break
+        except BaseException:
+            parked.abandon()
+            raise
+        if not parked.done:
+            self._purgatory.hold(parked, deadline)
+        return parked
 
     def _limit(self, partition: Partition, options: FetchOptions) -> tuple[object, int]:
         end = partition.log.end_offset if options.from_follower else partition.high_watermark
         return (partition.role, int(end))
 
-    async def _read(
-        self, options: FetchOptions
-    ) -> tuple[list[FetchResult], list[tuple[Partition, tuple[object, int]]]]:
-        results: list[FetchResult] = []
-        limits: list[tuple[Partition, tuple[object, int]]] = []
+    async def _read(self, options: FetchOptions) -> "_Read":
+        read = _Read()
         left = min(options.max_bytes, self._max_bytes)
         first = True
+        slices = Slices()
         for item in options.items:
             result, limit = await self._read_one(item, options, left=left, first=first)
-            results.append(result)
+            read.results.append(result)
+            read.urgent = read.urgent or result.urgent
             if limit is not None:
-                limits.append(limit)
+                read.limits.append(limit)
             if result.records:
+                read.size += result.size
                 left -= result.size
                 first = False
-        return results, limits
+            await slices.pause()
+        return read
 
     async def _read_one(
         self, item: FetchItem, options: FetchOptions, *, left: int, first: bool
@@ -220,6 +241,17 @@ async def _size_before_zstd(records: bytes) -> int:
         position += size
         await slices.pause()
     return position
+
+
+@dataclass(slots=True)
+class _Read:
+    """What was found in every partition that was asked for."""
+
+    results: list[FetchResult] = field(default_factory=list)
+    limits: list[tuple[Partition, tuple[object, int]]] = field(default_factory=list)
+    """How far each could be read then."""
+    size: int = 0
+    urgent: bool = False
 
 
 def _refused(item: FetchItem, code: ErrorCode, partition: Partition | None) -> FetchResult:

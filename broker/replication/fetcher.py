@@ -7,7 +7,7 @@ long poll in which it is missing, with its connection, because the answer could 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import trio
 
@@ -25,6 +25,7 @@ from quorate.log.errors import InvalidBatchError, LogError
 from quorate.runtime.disk import DescriptorsExhaustedError, DiskError
 from quorate.runtime.log import get_logger
 from quorate.runtime.network import Address, Network, NetworkError
+from quorate.runtime.slices import Slices
 
 log = get_logger(__name__)
 
@@ -144,7 +145,10 @@ class LeaderFetcher:
             version = client.version(ApiKey.FETCH)
             while True:
                 self._changed = trio.Event()
-                request, asked, retry_at = self._request(version)
+                request, asked, retry_at = await self._request(version)
+                if self._changed.is_set():
+                    # While the request was put together. What is new is not in it, and must not wait for it.
+                    request = replace(request, max_wait_ms=0)
                 if not asked:
                     if not self._followed:
                         return
@@ -165,13 +169,15 @@ class LeaderFetcher:
         if response.error:
             raise KafkaError(response.error, f"broker {self.leader} refused a Fetch: {response.error.name}")
         by_name = request.version < _FIRST_VERSION_WITH_IDS
-        return {
-            (topic.name if by_name else topic.topic_id, part.index): part
-            for topic in response.topics
-            for part in topic.partitions
-        }
+        answer: dict[tuple[object, int], FetchedPartition] = {}
+        slices = Slices()
+        for topic in response.topics:
+            for part in topic.partitions:
+                answer[topic.name if by_name else topic.topic_id, part.index] = part
+                await slices.pause()
+        return answer
 
-    def _request(self, version: int) -> tuple[FetchRequest, dict[tuple[object, int], _Asked], float]:
+    async def _request(self, version: int) -> tuple[FetchRequest, dict[tuple[object, int], _Asked], float]:
         """The next fetch, what it asks, and when the first partition in a pause wants to be asked again."""
         config = self._context.config
         now = trio.current_time()
@@ -180,9 +186,12 @@ class LeaderFetcher:
         topics: dict[object, FetchTopic] = {}
         parts: dict[object, list[FetchPartition]] = {}
         by_name = version < _FIRST_VERSION_WITH_IDS
+        slices = Slices()
         for partition, followed in list(self._followed.items()):
+            await slices.pause()
             if not followed.current:
-                del self._followed[partition]
+                if self._followed.get(partition) is followed:
+                    del self._followed[partition]
                 continue
             if followed.not_before > now:
                 retry_at = min(retry_at, followed.not_before)
@@ -225,7 +234,9 @@ class LeaderFetcher:
     async def _take(
         self, answer: dict[tuple[object, int], FetchedPartition], asked: dict[tuple[object, int], _Asked]
     ) -> None:
+        slices = Slices()
         for key, each in asked.items():
+            await slices.pause()
             part = answer.get(key)
             if part is None or not each.followed.current:
                 continue

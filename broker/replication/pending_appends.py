@@ -1,6 +1,6 @@
 """A produce request on its way: appended here, waiting for the replicas that its acks ask for."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from quorate.broker.replication.errors import ErrorCode
@@ -12,23 +12,31 @@ from quorate.broker.replication.requests import AppendResult
 class PendingAppends(Waiter):
     """`done` when every partition has what it waits for, or time is up. One result per item, in order."""
 
-    __slots__ = ("_on_expired", "_results", "_waiting")
+    __slots__ = ("_begun", "_on_expired", "_results", "_waiting")
 
-    def __init__(self, results: Sequence[AppendResult], on_expired: Callable[[], None]) -> None:
+    def __init__(self, on_expired: Callable[[], None]) -> None:
         super().__init__()
-        self._results = list(results)
+        self._begun = False
+        self._results: list[AppendResult] = []
         self._waiting: dict[int, Partition] = {}
         """Index of the result, and the partition whose high watermark it waits for."""
         self._on_expired = on_expired
 
-    def expect(self, index: int, partition: Partition, end_offset: int) -> None:
-        """The result at `index` holds once the high watermark reaches `end_offset` (exclusive)."""
+    def add(self, result: AppendResult) -> None:
+        """What became of the next item."""
+        self._results.append(result)
+
+    def expect(self, partition: Partition, end_offset: int) -> None:
+        """The last result holds once the high watermark reaches `end_offset` (exclusive). To be said in one
+        stretch with the append: who loses the leadership afterwards takes back what was expected before."""
+        index = len(self._results) - 1
         if end_offset > partition.high_watermark:
             self._waiting[index] = partition
             partition.watchers.expect(Expectation(end_offset, lambda error: self._settle(index, error)))
 
     def begin(self) -> None:
         """Everything that is expected was said."""
+        self._begun = True
         if not self._waiting:
             self.complete()
 
@@ -37,7 +45,7 @@ class PendingAppends(Waiter):
             return
         if error is not ErrorCode.NONE:
             self._results[index] = replace(self._results[index], error=error)
-        if not self._waiting:
+        if self._begun and not self._waiting:
             self.complete()
 
     def expire(self) -> None:

@@ -19,7 +19,7 @@ Writable: TypeAlias = Callable[[TopicRef, int], Partition]
 
 
 class ProduceService:
-    """All appends of one request happen at once, after the last check."""
+    """Appends of one request happen after the last check, a few milliseconds of them at a time."""
 
     def __init__(
         self, writable: Writable, purgatory: Purgatory, checker: BatchChecker, stats: ReplicationStats
@@ -42,6 +42,7 @@ class ProduceService:
                 checked.append(await self._checker.check(item.records, partition.rules, slices, zstd=zstd))
             except PartitionError as error:
                 checked.append(error)
+                await slices.pause()
         results = _Results(self._stats)
         for item, batches in zip(items, checked, strict=True):
             try:
@@ -52,6 +53,7 @@ class ProduceService:
                 results.add(item, partition, batches, acks=acks)
             except PartitionError as error:
                 results.refuse(item, error)
+            await slices.pause()
         return self._begin(results, timeout_ms)
 
     def append(
@@ -69,7 +71,8 @@ class ProduceService:
         return self._begin(results, timeout_ms)
 
     def _begin(self, results: "_Results", timeout_ms: int) -> PendingAppends:
-        pending = results.pending()
+        pending = results.pending
+        pending.begin()
         if not pending.done:
             self._purgatory.hold(pending, trio.current_time() + timeout_ms / 1000)
         return pending
@@ -80,15 +83,13 @@ class _Results:
 
     def __init__(self, stats: ReplicationStats) -> None:
         self._stats = stats
-        self._results: list[AppendResult] = []
-        self._waiting: list[tuple[int, Partition, int]] = []
+        self.pending = PendingAppends(self._count_expired)
+        """What is still to wait for."""
 
     def add(self, item: AppendItem, partition: Partition, batches: CheckedBatches, *, acks: int) -> None:
         """Append. Raises `PartitionError`; then nothing was."""
         appended = partition.append(batches, acks=acks)
-        if acks == -1:
-            self._waiting.append((len(self._results), partition, appended.end_offset))
-        self._results.append(
+        self.pending.add(
             AppendResult(
                 topic=item.topic,
                 partition_id=item.partition_id,
@@ -98,9 +99,11 @@ class _Results:
                 duplicate=appended.duplicate,
             )
         )
+        if acks == -1:
+            self.pending.expect(partition, appended.end_offset)
 
     def refuse(self, item: AppendItem, error: PartitionError) -> None:
-        self._results.append(
+        self.pending.add(
             AppendResult(
                 topic=item.topic,
                 partition_id=item.partition_id,
@@ -109,14 +112,6 @@ class _Results:
                 record_errors=error.records,
             )
         )
-
-    def pending(self) -> PendingAppends:
-        """What is still to wait for."""
-        pending = PendingAppends(self._results, self._count_expired)
-        for index, partition, end_offset in self._waiting:
-            pending.expect(index, partition, end_offset)
-        pending.begin()
-        return pending
 
     def _count_expired(self) -> None:
         self._stats.expired_produces += 1

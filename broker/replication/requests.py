@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from quorate.broker.replication.errors import ErrorCode
 from quorate.runtime.disk import Buffer
+from quorate.runtime.slices import Steps, let_go
 
 TopicRef: TypeAlias = str | uuid.UUID
 """A topic by name or by id."""
@@ -73,6 +74,11 @@ class FetchOptions:
     @property
     def from_follower(self) -> bool:
         return self.replica_id >= 0
+
+    def let_go_steps(self) -> Steps[None]:
+        """Forget every partition, for nobody needs them any more."""
+        if isinstance(self.items, list):
+            yield from let_go(self.items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

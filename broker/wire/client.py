@@ -16,8 +16,8 @@ from quorate.broker.wire.errors import KafkaError, RequestTimedOutError, Unsuppo
 from quorate.broker.wire.fetch_codec import (
     FetchRequest,
     FetchResponse,
-    decode_fetch_response,
-    encode_fetch_request,
+    decode_fetch_response_steps,
+    encode_fetch_request_steps,
 )
 from quorate.broker.wire.framing import MAX_FRAME_BYTES, FrameReader
 from quorate.broker.wire.headers import read_response_header, write_request_header
@@ -32,6 +32,7 @@ from quorate.broker.wire.sending import join_small, remaining
 from quorate.runtime.disk import Buffer
 from quorate.runtime.log import get_logger
 from quorate.runtime.network import Address, Network, NetworkError, Stream
+from quorate.runtime.slices import in_slices
 
 log = get_logger(__name__)
 
@@ -147,8 +148,9 @@ class WireClient:
         """Record bytes of the response are views of the receive buffer. `timeout_s` is on top of the
         request's own `max_wait_ms`."""
         wait_s = (self._timeout_s if timeout_s is None else timeout_s) + request.max_wait_ms / 1000
-        body = await self._call(ApiKey.FETCH, request.version, encode_fetch_request(request), wait_s)
-        return decode_fetch_response(body, request.version)
+        pieces = await in_slices(encode_fetch_request_steps(request))
+        body = await self._call(ApiKey.FETCH, request.version, pieces, wait_s)
+        return await in_slices(decode_fetch_response_steps(body, request.version))
 
     async def produce(
         self, request: ProduceRequest, *, timeout_s: float | None = None

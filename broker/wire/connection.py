@@ -223,7 +223,7 @@ class Connection:
             if request.acks == 0:
                 return
             if isinstance(answer, Deferred):
-                request = request.skeleton()
+                request = await in_slices(request.skeleton_steps())
         if isinstance(answer, Deferred):
             self._queue.append(_Waiting(context, request, answer))
             answer.notify(self._wake_writer)

@@ -1,9 +1,8 @@
 """A refusal in the words of each API: every topic, partition or group that was asked for gets the code."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -27,9 +26,8 @@ from quorate.broker.wire.produce_codec import (
 )
 from quorate.broker.wire.sliced_encoding import encode_in_slices
 from quorate.runtime.disk import Buffer
-from quorate.runtime.slices import Steps, in_slices
+from quorate.runtime.slices import Mapped, Steps, in_slices
 
-R = TypeVar("R")
 _Fields = dict[str, object]
 # kio has one class per version of each request, with no common base: the fields read below exist in the
 # versions that `api.APIS` serves, which a test holds for each of them.
@@ -51,28 +49,14 @@ async def protocol_error_response(
             return EncodedResponse(await encode_in_slices(response_type(api_key, version), values))
 
 
-@dataclass(frozen=True, slots=True)
-class _Refused(Sequence[R]):
-    """An answer for each of many partitions, made when it is encoded."""
-
-    asked: Sequence[Any]
-    answer: Callable[[Any], R]
-
-    def __len__(self) -> int:
-        return len(self.asked)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.answer(self.asked[index])
-
-
 def _produce(
     request: ProduceRequest, version: int, code: ErrorCode, message: str | None
 ) -> Steps[list[Buffer]]:
     def refused(part: ProducePartition) -> ProducedPartition:
         return ProducedPartition(index=part.index, error=code, error_message=message)
 
-    topics = _Refused(
-        request.topics, lambda topic: ProducedTopic(topic.name, _Refused(topic.partitions, refused))
+    topics = Mapped(
+        request.topics, lambda topic: ProducedTopic(topic.name, Mapped(topic.partitions, refused))
     )
     return encode_produce_steps(topics, version=version)
 
@@ -81,9 +65,9 @@ def _fetch(request: FetchRequest, code: ErrorCode) -> Steps[list[Buffer]]:
     def refused(part: FetchPartition) -> FetchedPartition:
         return FetchedPartition(index=part.partition, error=code)
 
-    topics = _Refused(
+    topics = Mapped(
         request.topics,
-        lambda topic: FetchedTopic(topic.name, topic.topic_id, _Refused(topic.partitions, refused)),
+        lambda topic: FetchedTopic(topic.name, topic.topic_id, Mapped(topic.partitions, refused)),
     )
     return encode_fetch_steps(FetchResponse(version=request.version, error=code, topics=topics))
 

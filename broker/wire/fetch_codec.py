@@ -6,7 +6,7 @@ Versions 4 to 16 of FetchRequest.json and FetchResponse.json. Topics go by name 
 
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -22,7 +22,7 @@ from quorate.broker.wire.produce_codec import (
     read_error,
 )
 from quorate.runtime.disk import Buffer
-from quorate.runtime.slices import Steps, at_once
+from quorate.runtime.slices import Steps, at_once, let_go
 
 FIRST_FLEXIBLE = 12
 _LIMITS = struct.Struct(">iiib")
@@ -83,6 +83,16 @@ class FetchRequest:
     forgotten: Sequence[ForgottenTopic] = ()
     rack_id: str = ""
     cluster_id: str | None = None
+
+    def let_go_steps(self) -> Steps[None]:
+        """Forget every partition, for nobody needs them any more."""
+        for number, topic in enumerate(self.topics, 1):
+            if isinstance(topic.partitions, list):
+                yield from let_go(topic.partitions)
+            if number % PER_STEP == 0:
+                yield
+        if isinstance(self.topics, list):
+            yield from let_go(self.topics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,8 +319,11 @@ def encode_fetch_response(response: FetchResponse) -> list[Buffer]:
     return at_once(encode_fetch_steps(response))
 
 
-def encode_fetch_steps(response: FetchResponse) -> Steps[list[Buffer]]:
-    """As `encode_fetch_response`."""
+def encode_fetch_steps(
+    response: FetchResponse, *, node_endpoints: Callable[[], Sequence[NodeEndpoint]] | None = None
+) -> Steps[list[Buffer]]:
+    """As `encode_fetch_response`. Topics and partitions are asked for once, in order, and then
+    `node_endpoints` is, which stands in for those of `response`."""
     version = response.version
     pieces = Pieces(flexible=version >= FIRST_FLEXIBLE)
     pieces.int32(response.throttle_ms)
@@ -328,8 +341,9 @@ def encode_fetch_steps(response: FetchResponse) -> Steps[list[Buffer]]:
         pieces.tags()
         if place % PER_STEP == 0:
             yield
-    if version >= 16 and response.node_endpoints:
-        pieces.tags([(0, encode_node_endpoints(response.node_endpoints))])
+    endpoints = response.node_endpoints if node_endpoints is None else node_endpoints()
+    if version >= 16 and endpoints:
+        pieces.tags([(0, encode_node_endpoints(endpoints))])
     else:
         pieces.tags()
     return pieces.finish()

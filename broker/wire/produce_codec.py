@@ -4,7 +4,7 @@ Versions 0 to 12 of ProduceRequest.json and ProduceResponse.json (0 to 2 only to
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.primitives import Cursor, Pieces
 from quorate.runtime.disk import Buffer
-from quorate.runtime.slices import Steps, at_once
+from quorate.runtime.slices import Steps, at_once, let_go
 
 FIRST_FLEXIBLE = 9
 PER_STEP: Final = 64
@@ -46,18 +46,35 @@ class ProduceRequest:
     timeout_ms: int
     topics: Sequence[ProduceTopic]
 
-    def skeleton(self) -> "ProduceRequest":
+    def skeleton_steps(self) -> "Steps[ProduceRequest]":
         """The same without records, so that an answer to come does not keep the frame alive."""
+        topics: list[ProduceTopic] = []
+        for topic in self.topics:
+            parts: list[ProducePartition] = []
+            for part in topic.partitions:
+                parts.append(ProducePartition(part.index, None))
+                if len(parts) % PER_STEP == 0:
+                    yield
+            topics.append(ProduceTopic(topic.name, parts))
+            if len(topics) % PER_STEP == 0:
+                yield
         return ProduceRequest(
             version=self.version,
             transactional_id=self.transactional_id,
             acks=self.acks,
             timeout_ms=self.timeout_ms,
-            topics=[
-                ProduceTopic(topic.name, [ProducePartition(part.index, None) for part in topic.partitions])
-                for topic in self.topics
-            ],
+            topics=topics,
         )
+
+    def let_go_steps(self) -> Steps[None]:
+        """Forget every partition, for nobody needs them any more."""
+        for number, topic in enumerate(self.topics, 1):
+            if isinstance(topic.partitions, list):
+                yield from let_go(topic.partitions)
+            if number % PER_STEP == 0:
+                yield
+        if isinstance(self.topics, list):
+            yield from let_go(self.topics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +166,10 @@ def encode_produce_response(
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Buffer]:
     """The body. Every partition of the request must be in it: clients hang on one that is missing."""
-    return at_once(
-        encode_produce_steps(topics, version=version, throttle_ms=throttle_ms, node_endpoints=node_endpoints)
+    steps = encode_produce_steps(
+        topics, version=version, throttle_ms=throttle_ms, node_endpoints=lambda: node_endpoints
     )
+    return at_once(steps)
 
 
 def encode_produce_steps(
@@ -159,9 +177,10 @@ def encode_produce_steps(
     *,
     version: int,
     throttle_ms: int = 0,
-    node_endpoints: Sequence[NodeEndpoint] = (),
+    node_endpoints: Callable[[], Sequence[NodeEndpoint]] = tuple,
 ) -> Steps[list[Buffer]]:
-    """As `encode_produce_response`."""
+    """As `encode_produce_response`. Topics and partitions are asked for once, in order, and then
+    `node_endpoints` is."""
     pieces = Pieces(flexible=version >= FIRST_FLEXIBLE)
     pieces.count(len(topics))
     for place, topic in enumerate(topics, 1):
@@ -176,8 +195,8 @@ def encode_produce_steps(
             yield
     if version >= 1:
         pieces.int32(throttle_ms)
-    if version >= 10 and node_endpoints:
-        pieces.tags([(0, encode_node_endpoints(node_endpoints))])
+    if version >= 10 and (endpoints := node_endpoints()):
+        pieces.tags([(0, encode_node_endpoints(endpoints))])
     else:
         pieces.tags()
     return pieces.finish()

@@ -37,7 +37,7 @@ async def test_committed_offsets_survive_a_move_and_the_latest_wins(
     assert cluster.groups.fetch_offset("g1", "t", 0) == expected
     await cluster.move()
     assert cluster.groups.fetch_offset("g1", "t", 0) == expected
-    assert list(cluster.groups.committed("g1")) == [("t", 0, expected)]
+    assert list(cluster.groups.committed("g1")) == [("t", [(0, expected)])]
     assert cluster.groups.fetch_offset("g1", "t", 1) is None
 
 
