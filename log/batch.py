@@ -17,6 +17,7 @@ from quorate.runtime.work import WORK
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
 LENGTH_END = 12
+_LENGTH = struct.Struct(">i")
 """`length` counts what comes after itself."""
 CRC_START = 21
 STAMP_BYTES = 16
@@ -167,6 +168,26 @@ def read_headers(
         yield header
         expected = header.end_offset
         position += header.length + LENGTH_END
+
+
+def runs_of(buffer: Buffer, *, most: int) -> Iterator[memoryview]:
+    """`buffer` in runs of at most so many whole batches, unchecked: where the lengths make no sense, the rest
+    is one run."""
+    view = memoryview(buffer)
+    size = len(view)
+    start = position = 0
+    while start < size:
+        for _ in range(most):
+            if position + LENGTH_END > size:
+                position = size
+                break
+            (length,) = _LENGTH.unpack_from(view, position + 8)
+            position += length + LENGTH_END
+            if length < 0 or position >= size:
+                position = size
+                break
+        yield view[start:position]
+        start = position
 
 
 def read_batches(buffer: Buffer, *, check_crc: bool = True) -> Iterator[Batch]:

@@ -288,7 +288,7 @@ class LeaderFetcher:
             records = part.records[0] if part.records else b""
             if records:
                 await partition.begin_with(role, records, self._context.cutting)
-            partition.append_replicated(role, records, high_watermark=part.high_watermark)
+            await partition.append_replicated(role, records, high_watermark=part.high_watermark)
             if part.log_start_offset > partition.log.log_start_offset:
                 await partition.advance_log_start(role, part.log_start_offset)
         followed.backoff_s = 0.0

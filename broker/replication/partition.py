@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
@@ -28,11 +28,12 @@ from quorate.broker.replication.purgatory import Watchers
 from quorate.broker.replication.requests import FetchItem
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.log import Log
-from quorate.log.batch import BatchHeader, read_headers
+from quorate.log.batch import BatchHeader, read_headers, runs_of
 from quorate.log.errors import BatchTooLargeError, LogFailedError
 from quorate.raft.core.types import Epoch, Offset
 from quorate.runtime.disk import Buffer, Disk, DiskError
 from quorate.runtime.log import get_logger
+from quorate.runtime.slices import Slices
 
 log = get_logger(__name__)
 
@@ -58,6 +59,10 @@ class Appended:
     duplicate: bool = False
     append_time_ms: int = -1
     """Of a duplicate: what the batch got when it was appended; -1: its records have their own time."""
+
+
+_BATCHES_AT_ONCE: Final = 500
+"""That a follower reads and appends in one piece: 1 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,22 +419,29 @@ class Partition:
 
     # Following
 
-    def append_replicated(self, role: FollowerState, records: Buffer, *, high_watermark: int) -> int:
+    async def append_replicated(self, role: FollowerState, records: Buffer, *, high_watermark: int) -> int:
         """Append what the leader of `role` sent and take over its high watermark, as far as the log reaches;
-        how many bytes. 0 if the role has ended meanwhile. Raises `InvalidBatchError`, `DiskError`."""
-        if self.role is not role:
-            return 0
-        size = len(records)
-        if size:
-            headers = list(read_headers(records, dense=False))
+        how many bytes. Less, or 0, if the role has ended meanwhile: many small batches are taken in a few
+        milliseconds at a time. Raises `InvalidBatchError`, `DiskError`; batches before one that is invalid
+        may be there."""
+        taken = 0
+        slices = Slices()
+        for run in runs_of(records, most=_BATCHES_AT_ONCE):
+            if self.role is not role:
+                return taken
+            headers = list(read_headers(run, dense=False))
             # Nobody reads from a follower.
-            self.log.append_as_follower(records, headers=headers, in_memory=False)
+            self.log.append_as_follower(run, headers=headers, in_memory=False)
             self.producers.replay(headers)
-            self._stats.replicated_bytes += size
+            self._stats.replicated_bytes += len(run)
+            taken += len(run)
+            await slices.pause()
+        if self.role is not role:
+            return taken
         exposed = min(high_watermark, int(self.log.end_offset))
         if exposed > self.log.high_watermark:
             self.log.high_watermark = Offset(exposed)
-        return size
+        return taken
 
     def truncation_offset(self, role: FollowerState, epoch: int, end_offset: int) -> int:
         """Where to cut when the leader says that its `epoch`, the largest not above ours, ends at

@@ -19,12 +19,17 @@ from typing import Final
 
 from crc32c import crc32c
 
-from quorate.broker.replication.producer_state import KEPT_BATCHES, KeptBatch, ProducerState
+from quorate.broker.replication.producer_state import (
+    KEPT_BATCHES,
+    FrozenProducer,
+    KeptBatch,
+    ProducerState,
+)
 from quorate.log import Log
 from quorate.log.batch import read_headers
 from quorate.runtime.disk import Buffer, Disk, DiskError, read_file, write_file_atomically
 from quorate.runtime.log import get_logger
-from quorate.runtime.slices import Slices
+from quorate.runtime.slices import Slices, Steps, in_slices, let_go
 
 log = get_logger(__name__)
 
@@ -40,25 +45,30 @@ _MAGIC: Final = b"QPS"
 _VERSION: Final = 3
 _UNTIMED_VERSION: Final = 2
 _SCAN_BYTES: Final = 1024 * 1024
+_PER_STEP: Final = 100
+"""Producers between two yields: 0.5 ms."""
 
 
-def encode(state: ProducerState) -> bytes:
-    pieces = [_COUNT.pack(len(state.producers))]
-    for producer_id, producer in state:
-        silent_ms = state.silent_ms(producer)
-        pieces.append(_PRODUCER.pack(producer_id, producer.epoch, silent_ms, len(producer.batches)))
+def encode_steps(state: ProducerState) -> Steps[bytearray]:
+    """The state as it is now, however it changes in between."""
+    data = bytearray(_HEAD.size)
+    data += _COUNT.pack(len(state.producers))
+
+    def add(producer_id: int, producer: FrozenProducer) -> None:
+        nonlocal data
+        data += _PRODUCER.pack(producer_id, producer.epoch, producer.silent_ms, len(producer.batches))
         for kept in producer.batches:
-            pieces.append(
-                _BATCH.pack(
-                    kept.first_sequence,
-                    kept.last_sequence,
-                    kept.base_offset,
-                    kept.last_offset,
-                    kept.append_time_ms,
-                )
+            data += _BATCH.pack(
+                kept.first_sequence,
+                kept.last_sequence,
+                kept.base_offset,
+                kept.last_offset,
+                kept.append_time_ms,
             )
-    body = b"".join(pieces)
-    return _HEAD.pack(_MAGIC, _VERSION, _crc(_VERSION, body)) + body
+
+    yield from state.frozen_steps(add)
+    _HEAD.pack_into(data, 0, _MAGIC, _VERSION, _crc(_VERSION, memoryview(data)[_HEAD.size :]))
+    return data
 
 
 def _crc(version: int, body: Buffer) -> int:
@@ -68,8 +78,8 @@ def _crc(version: int, body: Buffer) -> int:
     return crc32c(body, crc32c(_MAGIC + bytes((version,))))
 
 
-def decode_into(state: ProducerState, data: bytes) -> None:
-    """Raises `ValueError`; `state` is then unchanged."""
+def decode_steps(state: ProducerState, data: Buffer) -> Steps[None]:
+    """Fill an empty `state`. Raises `ValueError`; `state` is then unchanged."""
     producers: list[tuple[int, int, deque[KeptBatch], int]] = []
     try:
         magic, version, crc = _HEAD.unpack_from(data)
@@ -92,10 +102,15 @@ def decode_into(state: ProducerState, data: bytes) -> None:
                 kept.append(KeptBatch(*(fields if timed else (*fields, -1))))
                 position += layout.size
             producers.append((producer_id, epoch, kept, silent_ms))
+            if len(producers) % _PER_STEP == 0:
+                yield
     except struct.error as error:
         raise ValueError("truncated") from error
-    for producer_id, epoch, kept, silent_ms in producers:
+    for number, (producer_id, epoch, kept, silent_ms) in enumerate(producers, 1):
         state.restore(producer_id, epoch, kept, silent_ms=silent_ms)
+        if number % _PER_STEP == 0:
+            yield
+    yield from let_go(producers)
 
 
 def _found(disk: Disk, folder: str) -> list[tuple[int, str]]:
@@ -113,17 +128,18 @@ class ProducerSnapshot:
     """A state at one moment, encoded."""
 
     end_offset: int
-    content: bytes
+    content: Buffer
 
 
-def take(disk: Disk, folder: str, state: ProducerState) -> ProducerSnapshot | None:
-    """As the state is now; None if the folder has it already, or there is nothing to have yet. Raises
-    `DiskError`."""
+async def take(disk: Disk, folder: str, state: ProducerState) -> ProducerSnapshot | None:
+    """As the state is now, however it changes before this returns; None if the folder has it already, or
+    there is nothing to have yet. Raises `DiskError`."""
     if not state.end_offset and not state.producers:
         return None
     if any(offset == state.end_offset for offset, _ in _found(disk, folder)):
         return None
-    return ProducerSnapshot(state.end_offset, encode(state))
+    end_offset = state.end_offset
+    return ProducerSnapshot(end_offset, await in_slices(encode_steps(state)))
 
 
 async def store(disk: Disk, folder: str, snapshot: ProducerSnapshot) -> None:
@@ -154,7 +170,7 @@ async def load(disk: Disk, folder: str, partition_log: Log, state: ProducerState
         if offset < partition_log.log_start_offset:
             break
         try:
-            decode_into(state, read_file(disk, path))
+            await in_slices(decode_steps(state, read_file(disk, path)))
         except (ValueError, FileNotFoundError) as error:
             log.warning("a producer snapshot is unreadable and is left out", path=path, reason=str(error))
             continue

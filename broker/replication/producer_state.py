@@ -6,16 +6,19 @@ unchecked (KAFKA-6003).
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
 from quorate.broker.replication.errors import ErrorCode, PartitionError
 from quorate.log.batch import BatchHeader
+from quorate.runtime.slices import Steps
 
 KEPT_BATCHES: Final = 5
+_PER_STEP: Final = 200
+"""Producers between two yields: 0.5 ms."""
 _SEQUENCES: Final = 1 << 31
 NO_PRODUCER: Final = -1
 
@@ -85,7 +88,7 @@ class LivedTime:
 class ProducerState:
     """The producers of one partition. `end_offset`: the log up to there (exclusive) is in it."""
 
-    __slots__ = ("_now_ms", "_on_duplicate", "duplicates", "end_offset", "producers")
+    __slots__ = ("_before", "_now_ms", "_on_duplicate", "duplicates", "end_offset", "producers")
 
     def __init__(
         self,
@@ -99,6 +102,8 @@ class ProducerState:
         self.duplicates = 0
         """Batches recognised as sent before, since this was made."""
         self._now_ms = LivedTime(now_ms).now_ms
+        self._before: dict[int, FrozenProducer | None] | None = None
+        """While it is read in pieces: producers that have changed since, as they were."""
         self._on_duplicate = on_duplicate
 
     def check(self, header: BatchHeader) -> KeptBatch | None:
@@ -150,6 +155,7 @@ class ProducerState:
             header.max_timestamp if header.is_log_append_time else -1,
         )
         producer = self.producers.get(header.producer_id)
+        self._keep(header.producer_id, producer)
         if producer is None or producer.epoch != header.producer_epoch:
             batches = deque((kept,), KEPT_BATCHES)
             self.producers[header.producer_id] = Producer(header.producer_epoch, batches, self._now_ms())
@@ -170,12 +176,54 @@ class ProducerState:
         """As a snapshot has it. The time that this broker was down does not count as silence."""
         self.producers[producer_id] = Producer(epoch, batches, self._now_ms() - silent_ms)
 
-    def expire(self, *, after_ms: int) -> int:
-        """Forget producers that were silent for longer; how many."""
-        expired = [key for key, producer in self.producers.items() if self.silent_ms(producer) > after_ms]
-        for key in expired:
-            del self.producers[key]
-        return len(expired)
+    def expire_steps(self, *, after_ms: int) -> Steps[int]:
+        """Forget producers that were silent for longer; how many. Others may be recorded in between."""
+        oldest_ms = self._now_ms() - after_ms
+        expired = 0
+        for number, key in enumerate(list(self.producers), 1):
+            producer = self.producers.get(key)
+            if producer is not None and producer.seen_ms < oldest_ms:
+                self._keep(key, producer)
+                del self.producers[key]
+                expired += 1
+            if number % _PER_STEP == 0:
+                yield
+        return expired
 
-    def __iter__(self) -> Iterator[tuple[int, Producer]]:
-        return iter(self.producers.items())
+    def frozen_steps(self, take: Callable[[int, "FrozenProducer"], None]) -> Steps[None]:
+        """Show `take` each producer as it is now, however it changes in between. One at a time."""
+        if self._before is not None:
+            raise RuntimeError("the producers are read in pieces already")
+        now_ms = self._now_ms()
+        self._before = {}
+        try:
+            for number, key in enumerate(list(self.producers), 1):
+                if key in self._before:
+                    frozen = self._before.pop(key)
+                else:
+                    frozen = _frozen(self.producers[key])
+                assert frozen is not None
+                take(key, frozen._replace(silent_ms=max(0, now_ms - frozen.silent_ms)))
+                if number % _PER_STEP == 0:
+                    yield
+        finally:
+            self._before = None
+
+    def _keep(self, key: int, producer: Producer | None) -> None:
+        """It is about to change, or to come."""
+        if self._before is not None and key not in self._before:
+            self._before[key] = None if producer is None else _frozen(producer)
+
+
+class FrozenProducer(NamedTuple):
+    """A producer at one moment."""
+
+    epoch: int
+    batches: tuple[KeptBatch, ...]
+    silent_ms: int
+    """For how long nothing of it has been seen."""
+
+
+def _frozen(producer: Producer) -> FrozenProducer:
+    """With the time when it was seen, for who knows what time it is."""
+    return FrozenProducer(producer.epoch, tuple(producer.batches), producer.seen_ms)

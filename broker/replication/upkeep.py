@@ -15,6 +15,7 @@ from quorate.log.errors import LogInterruptedError
 from quorate.raft.core.types import Offset
 from quorate.runtime.disk import DescriptorsExhaustedError, Disk, DiskError
 from quorate.runtime.log import get_logger
+from quorate.runtime.slices import Slices, in_slices
 
 log = get_logger(__name__)
 
@@ -67,8 +68,11 @@ class Upkeep:
                 log.error("a checkpoint can't be written", reason=str(error))
 
     async def _scan_isrs(self) -> None:
-        for partition in self._hosting.partitions():
+        slices = Slices()
+        for partition in list(self._hosting.partitions()):
+            # One that has gone meanwhile leads nothing any more.
             partition.scan_isr()
+            await slices.pause()
 
     async def _flush(self) -> None:
         await self.flush_all()
@@ -82,9 +86,9 @@ class Upkeep:
 
     async def _flush_one(self, partition: Partition) -> None:
         folder = partition.log.folder
-        partition.producers.expire(after_ms=self._config.producer_id_expiration_ms)
+        await in_slices(partition.producers.expire_steps(after_ms=self._config.producer_id_expiration_ms))
         # Before the sync, as it must not cover what is appended meanwhile.
-        snapshot = take(self._disk, folder, partition.producers)
+        snapshot = await take(self._disk, folder, partition.producers)
         await partition.log.flush()
         if snapshot is not None:
             await store(self._disk, folder, snapshot)

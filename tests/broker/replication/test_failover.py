@@ -123,7 +123,7 @@ async def test_t5_neither_records_nor_a_cut_of_a_past_role_are_taken_in(make_bro
     past, records = held.following, await cluster[1].log_bytes()
     cluster.controller.elect(3)
     await cluster.opened()
-    assert held.append_replicated(past, records, high_watermark=99) == 0
+    assert await held.append_replicated(past, records, high_watermark=99) == 0
     await held.truncate(past, 0, None)
     await held.restart_at(past, 100, None)
     await held.advance_log_start(past, 1)

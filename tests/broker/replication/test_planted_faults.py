@@ -193,8 +193,8 @@ def a_cut_goes_to_the_high_watermark(patch):
 def a_followers_high_watermark_is_the_leaders(patch):
     append = Partition.append_replicated
 
-    def wrong(self, role, records, *, high_watermark):
-        size = append(self, role, records, high_watermark=high_watermark)
+    async def wrong(self, role, records, *, high_watermark):
+        size = await append(self, role, records, high_watermark=high_watermark)
         self.log.high_watermark = Offset(max(high_watermark, self.log.high_watermark))
         return size
 

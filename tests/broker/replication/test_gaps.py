@@ -1,0 +1,262 @@
+"""What a replica does with much at once lets others run, by the processor's time of the loop's thread."""
+
+import os
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import trio
+from gaps import within_gap
+from large_metadata import no_full_collection
+
+from quorate.broker.controller.records import LeaderRecoveryState
+from quorate.broker.controller.states import PartitionState
+from quorate.broker.replication.batch_check import BatchChecker
+from quorate.broker.replication.errors import ErrorCode
+from quorate.broker.replication.fetch_service import FetchService
+from quorate.broker.replication.follower_state import FollowerState
+from quorate.broker.replication.partition import Partition
+from quorate.broker.replication.produce_rules import ProduceRules
+from quorate.broker.replication.produce_service import ProduceService
+from quorate.broker.replication.producer_snapshot import decode_steps, encode_steps
+from quorate.broker.replication.producer_state import KeptBatch, Producer, ProducerState
+from quorate.broker.replication.purgatory import Purgatory
+from quorate.broker.replication.requests import AppendItem, FetchItem, FetchOptions
+from quorate.broker.replication.stats import ReplicationStats
+from quorate.log import Log, LogConfig
+from quorate.log.records import build_batch
+from quorate.runtime.real import RealDisk, SyncStrategy
+from quorate.runtime.slices import in_slices
+from quorate.simulation.compute import InlineCompute
+
+pytestmark = pytest.mark.real_time
+
+PRODUCERS = 100_000
+
+
+@pytest.fixture(autouse=True)
+def _no_full_collection() -> Iterator[None]:
+    with no_full_collection():
+        yield
+
+
+async def partition_of(folder: Path, state: PartitionState) -> Partition:
+    disk = RealDisk(sync=SyncStrategy.THREAD)
+    folder.mkdir(exist_ok=True)
+    log = await Log.open(disk, f"{folder}/t-0", LogConfig(), now_ms=lambda: 0)
+    made = Partition(
+        broker_id=1,
+        topic="t",
+        topic_id=uuid.UUID(int=1),
+        partition_id=0,
+        disk=disk,
+        log=log,
+        min_isr=1,
+        rules=cast(Any, None),
+        lag_s=10,
+        eligible=lambda *_: True,
+        propose=lambda *_: None,
+        stats=ReplicationStats(),
+        disk_failed=lambda *_: None,
+    )
+    made.apply(state)
+    return made
+
+
+def led_by(leader: int) -> PartitionState:
+    return PartitionState(
+        replicas=(1, 2),
+        isr=(1, 2),
+        removing_replicas=(),
+        adding_replicas=(),
+        leader=leader,
+        leader_recovery_state=LeaderRecoveryState.RECOVERED,
+        leader_epoch=1,
+        partition_epoch=0,
+    )
+
+
+async def test_a_follower_takes_in_many_small_batches_in_slices(tmp_path: Path) -> None:
+    partition = await partition_of(tmp_path, led_by(2))
+    role = partition.role
+    assert isinstance(role, FollowerState)
+    batches: list[bytes] = []
+    for offset in range(30_000):
+        batches.append(
+            build_batch(
+                base_offset=offset,
+                epoch=1,
+                timestamp_ms=1,
+                values=[b"x"],
+                producer_id=offset % 1000,
+                producer_epoch=0,
+                base_sequence=offset // 1000,
+            )
+        )
+    records = b"".join(batches)
+    taken = await within_gap(
+        partition.append_replicated(role, records, high_watermark=20_000), what="append_replicated"
+    )
+    assert taken == len(records)
+    assert (partition.log.end_offset, partition.high_watermark) == (30_000, 20_000)
+    assert len(partition.producers.producers) == 1000
+
+
+async def test_a_follower_whose_role_ends_takes_in_no_more(tmp_path: Path) -> None:
+    partition = await partition_of(tmp_path, led_by(2))
+    role = partition.role
+    assert isinstance(role, FollowerState)
+    records = b"".join(
+        build_batch(base_offset=offset, epoch=1, timestamp_ms=1, values=[b"x"]) for offset in range(30_000)
+    )
+
+    async def deposed() -> None:
+        partition.apply(led_by(1)._replace(leader_epoch=2, partition_epoch=1))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(deposed)
+        taken = await partition.append_replicated(role, records, high_watermark=30_000)
+    assert 0 < taken < len(records)
+    assert partition.high_watermark < 30_000
+    assert partition.log.end_offset == taken // (len(records) / 30_000)
+
+
+def many_producers() -> ProducerState:
+    state = ProducerState(end_offset=5, now_ms=lambda: 0)
+    for number in range(PRODUCERS):
+        batches = deque([KeptBatch(0, 0, number, number)] * 5, 5)
+        state.producers[number] = Producer(0, batches, 0)
+    return state
+
+
+async def test_the_state_of_many_producers_is_saved_loaded_and_expires_in_slices() -> None:
+    state = many_producers()
+    data = await within_gap(in_slices(encode_steps(state)), what="saving producers")
+    loaded = ProducerState(now_ms=lambda: 0)
+    await within_gap(in_slices(decode_steps(loaded, data)), what="loading producers")
+    assert loaded.producers == state.producers
+    gone = await within_gap(in_slices(loaded.expire_steps(after_ms=-1)), what="expiry of producers")
+    assert (gone, loaded.producers) == (PRODUCERS, {})
+
+
+async def test_a_produce_to_many_partitions_appends_in_slices(tmp_path: Path) -> None:
+    partition = await partition_of(tmp_path, led_by(1)._replace(replicas=(1,), isr=(1,)))
+    partition.rules = ProduceRules(
+        max_message_bytes=1 << 20,
+        codec=None,
+        log_append_time=False,
+        before_max_ms=1 << 60,
+        after_max_ms=1 << 60,
+        keys_needed=False,
+    )
+    stats = ReplicationStats()
+    checker = BatchChecker(InlineCompute(), lambda: 1, uncompressed_max_bytes=1 << 20)
+    service = ProduceService(lambda topic, number: partition, Purgatory(), checker, stats)
+    batch = build_batch(base_offset=0, epoch=0, timestamp_ms=1, values=[b"x"])
+    items = [AppendItem("t", number, batch) for number in range(10_000)]
+    pending = await within_gap(
+        service.produce(items, acks=-1, timeout_ms=1000, zstd=True), what="a Produce to 10,000 partitions"
+    )
+    assert pending.done
+    assert [each.base_offset for each in pending.results()] == list(range(10_000))
+
+
+async def test_who_is_deposed_between_two_appends_of_a_produce_promises_nothing(tmp_path: Path) -> None:
+    """What waits for an append is there with the append: a deposed leader takes it back."""
+    first = await partition_of(tmp_path / "1", led_by(1))
+    second = await partition_of(tmp_path / "2", led_by(1))
+    for each in (first, second):
+        each.rules = ProduceRules(
+            max_message_bytes=1 << 20,
+            codec=None,
+            log_append_time=False,
+            before_max_ms=1 << 60,
+            after_max_ms=1 << 60,
+            keys_needed=False,
+        )
+    looks: list[int] = []
+
+    def writable(topic: object, number: int) -> Partition:
+        looks.append(number)
+        if looks == [0, 1, 0, 1]:
+            # As in the pause after the first append.
+            assert first.log.end_offset == 1
+            first.apply(led_by(2)._replace(leader_epoch=2, partition_epoch=1))
+        return (first, second)[number]
+
+    checker = BatchChecker(InlineCompute(), lambda: 1, uncompressed_max_bytes=1 << 20)
+    service = ProduceService(writable, Purgatory(), checker, ReplicationStats())
+    batch = build_batch(base_offset=0, epoch=0, timestamp_ms=1, values=[b"x"])
+    items = [AppendItem("t", number, batch) for number in range(2)]
+    pending = await service.produce(items, acks=-1, timeout_ms=1000, zstd=True)
+    assert not pending.done
+    assert pending.results()[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    second.stop()
+    assert pending.done
+    assert [each.error for each in pending.results()] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+
+
+@pytest.mark.parametrize("replica_id", [-1, 2])
+async def test_a_fetch_of_many_partitions_reads_and_waits_in_slices(tmp_path: Path, replica_id: int) -> None:
+    partition = await partition_of(tmp_path, led_by(1))
+    purgatory = Purgatory()
+    service = FetchService(
+        lambda topic, number: partition,
+        purgatory,
+        max_bytes=1 << 20,
+        disk_failed=lambda *_: None,
+        cut_off=lambda _: False,
+    )
+    options = FetchOptions(
+        items=[FetchItem("t", number, 0, 1 << 20) for number in range(20_000)],
+        max_wait_ms=50,
+        replica_id=replica_id,
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(purgatory.run)
+        results = await within_gap(service.fetch(options), what="a Fetch of 20,000 partitions")
+        nursery.cancel_scope.cancel()
+    assert len(results) == 20_000
+    assert not any(each.error or each.records for each in results)
+
+
+def test_the_space_of_a_large_file_is_freed_by_another_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: dict[str, threading.Thread] = {}
+    done = threading.Event()
+    close = os.close
+
+    def noted(fd: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        close(fd)
+        if path.endswith(" (deleted)"):
+            closed[path] = threading.current_thread()
+            done.set()
+
+    def remove_by(remove: Callable[[RealDisk], None]) -> None:
+        done.clear()
+        remove(disk)
+        assert done.wait(60)
+
+    monkeypatch.setattr(os, "close", noted)
+    disk = RealDisk(sync=SyncStrategy.INLINE)
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    for name in ("a", "b", "small"):
+        with (folder / name).open("wb") as file:
+            file.truncate(17 << 20 if name != "small" else 100)
+    disk.remove(f"{folder}/small")
+    remove_by(lambda disk: disk.remove(f"{folder}/a"))
+    assert [each.name for each in folder.iterdir()] == ["b"]
+    remove_by(lambda disk: disk.remove_folder(str(folder)))
+    assert not folder.exists()
+    assert len(closed) == 2
+    assert threading.main_thread() not in closed.values()
+    with pytest.raises(FileNotFoundError):
+        disk.remove(f"{folder}/a")
+    disk.remove_folder(str(folder))
