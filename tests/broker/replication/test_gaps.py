@@ -46,7 +46,7 @@ def _no_full_collection() -> Iterator[None]:
 
 async def partition_of(folder: Path, state: PartitionState) -> Partition:
     disk = RealDisk(sync=SyncStrategy.THREAD)
-    folder.mkdir(exist_ok=True)
+    disk.make_folder(str(folder))
     log = await Log.open(disk, f"{folder}/t-0", LogConfig(), now_ms=lambda: 0)
     made = Partition(
         broker_id=1,
