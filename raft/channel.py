@@ -152,13 +152,14 @@ class Channel:
             self._send_joined_now()
         if self._joined_answer is None:
             self._joined_answer = _Answer()
-            self._wake.set()
         answer, position = self._joined_answer, len(self._joined)
         self._joined.extend(records)
         self._joined_size += size
-        if not self._answers:
+        if not self._answers and self._outbox is not None:
             # Nobody to share a frame with was here a moment ago: a lone append should not wait for a pass.
             self._send_joined_now()
+        elif not position:
+            self._wake.set()
         frame = await self._wait(answer)
         success = answer.success
         if success is None:

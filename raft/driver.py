@@ -213,12 +213,13 @@ class Driver:
 
     def _step_all(self) -> None:
         core, events = self.core, self._events
-        while True:
-            if not self._carry_out():
-                return
-            may_propose = self.proposals.has_waiting and not self.requests.holds_appends_back
+        while self._carry_out():
             # `next_offset` promised what waits its place: a voter set of our own goes behind it.
-            if may_propose and (not events or isinstance(events[0], ChangeVoters)):
+            if (
+                self.proposals.has_waiting
+                and not self.requests.holds_appends_back
+                and (not events or isinstance(events[0], ChangeVoters))
+            ):
                 proposal, group = self.proposals.next_group()
                 self._effects.extend(core.step(Propose(proposal, group.count)))
             elif events:
@@ -242,26 +243,27 @@ class Driver:
     # Effects out
 
     def _do(self, effect: Effect) -> None:
+        # Each case costs those below it: what a commit is made of comes first, the most frequent on top.
         match effect:
-            case fx.Send(message):
-                self._send(message)
-            case fx.SendRecords():
-                self._send_records(effect)
-            case fx.AppendProposal():
-                self._writer.proposal(effect)
-                self._sync_wake.set()
-            case fx.AppendFetched():
-                self._writer.fetched(effect)
-                self._fetched = True
+            case fx.ArmTimer(timer, min_ms, max_ms):
+                milliseconds = min_ms if min_ms == max_ms else self._runtime.entropy.between(min_ms, max_ms)
+                self._timers.arm(timer, milliseconds / 1000)
             case fx.HighWatermarkAdvanced(high_watermark):
                 self._telemetry.high_watermark(high_watermark)
                 self.log.high_watermark = high_watermark
                 self._watermark.advanced(high_watermark)
                 self._writer.committed(high_watermark)
                 self.applier.advance(high_watermark)
-            case fx.ArmTimer(timer, min_ms, max_ms):
-                milliseconds = min_ms if min_ms == max_ms else self._runtime.entropy.between(min_ms, max_ms)
-                self._timers.arm(timer, milliseconds / 1000)
+            case fx.Send(message):
+                self._send(message)
+            case fx.SendRecords():
+                self._send_records(effect)
+            case fx.AppendFetched():
+                self._writer.fetched(effect)
+                self._fetched = True
+            case fx.AppendProposal():
+                self._writer.proposal(effect)
+                self._sync_wake.set()
             case fx.CancelTimer(timer):
                 self._timers.cancel(timer)
             case fx.AppendLeaderChange():
