@@ -61,9 +61,11 @@ def start(
         import trio
 
         from quorate.runtime.real.descriptors import raise_soft_limit
+        from quorate.runtime.real.garbage import short_collections
 
         raise_soft_limit()
-        trio.run(run_server, server_config)
+        with short_collections():
+            trio.run(run_server, server_config)
 
 
 async def run_server(config: "ServerConfig") -> None:

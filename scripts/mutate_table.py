@@ -1094,4 +1094,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         "a slip: a view that is stale without a word",
         "tests/spark_source/test_folder.py",
     ),
+    _tested(
+        "a value is taken by the length of a shorter record before it",
+        "log/records.py",
+        "if len(prefix) != prefix_size or not data.startswith(",
+        "if not data.startswith(",
+        "a slip: an offset delta takes another byte from the 64th record on",
+        "tests/log/test_records.py",
+    ),
+    _tested(
+        "a cycle that dies in a server's old objects is kept for ever",
+        "runtime/real/garbage.py",
+        "                gc.unfreeze()\n",
+        "                pass\n",
+        "a slip: what is set aside is never looked at again",
+        "tests/runtime/test_garbage.py",
+    ),
 )

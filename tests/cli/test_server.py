@@ -83,6 +83,20 @@ def test_a_signal_while_it_starts_is_no_crash(
         assert "Traceback" not in ended.errors
 
 
+def test_collections_are_short_in_a_server(formatted_node: Any) -> None:
+    code = (
+        "import gc, pathlib, sys, quorate.cli.server as server\n"
+        "async def seen(config):\n"
+        "    print(gc.get_freeze_count() > 0)\n"
+        "server.run_server = seen\n"
+        "server.start(pathlib.Path(sys.argv[1]), server.LogLevel.INFO, False)\n"
+    )
+    command = [sys.executable, "-c", code, str(formatted_node.config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    incremental = sys.version_info >= (3, 14)
+    assert done.stdout.split() == [str(not incremental)], done.stderr
+
+
 @pytest.mark.parametrize(("command", "handled"), [("start", True), ("check", False)])
 def test_the_handlers_come_before_all_that_takes_time(command: str, handled: bool) -> None:
     code = (

@@ -1,0 +1,111 @@
+"""Full collections of a server that keeps much: what they look at, and what they still find."""
+
+import gc
+import weakref
+
+import pytest
+from large_metadata import large_image
+
+from quorate.runtime.real import garbage
+from quorate.runtime.real.garbage import short_collections
+
+
+class Knot:
+    """A cycle of one object."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_a_full_collection_found_alive_the_next_ones_pass_over() -> None:
+    with short_collections():
+        frozen = gc.get_freeze_count()
+        kept = [[] for _ in range(10_000)]
+        gc.collect()
+        assert gc.get_freeze_count() >= frozen + len(kept)
+        assert len(gc.get_objects()) < 1000
+
+
+def test_what_was_there_before_is_passed_over_from_the_beginning() -> None:
+    kept = [[] for _ in range(10_000)]
+    with short_collections():
+        assert gc.get_freeze_count() >= len(kept)
+
+
+def test_a_full_collection_of_a_growing_image_looks_at_a_part_of_it() -> None:
+    looked_at = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            looked_at.append(len(gc.get_objects()))
+
+    with short_collections():
+        gc.callbacks.append(note)
+        try:
+            image = large_image()
+        finally:
+            gc.callbacks.remove(note)
+        assert len(looked_at) >= 3
+        assert max(looked_at) < 50_000
+        assert len(image.topics) == 1000
+
+
+def test_a_cycle_that_is_made_later_is_collected() -> None:
+    with short_collections():
+        gc.collect()
+        knot = Knot()
+        seen = weakref.ref(knot)
+        del knot
+        gc.collect()
+        assert seen() is None
+
+
+def test_a_cycle_that_dies_after_it_was_passed_over_is_collected_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(garbage, "_UNSEEN_MIN", 1000)
+    with short_collections():
+        knot = Knot()
+        seen = weakref.ref(knot)
+        gc.collect()
+        del knot
+        gc.collect()
+        assert seen() is not None
+        enough = 2 * gc.get_freeze_count() + 10_000
+        kept: list[list[object]] = []
+        while seen() is not None and len(kept) < 2 * enough:
+            kept += [[] for _ in range(enough // 4)]
+            gc.collect()
+        assert seen() is None
+
+
+def test_objects_that_come_and_go_make_no_collection_look_at_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(garbage, "_UNSEEN_MIN", 1000)
+    with short_collections(), monkeypatch.context() as patch:
+        looked_at_all: list[bool] = []
+        patch.setattr(gc, "unfreeze", lambda: looked_at_all.append(True))
+        frozen = gc.get_freeze_count()
+        for _ in range(4):
+            # Alive when they are passed over, and gone right afterwards.
+            passing = [[] for _ in range(frozen)]
+            gc.collect()
+            del passing
+        assert not looked_at_all
+
+
+def test_the_collector_is_as_it_was_afterwards() -> None:
+    before = gc.get_threshold(), list(gc.callbacks), gc.get_freeze_count()
+    with pytest.raises(KeyError), short_collections():
+        assert gc.get_threshold() != before[0]
+        raise KeyError
+    assert (gc.get_threshold(), list(gc.callbacks), gc.get_freeze_count()) == before
+
+
+def test_a_collector_that_works_in_increments_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "_INCREMENTAL_SINCE", (3, 0))
+    before = gc.get_threshold(), list(gc.callbacks)
+    with short_collections():
+        assert (gc.get_threshold(), list(gc.callbacks)) == before
+        assert gc.get_freeze_count() == 0
