@@ -5,6 +5,7 @@ import typer
 
 from quorate.broker.controller.codec import RecordDecodeError
 from quorate.broker.controller.states import ImageError
+from quorate.broker.failure_reports import UntoldFailureError
 from quorate.broker.wire.errors import RequestTimedOutError
 from quorate.cli.errors import CommandError, ExitCode, user_errors
 from quorate.raft.errors import OutcomeUnknownError, QuorumStoppedError, StateMachineError
@@ -67,6 +68,14 @@ def test_groups_of_errors_are_opened() -> None:
 def test_a_file_that_may_not_be_used_is_named_with_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of(PermissionError(13, "Permission denied", "/data")) == ExitCode.STORAGE
     assert "/data: Permission denied; check" in capsys.readouterr().err
+
+
+def test_a_failed_folder_that_nobody_could_be_told_of_is_a_storage_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = ExceptionGroup("tasks", [UntoldFailureError("the controller could not be told for 30 s")])
+    assert code_of(error) == ExitCode.STORAGE
+    assert "could not be told for 30 s" in capsys.readouterr().err
 
 
 def test_a_commands_own_error_has_its_own_code() -> None:
