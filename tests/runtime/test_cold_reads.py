@@ -55,13 +55,15 @@ async def test_a_file_that_is_closed_under_a_cold_read_is_read_to_the_end(
     file = disk.open(f"{tmp_path}/f", create=True)
     file.append([b"0123456789"])
     read: list[bytes] = []
+    asks = trio.Event()
 
     async def take() -> None:
+        asks.set()
         read.append(await file.read(0, 10))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(take)
-        await trio.lowlevel.checkpoint()
+        await asks.wait()
         file.close()
     assert read == [b"0123456789"]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from quorate import broker, cli
 from quorate.broker.broker_node import group_config, lifecycle_times, replication_config, wire_config
 from quorate.broker.config import CONFIG_KEYS, ServerConfig, ServerConfigError
 from quorate.broker.controller.config_key import INT_MAX, Effect, ValueType
@@ -19,7 +20,8 @@ from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.topic_keys import BROKER_KEYS, TOPIC_KEYS
 from quorate.broker.controller_node import controller_settings
 
-ROOT = Path(__file__).parents[3]
+BROKER, CLI = (Path(str(package.__file__)).parent for package in (broker, cli))
+"""As they are imported: a planted fault is in a copy."""
 TABLES = ("config_key.py", "config_keys.py", "kafka_keys.py", "topic_keys.py")
 NODE = {
     "process.roles": "broker,controller",
@@ -43,7 +45,7 @@ def with_key(name: str, value: str) -> ServerConfig:
 
 
 def trees() -> Iterator[tuple[Path, ast.AST]]:
-    for path in (*sorted((ROOT / "broker").rglob("*.py")), ROOT / "cli" / "server.py"):
+    for path in (*sorted(BROKER.rglob("*.py")), CLI / "server.py"):
         if path.name not in TABLES:
             yield path, ast.parse(path.read_text())
 
@@ -190,7 +192,7 @@ NUMBERS = [
 @pytest.mark.parametrize("name", NUMBERS)
 def test_setting_a_number_or_a_flag_reaches_a_part_of_the_node(name: str) -> None:
     if name in ELSEWHERE:
-        assert f'"{name}"' in (ROOT / "broker" / ELSEWHERE[name]).read_text()
+        assert f'"{name}"' in (BROKER / ELSEWHERE[name]).read_text()
         return
     assert parts(with_key(name, another(name))) != parts(parse()), f"{name} changes no part of a node"
 
