@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from quorate.broker.controller.codec import encode
+from quorate.broker.controller.codec import RunEncoder
 from quorate.broker.controller.outcome import Groups
 
 _RECORD_OVERHEAD_BYTES: Final = 24
@@ -18,8 +18,9 @@ def packed(groups: Groups, *, limit: int) -> list[list[bytes]]:
     bytes). Raises `TooLargeError`."""
     batches: list[list[bytes]] = []
     room = 0
+    encoder = RunEncoder()
     for group in groups:
-        encoded = [encode(record) for record in group]
+        encoded = [encoder.encode(record) for record in group]
         size = sum(map(len, encoded)) + _RECORD_OVERHEAD_BYTES * len(encoded)
         if size > limit:
             raise TooLargeError(

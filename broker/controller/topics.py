@@ -174,8 +174,15 @@ def _partitions(
     else:
         assigned = _automatic(image, topic, draw=draw, defaults=defaults)
     partitions: list[Partition] = []
+    # There are far fewer lists of replicas than partitions.
+    known: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[uuid.UUID, ...]]] = {}
     for partition_id, replicas in enumerate(assigned):
-        isr = tuple(broker for broker in replicas if image.is_active(broker))
+        if replicas not in known:
+            known[replicas] = (
+                tuple(broker for broker in replicas if image.is_active(broker)),
+                tuple(default_directory(image, broker) for broker in replicas),
+            )
+        isr, directories = known[replicas]
         if not isr:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -189,7 +196,7 @@ def _partitions(
                 replicas=replicas,
                 isr=isr,
                 leader=isr[0],
-                directories=tuple(default_directory(image, broker) for broker in replicas),
+                directories=directories,
             )
         )
     return partitions

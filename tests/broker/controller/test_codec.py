@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.controller import rpc
-from quorate.broker.controller.codec import RecordDecodeError, decode, encode
-from quorate.broker.controller.records import NoOp, Partition, Record, Topic
+from quorate.broker.controller.codec import RecordDecodeError, RunEncoder, decode, encode
+from quorate.broker.controller.records import LeaderRecoveryState, NoOp, Partition, Record, Topic
 from quorate.broker.controller.rpc_codec import (
     Refusal,
     RpcDecodeError,
@@ -194,3 +194,30 @@ def test_equal_ids_decode_to_one_object() -> None:
     assert isinstance(first, Topic)
     assert isinstance(second, Topic)
     assert first.topic_id is second.topic_id
+
+
+def test_records_in_a_run_have_the_bytes_that_each_has_alone() -> None:
+    held = Partition(
+        topic_id=uuid.UUID(int=1), partition_id=0, replicas=(1, 2), isr=(1, 2), leader=1, directories=()
+    )
+    others: dict[str, object] = {
+        "topic_id": uuid.UUID(int=2),
+        "replicas": (2, 1),
+        "leader_recovery_state": LeaderRecoveryState.RECOVERING,
+        "directories": (uuid.UUID(int=8), uuid.UUID(int=9)),
+    }
+    encoder = RunEncoder()
+    for field in dataclasses.fields(Partition):
+        if field.name == "partition_id":
+            continue
+        before = getattr(held, field.name)
+        if field.name in others:
+            other = others[field.name]
+        else:
+            other = (3,) if isinstance(before, tuple) else before + 1
+        changed = dataclasses.replace(held, **{field.name: other})
+        for number in (0, 1, 23, 24, 255, 256, 9_999, 70_000):
+            for record in (held, changed):
+                numbered = dataclasses.replace(record, partition_id=number)
+                assert encoder.encode(numbered) == encode(numbered), field.name
+    assert encoder.encode(NoOp()) == encode(NoOp())

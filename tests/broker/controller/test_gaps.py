@@ -340,7 +340,7 @@ SCENARIOS: dict[str, tuple[type | None, Callable[[Rig], None], Callable[[Rig], A
 }
 
 
-IN_ONE_PIECE_MS = {"a topic of 10,000 partitions is created": 400.0}
+IN_ONE_PIECE_MS = {"a topic of 10,000 partitions is created": 200.0}
 """A topic is created by one batch, so that nobody sees half of it; this is the largest there may be."""
 
 
