@@ -75,6 +75,11 @@ class History:
     def count(self, outcome: Outcome) -> int:
         return sum(append.outcome is outcome for append in self.appends)
 
+    @property
+    def acknowledged_records(self) -> int:
+        acknowledged = (each for each in self.appends if each.outcome is Outcome.ACKNOWLEDGED)
+        return sum(len(append.records) for append in acknowledged)
+
     def check(self, log: Iterable[tuple[int, bytes]]) -> None:
         """Raise `SafetyViolation` unless `log`, the committed (offset, record) pairs in order, explains
         every answer: acknowledged appends are there whole, once, and where they were said to be; failed

@@ -136,8 +136,8 @@ def run_quietly(what: Subject, seeds: Iterable[int]) -> Totals:
 
 
 def run_many(seeds: Sequence[int], *, what: Subject, jobs: int, say: Callable[[str], None]) -> Totals:
-    """Run seeds in `jobs` processes. Says each failure with how to replay it, some progress, and at last one
-    line with all counts."""
+    """Run seeds in `jobs` processes. Says each failure with how to replay it, some progress, and at last all
+    counts, and how often each kind of fault was done."""
     began = time.monotonic()
     size = max(1, min(200, len(seeds) // (4 * jobs)))
     chunks = [(what, seeds[start : start + size]) for start in range(0, len(seeds), size)]
@@ -157,6 +157,7 @@ def run_many(seeds: Sequence[int], *, what: Subject, jobs: int, say: Callable[[s
         f"--{what.value} seeds {seeds[0]} to {seeds[-1]}: {totals}; {took:.0f} s, "
         f"{totals.runs / took:.1f} runs/s with {jobs} processes"
     )
+    say(f"  faults: {totals.faults_by_kind or 'none'}")
     return totals
 
 

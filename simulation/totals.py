@@ -11,7 +11,7 @@ class Counts:
     """Steps of cores, or events in traces."""
     virtual_s: float
     committed: int
-    """Records, or acknowledged produces."""
+    """Records; of brokers, those that producers were told are there."""
     faults: dict[str, int]
 
 
@@ -24,7 +24,7 @@ class Totals:
     """Steps of cores, or events in traces."""
     virtual_s: float = 0.0
     committed: int = 0
-    """Records, or acknowledged produces."""
+    """Records; of brokers, those that producers were told are there."""
     faults: dict[str, int] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
     """What went wrong, by seed."""
@@ -45,6 +45,11 @@ class Totals:
         for kind, count in other.faults.items():
             self.faults[kind] = self.faults.get(kind, 0) + count
         self.failures |= other.failures
+
+    @property
+    def faults_by_kind(self) -> str:
+        """How often each kind was done, by name; empty for none."""
+        return ", ".join(f"{kind} {count:,}" for kind, count in sorted(self.faults.items()))
 
     def __str__(self) -> str:
         kinds = len(self.faults)

@@ -80,11 +80,15 @@ def test_a_run_of_cores_loads_neither_brokers_nor_an_event_loop() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_many_seeds_are_counted_in_one_line() -> None:
+def test_many_seeds_are_counted_and_their_faults_by_kind() -> None:
     said: list[str] = []
     totals = run_many(range(1, 9), what=Subject.CORE, jobs=2, say=said.append)
     assert totals.runs == 8
-    assert said[-1].startswith("--core seeds 1 to 8: 8 runs, 0 failed: ")
+    assert said[-2].startswith("--core seeds 1 to 8: 8 runs, 0 failed: ")
+    alone = run_quietly(Subject.CORE, range(1, 9))
+    assert alone.faults, "they break something"
+    counts = ", ".join(f"{kind} {alone.faults[kind]:,}" for kind in sorted(alone.faults))
+    assert said[-1] == f"  faults: {counts}", "whichever process ran which seed"
 
 
 # What the swarm is there to find
