@@ -972,6 +972,15 @@ MUTATIONS: tuple[Mutation, ...] = (
         finder=Finder.SIMULATION,
     ),
     _tested(
+        "a broker adds itself beside the vote of its old disk",
+        "raft/membership.py",
+        "return AddVoter(voter) if earlier is None else RemoveVoter(ReplicaKey(key.id, earlier.directory_id))",
+        "return AddVoter(voter)",
+        "R: a lost disk's vote is taken away first",
+        "tests/simulation/test_broker_lost_disks.py",
+        finder=Finder.SIMULATION,
+    ),
+    _tested(
         "a batch is applied from memory and from the log",
         "raft/applier.py",
         "            if header.base_offset != self.applied_offset:\n                # Meanwhile applied from memory.\n"

@@ -2,8 +2,8 @@
 
 import random
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import trio
 
@@ -21,7 +21,7 @@ from quorate.raft.storage import format_folder
 from quorate.runtime.disk import DiskError
 from quorate.runtime.entropy import parse_uuid, uuid_text
 from quorate.runtime.network import Address
-from quorate.simulation.disk import Volume
+from quorate.simulation.disk import SimulatedDisk, Volume
 from quorate.simulation.hosts import FOLDER, SimulatedCluster
 from quorate.simulation.invariants import Checker, WatchedTelemetry
 from quorate.simulation.network import NetworkSettings
@@ -37,6 +37,8 @@ CLIENT_PORT = 9092
 CONTROLLER_PORT = 9093
 MORE = "more"
 """A second folder of log.dirs."""
+BOOTSTRAP = "controller.quorum.bootstrap.servers"
+VOTERS = "controller.quorum.voters"
 AGAIN = "again"
 """Where a folder of log.dirs is mounted for the second time."""
 
@@ -54,6 +56,8 @@ class BrokerClusterSettings:
     sync_at_once: tuple[bool, ...] = ()
     """Whether each host's disk syncs in the pass that asks (`SyncStrategy.INLINE`), in turn."""
     voters_in: VotersIn = VotersIn.CONFIGURATION
+    auto_join: bool = False
+    """Whether brokers take their places among the voters by themselves, where those are in the log."""
     log_dirs: tuple[str, ...] = (FOLDER,)
     """Of every broker; the first holds the metadata log too."""
 
@@ -66,7 +70,7 @@ class BrokerHost(VotingNode):
     ) -> None:
         """`values`: its server.properties but for log.dirs, which faults change."""
         super().__init__(number, host)
-        self._values = values
+        self._values = dict(values)
         self.log_dirs = log_dirs
         self.away: Volume | None = None
         """What was in the second folder of log.dirs, while it is taken away."""
@@ -83,8 +87,13 @@ class BrokerHost(VotingNode):
 
     @property
     def config(self) -> ServerConfig:
-        values = {"log.dirs": ",".join(self.log_dirs)} | dict(self._values)
+        values = {"log.dirs": ",".join(self.log_dirs)} | self._values
         return ServerConfig.parse("\n".join(f"{key}={value}" for key, value in values.items()))
+
+    def votes_by_the_log(self, servers: Iterable[str]) -> None:
+        """Its configuration says only whom to ask, from its next start on."""
+        self._values.pop(VOTERS, None)
+        self._values[BOOTSTRAP] = ",".join(servers)
 
     @property
     def directories(self) -> set[uuid.UUID]:
@@ -183,17 +192,20 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
 
     def _voters_of(self, view: NodeView) -> Sequence[BrokerHost | None]:
         quorum = self.nodes[view.id - 1].quorum
-        return self.nodes if quorum is None else [self.nodes[voter.key.id - 1] for voter in quorum.voters]
+        if quorum is None:
+            return self.nodes
+        holders = [(voter.key.directory_id, self.nodes[voter.key.id - 1]) for voter in quorum.voters]
+        return [node if disk in (None, node.directory_id) else None for disk, node in holders]
 
     def _node(self, number: int, host: SimulatedRuntime) -> BrokerHost:
         addresses = {
             voter: f"node-{voter}:{CONTROLLER_PORT}" for voter in range(1, self.settings.brokers + 1)
         }
         if self.settings.voters_in is VotersIn.FORMATTED:
-            quorum = {"controller.quorum.bootstrap.servers": ",".join(addresses.values())}
+            quorum = {BOOTSTRAP: ",".join(addresses.values())}
         else:
             voters = (f"{voter}@{address}" for voter, address in addresses.items())
-            quorum = {"controller.quorum.voters": ",".join(voters)}
+            quorum = {VOTERS: ",".join(voters)}
         values = {
             "process.roles": "broker,controller",
             "node.id": str(number),
@@ -204,6 +216,8 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
             "default.replication.factor": str(self.settings.brokers),
             "num.partitions": str(self.settings.partitions),
         }
+        if self.settings.auto_join:
+            values["controller.quorum.auto.join.enable"] = "true"
         values |= quorum | dict(self.settings.values)
         return BrokerHost(number, host, values, self.settings.log_dirs)
 
@@ -219,6 +233,22 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
             self.start(node)
         if self.settings.voters_in is VotersIn.ADOPTED:
             await adopt_voters(self)
+
+    async def formatted(self, node: BrokerHost) -> tuple[Volume, str]:
+        """An empty folder for a new replica of the node, and its directory id."""
+        disk = SimulatedDisk()
+        runtime = replace(node.host.runtime(), disk=disk)
+        meta = await format_folder(runtime, FOLDER, cluster_id=CLUSTER_ID, node_id=node.id)
+        return disk.unmount(FOLDER), uuid_text(meta.directory_id)
+
+    def replace_folder(self, node: BrokerHost, empty: Volume, directory_id: str) -> None:
+        """The folder with the metadata log is lost, and `empty` in its place. Only where the voters are in
+        the log; the node's configuration no longer says who votes. No process may run."""
+        node.disk.mount(FOLDER, empty)
+        node.disks += 1
+        node.directory_id = directory_id
+        node.votes_by_the_log(f"{other.name}:{CONTROLLER_PORT}" for other in self.nodes)
+        self.trace.add(node.name, f"has an empty {FOLDER}, {directory_id}")
 
     def _first_voters(self) -> VoterSet:
         """Each with the directory id that formatting gives it."""

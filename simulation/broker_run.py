@@ -20,6 +20,7 @@ from quorate.simulation.directory_faults import DirectoryFaults
 from quorate.simulation.faults import Fault, Faults, FaultSettings
 from quorate.simulation.history import Outcome
 from quorate.simulation.hosts import FOLDER
+from quorate.simulation.lost_disks import LostDisks
 from quorate.simulation.network import LinkQuality, NetworkSettings
 from quorate.simulation.quorum_run import first_of
 from quorate.simulation.runtime import DiskSpeed, draw_sync_at_once
@@ -61,8 +62,8 @@ class BrokerFaults(Faults[BrokerHost]):
     A broker counts as one that lost data from the moment its host loses power, its disk is told to fail, or
     one of its folders of log.dirs goes (`DirectoryFaults`), until the controller knows of its next life and
     every partition has min ISR members in sync again.
-    Processes may be killed at any time beside that. Of the brokers all but one vote at least, and no folder
-    with a vote in it is ever lost.
+    Processes may be killed at any time beside that. Of the brokers all but one vote at least, and one at most
+    has lost the folder with its vote in it (`LostDisks`).
     """
 
     clock_jumps_ms = (-86_400_000, -3_600_000, -1000, 1000, 3_600_000, 86_400_000)
@@ -84,11 +85,21 @@ class BrokerFaults(Faults[BrokerHost]):
             cluster,
             source,
             port=CONTROLLER_PORT,
-            may_go=lambda voters: len(voters) == len(cluster.nodes),
+            may_go=lambda voters: len(voters) == len(cluster.nodes) and not self.disks.voter_is_lost,
             among_appends=True,
+            joining=cluster.settings.auto_join,
+        )
+        self.disks = LostDisks(
+            cluster,
+            self.voters,
+            source,
+            choose=self._some,
+            may_lose=lambda node: self.directories.is_spare(node) and self._may_lose(node),
+            last=self._last,
         )
         if cluster.settings.voters_in is not VotersIn.CONFIGURATION:
             self._do[Fault.VOTERS] = self.voters.change
+            self._do[Fault.LOST_DISK] = self.disks.lose
 
     async def repair(self) -> None:
         """When all is healed: let every broker vote again. Raises `LivenessViolation`."""
@@ -198,6 +209,9 @@ class BrokerRunSettings:
         if source.random() < 0.5:
             cluster = replace(cluster, voters_in=source.choice((VotersIn.ADOPTED, VotersIn.FORMATTED)))
             kinds += (Fault.VOTERS,)
+            if source.random() < 0.6:
+                kinds += (Fault.LOST_DISK,)
+            cluster = replace(cluster, auto_join=source.random() < 0.5)
         return replace(settings, cluster=cluster, faults=replace(settings.faults, kinds=kinds))
 
 
@@ -207,6 +221,9 @@ class BrokerRunResult:
     events: int
     virtual_s: float
     acknowledged: int
+    """Produces."""
+    records: int
+    """In these."""
     failed: int
     unknown: int
     read: int
@@ -217,7 +234,7 @@ class BrokerRunResult:
 
     @property
     def counts(self) -> Counts:
-        return Counts(self.events, self.virtual_s, self.acknowledged, self.faults)
+        return Counts(self.events, self.virtual_s, self.records, self.faults)
 
 
 class BrokerRun:
@@ -307,6 +324,7 @@ class BrokerRun:
             events=self.trace.events,
             virtual_s=round(trio.current_time(), 3),
             acknowledged=sum(history.count(Outcome.ACKNOWLEDGED) for history in histories),
+            records=sum(history.acknowledged_records for history in histories),
             failed=sum(history.count(Outcome.FAILED) for history in histories),
             unknown=sum(history.count(Outcome.UNKNOWN) for history in histories),
             read=sum(len(got) for _, got in clients.consumed.values()),

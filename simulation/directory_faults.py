@@ -6,8 +6,7 @@ members in sync again. That holds for one that comes back late as well: what it 
 taken only while all other brokers are unfenced and somebody else is eligible in every partition: one that was
 created while its only active replica was here waits for that directory, and rightly so. For the same reason
 no topic is created from then on until the broker is registered again (`Administrator`). The first folder,
-with the metadata log and the vote in it, stays: the voters of a broker cluster are named in its
-configuration.
+with the metadata log and the vote in it, is for `lost_disks`.
 """
 
 import random
@@ -46,7 +45,7 @@ class DirectoryFaults:
     async def lose(self) -> None:
         """A disk fails for good, and a new one is put in its place."""
         node = await self._down()
-        if node is not None and self._is_spare(node) and self._may_lose(node):
+        if node is not None and self.is_spare(node) and self._may_lose(node):
             node.disk.unmount(MORE)
             await self._last()
         self._start(node)
@@ -54,7 +53,7 @@ class DirectoryFaults:
     async def take_away(self) -> None:
         """A node runs without its second folder for a while; then that is back, as it was."""
         node = await self._down()
-        if node is None or not self._is_spare(node) or not self._may_lose(node):
+        if node is None or not self.is_spare(node) or not self._may_lose(node):
             self._start(node)
             return
         node.away = node.disk.unmount(MORE)
@@ -138,7 +137,7 @@ class DirectoryFaults:
         await self._cluster.crash(node, power_loss=False)
         return None if node.up or len(node.log_dirs) != 2 else node
 
-    def _is_spare(self, node: BrokerHost) -> bool:
+    def is_spare(self, node: BrokerHost) -> bool:
         """Whether no partition is sure to be whole on this node alone, and none is about to be created so."""
         leader = self._cluster.leader()
         if leader is None or self._cluster.creating:

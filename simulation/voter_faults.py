@@ -78,7 +78,8 @@ async def adopt_voters(cluster: SimulatedCluster[Host]) -> None:
 class VoterFaults(Generic[Host]):
     """One change at a time. `may_go`: whether the set may be made smaller by one. `port`: of every voter.
     `among_appends`: half of the changes are asked for while appends wait for their place in the leader's log,
-    which is but a moment.
+    which is but a moment. `joining`: nodes take their places among the voters by themselves
+    (`controller.quorum.auto.join.enable`).
     """
 
     def __init__(
@@ -89,12 +90,14 @@ class VoterFaults(Generic[Host]):
         port: int,
         may_go: Callable[[VoterSet], bool],
         among_appends: bool = False,
+        joining: bool = False,
     ) -> None:
         self._cluster = cluster
         self._random = source
         self._port = port
         self._may_go = may_go
         self._among_appends = among_appends
+        self._joining = joining
         self.changing = False
         """What was asked of a node last has not ended yet."""
 
@@ -145,6 +148,25 @@ class VoterFaults(Generic[Host]):
             while quorum.next_offset <= quorum.log.end_offset:
                 await self._cluster.scheduler.wait_passes(leader.name, 1)
 
+    def lost_ones(self, leader: Host) -> list[ReplicaKey]:
+        """Voters, by what `leader` knows, whose disks are gone: their nodes have others now."""
+        quorum = leader.electorate
+        if quorum is None:
+            return []
+        current = {node.id: node.directory_id for node in self._cluster.nodes}
+        keys = (voter.key for voter in quorum.voters)
+        return [key for key in keys if key.directory_id not in (None, current[key.id])]
+
+    def remove_lost(self) -> None:
+        """Take the vote of a lost disk away, if there is one and somebody to ask."""
+        leader = self._cluster.leader()
+        if leader is None or self.changing:
+            return
+        lost = self.lost_ones(leader)
+        if lost:
+            self.changing = True
+            self.remove(leader, lost[0])
+
     def remove(self, leader: Host, key: ReplicaKey) -> None:
         quorum = leader.electorate
         if quorum is not None:
@@ -156,7 +178,8 @@ class VoterFaults(Generic[Host]):
             self.ask(leader, f"add {key}", lambda: quorum.add_voter(voter, timeout_ms=_TIMEOUT_MS))
 
     async def all_vote(self) -> None:
-        """When all is healed: add whoever is not a voter. Cancel it if it takes too long."""
+        """When all is healed: remove whose disk is gone, and add whoever is not a voter; or wait until they
+        have done so themselves. Cancel it if it takes too long."""
         while True:
             leader = self._cluster.leader()
             if leader is not None and leader.electorate is not None and not self.changing:
@@ -164,6 +187,9 @@ class VoterFaults(Generic[Host]):
                 missing = [key for key in keys if not leader.electorate.voters.has(key)]
                 if not missing:
                     return
-                self.changing = True
-                self._add(leader, missing[0])
+                if self.lost_ones(leader) and not self._joining:
+                    self.remove_lost()
+                elif not self._joining:
+                    self.changing = True
+                    self._add(leader, missing[0])
             await trio.sleep(0.5)

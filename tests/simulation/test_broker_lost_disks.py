@@ -1,0 +1,85 @@
+"""Broker clusters whose brokers lose the folder with their vote in it, and join the voters again."""
+
+from dataclasses import replace
+
+import pytest
+
+from quorate.raft.core.events import AddVoter, VoterChange
+from quorate.raft.core.types import Voter
+from quorate.raft.membership import Membership
+from quorate.simulation.broker_clients import BrokerClientSettings
+from quorate.simulation.broker_run import BrokerRun
+from quorate.simulation.faults import Fault, FaultSettings
+from quorate.simulation.seeds import broker_run
+from quorate.simulation.violations import LivenessViolation
+from quorate.simulation.voter_faults import VotersIn
+
+SEEDS_MAX = 20
+TROUBLES = (Fault.LOST_DISK, Fault.CRASH, Fault.PARTITION)
+
+
+def with_lost_disks(
+    seed: int,
+    *kinds: Fault,
+    told: list[str],
+    auto_join: bool = False,
+    voters_in: VotersIn = VotersIn.FORMATTED,
+) -> BrokerRun:
+    run = broker_run(seed, show=told.append)
+    run.settings = replace(
+        run.settings,
+        cluster=replace(run.settings.cluster, min_isr=2, voters_in=voters_in, auto_join=auto_join),
+        clients=BrokerClientSettings(think_max_s=0.2, members=1, churn=True),
+        faults=FaultSettings(kinds=(Fault.LOST_DISK, *kinds), mean_interval_s=0.7, mean_duration_s=1.0),
+        faults_s=12.0,
+    )
+    return run
+
+
+def lost_in(told: list[str]) -> int:
+    return sum(" has an empty data, " in line for line in told)
+
+
+@pytest.mark.parametrize("voters_in", (VotersIn.ADOPTED, VotersIn.FORMATTED))
+@pytest.mark.parametrize("auto_join", (False, True))
+def test_a_broker_with_an_empty_disk_votes_again(auto_join: bool, voters_in: VotersIn) -> None:
+    told: list[str] = []
+    run = with_lost_disks(4, Fault.VOTERS, told=told, auto_join=auto_join, voters_in=voters_in)
+    result = run.execute()
+    assert lost_in(told) >= 1
+    asked = [line for line in told if "asking for a change of the voters" in line]
+    assert bool(asked) == auto_join, "who joins by itself asks, and nobody else"
+    assert result.acknowledged > 20
+
+
+def test_seeds_draw_lost_disks_and_brokers_that_join_by_themselves() -> None:
+    settings = [broker_run(seed).settings for seed in range(1, 201)]
+    in_the_log = [each for each in settings if each.cluster.voters_in is not VotersIn.CONFIGURATION]
+    lose = [each for each in in_the_log if Fault.LOST_DISK in each.faults.kinds]
+    join = [each for each in in_the_log if each.cluster.auto_join]
+    assert len(in_the_log) / 3 < len(lose) < len(in_the_log)
+    assert len(in_the_log) / 3 < len(join) < 2 * len(in_the_log) / 3
+    others = [each for each in settings if each not in in_the_log]
+    assert not any(Fault.LOST_DISK in each.faults.kinds or each.cluster.auto_join for each in others)
+
+
+def a_broker_adds_itself_beside_the_vote_of_its_old_disk(self: Membership) -> VoterChange | None:
+    """Of `Membership._wanted`: the leader refuses it for good."""
+    core, endpoint = self._node.driver.core, self._config.own_endpoint
+    if not core.has_dynamic_voters or endpoint is None or core.leader is None or core.is_voter:
+        return None
+    return AddVoter(Voter(self._node.key, endpoint))
+
+
+def test_a_seed_shows_that_a_broker_does_not_take_the_place_of_its_old_disk() -> None:
+    for seed in range(1, SEEDS_MAX + 1):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Membership, "_wanted", a_broker_adds_itself_beside_the_vote_of_its_old_disk)
+            try:
+                with_lost_disks(seed, *TROUBLES, told=[], auto_join=True).execute()
+            except LivenessViolation as violation:
+                assert "ReconfigurationNotStuck" in str(violation), violation
+                break
+    else:
+        pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
+    with_lost_disks(seed, *TROUBLES, told=[], auto_join=True).execute()
