@@ -972,6 +972,15 @@ MUTATIONS: tuple[Mutation, ...] = (
         finder=Finder.SIMULATION,
     ),
     _tested(
+        "an empty disk acknowledges for the voter whose id it has",
+        "raft/core/replicas.py",
+        "if follower is not None and follower.key.matches(key):",
+        "if follower is not None:",
+        "R: a lost disk's vote is taken away first",
+        "tests/simulation/test_broker_lost_disks.py",
+        finder=Finder.SIMULATION,
+    ),
+    _tested(
         "a broker adds itself beside the vote of its old disk",
         "raft/membership.py",
         "return AddVoter(voter) if earlier is None else RemoveVoter(ReplicaKey(key.id, earlier.directory_id))",

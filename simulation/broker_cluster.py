@@ -25,7 +25,7 @@ from quorate.simulation.disk import SimulatedDisk, Volume
 from quorate.simulation.hosts import FOLDER, SimulatedCluster
 from quorate.simulation.invariants import Checker, WatchedTelemetry
 from quorate.simulation.network import NetworkSettings
-from quorate.simulation.node_view import NodeView
+from quorate.simulation.node_view import LostReplica, NodeView
 from quorate.simulation.runtime import DiskSpeed, SimulatedRuntime
 from quorate.simulation.scheduler import Scheduler
 from quorate.simulation.trace import Trace
@@ -172,6 +172,8 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         trace: Trace,
     ) -> None:
         self.settings = settings
+        self._lost: dict[str, LostReplica] = {}
+        """By directory id."""
         super().__init__(
             settings.brokers,
             settings.network,
@@ -190,12 +192,12 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
     def voters(self) -> Sequence[BrokerHost]:
         return self.nodes
 
-    def _voters_of(self, view: NodeView) -> Sequence[BrokerHost | None]:
+    def _voters_of(self, view: NodeView) -> Sequence[NodeView]:
         quorum = self.nodes[view.id - 1].quorum
         if quorum is None:
             return self.nodes
-        holders = [(voter.key.directory_id, self.nodes[voter.key.id - 1]) for voter in quorum.voters]
-        return [node if disk in (None, node.directory_id) else None for disk, node in holders]
+        keys = (voter.key for voter in quorum.voters)
+        return [self._lost.get(key.directory_id or "", self.nodes[key.id - 1]) for key in keys]
 
     def _node(self, number: int, host: SimulatedRuntime) -> BrokerHost:
         addresses = {
@@ -244,6 +246,11 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
     def replace_folder(self, node: BrokerHost, empty: Volume, directory_id: str) -> None:
         """The folder with the metadata log is lost, and `empty` in its place. Only where the voters are in
         the log; the node's configuration no longer says who votes. No process may run."""
+        gone = SimulatedDisk()
+        gone.mount(FOLDER, node.disk.unmount(FOLDER))
+        self._lost[node.directory_id] = LostReplica(
+            id=node.id, folder=FOLDER, disk=gone, life=node.life, disks=node.disks
+        )
         node.disk.mount(FOLDER, empty)
         node.disks += 1
         node.directory_id = directory_id

@@ -47,6 +47,23 @@ class NodeView(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostReplica:
+    """`NodeView` of one whose disk is gone: what it had acknowledged by then."""
+
+    id: NodeId
+    folder: str
+    disk: SimulatedDisk
+    life: int
+    disks: int
+    damaged: bool = False
+    alive: bool = False
+
+    @property
+    def log(self) -> Log:
+        raise ValueError(f"node {self.id} lost disk {self.disks} with its log")
+
+
 @dataclass(frozen=True, slots=True)
 class RoleSeen:
     role: Role

@@ -5,16 +5,18 @@ from dataclasses import replace
 import pytest
 
 from quorate.raft.core.events import AddVoter, VoterChange
-from quorate.raft.core.types import Voter
+from quorate.raft.core.replica_progress import ReplicaProgress
+from quorate.raft.core.replicas import Replicas
+from quorate.raft.core.types import ReplicaKey, Voter
 from quorate.raft.membership import Membership
 from quorate.simulation.broker_clients import BrokerClientSettings
 from quorate.simulation.broker_run import BrokerRun
 from quorate.simulation.faults import Fault, FaultSettings
 from quorate.simulation.seeds import broker_run
-from quorate.simulation.violations import LivenessViolation
+from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from quorate.simulation.voter_faults import VotersIn
 
-SEEDS_MAX = 20
+SEEDS_MAX = 30
 TROUBLES = (Fault.LOST_DISK, Fault.CRASH, Fault.PARTITION)
 
 
@@ -83,3 +85,28 @@ def test_a_seed_shows_that_a_broker_does_not_take_the_place_of_its_old_disk() ->
     else:
         pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
     with_lost_disks(seed, *TROUBLES, told=[], auto_join=True).execute()
+
+
+def an_empty_disk_acknowledges_for_the_lost_one(
+    self: Replicas, key: ReplicaKey
+) -> tuple[ReplicaProgress, ReplicaProgress | None]:
+    """Of `Replicas.find`: who fetches under a voter's id is taken for that voter, whatever its directory."""
+    follower = self.followers.get(key.id)
+    return (follower, None) if follower is not None else find(self, key)
+
+
+find = Replicas.find
+
+
+def test_a_seed_shows_that_an_empty_disk_acknowledges_for_the_lost_one() -> None:
+    for seed in range(1, SEEDS_MAX + 1):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Replicas, "find", an_empty_disk_acknowledges_for_the_lost_one)
+            try:
+                with_lost_disks(seed, *TROUBLES, told=[]).execute()
+            except SafetyViolation as violation:
+                assert "CommittedIsDurableOnAMajority" in str(violation), violation
+                break
+    else:
+        pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
+    with_lost_disks(seed, *TROUBLES, told=[]).execute()

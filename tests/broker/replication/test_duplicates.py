@@ -9,10 +9,11 @@ import trio
 from crc32c import crc32c
 
 from quorate.broker.replication.errors import ErrorCode, PartitionError
-from quorate.broker.replication.producer_snapshot import decode_into
+from quorate.broker.replication.producer_snapshot import decode_steps
 from quorate.broker.replication.producer_state import KeptBatch, ProducerState
 from quorate.broker.replication.requests import AppendItem
 from quorate.log.batch import read_headers
+from quorate.runtime.slices import at_once
 
 DAY_S = 86_400.0
 JUMPS_MS = tuple(sign * step for sign in (-1, 1) for step in (3_600_000, 86_400_000, 30 * 86_400_000))
@@ -155,7 +156,7 @@ def test_a_snapshot_of_the_version_before_is_read_without_times():
     body += struct.pack(">iiqq", 10, 11, 100, 101) + struct.pack(">iiqq", 12, 12, 102, 102)
     data = struct.pack(">3sbI", b"QPS", 2, crc32c(body)) + body
     state = ProducerState(now_ms=lambda: 0)
-    decode_into(state, data)
+    at_once(decode_steps(state, data))
     producer = state.producers[7]
     assert (producer.epoch, state.silent_ms(producer)) == (3, 500)
     assert list(producer.batches) == [KeptBatch(10, 11, 100, 101, -1), KeptBatch(12, 12, 102, 102, -1)]
