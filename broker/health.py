@@ -23,7 +23,7 @@ class BrokerHealth:
     """In this node's own metadata; so is a broker that is not registered."""
     broker_epoch: int
     controller_silent_ms: int
-    """Since the newest heartbeat that was answered left."""
+    """Since the newest heartbeat left that was answered as this node's metadata has it."""
     failed_log_dirs: tuple[str, ...]
     """Folders of log.dirs that are not used: bad at the start, or failed since."""
 
@@ -84,7 +84,7 @@ def _reason(lifecycle: BrokerLifecycle) -> str | None:
         return "the broker is fenced: the controller gives it nothing to lead"
     if lifecycle.controller_silent_s >= session_s:
         return (
-            f"the controller has not answered for {lifecycle.controller_silent_s:.1f} s, more than the "
-            f"broker's session of {session_s:g} s: others may lead what it led"
+            f"the controller has not confirmed the broker for {lifecycle.controller_silent_s:.1f} s, more "
+            f"than its session of {session_s:g} s: others may lead what it led"
         )
     return None

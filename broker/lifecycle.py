@@ -164,8 +164,9 @@ class BrokerLifecycle:
 
     @property
     def controller_silent_s(self) -> float:
-        """Since the newest heartbeat that was answered left. For a whole session: others may lead what this
-        broker led."""
+        """Since the newest heartbeat left that was answered as this node's metadata has it. An answer that
+        the broker is fenced, of which the metadata here says nothing yet, is none: others may lead what this
+        broker led, as they may after a whole session of silence."""
         return trio.current_time() - self._heard_at
 
     async def _register(self, deadline: float) -> None:
@@ -231,7 +232,8 @@ class BrokerLifecycle:
             return _RETRY_SECONDS
         match answer.error:
             case ErrorCode.NONE:
-                self._heard_at = asked_at
+                if not answer.is_fenced or self.own is None or self.own.fenced:
+                    self._heard_at = asked_at
                 self.on_told(request.offline_log_dirs)
                 return self._answered(answer)
             case ErrorCode.STALE_BROKER_EPOCH | ErrorCode.BROKER_ID_NOT_REGISTERED:

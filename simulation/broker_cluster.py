@@ -98,7 +98,7 @@ class BrokerHost(VotingNode):
     @property
     def directories(self) -> set[uuid.UUID]:
         """The ids in its folders of log.dirs, whether or not a process runs."""
-        files = (self.disk.durable_content(f"{folder}/{FILE_NAME}") for folder in self.log_dirs)
+        files = (self.disk.durable_content(f"{folder}/{FILE_NAME}") for folder in self.config.log_dirs)
         lines = [line for file in files if file is not None for line in file.decode().splitlines()]
         return {
             parse_uuid(value)

@@ -293,6 +293,8 @@ class BrokerRun:
                 await cluster.start_all()
                 # One whose disk failed just before may be ending only now.
                 consumers.start_soon(cluster.supervise, _derived(source))
+                for node in cluster.nodes:
+                    await faults.directories.unmount_again(node)
                 # Two voters have no leader while a folder is put back on one of them.
                 await faults.repair()
                 for node in cluster.nodes:

@@ -25,7 +25,8 @@ _STARTS_WITHIN_S = 5.0
 
 
 class DirectoryFaults:
-    """Use on hosts with two folders of `log.dirs`; on others nothing happens. `restore` at the end."""
+    """Use on hosts with two folders of `log.dirs`; on others nothing happens. At the end, when all are
+    up: `unmount_again` on every node, and then `restore`."""
 
     def __init__(
         self,
@@ -63,14 +64,17 @@ class DirectoryFaults:
         await trio.sleep(self._random.random() * 3)
         await self.restore(node)
 
-    async def restore(self, node: BrokerHost) -> None:
-        """Put back what `take_away` took, if it is still away, and do what the error says where a partition
-        is in both folders by now: keep the one in the directory that metadata names. Unmount what
-        `mount_twice` mounted, if it was cancelled before it could."""
+    async def unmount_again(self, node: BrokerHost) -> None:
+        """End what `mount_twice` began, if it was cancelled before it could. The node can't run until then,
+        and others may need it to elect a leader."""
         if AGAIN in node.log_dirs:
             await self._end(node)
             self._unmount_again(node)
             self._start(node)
+
+    async def restore(self, node: BrokerHost) -> None:
+        """Put back what `take_away` took, if it is still away, and do what the error says where a partition
+        is in both folders by now: keep the one in the directory that metadata names."""
         if node.away is None:
             return
         await self._end(node)

@@ -154,16 +154,18 @@ def heartbeat(
     image: MetadataImage,
     request: BrokerHeartbeatRequest,
     *,
+    return_offset: int = -1,
     shutdown_offset: int | None,
     lowest_active_offset: int | None,
     leaves: bool = False,
 ) -> Outcome[BrokerHeartbeatResponse]:
     """Answer a heartbeat, and move the broker on in its life.
 
-    `shutdown_offset`: what every active broker must have applied (inclusive) before this one may stop; None
-    until its controlled shutdown has taken it out of every ISR. `lowest_active_offset`: what every active
-    broker is known to have applied (inclusive); None if there is none. `leaves`: it was taken out of service
-    and has not left all that it has to.
+    `return_offset`: what this broker, if it is fenced, must have applied (inclusive) to be unfenced, beside
+    its registration. `shutdown_offset`: what every active broker must have applied (inclusive) before this
+    one may stop; None until its controlled shutdown has taken it out of every ISR. `lowest_active_offset`:
+    what every active broker is known to have applied (inclusive); None if there is none. `leaves`: it was
+    taken out of service and has not left all that it has to.
     """
     broker = image.broker(request.broker_id)
     if broker is None:
@@ -176,7 +178,7 @@ def heartbeat(
         return Outcome(
             response=BrokerHeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH, error_message=message)
         )
-    caught_up = request.current_metadata_offset >= broker.epoch
+    caught_up = request.current_metadata_offset >= max(broker.epoch, return_offset)
     status = _next_status(
         image,
         broker,

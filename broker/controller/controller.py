@@ -299,12 +299,17 @@ class Controller:
             sessions = active.sessions
             if held is not None and held.epoch == request.broker_epoch:
                 sessions.touch(request.broker_id, now=now, metadata_offset=request.current_metadata_offset)
+            leaves = active.chores.leaves(request.broker_id)
+            return_offset = -1
+            if held is not None and held.fenced and not leaves:
+                return_offset = sessions.return_offset(held.broker_id, offset=active.image.offset, now=now)
             return heartbeat(
                 active.image,
                 request,
+                return_offset=return_offset,
                 shutdown_offset=sessions.shutdown_offset(request.broker_id),
                 lowest_active_offset=sessions.lowest_active_offset(active.image),
-                leaves=active.chores.leaves(request.broker_id),
+                leaves=leaves,
             )
 
         def answer(active: Tenure, response: BrokerHeartbeatResponse) -> BrokerHeartbeatResponse:

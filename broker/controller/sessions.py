@@ -14,6 +14,7 @@ class _Contact:
     at: float
     metadata_offset: int = -1
     shutdown_offset: int | None = None
+    return_offset: int | None = None
 
 
 class Sessions:
@@ -59,8 +60,18 @@ class Sessions:
                 continue
             contact = self._contacts.setdefault(broker.broker_id, _Contact(at=now))
             if now - contact.at >= self.timeout:
+                contact.return_offset = None
                 silent.append((contact.at, broker.broker_id))
         return [broker_id for _, broker_id in sorted(silent)]
+
+    def return_offset(self, broker_id: int, *, offset: int, now: float) -> int:
+        """What a fenced broker must have applied (inclusive) before it is unfenced: all that took it out of
+        service, or it would go on answering as the leader that it was. `offset`, when this is first asked
+        after it was fenced: as with `fix_shutdown_offset`, a goal that moved would not be reached."""
+        contact = self._contacts.setdefault(broker_id, _Contact(at=now))
+        if contact.return_offset is None:
+            contact.return_offset = offset
+        return contact.return_offset
 
     def shutdown_offset(self, broker_id: int) -> int | None:
         """What every active broker must have applied (inclusive) before this one may stop."""

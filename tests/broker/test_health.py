@@ -61,7 +61,7 @@ def test_health_says_whether_the_broker_serves() -> None:
         assert sound.serving.health().healthy
         cluster.heal()
         back = await reasons_until(node, healthy=True)
-        own = [each for each in back if "the broker" in str(each) or "has not answered" in str(each)]
+        own = [each for each in back if "the broker" in str(each) or "has not confirmed" in str(each)]
         assert own, f"the quorum is fine before the broker serves: {back}"
 
         sound.disk.fail(Operation.APPEND, path_part="more/", times=10**6)
@@ -123,7 +123,7 @@ def lifecycle(
     [
         (lifecycle(), None),
         (lifecycle(silent_s=SESSION_S - 0.1), None),
-        (lifecycle(silent_s=SESSION_S), "the controller has not answered"),
+        (lifecycle(silent_s=SESSION_S), "the controller has not confirmed"),
         (lifecycle(fenced=True), "fenced"),
         (lifecycle(fenced=None), "not registered"),
         (lifecycle(state=LifecycleState.PENDING_CONTROLLED_SHUTDOWN), "stopping"),

@@ -262,7 +262,7 @@ def test_a_folder_that_is_mounted_twice_when_the_faults_end_is_unmounted() -> No
             nursery.start_soon(faults.mount_twice)
             await until(lambda: AGAIN in node.log_dirs, every_s=0.001)
             nursery.cancel_scope.cancel()
-        await faults.restore(node)
+        await faults.unmount_again(node)
         assert node.log_dirs == (FOLDER, MORE)
 
     tell(1, story, clients=BrokerClientSettings(idempotent=1, plain=1), log_dirs=(FOLDER, MORE))

@@ -309,6 +309,38 @@ def test_the_goal_of_a_shutdown_is_fixed_once(cluster) -> None:
     assert sessions.shutdown_offset(1) == 10
 
 
+def test_the_goal_of_a_return_is_fixed_once_after_each_fencing(cluster) -> None:
+    cluster.start(1)
+    sessions = Sessions(timeout=9.0)
+    assert sessions.return_offset(1, offset=10, now=0.0) == 10
+    assert sessions.return_offset(1, offset=20, now=1.0) == 10
+    for now in range(2, 12):
+        sessions.expired(cluster.image, now=float(now), interval=1.0)
+    assert sessions.return_offset(1, offset=30, now=12.0) == 30
+
+
+def test_a_broker_is_not_unfenced_before_it_has_applied_what_fenced_it(cluster) -> None:
+    """Where Kafka asks for its registration only, it would go on answering as the leader that it was."""
+    cluster.start(1)
+    cluster.fence(1)
+    broker = cluster.image.broker(1)
+    beat = BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=broker.epoch,
+        current_metadata_offset=broker.epoch,
+        want_fence=False,
+        want_shut_down=False,
+    )
+    late = heartbeat(
+        cluster.image, beat, return_offset=broker.epoch + 1, shutdown_offset=None, lowest_active_offset=None
+    )
+    assert (late.response.is_fenced, late.response.is_caught_up) == (True, False)
+    back = heartbeat(
+        cluster.image, beat, return_offset=broker.epoch, shutdown_offset=None, lowest_active_offset=None
+    )
+    assert (back.response.is_fenced, back.response.is_caught_up) == (False, True)
+
+
 def test_the_lowest_offset_counts_active_brokers_only(cluster) -> None:
     cluster.start(1, 2, 3)
     cluster.fence(3)
