@@ -69,6 +69,23 @@ def plant(mutation: Mutation | None, tree: Path) -> None:
         path.write_text(text.replace(mutation.old, mutation.new))
 
 
+def uncollected(tree: Path) -> str:
+    """What pytest says if it can't collect a test of the table in `tree`; empty if it can."""
+    files = sorted({each for mutation in MUTATIONS for each in mutation.where if each.startswith("tests/")})
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *files],
+        cwd=tree,
+        env=_environment(tree),
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout[-2000:] if done.returncode else ""
+
+
+def _environment(tree: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 def commands(finder: Finder, where: Sequence[str]) -> Iterator[list[str]]:
     match finder:
         case Finder.EXPLORER:
@@ -91,14 +108,13 @@ _DEFAULT_TESTS = {
 
 def fails(finder: Finder, where: Sequence[str], tree: Path) -> str:
     """What the finder says when it fails; empty if it finds nothing wrong."""
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     ends_at = time.monotonic() + TIME_MAX_SECONDS
     for command in commands(finder, where):
         try:
             done = subprocess.run(
                 command,
                 cwd=tree,
-                env=environment,
+                env=_environment(tree),
                 capture_output=True,
                 text=True,
                 timeout=max(1.0, ends_at - time.monotonic()),
