@@ -232,7 +232,7 @@ def rooms() -> str:
             return "everything"
         return ", ".join(map(code, imports)) or "nothing of ours"
 
-    rows = ((f"`{room.package.replace('.', '/')}/`", room.purpose, allowed(room.imports)) for room in ROOMS)
+    rows = ((f"`quorate/{room.package.replace('.', '/')}/`", room.purpose, allowed(room.imports)) for room in ROOMS)
     return table(("room", "is", "may import, besides itself"), rows)
 
 

@@ -23,7 +23,7 @@ import typer
 from mutate_table import MUTATIONS, Finder, Mutation
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("runtime", "quorum_state", "log", "raft", "broker", "metrics", "spark_source", "simulation", "cli")
+PACKAGE = ROOT / "quorate"
 TIME_MAX_SECONDS = 300
 
 
@@ -43,22 +43,22 @@ class TextError(Exception):
 def problems() -> Iterator[str]:
     """Mutations whose text is not in its file exactly once."""
     for mutation in MUTATIONS:
-        path = ROOT / mutation.file
+        path = PACKAGE / mutation.file
         count = path.read_text().count(mutation.old) if path.exists() else 0
         if count != 1:
             yield f"{mutation.name}: its text is {count} times in {mutation.file}, not once"
 
 
 def plant(mutation: Mutation | None, tree: Path) -> None:
-    """Make `tree` a place to run Python in: the packages under one namespace, with the fault in a copy."""
+    """Make `tree` a place to run Python in: the packages, with the fault in a copy."""
     package = tree / "quorate"
     package.mkdir()
     changed = mutation.file.split("/")[0] if mutation is not None else None
-    for folder in FOLDERS:
-        if folder == changed:
-            shutil.copytree(ROOT / folder, package / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in PACKAGE.iterdir():
+        if path.name == changed:
+            shutil.copytree(path, package / path.name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
-            (package / folder).symlink_to(ROOT / folder)
+            (package / path.name).symlink_to(path)
     shutil.copytree(ROOT / "tests", tree / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tree)
     if mutation is not None:

@@ -21,6 +21,7 @@ class Finder(enum.Enum):
 class Mutation:
     name: str
     file: str
+    """Below `quorate`."""
     old: str
     """Occurs exactly once."""
     new: str

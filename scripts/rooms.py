@@ -76,7 +76,7 @@ ROOMS = (
     ),
     Room(
         package="runtime",
-        purpose="the seams: `Disk`, `Network`, clocks, entropy; the real ones in `runtime/real/`",
+        purpose="the seams: `Disk`, `Network`, clocks, entropy; the real ones in `quorate/runtime/real/`",
         imports=(),
     ),
     Room(

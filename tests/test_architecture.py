@@ -3,7 +3,6 @@ through the seams."""
 
 import ast
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,20 +13,10 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from rooms import ROOMS  # noqa: E402
 
-TOP = ROOT / "package"
-"""The folder of `quorate` itself. With that name it would hide an installed quorate from what runs in a
-checkout."""
-PACKAGES = (
-    "runtime",
-    "quorum_state",
-    "log",
-    "raft",
-    "broker",
-    "metrics",
-    "spark_source",
-    "simulation",
-    "cli",
-)
+SOURCE = ROOT / "quorate"
+PACKAGES = tuple(sorted(path.parent.name for path in SOURCE.glob("*/__init__.py")))
+LINKED = {"raft", "quorum_state", "log", "broker", "metrics", "spark_source"}
+"""The rooms that the design names at the top of the repository."""
 
 MAY_IMPORT = {room.package: room.imports for room in ROOMS}
 
@@ -53,11 +42,11 @@ FORBIDDEN_EXCEPT = {
 
 def modules() -> Iterator[Path]:
     for package in PACKAGES:
-        yield from sorted((ROOT / package).rglob("*.py"))
+        yield from sorted((SOURCE / package).rglob("*.py"))
 
 
 def name_of(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = path.relative_to(SOURCE).with_suffix("").parts
     return ".".join(part for part in parts if part != "__init__")
 
 
@@ -88,14 +77,14 @@ def test_imports_point_down_the_designs_table_and_never_back_up() -> None:
                 continue
             target = imported.removeprefix("quorate.")
             if not within(target, package) and not any(within(target, a) for a in allowed):
-                offences.append(f"{path.relative_to(ROOT)}:{line}: {package} may not import {target}")
+                offences.append(f"{path.relative_to(SOURCE)}:{line}: {package} may not import {target}")
     assert not offences, "\n".join(offences)
 
 
 def test_the_core_imports_nothing_but_the_standard_library() -> None:
     offences = [
         f"{path.name}:{line}: {imported}"
-        for path in sorted((ROOT / "raft/core").glob("*.py"))
+        for path in sorted((SOURCE / "raft/core").glob("*.py"))
         for line, imported in imports_of(ast.parse(path.read_text()))
         if not within(imported, "quorate.raft.core") and imported.split(".")[0] not in sys.stdlib_module_names
     ]
@@ -105,9 +94,9 @@ def test_the_core_imports_nothing_but_the_standard_library() -> None:
 def test_the_driver_alone_steps_the_core() -> None:
     """Others read it. Whoever steps it carries out what that brings."""
     steps = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
+        f"{path.relative_to(SOURCE)}:{node.lineno}"
         for path in modules()
-        if "simulation" not in path.parts and path.parent != ROOT / "raft" / "core"
+        if "simulation" not in path.parts and path.parent != SOURCE / "raft" / "core"
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -129,7 +118,7 @@ def dotted(node: ast.expr) -> str:
 def test_time_entropy_files_and_sockets_are_reached_through_the_seams_only() -> None:
     offences = []
     for path in modules():
-        relative = str(path.relative_to(ROOT))
+        relative = str(path.relative_to(SOURCE))
         if relative.startswith(SEAM_FREE):
             continue
         tree = ast.parse(path.read_text())
@@ -143,25 +132,17 @@ def test_time_entropy_files_and_sockets_are_reached_through_the_seams_only() -> 
     assert not offences, "\n".join(offences)
 
 
-def test_every_package_is_listed_for_the_wheel_and_is_typed() -> None:
-    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
-    inner = {
-        f"quorate.{name_of(path)}" for package in PACKAGES for path in (ROOT / package).rglob("__init__.py")
-    }
-    assert inner | {"quorate"} == listed
-    folders = [TOP, *(ROOT / package[8:].replace(".", "/") for package in sorted(inner))]
-    assert not [folder for folder in folders if not (folder / "py.typed").exists()]
-
-
-def test_no_folder_of_the_checkout_hides_the_installed_package() -> None:
-    assert not (ROOT / "quorate").exists()
+def test_the_designs_rooms_are_found_at_the_top_too_and_everything_else_once() -> None:
+    assert {path.name for path in ROOT.iterdir() if path.is_symlink()} == LINKED
+    assert all((ROOT / name).resolve() == SOURCE / name for name in LINKED)
+    assert not [path for path in SOURCE.rglob("*.py") if not (path.parent / "__init__.py").exists()]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_module_imports_a_stray_top_level_folder(package: str) -> None:
     offences = [
-        f"{path.relative_to(ROOT)}:{line}: {imported}"
-        for path in sorted((ROOT / package).rglob("*.py"))
+        f"{path.relative_to(SOURCE)}:{line}: {imported}"
+        for path in sorted((SOURCE / package).rglob("*.py"))
         for line, imported in imports_of(ast.parse(path.read_text()))
         if imported.split(".")[0] in PACKAGES
     ]

@@ -144,4 +144,4 @@ def test_the_sdist_holds_what_the_wheel_is_built_from_and_no_tests(built: Path) 
     with tarfile.open(sdist) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "scripts"))]
-    assert {"package/__init__.py", "raft/quorum.py", "CHANGELOG.md", "LICENSE", "README.md"} <= names
+    assert {"quorate/__init__.py", "quorate/raft/quorum.py", "CHANGELOG.md", "LICENSE", "README.md"} <= names

@@ -122,11 +122,7 @@ async def main(config: QuorumConfig) -> int:
 
 def test_pyright_knows_what_a_quorum_returns(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
-    installed = tmp_path / "installed" / "quorate"
-    installed.mkdir(parents=True)
-    for package in {path.parent for path in ROOT.glob("*/py.typed")} - {ROOT / "package"}:
-        (installed / package.name).symlink_to(package)
-    settings = {"typeCheckingMode": "strict", "include": ["program.py"], "extraPaths": ["installed"]}
+    settings = {"typeCheckingMode": "strict", "include": ["program.py"], "extraPaths": [str(ROOT)]}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     done = subprocess.run(
         [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable],
