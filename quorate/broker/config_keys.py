@@ -10,7 +10,7 @@ from quorate.broker.controller.config_key import (
     ConfigKey,
     ValueType,
     anything,
-    boolean,
+    true_or_false,
     not_empty,
     number,
 )
@@ -71,7 +71,7 @@ def _long(
 
 
 def _flag(name: str, default: bool, doc: str) -> ConfigKey:
-    return _key(ValueType.BOOLEAN, name, str(default).lower(), doc, boolean)
+    return _key(ValueType.BOOLEAN, name, str(default).lower(), doc, true_or_false)
 
 
 def _string(

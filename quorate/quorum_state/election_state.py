@@ -19,7 +19,7 @@ from quorate.quorum_state.errors import (
 from quorate.raft.core.types import ElectionState, Epoch, NodeId, ReplicaKey
 from quorate.runtime.disk import Disk, read_file, write_file_atomically
 
-FILE_NAME = "quorum-state"
+QUORUM_STATE = "quorum-state"
 DATA_VERSION = 1
 _NONE = -1
 _NO_DIRECTORY = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -36,7 +36,7 @@ class QuorumStateFile:
 
     def __init__(self, disk: Disk, folder: str, *, cluster_id: str, node: NodeId) -> None:
         self._disk = disk
-        self._path = f"{folder}/{FILE_NAME}"
+        self._path = f"{folder}/{QUORUM_STATE}"
         self._cluster_id = cluster_id
         self._node = node
         self._durable: ElectionState | None = None

@@ -13,7 +13,7 @@ from quorate.quorum_state.parameter_names import SERVER, ParameterNames
 from quorate.runtime.disk import Disk, read_file, write_file_atomically
 from quorate.runtime.entropy import parse_uuid, uuid_text
 
-FILE_NAME = "meta.properties"
+META_PROPERTIES = "meta.properties"
 _NODE_ID_DIGITS = 10
 """`int` refuses thousands of them."""
 _RESTORE = "Restore it: version=1 and the cluster.id, node.id and directory.id that the other nodes know."
@@ -36,7 +36,7 @@ class MetaProperties:
         names: ParameterNames = SERVER,
     ) -> None:
         """Raises `ForeignStateError` if the directory belongs to another cluster or node than asked."""
-        path = f"{folder}/{FILE_NAME}"
+        path = f"{folder}/{META_PROPERTIES}"
         if cluster_id is not None and cluster_id != self.cluster_id:
             raise ForeignStateError(
                 path,
@@ -53,7 +53,7 @@ class MetaProperties:
 
 def load_meta_properties(disk: Disk, folder: str, *, names: ParameterNames = SERVER) -> MetaProperties:
     """Raises `MissingStateError` if the directory is not formatted, or another `QuorumStateError`."""
-    path = f"{folder}/{FILE_NAME}"
+    path = f"{folder}/{META_PROPERTIES}"
     try:
         data = read_file(disk, path)
     except FileNotFoundError:
@@ -96,7 +96,7 @@ async def store_meta_properties(disk: Disk, folder: str, properties: MetaPropert
         f"directory.id={uuid_text(properties.directory_id)}",
         "",
     ]
-    await write_file_atomically(disk, f"{folder}/{FILE_NAME}", "\n".join(lines).encode())
+    await write_file_atomically(disk, f"{folder}/{META_PROPERTIES}", "\n".join(lines).encode())
 
 
 def _parse_properties(path: str, data: bytes) -> dict[str, str]:

@@ -11,7 +11,7 @@ from quorate.runtime.log import get_logger
 
 log = get_logger(__name__)
 
-FILE_NAME: Final = "skipped-batches"
+SKIPPED_BATCHES: Final = "skipped-batches"
 _VERSION = 1
 _RESTORE = (
     "Restore it as it is on the other nodes: a node that applies what they leave out has another state than "
@@ -60,7 +60,7 @@ class SkippedBatches:
 
 def load_skipped(disk: Disk, log_folder: str) -> SkippedBatches:
     """None of them if there is no file. Raises `UnreadableStateError`."""
-    path = f"{log_folder}/{FILE_NAME}"
+    path = f"{log_folder}/{SKIPPED_BATCHES}"
     try:
         data = read_file(disk, path)
     except FileNotFoundError:
@@ -92,4 +92,4 @@ async def store_skipped(disk: Disk, log_folder: str, skipped: tuple[SkippedBatch
         "version": _VERSION,
         "skipped": [{"offset": each.offset, "epoch": each.epoch} for each in skipped],
     }
-    await write_file_atomically(disk, f"{log_folder}/{FILE_NAME}", json.dumps(content).encode() + b"\n")
+    await write_file_atomically(disk, f"{log_folder}/{SKIPPED_BATCHES}", json.dumps(content).encode() + b"\n")

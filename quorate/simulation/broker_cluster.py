@@ -14,7 +14,7 @@ from quorate.broker.log_directories import SameDirectoryError
 from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError
 from quorate.broker.server import BrokerServer
 from quorate.log import Log
-from quorate.quorum_state.meta_properties import FILE_NAME
+from quorate.quorum_state.meta_properties import META_PROPERTIES
 from quorate.raft.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 from quorate.raft.quorum import Quorum
 from quorate.raft.storage import format_folder
@@ -98,7 +98,7 @@ class BrokerHost(VotingNode):
     @property
     def directories(self) -> set[uuid.UUID]:
         """The ids in its folders of log.dirs, whether or not a process runs."""
-        files = (self.disk.durable_content(f"{folder}/{FILE_NAME}") for folder in self.config.log_dirs)
+        files = (self.disk.durable_content(f"{folder}/{META_PROPERTIES}") for folder in self.config.log_dirs)
         lines = [line for file in files if file is not None for line in file.decode().splitlines()]
         return {
             parse_uuid(value)

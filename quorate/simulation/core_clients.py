@@ -17,7 +17,7 @@ from quorate.raft.core.types import NodeId, Offset
 from quorate.simulation.core_node import CoreNode
 from quorate.simulation.core_swarm import CoreSwarm
 from quorate.simulation.linearizability import Operation, check_history
-from quorate.simulation.models import AppendBatch, KnownLog, Read
+from quorate.simulation.models import AppendBatch, KnownLog, LogRead
 from quorate.simulation.violations import SafetyViolation
 
 
@@ -195,9 +195,9 @@ class CoreClients:
 
     def _operation(
         self, call: Call, offsets: dict[int, int]
-    ) -> Operation[AppendBatch | Read, Hashable] | None:
+    ) -> Operation[AppendBatch | LogRead, Hashable] | None:
         ended_at = None if call.failed else call.ended_at
-        request: AppendBatch | Read
+        request: AppendBatch | LogRead
         answer: int
         if call.count:
             found = [offsets.get(call.first_value + index) for index in range(call.count)]
@@ -216,7 +216,7 @@ class CoreClients:
         elif ended_at is None or call.read_to is None:
             return None
         else:
-            request, answer = Read(), call.read_to
+            request, answer = LogRead(), call.read_to
         if ended_at is None:
             # It took effect there: the log says so.
             return Operation(client=call.client, request=request, answer=answer, invoked_at=call.invoked_at)

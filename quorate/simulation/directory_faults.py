@@ -16,7 +16,7 @@ import trio
 
 from quorate.broker.controller.image import MetadataImage
 from quorate.broker.replication.log_folder import parse_folder_name
-from quorate.quorum_state.meta_properties import FILE_NAME, load_meta_properties
+from quorate.quorum_state.meta_properties import META_PROPERTIES, load_meta_properties
 from quorate.simulation.broker_cluster import AGAIN, MORE, BrokerCluster, BrokerHost
 from quorate.simulation.hosts import FOLDER
 from quorate.simulation.violations import SafetyViolation
@@ -95,7 +95,7 @@ class DirectoryFaults:
         self._start(node)
 
     def _keep_one_of_two(self, node: BrokerHost, image: MetadataImage) -> None:
-        if not node.disk.exists(f"{MORE}/{FILE_NAME}"):
+        if not node.disk.exists(f"{MORE}/{META_PROPERTIES}"):
             return  # a new disk, taken away before its first start
         back = load_meta_properties(node.disk, MORE).directory_id
         for name in set(node.disk.list(FOLDER)) & set(node.disk.list(MORE)):
@@ -110,7 +110,7 @@ class DirectoryFaults:
     async def mount_twice(self) -> None:
         """The second folder is in log.dirs under another name too: the process must refuse to start."""
         node = await self._down()
-        if node is None or not node.disk.exists(f"{MORE}/{FILE_NAME}"):
+        if node is None or not node.disk.exists(f"{MORE}/{META_PROPERTIES}"):
             self._start(node)
             return
         node.disk.mount_twice(MORE, AGAIN)

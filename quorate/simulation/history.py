@@ -117,7 +117,7 @@ class History:
 
     def _check_linearizable(self, found: Mapping[bytes, int]) -> None:
         """The reads too. Whether an append of unknown outcome took effect, and where, the log says."""
-        operations: list[Operation[AppendBatch | models.Read, int]] = []
+        operations: list[Operation[AppendBatch | models.LogRead, int]] = []
         starts = []
         for append in self.appends:
             offset = found.get(append.records[0])
@@ -136,7 +136,7 @@ class History:
             operations.append(
                 Operation(
                     client=read.client,
-                    request=models.Read(),
+                    request=models.LogRead(),
                     answer=read.end_offset,
                     invoked_at=read.invoked_at,
                     returned_at=read.ended_at,

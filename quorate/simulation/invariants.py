@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from quorate.log.batch import read_batches
-from quorate.quorum_state.election_state import FILE_NAME
+from quorate.quorum_state.election_state import QUORUM_STATE
 from quorate.raft.core.effects import Role
 from quorate.raft.core.types import Epoch, NodeId, Offset
 from quorate.raft.state_machine import CommittedBatch
@@ -77,7 +77,7 @@ class VotesAreDurable(Invariant):
     def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
         if seen.voted is None:
             return
-        stored = node.disk.durable_content(f"{node.folder}/{LOG_FOLDER}/{FILE_NAME}")
+        stored = node.disk.durable_content(f"{node.folder}/{LOG_FOLDER}/{QUORUM_STATE}")
         state = json.loads(stored or b"{}")
         if (state.get("leaderEpoch"), state.get("votedId")) != (seen.epoch, seen.voted):
             raise SafetyViolation(

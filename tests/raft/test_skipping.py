@@ -8,13 +8,13 @@ import trio
 from quorate.quorum_state.errors import UnreadableStateError
 from quorate.raft.core.types import Epoch, Offset
 from quorate.raft.errors import QuorumError, SkipRefusedError, StateMachineError
-from quorate.raft.skipped_batches import FILE_NAME, SkippedBatch
+from quorate.raft.skipped_batches import SKIPPED_BATCHES, SkippedBatch
 from quorate.raft.skipping import skip_batch
 from quorate.raft.storage import LOG_FOLDER
 from quorate.runtime.disk import DiskLockedError, read_file, write_file_atomically
 from tests.raft.conftest import Journal
 
-PATH = f"data/{LOG_FOLDER}/{FILE_NAME}"
+PATH = f"data/{LOG_FOLDER}/{SKIPPED_BATCHES}"
 
 
 async def poisoned(world) -> StateMachineError:
@@ -174,5 +174,5 @@ async def test_a_list_of_skips_that_can_not_be_read_is_a_refusal_to_start(autoju
     disk = world.runtime(1).disk
     assert json.loads(read_file(disk, PATH))["skipped"] == [{"offset": where.offset, "epoch": where.epoch}]
     await write_file_atomically(disk, PATH, content)
-    with pytest.raises(UnreadableStateError, match=FILE_NAME):
+    with pytest.raises(UnreadableStateError, match=SKIPPED_BATCHES):
         await skip(world, 1, where)

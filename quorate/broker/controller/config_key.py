@@ -113,7 +113,7 @@ def ratio(value: str) -> None:
         raise ValueError("it must be between 0 and 1")
 
 
-def boolean(value: str) -> None:
+def true_or_false(value: str) -> None:
     if value.strip().lower() not in ("true", "false"):
         raise ValueError("it must be true or false")
 

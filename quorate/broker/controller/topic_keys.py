@@ -12,7 +12,7 @@ from quorate.broker.controller.config_key import (
     Effect,
     Synonym,
     ValueType,
-    boolean,
+    true_or_false,
     choice,
     choices,
     number,
@@ -87,7 +87,7 @@ def _long(
 def _flag(
     name: str, default: bool, doc: str, *brokers: str, only_false: str = "", no_effect: str = ""
 ) -> ConfigKey:
-    check = only("false", only_false) if only_false else boolean
+    check = only("false", only_false) if only_false else true_or_false
     return _key(
         name, ValueType.BOOLEAN, str(default).lower(), check, doc, *brokers, no_effect=no_effect or only_false
     )

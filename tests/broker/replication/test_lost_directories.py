@@ -18,7 +18,7 @@ from quorate.broker.log_directories import SameDirectoryError
 from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError, PartitionError
 from quorate.broker.replication.log_folder import CLEAN_SHUTDOWN
 from quorate.quorum_state.errors import ForeignStateError
-from quorate.quorum_state.meta_properties import FILE_NAME, MetaProperties, store_meta_properties
+from quorate.quorum_state.meta_properties import META_PROPERTIES, MetaProperties, store_meta_properties
 from quorate.runtime.disk import read_file, write_file_atomically
 from quorate.simulation.disk import Operation
 from quorate.simulation.runtime import SimulatedRuntime
@@ -260,7 +260,7 @@ async def test_a_directory_of_another_broker_is_refused(make_brokers, autojump_c
         await cluster[1].start(log_dirs=("d1",))
 
 
-@pytest.mark.parametrize("file", [FILE_NAME, "replication-offset-checkpoint"])
+@pytest.mark.parametrize("file", [META_PROPERTIES, "replication-offset-checkpoint"])
 async def test_a_broker_starts_without_a_folder_that_cannot_be_read(make_brokers, file, autojump_clock):
     cluster = make_brokers(brokers=2, min_isr=1, replica_high_watermark_checkpoint_interval_ms=500)
     await cluster[1].start(log_dirs=TWO)
@@ -285,7 +285,7 @@ async def test_a_broker_starts_without_a_folder_that_cannot_be_read(make_brokers
 
 async def test_a_broker_without_any_folder_that_can_be_read_does_not_start(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1)
-    cluster[1].disk.fail(Operation.OPEN, path_part=FILE_NAME, times=2)
+    cluster[1].disk.fail(Operation.OPEN, path_part=META_PROPERTIES, times=2)
     with pytest.raises(AllFoldersFailedError, match=r"no folder of log\.dirs can be used.*mend the disk"):
         await cluster[1].start(log_dirs=TWO)
 
