@@ -143,7 +143,7 @@ class Cluster(ABC):
 
 
 class Quorate(Cluster):
-    """Its client is the one that it ships (`quorate.raft.channel`), in Python: what users have."""
+    """Its client is the one that it ships (`quorate.raft.transport.channel`), in Python: what users have."""
 
     name = "quorate"
 

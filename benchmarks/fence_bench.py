@@ -14,15 +14,15 @@ from collections.abc import Iterator, Sequence
 
 import trio
 
-from quorate.broker.controller.codec import decode, encode
 from quorate.broker.controller.controller import Controller, ControllerSettings
-from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.records import FeatureLevel, Partition, Record, RegisterBroker, Topic
-from quorate.broker.controller.rpc import BrokerHeartbeatRequest
-from quorate.broker.metadata import MetadataCache
-from quorate.raft.core.types import Epoch, Offset
-from quorate.raft.state_machine import CommittedBatch
+from quorate.broker.controller.rpc.rpc import BrokerHeartbeatRequest
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import FeatureLevel, Partition, Record, RegisterBroker, Topic
+from quorate.broker.metadata.record_codec import decode, encode
+from quorate.broker.metadata_cache import MetadataCache
+from quorate.raft.state_machine.interface import CommittedBatch
 from quorate.runtime.entropy import Entropy
+from quorate.types import Epoch, Offset
 
 PER_TOPIC = 100
 

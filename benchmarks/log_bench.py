@@ -14,8 +14,8 @@ from collections.abc import Callable
 import trio
 
 from quorate.log import Log, LogConfig
-from quorate.log.batch import read_batches
-from quorate.log.records import build_batch, records_of
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.records import build_batch, records_of
 from quorate.runtime.real.disk import RealDisk, SyncStrategy
 
 _ROUNDS = 9

@@ -15,12 +15,12 @@ from typing import Final
 
 import trio
 
-from quorate.broker.replication.batch_check import BatchChecker, read_produced
-from quorate.broker.replication.compression import Codec, compress
-from quorate.broker.replication.produce_rules import ProduceRules
+from quorate.broker.replication.producing.batch_check import BatchChecker, read_produced
+from quorate.broker.replication.producing.compression import Codec, compress
+from quorate.broker.replication.producing.produce_rules import ProduceRules
 from quorate.log import Log, LogConfig
-from quorate.log.batch import HEADER_BYTES, seal
-from quorate.log.records import KeyValue, build_keyed_batch
+from quorate.log.batches.batch import HEADER_BYTES, seal
+from quorate.log.batches.records import KeyValue, build_keyed_batch
 from quorate.runtime.real.compute import ThreadCompute
 from quorate.runtime.real.disk import RealDisk, SyncStrategy
 from quorate.runtime.slices import Slices

@@ -23,12 +23,12 @@ from typing import TypedDict
 import trio
 from node_requests import READ, SNAPSHOT, UNSUPPORTED
 
-from quorate.raft.channel import Channel
-from quorate.raft.config import parse_voters
-from quorate.raft.core.types import Voter
 from quorate.raft.errors import NotLeaderError, QuorumError
+from quorate.raft.quorum_config import parse_voters
+from quorate.raft.transport.channel import Channel
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork
+from quorate.types import Voter
 
 
 class Command(TypedDict, total=False):

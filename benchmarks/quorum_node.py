@@ -15,12 +15,12 @@ from functools import partial
 import trio
 from node_requests import READ, SUPPORTED, UNSUPPORTED
 
-from quorate.raft.config import QuorumConfig, parse_voters
-from quorate.raft.core.types import NodeId, SnapshotId
 from quorate.raft.quorum import Quorum
-from quorate.raft.state_machine import CommittedBatch
-from quorate.raft.storage import format_folder
+from quorate.raft.quorum_config import QuorumConfig, parse_voters
+from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.raft.storage.storage import format_folder
 from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.types import NodeId, SnapshotId
 
 KEY_BYTES = 8
 CHUNK_BYTES = 64 * 1024

@@ -7,9 +7,9 @@ from pathlib import Path
 import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from quorate.broker.config_keys import CONFIG_KEYS
-from quorate.broker.controller.config_key import ConfigKey, Effect
-from quorate.broker.controller.topic_keys import TOPIC_KEYS
+from quorate.broker.metadata.config_key import ConfigKey, Effect
+from quorate.broker.metadata.topic_keys import TOPIC_KEYS
+from quorate.broker.settings.config_keys import CONFIG_KEYS
 from quorate.broker.wire.api import APIS
 from quorate.cli.errors import ExitCode
 from quorate.cli.main import app
@@ -23,10 +23,10 @@ from quorate.metrics.declarations import (
     Kind,
 )
 from quorate.metrics.raft_metrics import STATES
-from quorate.raft.core.transitions import ALLOWED
+from quorate.raft.core.roles.transitions import ALLOWED
 from quorate.spark_source.options import KNOWN, ViewName
 from quorate.spark_source.options import SourceOptions as SparkOptions
-from quorate.spark_source.views import new_view
+from quorate.spark_source.views.registry import new_view
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -232,7 +232,10 @@ def rooms() -> str:
             return "everything"
         return ", ".join(map(code, imports)) or "nothing of ours"
 
-    rows = ((f"`quorate/{room.package.replace('.', '/')}/`", room.purpose, allowed(room.imports)) for room in ROOMS)
+    rows = (
+        (f"`quorate/{room.package.replace('.', '/')}/`", room.purpose, allowed(room.imports))
+        for room in ROOMS
+    )
     return table(("room", "is", "may import, besides itself"), rows)
 
 

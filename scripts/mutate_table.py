@@ -87,7 +87,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _explorer(
         "who has voted votes for another candidate too",
-        "unattached.py",
+        "roles/unattached.py",
         "return node.election.voted.matches(request.candidate)",
         "return True",
         "a slip: the candidate is not compared",
@@ -117,7 +117,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _explorer(
         "one vote short of a majority elects",
-        "ballot.py",
+        "roles/ballot.py",
         "return len(self._granted) >= node.voters.majority",
         "return len(self._granted) >= node.voters.majority - 1",
         "a slip: off by one",
@@ -140,7 +140,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _explorer(
         "a candidate stands with a tail that it has not synced",
-        "requests.py",
+        "outgoing_requests.py",
         "last_epoch=node.log.durable_epoch,\n            end_offset=node.log.durable_end_offset,\n            pre_vote",
         "last_epoch=node.log.last_epoch,\n            end_offset=node.log.end_offset,\n            pre_vote",
         "found by quorate's own random schedules",
@@ -149,7 +149,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _explorer(
         "an observer stands for election",
-        "follower.py",
+        "roles/follower.py",
         "if node.may_stand:",
         "if node.may_stand or not node.is_voter:",
         "E9 KAFKA-17067",
@@ -172,7 +172,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _explorer(
         "the leader counts what it has not synced",
-        "leader.py",
+        "roles/leader.py",
         "self._replicas.voter_ends[node.id] = node.log.durable_end_offset\n            self._advance(node)",
         "self._replicas.voter_ends[node.id] = node.log.end_offset\n            self._advance(node)",
         "KRaft raises its own end before the sync",
@@ -180,14 +180,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _explorer(
         "a follower acknowledges what it has not synced",
-        "follower.py",
+        "roles/follower.py",
         "if not node.log.is_durable or self._leader_resigned",
         "if self._leader_resigned",
         "F1 of commit-path: durable before said",
     ),
     _explorer(
         "a diverging log counts towards the high watermark",
-        "leader.py",
+        "roles/leader.py",
         "        if snapshot is not None or diverging is not None:\n            # Says",
         "        if diverging is not None:\n            replica.end_offset = request.offset\n"
         "            self._replicas.voter_ends[request.source] = request.offset\n"
@@ -198,7 +198,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _explorer(
         "a cut at the start of an epoch leaves the epoch",
-        "epochs.py",
+        "replica_log/epoch_history.py",
         "keep = bisect_left(self._starts, end_offset)\n        del",
         "keep = bisect_left(self._starts, end_offset + 1)\n        del",
         "T2, T6: epochs that are not in the log",
@@ -206,14 +206,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _explorer(
         "every log is taken for a prefix of the leader's",
-        "log_state.py",
+        "replica_log/replica_log.py",
         "return None if end.epoch == epoch and offset <= end.end_offset else end",
         "return None",
         "T3 KAFKA-6361, T4 KAFKA-7164",
     ),
     _explorer(
         "a follower is as far as the leader says",
-        "follower.py",
+        "roles/follower.py",
         "Offset(min(node.log.end_offset, response.high_watermark))",
         "response.high_watermark",
         "a slip: HW <= LEO",
@@ -221,14 +221,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- found by the explorer: voters ---
     _explorer(
         "a leader that removed itself still counts",
-        "leader.py",
+        "roles/leader.py",
         "        if node.is_voter:\n            self._replicas.voter_ends[node.id] = node.log.durable_end_offset",
         "        if True:\n            self._replicas.voter_ends[node.id] = node.log.durable_end_offset",
         "R2 KAFKA-16531",
     ),
     _explorer(
         "a voter set that was cut off still counts",
-        "log_state.py",
+        "replica_log/replica_log.py",
         "        self.voters.truncate(end_offset)\n        self.end_offset",
         "        self.end_offset",
         "KIP-853: undone when truncated",
@@ -236,14 +236,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _explorer(
         "a follower does not look at the voters it fetches",
-        "log_state.py",
+        "replica_log/replica_log.py",
         "self.voters.append(batch.voters)",
         "pass",
         "KIP-853: effective on append",
     ),
     _explorer(
         "a new leader changes voters before it has committed",
-        "voter_changes.py",
+        "roles/voter_changes.py",
         "        if high_watermark is None:",
         "        if high_watermark is None and node.high_watermark is None:",
         "the bug of single-server changes in Raft's first dissertation",
@@ -251,7 +251,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _explorer(
         "the last voter may be removed",
-        "voter_changes.py",
+        "roles/voter_changes.py",
         "if len(voters) == 1:",
         "if len(voters) == 0:",
         "R8 redpanda PR 2290",
@@ -260,35 +260,35 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- found by the explorer: snapshots and reads ---
     _explorer(
         "the epoch of what the log start swallowed is forgotten",
-        "log_state.py",
+        "replica_log/replica_log.py",
         "self.start_epoch = start.epoch",
         "pass",
         "T14 etcd-io/raft 76f1249",
     ),
     _explorer(
         "who is behind the log start is sent no snapshot",
-        "log_state.py",
+        "replica_log/replica_log.py",
         "offset < start or epoch < self.start_epoch or (offset == start and epoch != self.start_epoch)",
         "False",
         "T9 KAFKA-12996",
     ),
     _explorer(
         "an installed snapshot does not move the high watermark",
-        "follower.py",
+        "roles/follower.py",
         "node.advance_high_watermark(incoming.id.end_offset)",
         "pass",
         "T8 KAFKA-9491",
     ),
     _explorer(
         "a read passes without anybody's word",
-        "read_barriers.py",
+        "roles/read_barriers.py",
         "reached = self._pending[-1].round if needed == 0 else echoes[needed - 1]",
         "reached = self._pending[-1].round",
         "Raft section 8: reads of a deposed leader",
     ),
     _explorer(
         "a read passes with one voter's word too few",
-        "read_barriers.py",
+        "roles/read_barriers.py",
         "needed = node.voters.majority - (1 if node.is_voter else 0)",
         "needed = node.voters.majority - 2",
         "a slip: off by one",
@@ -305,7 +305,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "the majority is not counted again with a change of voters",
-        "raft/core/leader.py",
+        "raft/core/roles/leader.py",
         "            node.role_changed(self.role, self.epoch_start_offset)\n        self._advance(node)\n",
         "            node.role_changed(self.role, self.epoch_start_offset)\n",
         "findings, mutation k2",
@@ -315,7 +315,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "check-quorum keeps who fetched before a change of voters",
-        "raft/core/leader.py",
+        "raft/core/roles/leader.py",
         "    def _arm_check_quorum(self, node: Node) -> None:\n        self._replicas.start_period()\n",
         "    def _arm_check_quorum(self, node: Node) -> None:\n",
         "findings, mutation k9",
@@ -323,7 +323,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "an observer that fell silent may become a voter",
-        "raft/core/replica_progress.py",
+        "raft/core/roles/replica_progress.py",
         "        if not self.is_alive:\n            self.caught_up = False\n",
         "",
         "findings, replicas D2",
@@ -331,7 +331,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a removal may leave voters that are down",
-        "raft/core/replicas.py",
+        "raft/core/roles/tracker.py",
         "return silent if len(voters) - len(silent) < voters.majority else ()",
         "return ()",
         "etcd strict-reconfig-check",
@@ -339,7 +339,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "another node's address is written down for a voter",
-        "raft/endpoint_check.py",
+        "raft/transport/endpoint_check.py",
         "if not view.node.matches(voter.key):",
         "if view.node.id != voter.key.id and view.node.matches(voter.key):",
         "a slip: who answers is not compared",
@@ -363,7 +363,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a crowd of silent connections keeps newcomers out",
-        "raft/connections.py",
+        "raft/transport/connections.py",
         "            if connection.node is None:\n                self.remove(connection)",
         "            if connection.node is not None:\n                self.remove(connection)",
         "findings, chaos D5",
@@ -371,7 +371,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "strangers may send leadership round and round",
-        "raft/turnstile.py",
+        "raft/transport/turnstile.py",
         "                await trio.sleep_until(self._ready_at[kind])\n",
         "",
         "findings, chaos Security",
@@ -379,7 +379,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a leader that nobody hears leads on",
-        "raft/core/leader.py",
+        "raft/core/roles/leader.py",
         "if timer.kind is TimerKind.CHECK_QUORUM:\n            return self.resign()",
         "if timer.kind is TimerKind.CHECK_QUORUM:\n            return None",
         "E3 KAFKA-15489",
@@ -388,7 +388,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "who hears the leader grants a pre-vote",
-        "raft/core/follower.py",
+        "raft/core/roles/follower.py",
         "return up_to_date and (self._leader_gone or not self._has_fetched or request.leader_resigned)",
         "return up_to_date",
         "E14 etcd issue 9241; KIP-996",
@@ -397,7 +397,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "the cut ignores what the follower's own epochs say",
-        "raft/core/follower.py",
+        "raft/core/roles/follower.py",
         "end = Offset(min(diverging.end_offset, log.end_of(diverging.epoch).end_offset))",
         "end = Offset(diverging.end_offset)",
         "T3 KAFKA-6361; Raft figure 7",
@@ -407,7 +407,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "fetches parked at a leader that resigns are left to wait",
-        "raft/core/leader.py",
+        "raft/core/roles/leader.py",
         "refuse_fetch(node, replica.parked)",
         "pass",
         "E8 KAFKA-10677",
@@ -427,7 +427,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "preferred successors all stand at once",
-        "raft/core/follower.py",
+        "raft/core/roles/follower.py",
         "(backoff_max_ms >> last) << (place - 1)) if place else 0",
         "0)",
         "KIP-595: staggered waits",
@@ -437,7 +437,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a read of a new leader passes before it has committed anything",
-        "raft/core/read_barriers.py",
+        "raft/core/roles/read_barriers.py",
         "if not self._pending or high_watermark is None:",
         "if not self._pending:",
         "F14 etcd-io/raft 3189a66",
@@ -481,7 +481,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- directories ---
     _tested(
         "an election does not ask for the directory",
-        "broker/controller/directories.py",
+        "broker/controller/operations/directory_changes.py",
         "return image.is_active(broker_id) and directory_online(image, state, broker_id)",
         "return image.is_active(broker_id)",
         "replicas D1: an empty log led in the place of a missing folder",
@@ -490,7 +490,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a proof is of the directories that are there now, whatever there was",
-        "broker/replication/log_manager.py",
+        "broker/replication/storage/log_manager.py",
         "        return newest\n",
         "        return Proof(newest.broker_epoch, self.own_ids)\n",
         "replicas D1: the proof looked only at the folders that are configured now",
@@ -499,7 +499,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a replica whose directory is gone is made anew by who leads it",
-        "broker/replication/directories.py",
+        "broker/replication/storage/replica_directories.py",
         "follows = state.leader not in (NO_LEADER, broker_id) and broker_id not in (*state.isr, *state.elr)",
         "follows = True",
         "KIP-858: created anew where all own directories are online",
@@ -508,7 +508,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- the log ---
     _tested(
         "damaged bytes are taken for records",
-        "log/batch.py",
+        "log/batches/batch.py",
         "if found != header.crc:",
         "if False:",
         "S5 KAFKA-14104",
@@ -517,7 +517,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a walk over batches lets nobody else run",
-        "log/walk.py",
+        "log/segments/walk.py",
         "            await slices.pause()\n",
         "",
         "review D1, D5",
@@ -525,7 +525,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "an index by time keeps entries of what was cut",
-        "log/segment_indexes.py",
+        "log/segments/segment_indexes.py",
         "            self.times.cut(end)\n",
         "",
         "replication.md section 5",
@@ -639,7 +639,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "what shares a batch gets the results of the first",
-        "raft/proposals.py",
+        "raft/state_machine/proposals.py",
         "            position = end\n",
         "",
         "a slip in a group commit",
@@ -647,7 +647,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "the stored high watermark goes back",
-        "raft/watermark.py",
+        "raft/storage/watermark.py",
         "if self._high_watermark is None or high_watermark > self._high_watermark:",
         "if True:",
         "a slip",
@@ -655,7 +655,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a half-sent frame is sent again from its start",
-        "raft/outbox.py",
+        "raft/transport/outbox.py",
         "self._queue[0] = memoryview(self._queue[0])[sent:]",
         "self._queue[0] = memoryview(self._queue[0])",
         "a slip with partial writes",
@@ -663,7 +663,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a cancelled timer fires",
-        "raft/timers.py",
+        "runtime/timers.py",
         "self._deadlines.pop(name, None)",
         "self._deadlines.get(name)",
         "a slip",
@@ -671,7 +671,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a connection to the leader is tried for as long as the system tries",
-        "raft/channel.py",
+        "raft/transport/channel.py",
         "with trio.move_on_after(self._connect_s) as limit:",
         "with trio.CancelScope() as limit:",
         "ours: a broker that started beside a leader that was cut off did not hear of the next one",
@@ -679,7 +679,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a voter set takes the place that an append was promised",
-        "raft/driver.py",
+        "raft/driver/driver.py",
         "and (not events or isinstance(events[0], ChangeVoters))",
         "and not events",
         "ours: each change of the voters put out the controller",
@@ -688,7 +688,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- found by unit tests: what is produced and replicated ---
     _tested(
         "metadata that says nothing new drops a pending ISR change",
-        "broker/replication/leader_state.py",
+        "broker/replication/replica/leader_state.py",
         "if state.partition_epoch > self.isr.partition_epoch:",
         "if state.partition_epoch >= self.isr.partition_epoch:",
         "a slip: the high watermark passes a member that the controller adds",
@@ -720,7 +720,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a follower's log start passes its high watermark",
-        "broker/replication/partition.py",
+        "broker/replication/replica/partition.py",
         "Offset(min(offset, int(self.log.high_watermark)))",
         "Offset(offset)",
         "KIP-107",
@@ -728,7 +728,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a checkpoint's high watermark passes the log's end",
-        "broker/replication/log_manager.py",
+        "broker/replication/storage/log_manager.py",
         "min(known, opened.end_offset)",
         "known",
         "a slip after a power loss",
@@ -736,7 +736,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a jump of the monotonic clock counts as silence of producers",
-        "broker/replication/producer_state.py",
+        "broker/replication/producing/producer_state.py",
         "min(max(0, now_ms - self._seen_ms), self.STEP_MAX_MS)",
         "max(0, now_ms - self._seen_ms)",
         "ours: chaos D6",
@@ -744,7 +744,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "records of a batch may have any offset delta",
-        "log/record_walk.py",
+        "log/batches/record_walk.py",
         "if byte != index + index:",
         "if False:",
         "a batch that lies (chaos D3)",
@@ -752,7 +752,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a run of records is taken whose offsets do not count on",
-        "log/record_walk.py",
+        "log/batches/record_walk.py",
         "            return 0  # walked, which finds the one that is wrong",
         "            pass",
         "a slip",
@@ -760,7 +760,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "what a gzip batch may become has no bound",
-        "broker/replication/compression.py",
+        "broker/replication/producing/compression.py",
         "stream.decompress(rest, left + 1)",
         "stream.decompress(rest)",
         "a bomb",
@@ -768,7 +768,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "what was checked is appended as it came",
-        "broker/replication/produce_service.py",
+        "broker/replication/serving/produce_service.py",
         "                checked.append(await self._checker.check(item.records, partition.rules, slices, zstd=zstd))",
         "                await self._checker.check(item.records, partition.rules, slices, zstd=zstd)\n                checked.append(partition.read_headers(item.records, internal=False))",
         "a slip: checked, and appended as it came",
@@ -785,7 +785,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- found by simulation ---
     _tested(
         "a vote is said before it is stored",
-        "raft/driver.py",
+        "raft/driver/driver.py",
         "await self._state_file.store(state)",
         "await trio.lowlevel.checkpoint()",
         "PySyncObj; DESIGN: durable before said",
@@ -794,7 +794,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "an append is called durable before it is",
-        "raft/driver.py",
+        "raft/driver/driver.py",
         "end_offset = await self.log.sync()",
         "end_offset = self.log.end_offset",
         "DESIGN: durable before said",
@@ -804,7 +804,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- found by unit tests: the controller, between two pieces of work ---
     _tested(
         "a broker in controlled shutdown may be elected while it leaves",
-        "broker/controller/states.py",
+        "broker/metadata/states.py",
         "return not self.fenced and not self.in_controlled_shutdown",
         "return not self.fenced",
         "c3: departures before the record of the controlled shutdown",
@@ -828,7 +828,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a fenced broker returns before it has left its ISRs",
-        "broker/controller/brokers.py",
+        "broker/controller/operations/brokers.py",
         "may_return=caught_up and not leaves and not image.isr_count(broker.broker_id)",
         "may_return=caught_up",
         "a slip: its departure goes on while it is active",
@@ -836,7 +836,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a new process is registered before the last one has left its ISRs",
-        "broker/controller/brokers.py",
+        "broker/controller/operations/brokers.py",
         "if held is not None and held.epoch != departed:",
         "if held is None and departed is None:",
         "a slip: it finds that it leads, with less than it had",
@@ -868,7 +868,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "records get into the log that the state machine was not asked about",
-        "raft/driver.py",
+        "raft/driver/driver.py",
         "        if self._check_records is not None:\n            self._check_records(append.records)\n",
         "",
         "a record that stops every node",
@@ -876,7 +876,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a quorum without remote appends takes them",
-        "raft/node.py",
+        "raft/assembly.py",
         "if not self._config.remote_appends:",
         "if False:",
         "a stranger's record",
@@ -884,7 +884,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a refused append takes those with it that share its frame",
-        "raft/channel.py",
+        "raft/transport/channel.py",
         "if answer.count == len(records):",
         "if True:",
         "a slip: one frame, many callers",
@@ -892,7 +892,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a batch that is to be skipped is applied",
-        "raft/applier.py",
+        "raft/state_machine/applier.py",
         "if self._skipped is not None and self._skipped.has(base, batch.epoch):",
         "if False:",
         "states that differ",
@@ -900,7 +900,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a skip leaves out another epoch's batch",
-        "raft/skipped_batches.py",
+        "raft/storage/skipped_batches.py",
         "        if named != epoch:\n",
         "        if named is None:\n",
         "a slip: an offset is no batch",
@@ -908,7 +908,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "an append in the log of a node that stops is called not done",
-        "raft/proposals.py",
+        "raft/state_machine/proposals.py",
         "self.fail_in_log(unknown)",
         "self.fail_in_log(error)",
         "a retry that happens twice",
@@ -916,7 +916,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "leaving drops the appends that are under way",
-        "raft/node.py",
+        "raft/assembly.py",
         "            await self.driver.proposals.wait_empty()\n",
         "",
         "a slip: nobody waits",
@@ -932,7 +932,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a leader that hears nobody is healthy",
-        "raft/hearing.py",
+        "raft/watch/hearing.py",
         "return self._now() if wanted <= 0 else others[wanted - 1]",
         "return self._now()",
         "a health check that stays green",
@@ -940,7 +940,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a lost pre-vote round counts as a leader that was heard",
-        "raft/hearing.py",
+        "raft/watch/hearing.py",
         "if leader is not None and (epoch, leader) != self._term:",
         "if leader is not None:",
         "a health check that stays green",
@@ -948,7 +948,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a quorum that nobody could lead opens",
-        "raft/config.py",
+        "raft/quorum_config.py",
         "        if in_log or self.bootstrap:\n",
         "        if in_log or self.bootstrap or not self.voters:\n",
         "a slip: an unset environment variable",
@@ -956,7 +956,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a follower acknowledges in the pass what it has only written",
-        "raft/driver.py",
+        "raft/driver/driver.py",
         "end_offset = self.log.sync_at_once()",
         "end_offset: Offset | None = self.log.end_offset",
         "DESIGN: durable before said",
@@ -965,7 +965,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "the leader applies what is not committed",
-        "raft/applier.py",
+        "raft/state_machine/applier.py",
         "group.end_offset <= self._high_watermark",
         "group.base_offset <= self._high_watermark",
         "F14: state beyond the high watermark",
@@ -974,7 +974,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "an empty disk acknowledges for the voter whose id it has",
-        "raft/core/replicas.py",
+        "raft/core/roles/tracker.py",
         "if follower is not None and follower.key.matches(key):",
         "if follower is not None:",
         "R: a lost disk's vote is taken away first",
@@ -992,7 +992,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a batch is applied from memory and from the log",
-        "raft/applier.py",
+        "raft/state_machine/applier.py",
         "            if header.base_offset != self.applied_offset:\n                # Meanwhile applied from memory.\n"
         "                continue\n",
         "",
@@ -1018,7 +1018,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "fast senders pay for slow ones",
-        "broker/wire/server.py",
+        "broker/wire/kafka_server.py",
         "sorted(slow, key=lambda each: each[0])",
         "sorted(slow, key=lambda each: -each[0])",
         "a slip: the wrong end of the list",
@@ -1058,7 +1058,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a large answer is encoded in one piece",
-        "broker/wire/sliced_encoding.py",
+        "broker/wire/codecs/sliced_encoding.py",
         "        await slices.pause()\n",
         "",
         "an event loop that is held",
@@ -1074,7 +1074,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "high watermarks of a newer version are thrown away",
-        "broker/replication/log_dir.py",
+        "broker/replication/storage/log_dir.py",
         "            if error.is_newer:\n                raise\n",
         "",
         "a downgrade that overwrites",
@@ -1115,7 +1115,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a value is taken by the length of a shorter record before it",
-        "log/records.py",
+        "log/batches/records.py",
         "if len(prefix) != prefix_size or not data.startswith(",
         "if not data.startswith(",
         "a slip: an offset delta takes another byte from the 64th record on",

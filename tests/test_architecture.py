@@ -104,7 +104,7 @@ def test_the_driver_alone_steps_the_core() -> None:
         and dotted(node.func.value).endswith("core")
     ]
     assert steps
-    assert {step.partition(":")[0] for step in steps} == {"raft/driver.py"}, steps
+    assert {step.partition(":")[0] for step in steps} == {"raft/driver/driver.py"}, steps
 
 
 def dotted(node: ast.expr) -> str:

@@ -12,11 +12,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from quorate.broker.controller.controller import METADATA_VERSION
-from quorate.broker.controller.delta import MetadataDelta, PartitionDelta
-from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.records import NO_LEADER, LeaderRecoveryState
 from quorate.broker.controller_node import ControllerNode
-from quorate.broker.metadata import MetadataCache
+from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import NO_LEADER, LeaderRecoveryState
+from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication.replica_manager import ReplicaManager
 from quorate.metrics import RaftMetrics
 from quorate.metrics.declarations import BROKER_METADATA, CONTROLLER, families

@@ -12,11 +12,7 @@ from quorate.broker.apis.features import features_of
 from quorate.broker.apis.leader_readiness import LeaderReadiness
 from quorate.broker.apis.producer_ids import ProducerIds
 from quorate.broker.apis.topic_creation import TopicCreator
-from quorate.broker.config import ServerConfig
-from quorate.broker.controller.delta import MetadataDelta, PartitionDelta
-from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.records import Listener
-from quorate.broker.controller.rpc import (
+from quorate.broker.controller.rpc.rpc import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     AssignReplicasToDirsRequest,
@@ -28,12 +24,16 @@ from quorate.broker.group_log import OffsetsLog
 from quorate.broker.groups.coordinator import OFFSETS_TOPIC, GroupConfig, GroupCoordinator
 from quorate.broker.groups.group import GroupLimits
 from quorate.broker.lifecycle import BrokerLifecycle, Identity, LifecycleTimes
-from quorate.broker.metadata import MetadataCache, whole_image
-from quorate.broker.replication.config import ReplicationConfig
-from quorate.broker.replication.directories import BadDirectory, Directory
+from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import Listener
+from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.replication.replica_manager import ReplicaManager
-from quorate.broker.wire.server import ServerConfig as WireConfig
-from quorate.broker.wire.server import WireServer
+from quorate.broker.replication.replication_config import ReplicationConfig
+from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory
+from quorate.broker.settings.server_config import ServerConfig
+from quorate.broker.wire.kafka_server import ServerConfig as WireConfig
+from quorate.broker.wire.kafka_server import WireServer
 from quorate.raft.quorum import Quorum
 from quorate.runtime import Runtime
 from quorate.runtime.log import get_logger

@@ -7,14 +7,14 @@ from typing import Final, Protocol, TypeVar
 
 import trio
 
-from quorate.broker.controller.client import ControllerClient
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.rpc import CreateTopicsRequest, CreateTopicsResponse, NewTopic
-from quorate.broker.controller.rpc_codec import RpcDecodeError
+from quorate.broker.controller.rpc.controller_client import ControllerClient
+from quorate.broker.controller.rpc.rpc import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from quorate.broker.controller.rpc.rpc_codec import RpcDecodeError
 from quorate.broker.controller_node import CONTROLLER_REQUEST
+from quorate.broker.metadata.errors import ErrorCode
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError
 from quorate.raft.quorum import Quorum
-from quorate.raft.replicas import QuorumDescription
+from quorate.raft.quorum_description import QuorumDescription
 from quorate.runtime.entropy import Entropy
 
 _RETRY_SECONDS: Final = 0.05

@@ -4,12 +4,12 @@ from typing import Final
 
 import trio
 
-from quorate.broker.config import ServerConfig
 from quorate.broker.controller.controller import Controller, ControllerSettings
+from quorate.broker.controller.operations.topics import TopicDefaults
 from quorate.broker.controller.quorum_log import QuorumMetadataLog
 from quorate.broker.controller.service import ControllerService
-from quorate.broker.controller.topics import TopicDefaults
-from quorate.broker.metadata import MetadataCache
+from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.settings.server_config import ServerConfig
 from quorate.metrics.controller_stats import ControllerStats
 from quorate.raft.quorum import Quorum
 from quorate.runtime import Runtime

@@ -9,9 +9,9 @@ from quorate.broker.groups.coordinator import OFFSETS_TOPIC, GroupLogError
 from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.replica_manager import ReplicaManager
 from quorate.broker.replication.requests import AppendItem
-from quorate.log.batch import read_batches
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.records import KeyValue, Record, build_keyed_batch, records_of
 from quorate.log.errors import LogError
-from quorate.log.records import KeyValue, Record, build_keyed_batch, records_of
 from quorate.runtime.clock import WallClock
 from quorate.runtime.disk import DiskError
 

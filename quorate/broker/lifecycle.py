@@ -9,20 +9,21 @@ from typing import Final
 
 import trio
 
-from quorate.broker.controller.client import ControllerClient
-from quorate.broker.controller.delta import MetadataDelta
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.image import BrokerState, MetadataImage
-from quorate.broker.controller.records import FeatureRange, Listener
-from quorate.broker.controller.rpc import (
+from quorate.broker.controller.rpc.controller_client import ControllerClient
+from quorate.broker.controller.rpc.rpc import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
-from quorate.broker.metadata import MetadataCache
-from quorate.broker.replication.log_folder import NO_PROOF, Proof
+from quorate.broker.metadata.delta import MetadataDelta
+from quorate.broker.metadata.errors import ErrorCode
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import FeatureRange, Listener
+from quorate.broker.metadata.states import BrokerState
+from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.replication.storage.log_folder import NO_PROOF, Proof
 from quorate.runtime.log import get_logger
 
 log = get_logger(__name__)

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Callable, Sequence
 
-from quorate.broker.replication.directories import BadDirectory, Directory
+from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory
 from quorate.quorum_state.errors import MissingStateError
 from quorate.quorum_state.meta_properties import MetaProperties, load_meta_properties, store_meta_properties
 from quorate.runtime import Runtime

@@ -8,20 +8,20 @@ from functools import partial
 import trio
 from prometheus_client import CollectorRegistry
 
+from quorate.broker.broker_health import NodeHealth, node_health
 from quorate.broker.broker_metrics import BrokerMetrics
 from quorate.broker.broker_node import BrokerNode
-from quorate.broker.config import ServerConfig
-from quorate.broker.controller.records import Listener
 from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.controller_node import ControllerNode
-from quorate.broker.health import NodeHealth, node_health
 from quorate.broker.log_directories import open_directories
-from quorate.broker.metadata import MetadataCache
-from quorate.broker.telemetry import BothTelemetry, ServerTelemetry
+from quorate.broker.metadata.metadata_records import Listener
+from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.raft_log_lines import BothTelemetry, ServerTelemetry
+from quorate.broker.settings.server_config import ServerConfig
 from quorate.metrics import RaftMetrics, serve_metrics
 from quorate.quorum_state.meta_properties import load_meta_properties
 from quorate.raft.quorum import Quorum
-from quorate.raft.storage import LOCK_FILE
+from quorate.raft.storage.storage import LOCK_FILE
 from quorate.runtime import Runtime
 from quorate.runtime.log import get_logger
 from quorate.runtime.network import Address

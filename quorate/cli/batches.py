@@ -11,7 +11,7 @@ import typer
 from quorate.cli.errors import ExitCode, fail
 
 if TYPE_CHECKING:
-    from quorate.log.batch import Batch
+    from quorate.log.batches.batch import Batch
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _BLOCK = 1024 * 1024
@@ -58,7 +58,7 @@ def damage_told(file: Path, rest: str) -> Iterator[None]:
 
 def batches_of(view: memoryview) -> "Iterator[Batch]":
     """Whole batches up to the zeros that a file may end in, room made ahead. Raises `InvalidBatchError`."""
-    from quorate.log.batch import Batch, read_header
+    from quorate.log.batches.batch import Batch, read_header
 
     position = 0
     while position < len(view):
@@ -78,8 +78,8 @@ def _all_zeros(view: memoryview) -> bool:
 
 def _records(batch: "Batch", *, metadata: bool) -> list[dict[str, object]] | None:
     """None for compressed ones, which are not decoded."""
+    from quorate.log.batches.records import records_of
     from quorate.log.errors import InvalidBatchError
-    from quorate.log.records import records_of
     from quorate.spark_source.entries import entries_of, record_json
     from quorate.spark_source.errors import DamagedRecordError
 

@@ -37,12 +37,12 @@ from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i16, i32, i32Timedelta, u16
 
-from quorate.broker.wire.client import WireClient
 from quorate.broker.wire.errors import KafkaError
-from quorate.raft.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter
-from quorate.raft.replicas import QuorumDescription, ReplicaStatus
+from quorate.broker.wire.kafka_client import WireClient
+from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
 from quorate.runtime.entropy import parse_uuid, uuid_text
 from quorate.runtime.network import Address
+from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 _TIMEOUT_SECONDS: Final = 30

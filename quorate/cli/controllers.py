@@ -7,15 +7,15 @@ from typing import Final, TypeVar
 
 import trio
 
-from quorate.raft.channel import Channel
 from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, VoterChange
 from quorate.raft.core.messages import ErrorCode
-from quorate.raft.core.types import Epoch, NodeId, ReplicaKey, SnapshotId, Voter
-from quorate.raft.description_frames import QuorumView
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, RequestRefusedError
-from quorate.raft.replicas import QuorumDescription
+from quorate.raft.quorum_description import QuorumDescription
+from quorate.raft.transport.channel import Channel
+from quorate.raft.transport.description_frames import QuorumView
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork
+from quorate.types import Epoch, NodeId, ReplicaKey, SnapshotId, Voter
 
 Answer = TypeVar("Answer")
 

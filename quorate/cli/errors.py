@@ -63,8 +63,8 @@ def _stopped_by(error: BaseException) -> BaseException | None:
 def _log_bug(stopped_by: BaseException | None) -> None:
     """A state machine that failed on a batch that it can read has a mistake that nobody finds without its
     stack trace. What can't be read or doesn't fit needs none."""
-    from quorate.broker.controller.codec import RecordDecodeError
-    from quorate.broker.controller.states import ImageError
+    from quorate.broker.metadata.record_codec import RecordDecodeError
+    from quorate.broker.metadata.states import ImageError
     from quorate.raft.errors import StateMachineError
     from quorate.runtime.log import get_logger
 
@@ -85,15 +85,15 @@ def _plain_errors(raised: BaseException) -> list[BaseException]:
 def _code_of(error: BaseException) -> ExitCode | None:
     """None for what no user can act on."""
     # Imported here: a command that ends well has no use for most of them.
-    from quorate.broker.config import ServerConfigError
     from quorate.broker.controller_channel import ControllerTimedOutError
     from quorate.broker.failure_reports import UntoldFailureError
     from quorate.broker.lifecycle import BrokerRegistrationError
     from quorate.broker.log_directories import SameDirectoryError
     from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError
-    from quorate.broker.replication.log_folder import UnreadablePartitionMetadataError
+    from quorate.broker.replication.storage.log_folder import UnreadablePartitionMetadataError
+    from quorate.broker.settings.server_config import ServerConfigError
+    from quorate.broker.wire.codecs.primitives import MalformedError
     from quorate.broker.wire.errors import KafkaError
-    from quorate.broker.wire.primitives import MalformedError
     from quorate.log.errors import LogError
     from quorate.quorum_state.errors import QuorumStateError
     from quorate.raft.errors import (
@@ -141,7 +141,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
 
 
 def _message_of(error: BaseException) -> str:
-    from quorate.broker.wire.primitives import MalformedError
+    from quorate.broker.wire.codecs.primitives import MalformedError
 
     match error:
         case MalformedError():

@@ -9,7 +9,14 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli import cluster, demo, log_dump, quorum, server, snapshot, storage, topics
+from quorate.cli.commands import cluster_commands as cluster
+from quorate.cli.commands import demo
+from quorate.cli.commands import log_commands as log_dump
+from quorate.cli.commands import quorum_commands as quorum
+from quorate.cli.commands import server_commands as server
+from quorate.cli.commands import snapshot_commands as snapshot
+from quorate.cli.commands import storage_commands as storage
+from quorate.cli.commands import topic_commands as topics
 
 app = typer.Typer(
     no_args_is_help=True,

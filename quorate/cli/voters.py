@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from quorate.cli.errors import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from quorate.broker.config import ServerConfig
-    from quorate.raft.core.types import Voter, VoterSet
+    from quorate.broker.settings.server_config import ServerConfig
+    from quorate.types import Voter, VoterSet
 
 
 class VoterTextError(CommandError):
@@ -17,8 +17,8 @@ class VoterTextError(CommandError):
 
 def parse_voter(text: str) -> "Voter":
     """Raises `VoterTextError`."""
-    from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, Voter
     from quorate.runtime.network import Address
+    from quorate.types import Endpoint, NodeId, ReplicaKey, Voter
 
     node, _, rest = text.strip().partition("@")
     address_text, _, directory = rest.rpartition(":")
@@ -44,7 +44,7 @@ def parse_directory(text: str) -> str:
 
 def parse_voters_with_directories(text: str) -> "VoterSet":
     """Separated by commas. Raises `VoterTextError`."""
-    from quorate.raft.core.types import VoterSet
+    from quorate.types import VoterSet
 
     voters = [parse_voter(part) for part in text.split(",") if part.strip()]
     if not voters:
@@ -59,9 +59,9 @@ def voter_of_folder(config: "ServerConfig") -> "Voter":
     """The node of this configuration on this machine, with the directory id of its folder. Raises
     `VoterTextError` for a node that is no controller, and `QuorumStateError`."""
     from quorate.quorum_state.meta_properties import load_meta_properties
-    from quorate.raft.core.types import ReplicaKey, Voter
     from quorate.runtime.entropy import uuid_text
     from quorate.runtime.real import SyncStrategy, real_runtime
+    from quorate.types import ReplicaKey, Voter
 
     endpoint = config.quorum(cluster_id="any").own_endpoint
     if not config.is_controller or endpoint is None:

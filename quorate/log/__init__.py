@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quorate.log.config import LogConfig
     from quorate.log.errors import LogError
     from quorate.log.log import AppendInfo, FileSlice, Log
+    from quorate.log.log_config import LogConfig
 
 _HOMES = {
     "LogConfig": "config",

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 from quorate.log.durability import Durability
 from quorate.log.errors import LogError, OffsetOutOfRangeError
-from quorate.log.segment import Segment
-from quorate.log.state import base_of
-from quorate.log.walk import read_cold
-from quorate.raft.core.types import EpochEnd, Offset
+from quorate.log.log_state import base_of
+from quorate.log.segments.segment import Segment
+from quorate.log.segments.walk import read_cold
 from quorate.runtime.disk import DiskError
+from quorate.types import EpochEnd, Offset
 
 
 class Changes(Durability):

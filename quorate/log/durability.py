@@ -3,10 +3,10 @@
 from quorate.log.checkpoints import RECOVERY_POINTS, TopicPartition, load_offsets, store_offsets
 from quorate.log.epoch_cache import FILE_NAME as EPOCHS
 from quorate.log.errors import DamagedLogError
+from quorate.log.log_state import LogState
 from quorate.log.recovery import segment_bases
-from quorate.log.state import LogState
-from quorate.raft.core.types import Offset
 from quorate.runtime.disk import DescriptorsExhaustedError, Disk, DiskError
+from quorate.types import Offset
 
 
 class Durability(LogState):

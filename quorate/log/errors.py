@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from quorate.raft.core.types import Offset, SnapshotId
+from quorate.types import Offset, SnapshotId
 
 NEWER_WROTE_IT: Final = "a newer quorate wrote it"
 """Ends a problem that another version of quorate may have none with."""

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from quorate.log.appends import AppendInfo, Appends
 from quorate.log.changes import Changes
-from quorate.log.config import LogConfig
 from quorate.log.durability import own_recovery_point
 from quorate.log.errors import LogError
+from quorate.log.log_config import LogConfig
 from quorate.log.reads import FileSlice, Reads
 from quorate.log.recovery import recover
-from quorate.raft.core.types import Epoch, EpochEnd, EpochStart, Offset
 from quorate.runtime.disk import Disk
+from quorate.types import Epoch, EpochEnd, EpochStart, Offset
 
 __all__ = ["AppendInfo", "FileSlice", "Log"]
 

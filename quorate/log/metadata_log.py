@@ -9,15 +9,15 @@ there all the same; and what may have been cleaned away is never part of the log
 from collections.abc import Callable
 
 from quorate.log.checkpoints import RECOVERY_POINTS
-from quorate.log.config import LogConfig
 from quorate.log.durability import own_recovery_point
 from quorate.log.errors import DamagedLogError, UncoveredLogStartError
 from quorate.log.log import Log
+from quorate.log.log_config import LogConfig
 from quorate.log.recovery import segment_bases
-from quorate.log.snapshots import SnapshotStore
-from quorate.raft.core.types import Epoch, EpochEnd, Offset, RecoveredLog, SnapshotId
+from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.runtime.disk import Disk
 from quorate.runtime.log import get_logger
+from quorate.types import Epoch, EpochEnd, Offset, RecoveredLog, SnapshotId
 
 log = get_logger(__name__)
 

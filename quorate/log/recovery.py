@@ -11,17 +11,17 @@ off without a word. No batch is zeros: each has a length and a magic.
 
 from dataclasses import dataclass
 
-from quorate.log.batch_reader import BatchReader
-from quorate.log.config import LogConfig
 from quorate.log.epoch_cache import EpochCache, load_epochs
 from quorate.log.errors import DamagedLogError
-from quorate.log.segment import LOG_SUFFIX, Segment
-from quorate.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from quorate.log.walk import HeaderWalk, Steps, read_cold
-from quorate.raft.core.types import EpochStart, Offset
+from quorate.log.log_config import LogConfig
+from quorate.log.segments.batch_reader import BatchReader
+from quorate.log.segments.segment import LOG_SUFFIX, Segment
+from quorate.log.segments.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from quorate.log.segments.walk import HeaderWalk, Steps, read_cold
 from quorate.runtime.disk import Disk
 from quorate.runtime.log import get_logger
 from quorate.runtime.slices import Slices
+from quorate.types import EpochStart, Offset
 
 log = get_logger(__name__)
 

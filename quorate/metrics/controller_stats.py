@@ -9,7 +9,7 @@ from quorate.metrics.histogram import Histogram
 
 
 class ControllerStats:
-    """`quorate.broker.controller.telemetry.ControllerTelemetry` that keeps what it hears, since the node
+    """The controller's `ControllerTelemetry` that keeps what it hears, since the node
     started."""
 
     __slots__ = ("_processing", "_queued", "errors", "operations_timed_out", "timed_out_heartbeats")

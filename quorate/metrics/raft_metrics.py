@@ -25,7 +25,7 @@ from quorate.metrics.declarations import RAFT, SNAPSHOTS, Declaration, Kind, cou
 from quorate.metrics.shared_registry import join, leave
 from quorate.metrics.windows import Window
 from quorate.raft.core.effects import Role
-from quorate.raft.core.types import Epoch, NodeId, Offset
+from quorate.types import Epoch, NodeId, Offset
 
 
 def _stopped() -> float:

@@ -16,8 +16,8 @@ from quorate.quorum_state.errors import (
     UnknownVersionError,
     UnreadableStateError,
 )
-from quorate.raft.core.types import ElectionState, Epoch, NodeId, ReplicaKey
 from quorate.runtime.disk import Disk, read_file, write_file_atomically
+from quorate.types import ElectionState, Epoch, NodeId, ReplicaKey
 
 QUORUM_STATE = "quorum-state"
 DATA_VERSION = 1

@@ -10,19 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quorate.raft.config import QuorumConfig, parse_voters
+    from quorate.raft.core.core_config import CoreConfig
     from quorate.raft.core.effects import Role
-    from quorate.raft.core.types import (
-        CoreConfig,
-        Endpoint,
-        Epoch,
-        NodeId,
-        Offset,
-        ReplicaKey,
-        SnapshotId,
-        Voter,
-        VoterSet,
-    )
     from quorate.raft.errors import (
         InvalidAppendError,
         InvalidArgumentError,
@@ -39,21 +28,23 @@ if TYPE_CHECKING:
         SnapshotNotTakenError,
         StateMachineError,
     )
-    from quorate.raft.health import Health
     from quorate.raft.leadership import Leadership
     from quorate.raft.quorum import Quorum
-    from quorate.raft.replicas import QuorumDescription, ReplicaStatus
-    from quorate.raft.skipped_batches import SkippedBatch
-    from quorate.raft.skipping import skip_batch
-    from quorate.raft.state_machine import (
+    from quorate.raft.quorum_config import QuorumConfig, parse_voters
+    from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
+    from quorate.raft.state_machine.interface import (
         Appended,
         CheckingStateMachine,
         CommittedBatch,
         SnapshotLoader,
         StateMachine,
     )
-    from quorate.raft.storage import format_folder
+    from quorate.raft.storage.skipped_batches import SkippedBatch
+    from quorate.raft.storage.skipping import skip_batch
+    from quorate.raft.storage.storage import format_folder
     from quorate.raft.telemetry import Telemetry
+    from quorate.raft.watch.health import Health
+    from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
 
 _HOMES = {
     "QuorumConfig": "config",

@@ -1,7 +1,7 @@
 """Arguments of the quorum's calls, checked before anything is done."""
 
-from quorate.raft.core.types import Voter
 from quorate.raft.errors import InvalidArgumentError
+from quorate.types import Voter
 
 
 def check_duration(name: str, milliseconds: int | None) -> None:

@@ -1,7 +1,7 @@
 """What can go wrong for a user of the quorum, branched by what the user can do about it."""
 
 from quorate.raft.core.messages import ErrorCode
-from quorate.raft.core.types import Endpoint, Epoch, NodeId
+from quorate.types import Endpoint, Epoch, NodeId
 
 
 class QuorumError(Exception):

@@ -5,20 +5,20 @@ from typing import TypeVar
 
 import trio
 
-from quorate.raft.channel import Channel
+from quorate.raft.assembly import Node
 from quorate.raft.core.effects import Role
 from quorate.raft.core.events import VoterChange
 from quorate.raft.core.messages import ErrorCode
-from quorate.raft.core.types import NodeId, Offset
 from quorate.raft.errors import (
     NotLeaderError,
     OutcomeUnknownError,
     QuorumError,
     RequestRefusedError,
 )
-from quorate.raft.node import Node
-from quorate.raft.replicas import QuorumDescription
+from quorate.raft.quorum_description import QuorumDescription
+from quorate.raft.transport.channel import Channel
 from quorate.runtime.network import Address
+from quorate.types import NodeId, Offset
 
 Answer = TypeVar("Answer")
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import trio
 
 from quorate.raft.core.effects import Role, RoleChanged
-from quorate.raft.core.types import Epoch, NodeId, Offset
 from quorate.raft.errors import QuorumError, QuorumStoppedError
+from quorate.types import Epoch, NodeId, Offset
 
 
 @dataclass(frozen=True, slots=True)

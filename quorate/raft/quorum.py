@@ -8,12 +8,10 @@ from typing import Generic, TypeVar
 import trio
 
 from quorate.log import Log
-from quorate.raft.appends import size_of
 from quorate.raft.arguments import check_duration, check_new_voter
-from quorate.raft.config import QuorumConfig
+from quorate.raft.assembly import Node
 from quorate.raft.core.effects import Role
 from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter
-from quorate.raft.core.types import Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
 from quorate.raft.errors import (
     InvalidAppendError,
     NotLeaderError,
@@ -23,24 +21,26 @@ from quorate.raft.errors import (
     QuorumForkedError,
     QuorumStoppedError,
 )
-from quorate.raft.health import Health
 from quorate.raft.leader_calls import LeaderCalls
 from quorate.raft.leadership import Leadership
 from quorate.raft.membership import Membership
-from quorate.raft.node import Node
-from quorate.raft.proposals import PendingAppend
-from quorate.raft.replicas import QuorumDescription
-from quorate.raft.server import ApplicationHandler
-from quorate.raft.skipped_batches import SkippedBatch
-from quorate.raft.state_machine import Appended, StateMachine
-from quorate.raft.state_machine_shape import check_shape
-from quorate.raft.storage import open_storage
+from quorate.raft.quorum_config import QuorumConfig
+from quorate.raft.quorum_description import QuorumDescription
+from quorate.raft.state_machine.interface import Appended, StateMachine
+from quorate.raft.state_machine.proposals import PendingAppend
+from quorate.raft.state_machine.shape import check_shape
+from quorate.raft.storage.skipped_batches import SkippedBatch
+from quorate.raft.storage.storage import open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry
+from quorate.raft.transport.append_frames import size_of
+from quorate.raft.transport.quorum_server import ApplicationHandler
+from quorate.raft.watch.health import Health
 from quorate.runtime import Runtime
 from quorate.runtime.forks import tell_forked
 from quorate.runtime.log import get_logger
 from quorate.runtime.network import Address
 from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.types import Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
 
 log = get_logger(__name__)
 

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from quorate.raft.core.effects import Role
-from quorate.raft.core.types import Epoch, NodeId, Offset
+from quorate.types import Epoch, NodeId, Offset
 
 
 class Telemetry(Protocol):

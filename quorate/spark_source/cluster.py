@@ -14,11 +14,11 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.client import WireClient, open_client
+from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
+from quorate.broker.wire.codecs.primitives import MalformedError
 from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
-from quorate.broker.wire.primitives import MalformedError
-from quorate.log.batch import HEADER_BYTES, LENGTH_END, Batch, read_header
+from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, Batch, read_header
 from quorate.log.errors import InvalidBatchError
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork

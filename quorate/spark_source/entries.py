@@ -8,17 +8,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from quorate.broker.controller.codec import (
+from quorate.broker.metadata.metadata_records import Record
+from quorate.broker.metadata.record_codec import (
     MAX_RECORD_BYTES,
     TYPE_NUMBERS,
     RecordDecodeError,
     decode,
     encode,
 )
-from quorate.broker.controller.records import Record
-from quorate.broker.controller.schema import SchemaError, load
-from quorate.log.batch import Batch, BatchHeader
-from quorate.log.control import (
+from quorate.broker.metadata.schema import SchemaError, load
+from quorate.log.batches.batch import Batch, BatchHeader
+from quorate.log.batches.control import (
     ControlType,
     LeaderChange,
     control_type_of,
@@ -27,12 +27,12 @@ from quorate.log.control import (
     read_snapshot_header,
     read_voters,
 )
+from quorate.log.batches.records import Record as LogRecord
+from quorate.log.batches.records import records_of
 from quorate.log.errors import InvalidBatchError
-from quorate.log.records import Record as LogRecord
-from quorate.log.records import records_of
-from quorate.raft.core.types import VoterSet
 from quorate.runtime.entropy import uuid_text
 from quorate.spark_source.errors import DamagedRecordError
+from quorate.types import VoterSet
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.log.batch import HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header
+from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header
 from quorate.log.checkpoints import HIGH_WATERMARKS, UnreadableCheckpointError, decode_lines, is_number
 from quorate.log.errors import InvalidBatchError
 from quorate.spark_source.access import Extent

@@ -32,9 +32,9 @@ from strangers import Errors, Stranger
 from wellformed import Liar
 
 from quorate.raft.core.invariant import InvariantError
-from quorate.raft.core.types import NodeId
 from quorate.raft.quorum import Quorum
-from quorate.simulation.logs import taking_logs
+from quorate.simulation.world.logs import taking_logs
+from quorate.types import NodeId
 
 LIFE_FRAMES = 4000
 REAL_SHARE = 50

@@ -9,14 +9,14 @@ import trio
 from cluster import Cluster, Count
 from mutations import Mutator
 
-from quorate.raft.config import QuorumConfig, parse_voters
 from quorate.raft.core.invariant import InvariantError
-from quorate.raft.core.types import NodeId
-from quorate.raft.frames import PREFACE
 from quorate.raft.quorum import Quorum
-from quorate.raft.storage import format_folder
+from quorate.raft.quorum_config import QuorumConfig, parse_voters
+from quorate.raft.storage.storage import format_folder
+from quorate.raft.transport.frames import PREFACE
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork, SyncStrategy, real_runtime
+from quorate.types import NodeId
 
 FRAMES_PER_CONNECTION = 20
 

@@ -6,9 +6,9 @@ import trio
 from mutations import Mutator
 from wellformed import Liar
 
-from quorate.raft.frames import PREFACE
+from quorate.raft.transport.frames import PREFACE
 from quorate.runtime.disk import Buffer
-from quorate.simulation.logs import LogEntry
+from quorate.simulation.world.logs import LogEntry
 
 
 class Stranger:

@@ -10,8 +10,6 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from quorate.raft.appends import encode_request
-from quorate.raft.codec import encode
 from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter, VoterChange
 from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
@@ -20,10 +18,12 @@ from quorate.raft.core.messages import (
     FetchSnapshotRequest,
     VoteRequest,
 )
-from quorate.raft.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter
-from quorate.raft.frames import Kind, encode_frame
-from quorate.raft.leader_frames import voter_change_fields
+from quorate.raft.transport.append_frames import encode_request
+from quorate.raft.transport.frames import Kind, encode_frame
+from quorate.raft.transport.leader_frames import voter_change_fields
+from quorate.raft.transport.raft_codec import encode
 from quorate.runtime.disk import Buffer
+from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter
 
 STRANGERS: Final = (0, 4, 77, 99, 1000, 2**31 - 1)
 

@@ -18,10 +18,10 @@ import trio.lowlevel
 from links import Links, NotSentError
 
 from quorate.raft.core.events import AddVoter, RemoveVoter
-from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, Voter
 from quorate.raft.errors import QuorumError
 from quorate.runtime.entropy import uuid_text
 from quorate.runtime.network import Address
+from quorate.types import Endpoint, NodeId, ReplicaKey, Voter
 
 CLUSTER_ID = "nemesis"
 HERE = Path(__file__).parent

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quorate.simulation.linearizability import UNKNOWN, Operation, Verdict, check_history
-from quorate.simulation.models import Append, AppendLog, Read
+from quorate.simulation.histories.linearizability import UNKNOWN, Operation, Verdict, check_history
+from quorate.simulation.histories.models import Append, AppendLog, Read
 
 
 @dataclass(frozen=True, slots=True)

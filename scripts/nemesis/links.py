@@ -6,8 +6,8 @@ from typing import Any
 
 import trio
 
-from quorate.raft.channel import Channel
 from quorate.raft.errors import OutcomeUnknownError
+from quorate.raft.transport.channel import Channel
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 

@@ -19,13 +19,13 @@ from functools import partial
 
 import trio
 
-from quorate.raft.config import QuorumConfig
-from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, SnapshotId, Voter, VoterSet
 from quorate.raft.quorum import Quorum
-from quorate.raft.state_machine import CommittedBatch
-from quorate.raft.storage import format_folder
+from quorate.raft.quorum_config import QuorumConfig
+from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.raft.storage.storage import format_folder
 from quorate.runtime.network import Address
 from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.types import Endpoint, NodeId, ReplicaKey, SnapshotId, Voter, VoterSet
 
 CHUNK_KEYS = 50
 CALL_TIMEOUT_MS = 4000

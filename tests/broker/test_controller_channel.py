@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.rpc import (
+from quorate.broker.controller.rpc.rpc import (
     CreatedTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -20,11 +19,12 @@ from quorate.broker.controller.rpc import (
     Response,
     TopicRef,
 )
-from quorate.broker.controller.rpc_codec import decode_request, encode_response
+from quorate.broker.controller.rpc.rpc_codec import decode_request, encode_response
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
-from quorate.raft.core.types import Epoch
+from quorate.broker.metadata.errors import ErrorCode
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError
 from quorate.runtime.entropy import Entropy
+from quorate.types import Epoch
 
 Step = Exception | ErrorCode | None
 """What comes of an attempt: an exception, a refusal, or it is carried out."""

@@ -8,11 +8,11 @@ import trio.testing
 
 from quorate.broker.failure_reports import FailureReports, UntoldFailureError
 from quorate.broker.replication.replica_manager import ReplicaManager
-from quorate.simulation.broker_clients import TOPIC, BrokerClientSettings
-from quorate.simulation.broker_cluster import BrokerHost
-from quorate.simulation.broker_story import BrokerScene, tell
-from quorate.simulation.disk_faults import Operation
-from quorate.simulation.hosts import FOLDER
+from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
+from quorate.simulation.brokers.broker_cluster import BrokerHost
+from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.faults.hosts import FOLDER
+from quorate.simulation.world.disk_faults import Operation
 
 ONE, TWO = uuid.UUID(int=1001), uuid.UUID(int=1002)
 TIMEOUT_S = 4.0

@@ -8,14 +8,14 @@ from typing import Any, cast
 import pytest
 import trio
 
-from quorate.broker.controller.image import BrokerState
-from quorate.broker.health import BrokerHealth, NodeHealth, node_health
+from quorate.broker.broker_health import BrokerHealth, NodeHealth, node_health
 from quorate.broker.lifecycle import LifecycleState
-from quorate.simulation.broker_clients import BrokerClientSettings
-from quorate.simulation.broker_cluster import BrokerHost
-from quorate.simulation.broker_story import BrokerScene, tell
-from quorate.simulation.disk_faults import Operation
-from quorate.simulation.hosts import FOLDER
+from quorate.broker.metadata.states import BrokerState
+from quorate.simulation.brokers.broker_clients import BrokerClientSettings
+from quorate.simulation.brokers.broker_cluster import BrokerHost
+from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.faults.hosts import FOLDER
+from quorate.simulation.world.disk_faults import Operation
 
 SESSION_S = 9.0
 

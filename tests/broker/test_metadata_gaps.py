@@ -7,22 +7,22 @@ import trio
 from gaps import within_gap
 from large_metadata import PARTITIONS, TOPICS, large_image, no_full_collection, topic_id
 
-from quorate.broker.controller.codec import encode
-from quorate.broker.controller.delta import MetadataDelta
-from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.records import Partition, PartitionChange
-from quorate.broker.metadata import MetadataCache, whole_image
+from quorate.broker.metadata.delta import MetadataDelta
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import Partition, PartitionChange
+from quorate.broker.metadata.record_codec import encode
+from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
 from quorate.log import Log, LogConfig
-from quorate.log.records import build_batch
-from quorate.log.snapshots import SnapshotStore
-from quorate.raft.applier import Applier
-from quorate.raft.core.types import Epoch, Offset, SnapshotId
-from quorate.raft.proposals import PendingAppend, Proposals
-from quorate.raft.snapshot_loading import load_snapshot
-from quorate.raft.snapshot_slices import Slices
-from quorate.raft.state_machine import CommittedBatch
-from quorate.simulation.disk import SimulatedDisk
+from quorate.log.batches.records import build_batch
+from quorate.log.snapshots.snapshots import SnapshotStore
+from quorate.raft.snapshots.snapshot_loading import load_snapshot
+from quorate.raft.snapshots.snapshot_slices import Slices
+from quorate.raft.state_machine.applier import Applier
+from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.raft.state_machine.proposals import PendingAppend, Proposals
+from quorate.simulation.world.disk import SimulatedDisk
+from quorate.types import Epoch, Offset, SnapshotId
 
 pytestmark = pytest.mark.real_time
 

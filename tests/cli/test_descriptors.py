@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from typer.testing import Result
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.client import WireClient, open_client
+from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 

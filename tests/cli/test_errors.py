@@ -3,14 +3,14 @@
 import pytest
 import typer
 
-from quorate.broker.controller.codec import RecordDecodeError
-from quorate.broker.controller.states import ImageError
 from quorate.broker.failure_reports import UntoldFailureError
+from quorate.broker.metadata.record_codec import RecordDecodeError
+from quorate.broker.metadata.states import ImageError
 from quorate.broker.wire.errors import RequestTimedOutError
 from quorate.cli.errors import CommandError, ExitCode, user_errors
 from quorate.raft.errors import OutcomeUnknownError, QuorumStoppedError, StateMachineError
 from quorate.runtime.disk import DiskFullError
-from quorate.simulation.logs import captured_logs
+from quorate.simulation.world.logs import captured_logs
 
 
 def code_of(error: BaseException) -> int:

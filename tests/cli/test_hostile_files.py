@@ -20,13 +20,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from quorate.broker.controller.codec import encode
-from quorate.broker.controller.records import Topic
+from quorate.broker.metadata.metadata_records import Topic
+from quorate.broker.metadata.record_codec import encode
 from quorate.cli.errors import ExitCode
 from quorate.cli.local_cluster import free_ports
 from quorate.cli.main import app
-from quorate.log.batch import CRC_START, HEADER, HEADER_BYTES, LENGTH_END
-from quorate.log.records import KeyValue, build_keyed_batch
+from quorate.log.batches.batch import CRC_START, HEADER, HEADER_BYTES, LENGTH_END
+from quorate.log.batches.records import KeyValue, build_keyed_batch
 from quorate.raft import (
     CommittedBatch,
     Endpoint,

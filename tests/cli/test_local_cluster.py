@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from typer.testing import Result
 
-from quorate.cli.demo import shown_value, split_records
+from quorate.cli.commands.demo import shown_value, split_records
 from quorate.cli.errors import ExitCode
 from quorate.metrics import RaftMetrics
-from quorate.raft.core.types import Offset
+from quorate.types import Offset
 
 pytestmark = pytest.mark.system
 

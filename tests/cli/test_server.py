@@ -85,7 +85,7 @@ def test_a_signal_while_it_starts_is_no_crash(
 
 def test_collections_are_short_in_a_server(formatted_node: Any) -> None:
     code = (
-        "import gc, pathlib, sys, quorate.cli.server as server\n"
+        "import gc, pathlib, sys, quorate.cli.commands.server_commands as server\n"
         "async def seen(config):\n"
         "    print(gc.get_freeze_count() > 0)\n"
         "server.run_server = seen\n"

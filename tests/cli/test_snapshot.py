@@ -10,13 +10,13 @@ import trio
 from kafka.record.memory_records import MemoryRecords
 from typer.testing import Result
 
-from quorate.broker.controller.codec import encode
-from quorate.broker.controller.records import Topic
+from quorate.broker.metadata.metadata_records import Topic
+from quorate.broker.metadata.record_codec import encode
 from quorate.cli.errors import ExitCode
-from quorate.log.snapshots import SnapshotStore
-from quorate.raft.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
+from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.runtime.entropy import uuid_text
 from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
 
 Quorate = Callable[..., Result]
 DIRECTORY = uuid.UUID(int=7)

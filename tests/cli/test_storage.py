@@ -10,9 +10,9 @@ import trio
 from typer.testing import Result
 
 from quorate.cli.errors import ExitCode
-from quorate.log.snapshots import SnapshotStore
-from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
+from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 
 Quorate = Callable[..., Result]
 CLUSTER = "q1Sh-9_ISia_zwGINzRvyQ"

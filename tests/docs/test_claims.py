@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from quorate.raft import driver
+from quorate.raft.driver import driver
 
 ROOT = Path(__file__).parents[2]
 

@@ -91,7 +91,7 @@ def test_every_public_member_of_a_quorum_is_in_the_reference() -> None:
 
 def test_every_request_and_error_of_the_quorum_is_in_the_reference() -> None:
     from quorate.raft.core.messages import ErrorCode
-    from quorate.raft.frames import Kind
+    from quorate.raft.transport.frames import Kind
 
     text = (ROOT / "docs/reference/quorum-protocol.md").read_text()
     before, _, errors = text.partition("## Errors")

@@ -9,16 +9,16 @@ from quorate.raft.core.effects import Role
 from quorate.raft.core.events import Event
 from quorate.raft.core.messages import Response
 from quorate.raft.core.request_handlers import RequestHandlers
-from quorate.raft.core.types import Offset
-from quorate.simulation.explorer import story
+from quorate.simulation.explorer import counterexample as story
 from quorate.simulation.explorer.bounds import Bound, Budgets
 from quorate.simulation.explorer.canonical import STALE
 from quorate.simulation.explorer.coverage import KINDS, UNREACHABLE
+from quorate.simulation.explorer.initial_states import SITUATIONS
 from quorate.simulation.explorer.run import Task, run
 from quorate.simulation.explorer.search import Violation, explore, reachable
-from quorate.simulation.explorer.situations import SITUATIONS
 from quorate.simulation.explorer.suites import SMALL, SUITES
 from quorate.simulation.explorer.world import World
+from quorate.types import Offset
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -93,7 +93,7 @@ def test_a_high_watermark_from_an_older_epochs_record_is_found_and_told(
         end = sorted(ends)[len(ends) - 1 - len(ends) // 2]
         return end if end >= epoch_start else None
 
-    monkeypatch.setattr("quorate.raft.core.replicas.majority_end", planted)
+    monkeypatch.setattr("quorate.raft.core.roles.tracker.majority_end", planted)
     violation, lines = _violation(Bound(situation="premature", budgets=Budgets(), in_flight=5))
     assert "older epochs' records commit only with one of the leader's own" in violation.promise
     assert len(violation.path) < 20

@@ -5,8 +5,8 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.records import (
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
     FeatureLevel,
     Listener,
     Partition,

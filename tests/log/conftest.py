@@ -4,15 +4,15 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from quorate.log.batch import read_batches
-from quorate.log.config import LogConfig
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.records import build_batch, records_of
 from quorate.log.log import Log
+from quorate.log.log_config import LogConfig
 from quorate.log.metadata_log import open_metadata_log
-from quorate.log.records import build_batch, records_of
-from quorate.log.snapshot_file import SnapshotContents
-from quorate.log.snapshots import SnapshotStore
-from quorate.raft.core.types import Offset, SnapshotId, VoterSet
-from quorate.simulation.disk import Operation, SimulatedDisk
+from quorate.log.snapshots.snapshot_file import SnapshotContents
+from quorate.log.snapshots.snapshots import SnapshotStore
+from quorate.simulation.world.disk import Operation, SimulatedDisk
+from quorate.types import Offset, SnapshotId, VoterSet
 
 OpenLog = Callable[..., Awaitable[Log]]
 

@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
-from quorate.log.batch import HEADER_BYTES, read_batches, read_header, read_headers, stamp
-from quorate.log.control import (
+from quorate.log.batches.batch import HEADER_BYTES, read_batches, read_header, read_headers, stamp
+from quorate.log.batches.control import (
     ControlType,
     LeaderChange,
     control_type_of,
     leader_change_batch,
     read_leader_change,
 )
+from quorate.log.batches.records import KeyValue, build_batch, build_keyed_batch, records_of
 from quorate.log.errors import BatchTooLargeError, InvalidBatchError, OffsetGapError
-from quorate.log.records import KeyValue, build_batch, build_keyed_batch, records_of
 
 small = st.binary(max_size=40) | st.binary(min_size=60, max_size=70) | st.just(b"x" * 9000)
 
@@ -139,7 +139,7 @@ def test_gaps_inside_a_batch_are_refused_unless_it_may_be_compacted() -> None:
 
 @given(garbage=st.binary(min_size=0, max_size=60), count=st.integers(1, 2**31 - 1))
 def test_garbage_for_records_is_an_error_of_ours(garbage: bytes, count: int) -> None:
-    from quorate.log.batch import seal
+    from quorate.log.batches.batch import seal
 
     data = seal(
         garbage,

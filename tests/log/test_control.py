@@ -18,13 +18,13 @@ from kio.schema.voters_record.v0.data import Voter as KafkaVoter
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i16, i32, u16
 
-from quorate.log import control
-from quorate.log.batch import read_batches
-from quorate.log.control import ControlType, control_records_of, voters_in
+from quorate.log.batches import control
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.control import ControlType, control_records_of, voters_in
+from quorate.log.batches.records import KeyValue, build_batch, build_keyed_batch
 from quorate.log.errors import InvalidBatchError
-from quorate.log.records import KeyValue, build_batch, build_keyed_batch
-from quorate.raft.core.types import Endpoint, NodeId, Offset, ReplicaKey, Voter, VotersAt, VoterSet
 from quorate.runtime.entropy import parse_uuid, uuid_text
+from quorate.types import Endpoint, NodeId, Offset, ReplicaKey, Voter, VotersAt, VoterSet
 
 PLACE = {"base_offset": 40, "epoch": 3, "timestamp_ms": 1234}
 DIRECTORY = uuid.UUID(int=0x0102030405060708090A0B0C0D0E0F10)

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from gaps import within_gap
 
-from quorate.broker.replication.producer_snapshot import load
-from quorate.broker.replication.producer_state import ProducerState
+from quorate.broker.replication.producing.producer_snapshot import load
+from quorate.broker.replication.producing.producer_state import ProducerState
 from quorate.log import Log, LogConfig
+from quorate.log.batches.records import build_batch
 from quorate.log.metadata_log import open_metadata_log, recovered_log
-from quorate.log.records import build_batch
-from quorate.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from quorate.log.snapshot_writer import SnapshotWriter
-from quorate.log.snapshots import SnapshotStore
-from quorate.raft.core.types import Epoch, EpochEnd, Offset, SnapshotId
+from quorate.log.segments.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from quorate.log.snapshots.snapshot_writer import SnapshotWriter
+from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.runtime.real import RealDisk, SyncStrategy
+from quorate.types import Epoch, EpochEnd, Offset, SnapshotId
 
 pytestmark = pytest.mark.real_time
 

@@ -5,9 +5,8 @@ import pytest
 import trio
 import trio.testing
 
-from quorate.log.batch import read_batches, read_headers
+from quorate.log.batches.batch import read_batches, read_headers
 from quorate.log.checkpoints import UnreadableCheckpointError, load_offsets, store_offsets
-from quorate.log.config import LogConfig
 from quorate.log.errors import (
     EpochRegressionError,
     InvalidBatchError,
@@ -16,9 +15,10 @@ from quorate.log.errors import (
     OffsetOutOfRangeError,
 )
 from quorate.log.log import Log
-from quorate.raft.core.types import Epoch, EpochEnd, EpochStart, Offset
+from quorate.log.log_config import LogConfig
 from quorate.runtime.disk import DiskError, write_file_atomically
-from quorate.simulation.disk import Operation, SimulatedDisk, SimulatedFile
+from quorate.simulation.world.disk import Operation, SimulatedDisk, SimulatedFile
+from quorate.types import Epoch, EpochEnd, EpochStart, Offset
 
 Opener = Callable[..., Awaitable[Log]]
 Builder = Callable[..., bytes]

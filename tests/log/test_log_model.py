@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quorate.log.batch import read_batches
-from quorate.log.config import LogConfig
+from quorate.log.batches.batch import read_batches
 from quorate.log.log import Log
-from quorate.raft.core.types import EpochStart, Offset
-from quorate.simulation.disk import SimulatedDisk
+from quorate.log.log_config import LogConfig
+from quorate.simulation.world.disk import SimulatedDisk
+from quorate.types import EpochStart, Offset
 
 Model = list[tuple[int, int, bytes]]
 """(base offset, epoch, batch)."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from quorate.log.control import leader_change_batch, voters_batch
+from quorate.log.batches.control import leader_change_batch, voters_batch
 from quorate.log.errors import (
     DamagedLogError,
     DamagedSnapshotError,
@@ -18,8 +18,11 @@ from quorate.log.errors import (
 )
 from quorate.log.log import Log
 from quorate.log.metadata_log import recovered_log
-from quorate.log.snapshot_file import name_of
-from quorate.raft.core.types import (
+from quorate.log.snapshots.snapshot_file import name_of
+from quorate.runtime.disk import DiskError
+from quorate.simulation.world.disk import Operation, SimulatedDisk
+from quorate.simulation.world.logs import captured_logs
+from quorate.types import (
     Endpoint,
     Epoch,
     EpochEnd,
@@ -33,9 +36,6 @@ from quorate.raft.core.types import (
     VotersAt,
     VoterSet,
 )
-from quorate.runtime.disk import DiskError
-from quorate.simulation.disk import Operation, SimulatedDisk
-from quorate.simulation.logs import captured_logs
 
 F = "data/__cluster_metadata-0"
 OpenNode = Callable[..., Awaitable[Any]]

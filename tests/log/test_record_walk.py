@@ -7,9 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.log.batch import HEADER_BYTES
-from quorate.log.record_walk import _WIDTHS, InvalidRecordError, RecordWalk, _offset_columns, timestamp_deltas
-from quorate.log.records import KeyValue, build_keyed_batch, unsigned_varint, varint
+from quorate.log.batches.batch import HEADER_BYTES
+from quorate.log.batches.record_walk import (
+    _WIDTHS,
+    InvalidRecordError,
+    RecordWalk,
+    _offset_columns,
+    timestamp_deltas,
+)
+from quorate.log.batches.records import KeyValue, build_keyed_batch, unsigned_varint, varint
 
 
 def sized(data):

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.log import records as records_module
-from quorate.log.batch import Batch, attributes_of, read_batches, seal
+from quorate.log.batches import records as records_module
+from quorate.log.batches.batch import Batch, attributes_of, read_batches, seal
+from quorate.log.batches.records import Record, build_batch, read_varint, records_of, values_of, varint
 from quorate.log.errors import InvalidBatchError
-from quorate.log.records import Record, build_batch, read_varint, records_of, values_of, varint
 
 BASE_OFFSET, BASE_TIMESTAMP = 1000, 1_700_000_000_000
 # Around where varints get longer.

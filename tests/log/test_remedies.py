@@ -7,27 +7,27 @@ from collections.abc import Iterator
 
 import pytest
 
-from quorate.broker.replication.log_folder import (
+from quorate.broker.replication.storage.log_folder import (
     PARTITION_METADATA,
     UnreadablePartitionMetadataError,
     load_partition_metadata,
 )
-from quorate.log.batch import read_batches
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.control import snapshot_footer_batch
+from quorate.log.batches.records import KeyValue, build_batch, build_keyed_batch
 from quorate.log.checkpoints import (
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
     UnreadableCheckpointError,
     load_offsets,
 )
-from quorate.log.control import snapshot_footer_batch
 from quorate.log.errors import DamagedLogError, DamagedSnapshotError, InvalidBatchError
-from quorate.log.records import KeyValue, build_batch, build_keyed_batch
-from quorate.log.snapshot_file import SnapshotReader
+from quorate.log.snapshots.snapshot_file import SnapshotReader
 from quorate.quorum_state.election_state import QuorumStateFile
 from quorate.quorum_state.errors import MissingStateError
-from quorate.raft.core.types import Epoch, NodeId, Offset, SnapshotId
 from quorate.runtime.disk import write_file_atomically
-from quorate.simulation.disk import SimulatedDisk
+from quorate.simulation.world.disk import SimulatedDisk
+from quorate.types import Epoch, NodeId, Offset, SnapshotId
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 LOSES = re.compile(

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quorate.log.metadata_log import recovered_log
-from quorate.raft.core.types import EpochEnd, Offset, SnapshotId
 from quorate.runtime.disk import DiskError
+from quorate.types import EpochEnd, Offset, SnapshotId
 
 F = "data/__cluster_metadata-0"
 OpenNode = Callable[..., Awaitable[Any]]

@@ -11,27 +11,22 @@ from gaps import within_gap
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.log.batch import CRC_START, read_batches
-from quorate.log.control import ControlType, control_records_of, snapshot_footer_batch, snapshot_header_batch
-from quorate.log.errors import DamagedSnapshotError, PositionOutOfRangeError, SnapshotMissingError
-from quorate.log.records import build_batch
-from quorate.log.snapshot_file import MAX_CHUNK_BYTES, SnapshotContents, name_of, parse_name
-from quorate.log.snapshots import SnapshotStore
-from quorate.raft.core.types import (
-    Endpoint,
-    Epoch,
-    NodeId,
-    Offset,
-    ReplicaKey,
-    SnapshotId,
-    Voter,
-    VotersAt,
-    VoterSet,
+from quorate.log.batches.batch import CRC_START, read_batches
+from quorate.log.batches.control import (
+    ControlType,
+    control_records_of,
+    snapshot_footer_batch,
+    snapshot_header_batch,
 )
+from quorate.log.batches.records import build_batch
+from quorate.log.errors import DamagedSnapshotError, PositionOutOfRangeError, SnapshotMissingError
+from quorate.log.snapshots.snapshot_file import MAX_CHUNK_BYTES, SnapshotContents, name_of, parse_name
+from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.runtime.disk import DiskError, DiskFullError
 from quorate.runtime.real.disk import RealDisk, SyncStrategy
-from quorate.simulation.disk import Operation, SimulatedDisk
-from quorate.simulation.logs import captured_logs
+from quorate.simulation.world.disk import Operation, SimulatedDisk
+from quorate.simulation.world.logs import captured_logs
+from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VotersAt, VoterSet
 
 F = "data/__cluster_metadata-0"
 Fetch = Callable[..., Awaitable[SnapshotContents]]

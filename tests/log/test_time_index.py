@@ -8,10 +8,10 @@ import pytest
 import trio
 
 from quorate.log import Log, LogConfig, LogError
-from quorate.log.batch import read_batches
-from quorate.log.records import build_batch, records_of
-from quorate.raft.core.types import Offset
-from quorate.simulation.disk import SimulatedDisk, SimulatedFile
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.records import build_batch, records_of
+from quorate.simulation.world.disk import SimulatedDisk, SimulatedFile
+from quorate.types import Offset
 
 Opener = Callable[..., Awaitable[Log]]
 F = "data/t-0"

@@ -13,11 +13,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 from prometheus_client.registry import Collector
 
-from quorate.broker.controller.codec import encode
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.records import NoOp
-from quorate.broker.controller.rpc import Assignment, CreateTopicsRequest, NewTopic
-from quorate.broker.metadata import MetadataCache
+from quorate.broker.controller.rpc.rpc import Assignment, CreateTopicsRequest, NewTopic
+from quorate.broker.metadata.errors import ErrorCode
+from quorate.broker.metadata.metadata_records import NoOp
+from quorate.broker.metadata.record_codec import encode
+from quorate.broker.metadata_cache import MetadataCache
 from quorate.metrics.declarations import (
     BROKER_METADATA,
     CONTROLLER,
@@ -28,12 +28,12 @@ from quorate.metrics.declarations import (
     Kind,
 )
 from quorate.metrics.histogram import QUANTILES, Histogram
-from quorate.raft.core.types import Epoch, Offset
-from quorate.raft.state_machine import CommittedBatch
-from quorate.simulation.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
-from quorate.simulation.broker_story import QUICK
-from quorate.simulation.scheduler import Scheduler, run
-from quorate.simulation.trace import Trace, logs_into
+from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
+from quorate.simulation.brokers.broker_story import QUICK
+from quorate.simulation.world.scheduler import Scheduler, run
+from quorate.simulation.world.trace import Trace, logs_into
+from quorate.types import Epoch, Offset
 
 KIP_835 = {
     "kafka_server_brokermetadatametrics_last_applied_record_offset",

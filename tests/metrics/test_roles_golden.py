@@ -14,20 +14,21 @@ import trio
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from quorate.broker.telemetry import BothTelemetry
+from quorate.broker.raft_log_lines import BothTelemetry
 from quorate.metrics import RaftMetrics
 from quorate.metrics.declarations import RAFT
 from quorate.metrics.raft_metrics import STATES
-from quorate.raft.config import QuorumConfig, parse_voters
-from quorate.raft.core.types import CoreConfig, NodeId
+from quorate.raft.core.core_config import CoreConfig
 from quorate.raft.quorum import Quorum
-from quorate.raft.storage import format_folder
+from quorate.raft.quorum_config import QuorumConfig, parse_voters
+from quorate.raft.storage.storage import format_folder
 from quorate.raft.telemetry import NoTelemetry
 from quorate.runtime.network import Address
-from quorate.simulation.journal import Journal
-from quorate.simulation.network import LinkQuality, NetworkSettings, SimulatedNetwork
-from quorate.simulation.runtime import DiskSpeed, SimulatedRuntime
-from quorate.simulation.scheduler import Scheduler, run
+from quorate.simulation.quorum.journal import Journal
+from quorate.simulation.world.network import LinkQuality, NetworkSettings, SimulatedNetwork
+from quorate.simulation.world.runtime import DiskSpeed, SimulatedRuntime
+from quorate.simulation.world.scheduler import Scheduler, run
+from quorate.types import NodeId
 
 GOLDEN = Path(__file__).parent / "roles.txt"
 CLUSTER = "golden-metrics-cluster"

@@ -12,9 +12,9 @@ from quorate.quorum_state.errors import (
     UnknownVersionError,
     UnreadableStateError,
 )
-from quorate.raft.core.types import ElectionState, Epoch, NodeId, ReplicaKey
 from quorate.runtime.disk import DiskError, read_file, write_file_atomically
-from quorate.simulation.disk import Operation, SimulatedDisk
+from quorate.simulation.world.disk import Operation, SimulatedDisk
+from quorate.types import ElectionState, Epoch, NodeId, ReplicaKey
 
 DIRECTORY = "JsnFVYTRRwWqGUfJ_vVqhw"
 VOTED = ElectionState(Epoch(4), None, ReplicaKey(NodeId(2), DIRECTORY))

@@ -7,17 +7,18 @@ from dataclasses import replace
 import pytest
 import trio
 
-from quorate.raft.config import QuorumConfig, parse_voters
-from quorate.raft.core.types import CoreConfig, NodeId, VoterSet
+from quorate.raft.core.core_config import CoreConfig
 from quorate.raft.quorum import Quorum
-from quorate.raft.state_machine import CommittedBatch
-from quorate.raft.storage import format_folder
+from quorate.raft.quorum_config import QuorumConfig, parse_voters
+from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.raft.storage.storage import format_folder
 from quorate.raft.telemetry import Telemetry
 from quorate.runtime import Runtime
 from quorate.runtime.network import Address, Stream
-from quorate.simulation.logs import captured_logs
-from quorate.simulation.network import SimulatedNetwork
-from quorate.simulation.runtime import SimulatedRuntime
+from quorate.simulation.world.logs import captured_logs
+from quorate.simulation.world.network import SimulatedNetwork
+from quorate.simulation.world.runtime import SimulatedRuntime
+from quorate.types import NodeId, VoterSet
 
 CLUSTER_ID = "driver-tests"
 CORE = CoreConfig(

@@ -8,17 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.raft.appends import (
-    RemoteAppend,
-    decode_application_response,
-    decode_request,
-    decode_response,
-    encode_failure,
-    encode_request,
-    encode_success,
-    size_of,
-)
-from quorate.raft.codec import decode, encode, kind_of
 from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -30,7 +19,6 @@ from quorate.raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from quorate.raft.core.types import Endpoint, EpochEnd, ReplicaKey
 from quorate.raft.errors import (
     InvalidAppendError,
     NotLeaderError,
@@ -38,7 +26,19 @@ from quorate.raft.errors import (
     PeerProtocolError,
     QuorumStoppedError,
 )
-from quorate.raft.frames import MAX_HEADER_BYTES, RESPONSE, Kind, decode_frame, encode_frame
+from quorate.raft.transport.append_frames import (
+    RemoteAppend,
+    decode_application_response,
+    decode_request,
+    decode_response,
+    encode_failure,
+    encode_request,
+    encode_success,
+    size_of,
+)
+from quorate.raft.transport.frames import MAX_HEADER_BYTES, RESPONSE, Kind, decode_frame, encode_frame
+from quorate.raft.transport.raft_codec import decode, encode, kind_of
+from quorate.types import Endpoint, EpochEnd, ReplicaKey
 
 nodes = st.integers(0, 2**31 - 1)
 epochs = st.integers(0, 2**31 - 1)
@@ -239,7 +239,7 @@ def test_an_answer_of_another_kind_than_asked_is_refused():
 @given(lengths=st.lists(st.integers(0, 200_000), min_size=1, max_size=5), repeat=st.integers(1, 300))
 @settings(max_examples=30, deadline=None)
 def test_the_counted_size_is_no_less_than_the_batch_or_the_frame(lengths, repeat):
-    from quorate.log.records import build_batch
+    from quorate.log.batches.records import build_batch
 
     records = [bytes(length) for length in lengths] + [b""] * repeat
     batch = build_batch(base_offset=0, epoch=1, timestamp_ms=0, values=records)

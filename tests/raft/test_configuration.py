@@ -3,10 +3,10 @@
 import pytest
 import trio
 
-from quorate.raft.config import QuorumConfig, parse_voters
-from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 from quorate.raft.errors import InvalidArgumentError, QuorumConfigError
 from quorate.raft.quorum import Quorum
+from quorate.raft.quorum_config import QuorumConfig, parse_voters
+from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 from tests.raft.conftest import Journal
 
 THREE = "1@node-1:9093,2@node-2:9093,3@node-3:9093"

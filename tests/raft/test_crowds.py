@@ -3,18 +3,18 @@
 import pytest
 import trio
 
-from quorate.raft import server
-from quorate.raft.config import parse_voters
-from quorate.raft.connections import PLACES_PER_VOTER, Connection, Connections
 from quorate.raft.core.events import AddVoter, RemoveVoter
-from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, Voter
 from quorate.raft.errors import QuorumError
-from quorate.raft.fields import FieldReader
-from quorate.raft.frames import PREFACE, FrameReader, Kind, encode_frame
-from quorate.raft.leader_frames import voter_change_fields
-from quorate.raft.outbox import Outbox
-from quorate.raft.turnstile import WAITING_MAX
+from quorate.raft.quorum_config import parse_voters
+from quorate.raft.transport import quorum_server as server
+from quorate.raft.transport.connections import PLACES_PER_VOTER, Connection, Connections
+from quorate.raft.transport.fields import FieldReader
+from quorate.raft.transport.frames import PREFACE, FrameReader, Kind, encode_frame
+from quorate.raft.transport.leader_frames import voter_change_fields
+from quorate.raft.transport.outbox import Outbox
+from quorate.raft.transport.turnstile import WAITING_MAX
 from quorate.runtime.network import NetworkError
+from quorate.types import Endpoint, NodeId, ReplicaKey, Voter
 
 CLUSTER_ID = "driver-tests"
 

@@ -11,10 +11,10 @@ import pytest
 
 from quorate.quorum_state.errors import ForeignStateError, MissingStateError
 from quorate.quorum_state.meta_properties import load_meta_properties
-from quorate.raft.config import QuorumConfig, parse_voters
-from quorate.raft.core.types import NodeId
 from quorate.raft.errors import QuorumForkedError
 from quorate.raft.quorum import Quorum
+from quorate.raft.quorum_config import QuorumConfig, parse_voters
+from quorate.types import NodeId
 from tests.raft.conftest import Journal
 
 ROOT = Path(__file__).parents[2]

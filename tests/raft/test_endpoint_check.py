@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 import trio
 
-from quorate.raft.config import parse_voters
 from quorate.raft.core.messages import ErrorCode
-from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 from quorate.raft.errors import QuorumError, RequestRefusedError
 from quorate.raft.quorum import Quorum
-from quorate.raft.storage import format_folder
+from quorate.raft.quorum_config import parse_voters
+from quorate.raft.storage.storage import format_folder
 from quorate.runtime.network import Address
-from quorate.simulation.runtime import SimulatedRuntime
+from quorate.simulation.world.runtime import SimulatedRuntime
+from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 
 WRONG = ErrorCode.INVALID_REQUEST
 

@@ -5,7 +5,7 @@ import pytest
 import trio
 
 from quorate.raft.errors import PeerProtocolError
-from quorate.raft.frames import PREFACE, FrameReader, Kind, encode_frame
+from quorate.raft.transport.frames import PREFACE, FrameReader, Kind, encode_frame
 
 
 class Script:

@@ -8,14 +8,14 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.raft.channel import Channel
-from quorate.raft.config import parse_voters
-from quorate.raft.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
-from quorate.raft.description_frames import QuorumView, decode_view, encode_view
 from quorate.raft.errors import OutcomeUnknownError, PeerProtocolError, QuorumError, SnapshotNotTakenError
-from quorate.raft.frames import RESPONSE, Kind, decode_frame, encode_frame
-from quorate.raft.replicas import QuorumDescription, ReplicaStatus
+from quorate.raft.quorum_config import parse_voters
+from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
+from quorate.raft.transport.channel import Channel
+from quorate.raft.transport.description_frames import QuorumView, decode_view, encode_view
+from quorate.raft.transport.frames import RESPONSE, Kind, decode_frame, encode_frame
 from quorate.runtime.network import Address
+from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
 
 CLUSTER_ID = "driver-tests"
 

@@ -11,27 +11,27 @@ from pathlib import Path
 import pytest
 import trio
 
-from quorate.log.control import ControlType, snapshot_header_batch
+from quorate.log.batches.control import ControlType, snapshot_header_batch
+from quorate.log.batches.records import KeyValue, build_keyed_batch
 from quorate.log.errors import LogError
-from quorate.log.records import KeyValue, build_keyed_batch
-from quorate.log.snapshot_file import name_of
+from quorate.log.snapshots.snapshot_file import name_of
 from quorate.quorum_state.errors import QuorumStateError
-from quorate.raft.codec import decode, encode
-from quorate.raft.config import QuorumConfigError, parse_voters
 from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     ErrorCode,
     VoteRequest,
 )
-from quorate.raft.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
 from quorate.raft.errors import InvalidAppendError, QuorumStoppedError
-from quorate.raft.frames import PREFACE, FrameReader
 from quorate.raft.quorum import Quorum
-from quorate.raft.storage import format_folder
+from quorate.raft.quorum_config import QuorumConfigError, parse_voters
+from quorate.raft.storage.storage import format_folder
+from quorate.raft.transport.frames import PREFACE, FrameReader
+from quorate.raft.transport.raft_codec import decode, encode
 from quorate.runtime.disk import write_file_atomically
 from quorate.runtime.network import Address
-from quorate.simulation.runtime import SimulatedRuntime
+from quorate.simulation.world.runtime import SimulatedRuntime
+from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
 
 CLUSTER_ID = "driver-tests"
 FOLDER = "data/__cluster_metadata-0"

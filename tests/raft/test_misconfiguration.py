@@ -4,8 +4,8 @@ import pytest
 import trio
 
 from quorate.quorum_state.parameter_names import EMBEDDED, SERVER
-from quorate.raft.config import parse_voters
-from quorate.raft.core.types import Endpoint, VoterSet
+from quorate.raft.quorum_config import parse_voters
+from quorate.types import Endpoint, VoterSet
 
 AGREES = "the voters are in the log"
 DIFFERS = "the voters in the log count, not the configured ones"

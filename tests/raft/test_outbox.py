@@ -2,7 +2,7 @@ import random
 
 import trio
 
-from quorate.raft.outbox import Outbox
+from quorate.raft.transport.outbox import Outbox
 from quorate.runtime.network import NetworkError
 
 

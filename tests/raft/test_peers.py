@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 import trio
 
-from quorate.log.records import build_batch
-from quorate.raft.codec import decode, encode
+from quorate.log.batches.records import build_batch
+from quorate.raft.assembly import spans_of
 from quorate.raft.core.events import Received, RequestFailed, Unreachable
 from quorate.raft.core.messages import BeginQuorumEpochResponse, FetchRequest, FetchResponse, VoteResponse
-from quorate.raft.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
-from quorate.raft.frames import FrameReader
-from quorate.raft.node import spans_of
-from quorate.raft.peers import Peer
+from quorate.raft.transport.frames import FrameReader
+from quorate.raft.transport.peers import Peer
+from quorate.raft.transport.raft_codec import decode, encode
 from quorate.runtime.network import Address, NetworkError
-from quorate.simulation.network import SimulatedNetwork
-from quorate.simulation.runtime import SimulatedRuntime
+from quorate.simulation.world.network import SimulatedNetwork
+from quorate.simulation.world.runtime import SimulatedRuntime
+from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
 
 HOME = Address("node-2", 9093)
 

@@ -6,11 +6,11 @@ import pytest
 import trio
 
 from quorate.log import Log, LogConfig
-from quorate.log.records import build_batch
-from quorate.raft.applier import Applier
+from quorate.log.batches.records import build_batch
 from quorate.raft.errors import OutcomeUnknownError, QuorumStoppedError, StateMachineError
-from quorate.raft.proposals import PendingAppend, Proposals
-from quorate.simulation.disk import SimulatedDisk
+from quorate.raft.state_machine.applier import Applier
+from quorate.raft.state_machine.proposals import PendingAppend, Proposals
+from quorate.simulation.world.disk import SimulatedDisk
 
 
 class Waiter:

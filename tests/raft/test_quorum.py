@@ -8,9 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from quorate.log.batch import read_headers
-from quorate.raft.config import QuorumConfig, parse_voters
-from quorate.raft.core.types import CoreConfig, NodeId
+from quorate.log.batches.batch import read_headers
+from quorate.raft.core.core_config import CoreConfig
 from quorate.raft.errors import (
     InvalidAppendError,
     NotLeaderError,
@@ -20,10 +19,12 @@ from quorate.raft.errors import (
     StateMachineError,
 )
 from quorate.raft.quorum import Quorum
-from quorate.raft.state_machine import CommittedBatch
-from quorate.raft.storage import format_folder
+from quorate.raft.quorum_config import QuorumConfig, parse_voters
+from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.raft.storage.storage import format_folder
 from quorate.runtime.disk import DiskLockedError
 from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.types import NodeId
 
 FAST = CoreConfig(
     election_timeout_ms=300, fetch_timeout_ms=1500, fetch_max_wait_ms=200, request_timeout_ms=1500

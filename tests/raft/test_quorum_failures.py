@@ -16,9 +16,9 @@ from quorate.raft.errors import (
     StateMachineError,
 )
 from quorate.raft.quorum import Quorum
-from quorate.raft.storage import format_folder
+from quorate.raft.storage.storage import format_folder
 from quorate.runtime.disk import DiskError, DiskLockedError
-from quorate.simulation.disk import Operation
+from quorate.simulation.world.disk import Operation
 from tests.raft.conftest import Journal
 
 CLUSTER_ID = "driver-tests"
@@ -344,7 +344,7 @@ async def test_quorum_state_is_kafkas_json_with_what_was_voted(autojump_clock, w
     ],
 )
 def test_a_configuration_that_can_not_work_names_its_field(wrong, named):
-    from quorate.raft.config import QuorumConfig, parse_voters
+    from quorate.raft.quorum_config import QuorumConfig, parse_voters
 
     good = {
         "node_id": 1, "cluster_id": "c", "folder": "f", "voters": parse_voters("1@a:1"),

@@ -3,11 +3,11 @@
 import pytest
 import trio
 
-from quorate.raft.appends import decode_response, encode_request
-from quorate.raft.channel import Channel
-from quorate.raft.config import parse_voters
 from quorate.raft.errors import InvalidAppendError, NotLeaderError
-from quorate.raft.frames import PREFACE, FrameReader
+from quorate.raft.quorum_config import parse_voters
+from quorate.raft.transport.append_frames import decode_response, encode_request
+from quorate.raft.transport.channel import Channel
+from quorate.raft.transport.frames import PREFACE, FrameReader
 from quorate.runtime.network import Address
 from tests.raft.conftest import CLUSTER_ID, Journal
 

@@ -6,15 +6,15 @@ import cbor2
 import pytest
 import trio
 
-from quorate.raft import server
-from quorate.raft.appends import decode_application_response, decode_response, encode_request
-from quorate.raft.codec import decode, encode
-from quorate.raft.connections import Connection, Connections
 from quorate.raft.core.messages import ErrorCode, FetchRequest, VoteRequest
-from quorate.raft.core.types import Epoch, NodeId, Offset, ReplicaKey
 from quorate.raft.errors import InvalidAppendError, NotLeaderError, OutcomeUnknownError
-from quorate.raft.frames import PREFACE, FrameReader, Kind, encode_frame
-from quorate.raft.outbox import Outbox
+from quorate.raft.transport import quorum_server as server
+from quorate.raft.transport.append_frames import decode_application_response, decode_response, encode_request
+from quorate.raft.transport.connections import Connection, Connections
+from quorate.raft.transport.frames import PREFACE, FrameReader, Kind, encode_frame
+from quorate.raft.transport.outbox import Outbox
+from quorate.raft.transport.raft_codec import decode, encode
+from quorate.types import Epoch, NodeId, Offset, ReplicaKey
 
 CLUSTER_ID = "driver-tests"
 

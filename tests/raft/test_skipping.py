@@ -6,12 +6,12 @@ import pytest
 import trio
 
 from quorate.quorum_state.errors import UnreadableStateError
-from quorate.raft.core.types import Epoch, Offset
 from quorate.raft.errors import QuorumError, SkipRefusedError, StateMachineError
-from quorate.raft.skipped_batches import SKIPPED_BATCHES, SkippedBatch
-from quorate.raft.skipping import skip_batch
-from quorate.raft.storage import LOG_FOLDER
+from quorate.raft.storage.skipped_batches import SKIPPED_BATCHES, SkippedBatch
+from quorate.raft.storage.skipping import skip_batch
+from quorate.raft.storage.storage import LOG_FOLDER
 from quorate.runtime.disk import DiskLockedError, read_file, write_file_atomically
+from quorate.types import Epoch, Offset
 from tests.raft.conftest import Journal
 
 PATH = f"data/{LOG_FOLDER}/{SKIPPED_BATCHES}"

@@ -6,13 +6,13 @@ import random
 import pytest
 import trio
 
-from quorate.raft.config import parse_voters
-from quorate.raft.core.types import NodeId
 from quorate.raft.errors import QuorumError
-from quorate.raft.storage import LOG_FOLDER, format_folder
+from quorate.raft.quorum_config import parse_voters
+from quorate.raft.storage.storage import LOG_FOLDER, format_folder
 from quorate.runtime.disk import DiskError
-from quorate.simulation.disk import Operation, SimulatedDisk
-from quorate.simulation.runtime import SimulatedRuntime
+from quorate.simulation.world.disk import Operation, SimulatedDisk
+from quorate.simulation.world.runtime import SimulatedRuntime
+from quorate.types import NodeId
 
 FOLDER = f"data/{LOG_FOLDER}"
 HARMLESS = (None, Operation.READ, Operation.OPEN, Operation.RESERVE)

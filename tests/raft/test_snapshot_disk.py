@@ -4,12 +4,12 @@ import threading
 
 import pytest
 
-from quorate.raft.config import QuorumConfig, parse_voters
-from quorate.raft.core.types import NodeId
 from quorate.raft.quorum import Quorum
-from quorate.raft.storage import format_folder
+from quorate.raft.quorum_config import QuorumConfig, parse_voters
+from quorate.raft.storage.storage import format_folder
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.runtime.real import disk as real_disk
+from quorate.types import NodeId
 
 
 class Blob:

@@ -5,16 +5,16 @@ import random
 import pytest
 import trio
 
-from quorate.log.snapshot_file import name_of
-from quorate.raft.config import parse_voters
+from quorate.log.snapshots.snapshot_file import name_of
 from quorate.raft.core.messages import ErrorCode, FetchSnapshotResponse
-from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, StateMachineError
 from quorate.raft.quorum import Quorum
-from quorate.raft.state_machine import SnapshotLoader
-from quorate.raft.storage import LOG_FOLDER
+from quorate.raft.quorum_config import parse_voters
+from quorate.raft.state_machine.interface import SnapshotLoader
+from quorate.raft.storage.storage import LOG_FOLDER
 from quorate.raft.telemetry import NoTelemetry
 from quorate.runtime.entropy import Entropy, uuid_text
+from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 
 FOLDER = f"data/{LOG_FOLDER}"
 NAMES = {1: "node-1", 2: "node-2", 3: "node-3"}

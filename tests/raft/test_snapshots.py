@@ -8,10 +8,8 @@ import pytest
 import trio
 
 from quorate.log.errors import DamagedSnapshotError
-from quorate.log.snapshot_file import name_of
-from quorate.log.snapshots import SnapshotStore
-from quorate.raft.config import QuorumConfig, parse_voters
-from quorate.raft.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
+from quorate.log.snapshots.snapshot_file import name_of
+from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.raft.errors import (
     QuorumConfigError,
     QuorumStoppedError,
@@ -19,11 +17,13 @@ from quorate.raft.errors import (
     StateMachineError,
 )
 from quorate.raft.quorum import Quorum
-from quorate.raft.snapshot_slices import Slices
-from quorate.raft.storage import LOG_FOLDER, format_folder
+from quorate.raft.quorum_config import QuorumConfig, parse_voters
+from quorate.raft.snapshots.snapshot_slices import Slices
+from quorate.raft.storage.storage import LOG_FOLDER, format_folder
 from quorate.runtime.disk import DiskError
 from quorate.runtime.entropy import Entropy, uuid_text
-from quorate.simulation.disk import Operation
+from quorate.simulation.world.disk import Operation
+from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
 
 FOLDER = f"data/{LOG_FOLDER}"
 

@@ -4,7 +4,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.raft.timers import Timers
+from quorate.runtime.timers import Timers
 
 
 class Fired(list):

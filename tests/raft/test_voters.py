@@ -8,9 +8,9 @@ import trio
 
 from quorate.raft.core.events import RemoveVoter
 from quorate.raft.core.messages import ErrorCode
-from quorate.raft.core.types import Endpoint, Epoch, NodeId, ReplicaKey, Voter, VoterSet
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, RequestRefusedError
 from quorate.runtime.network import Address
+from quorate.types import Endpoint, Epoch, NodeId, ReplicaKey, Voter, VoterSet
 
 
 async def until(holds):

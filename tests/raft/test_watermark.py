@@ -7,11 +7,11 @@ import trio
 import trio.testing
 
 from quorate.log.checkpoints import UnreadableCheckpointError
-from quorate.raft.core.types import Offset
-from quorate.raft.watermark import WatermarkCheckpoint, load_high_watermark
+from quorate.raft.storage.watermark import WatermarkCheckpoint, load_high_watermark
 from quorate.runtime.disk import write_file_atomically
-from quorate.simulation.disk import SimulatedDisk
-from quorate.simulation.logs import captured_logs
+from quorate.simulation.world.disk import SimulatedDisk
+from quorate.simulation.world.logs import captured_logs
+from quorate.types import Offset
 
 FOLDER = "node/__cluster_metadata-0"
 END = Offset(40)

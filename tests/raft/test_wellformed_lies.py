@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from quorate.raft.errors import QuorumError
-from quorate.raft.frames import PREFACE
+from quorate.raft.transport.frames import PREFACE
 from quorate.runtime.network import NetworkError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "fuzz"))

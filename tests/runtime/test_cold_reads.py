@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from quorate.log import Log, LogConfig
-from quorate.log.records import build_batch
+from quorate.log.batches.records import build_batch
 from quorate.runtime.real import RealDisk, SyncStrategy
 
 T0 = 1_700_000_000_000

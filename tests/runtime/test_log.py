@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from quorate.runtime.log import get_logger
-from quorate.simulation.logs import captured_logs
+from quorate.simulation.world.logs import captured_logs
 
 log = get_logger("quorate.tests.log")
 

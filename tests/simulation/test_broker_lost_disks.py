@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from quorate.raft.core.events import AddVoter, VoterChange
-from quorate.raft.core.replica_progress import ReplicaProgress
-from quorate.raft.core.replicas import Replicas
-from quorate.raft.core.types import ReplicaKey, Voter
+from quorate.raft.core.roles.replica_progress import ReplicaProgress
+from quorate.raft.core.roles.tracker import Replicas
 from quorate.raft.membership import Membership
-from quorate.simulation.broker_clients import BrokerClientSettings
-from quorate.simulation.broker_run import BrokerRun
-from quorate.simulation.faults import Fault, FaultSettings
+from quorate.simulation.brokers.broker_clients import BrokerClientSettings
+from quorate.simulation.brokers.broker_run import BrokerRun
+from quorate.simulation.faults.faults import Fault, FaultSettings
+from quorate.simulation.faults.voter_faults import VotersIn
 from quorate.simulation.seeds import broker_run
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
-from quorate.simulation.voter_faults import VotersIn
+from quorate.types import ReplicaKey, Voter
 
 SEEDS_MAX = 30
 TROUBLES = (Fault.LOST_DISK, Fault.CRASH, Fault.PARTITION)

@@ -10,17 +10,17 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.client import open_client
-from quorate.broker.wire.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
-from quorate.log.records import build_batch
-from quorate.simulation.broker_admin import Administrator
-from quorate.simulation.broker_clients import TOPIC, BrokerClientSettings
-from quorate.simulation.broker_cluster import AGAIN, MORE, BrokerHost
-from quorate.simulation.broker_story import BrokerScene, tell
-from quorate.simulation.directory_faults import DirectoryFaults
-from quorate.simulation.history import Outcome
-from quorate.simulation.hosts import FOLDER
-from quorate.simulation.runtime import DiskSpeed
+from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
+from quorate.broker.wire.kafka_client import open_client
+from quorate.log.batches.records import build_batch
+from quorate.simulation.brokers.broker_admin import Administrator
+from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
+from quorate.simulation.brokers.broker_cluster import AGAIN, MORE, BrokerHost
+from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.brokers.directory_faults import DirectoryFaults
+from quorate.simulation.faults.hosts import FOLDER
+from quorate.simulation.histories.history import Outcome
+from quorate.simulation.world.runtime import DiskSpeed
 
 PATIENCE_S = 60.0
 SLEEP_S = 30.0

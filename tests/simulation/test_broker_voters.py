@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from quorate.raft.core.events import Propose
-from quorate.raft.driver import Driver
-from quorate.simulation.broker_clients import BrokerClientSettings
-from quorate.simulation.broker_run import BrokerRun
-from quorate.simulation.faults import Fault, FaultSettings
+from quorate.raft.driver.driver import Driver
+from quorate.simulation.brokers.broker_clients import BrokerClientSettings
+from quorate.simulation.brokers.broker_run import BrokerRun
+from quorate.simulation.faults.faults import Fault, FaultSettings
+from quorate.simulation.faults.voter_faults import VotersIn
 from quorate.simulation.seeds import broker_run
 from quorate.simulation.violations import SafetyViolation
-from quorate.simulation.voter_faults import VotersIn
 
 SEEDS_MAX = 30
 

@@ -1,7 +1,7 @@
 """Which batches a new leader has to have."""
 
-from quorate.raft.core.types import Epoch, Offset
-from quorate.simulation.committed_log import CommittedLog, CommittedPiece
+from quorate.simulation.checkers.committed_log import CommittedLog, CommittedPiece
+from quorate.types import Epoch, Offset
 
 
 def piece(base: int, end: int, epoch: int) -> CommittedPiece:

@@ -10,16 +10,16 @@ import pytest
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Effect, Persist
 from quorate.raft.core.events import Durable, Event
-from quorate.raft.core.node import Node
-from quorate.raft.core.read_barriers import ReadBarriers
-from quorate.raft.core.types import Offset
-from quorate.raft.core.voter_changes import VoterChanges
+from quorate.raft.core.roles.read_barriers import ReadBarriers
+from quorate.raft.core.roles.voter_changes import VoterChanges
+from quorate.raft.core.shared_state import Node
 from quorate.simulation import seeds
-from quorate.simulation.core_run import CoreRun
-from quorate.simulation.core_swarm_settings import CoreFault, CoreSwarmSettings
+from quorate.simulation.core.core_run import CoreRun
+from quorate.simulation.core.core_swarm_settings import CoreFault, CoreSwarmSettings
 from quorate.simulation.seeds import Subject, run_many, run_quietly
 from quorate.simulation.shrinking import shrink
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
+from quorate.types import Offset
 
 SEEDS = 200
 PARTS = 4

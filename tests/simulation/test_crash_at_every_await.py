@@ -7,10 +7,10 @@ import pytest
 import trio
 
 from quorate.raft.errors import QuorumError
-from quorate.simulation.history import History
-from quorate.simulation.quorum_cluster import ClusterSettings, QuorumCluster
-from quorate.simulation.scheduler import Scheduler, run
-from quorate.simulation.trace import Trace
+from quorate.simulation.histories.history import History
+from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster
+from quorate.simulation.world.scheduler import Scheduler, run
+from quorate.simulation.world.trace import Trace
 
 PASSES = 60
 

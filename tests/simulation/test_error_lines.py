@@ -2,12 +2,12 @@
 
 import pytest
 
-from quorate.raft.core.types import Offset
-from quorate.raft.log_writing import LogWriter
+from quorate.raft.driver.log_writing import LogWriter
 from quorate.runtime.log import get_logger
-from quorate.simulation.faults import Fault, FaultSettings
-from quorate.simulation.quorum_run import QuorumRun, QuorumRunSettings
+from quorate.simulation.faults.faults import Fault, FaultSettings
+from quorate.simulation.quorum.quorum_run import QuorumRun, QuorumRunSettings
 from quorate.simulation.violations import SafetyViolation
+from quorate.types import Offset
 
 log = get_logger("quorate.planted")
 

@@ -5,15 +5,15 @@ import pytest
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Effect, Send, SendRecords
 from quorate.raft.core.events import Event, Propose, Resign
-from quorate.raft.core.replicas import Replicas
-from quorate.raft.core.types import NodeId, Offset
-from quorate.simulation.explorer import story
+from quorate.raft.core.roles.tracker import Replicas
+from quorate.simulation.explorer import counterexample as story
 from quorate.simulation.explorer.bounds import Bound, Budgets
+from quorate.simulation.explorer.initial_states import begin
 from quorate.simulation.explorer.search import explore, reachable
-from quorate.simulation.explorer.situations import begin
 from quorate.simulation.explorer.suites import SMALL
 from quorate.simulation.explorer.symmetry import Symmetry
 from quorate.simulation.explorer.world import World
+from quorate.types import NodeId, Offset
 
 REDUCED = {
     "elected": Bound(situation="elected", budgets=Budgets(appends=1, duplicates=1), in_flight=4),

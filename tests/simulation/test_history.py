@@ -2,9 +2,9 @@
 
 import pytest
 
-from quorate.raft.core.types import Epoch, Offset
-from quorate.simulation.history import Append, History
+from quorate.simulation.histories.history import Append, History
 from quorate.simulation.violations import SafetyViolation
+from quorate.types import Epoch, Offset
 
 
 def acknowledged(history: History, record: bytes, offset: int, start: float, end: float) -> Append:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.simulation.linearizability import (
+from quorate.simulation.histories.linearizability import (
     UNKNOWN,
     Model,
     Operation,
@@ -20,7 +20,7 @@ from quorate.simulation.linearizability import (
     Verdict,
     check_history,
 )
-from quorate.simulation.models import (
+from quorate.simulation.histories.models import (
     Add,
     Append,
     AppendLog,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.simulation.log_anomalies import (
+from quorate.simulation.histories.log_anomalies import (
     Anomaly,
     LogOperation,
     Moved,

@@ -6,11 +6,11 @@ import pytest
 import trio
 
 from quorate.raft.core.effects import Role
-from quorate.simulation.clients import AppendingClients, ClientSettings
-from quorate.simulation.history import History, Outcome
-from quorate.simulation.quorum_cluster import ClusterSettings, QuorumCluster
-from quorate.simulation.scheduler import Scheduler, run
-from quorate.simulation.trace import Trace
+from quorate.simulation.histories.history import History, Outcome
+from quorate.simulation.quorum.quorum_clients import AppendingClients, ClientSettings
+from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster
+from quorate.simulation.world.scheduler import Scheduler, run
+from quorate.simulation.world.trace import Trace
 
 SECONDS = 30.0
 """Of sleep: ten times what the others need to elect somebody else."""

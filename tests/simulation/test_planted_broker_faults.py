@@ -13,22 +13,22 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.controller.belongings import Belongings
+from quorate.broker.controller.operations.belongings import Belongings
 from quorate.broker.groups.coordinator import GroupCoordinator
-from quorate.broker.replication import log_folder, log_manager
-from quorate.broker.replication.isr import IsrProposal, IsrState
-from quorate.broker.replication.leader_state import LeaderState
-from quorate.broker.replication.partition import Partition, Readable
-from quorate.broker.replication.producer_state import ProducerState
+from quorate.broker.replication.producing.producer_state import ProducerState
+from quorate.broker.replication.replica.isr import IsrProposal, IsrState
+from quorate.broker.replication.replica.leader_state import LeaderState
+from quorate.broker.replication.replica.partition import Partition, Readable
+from quorate.broker.replication.storage import log_folder, log_manager
 from quorate.quorum_state.election_state import QuorumStateFile
-from quorate.raft.core.types import ElectionState
 from quorate.runtime.disk import read_file
-from quorate.simulation.broker_clients import TOPIC, BrokerClientSettings
-from quorate.simulation.broker_run import BrokerRun
-from quorate.simulation.broker_story import BrokerScene, tell
-from quorate.simulation.faults import Fault, FaultSettings
+from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
+from quorate.simulation.brokers.broker_run import BrokerRun
+from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.faults.faults import Fault, FaultSettings
 from quorate.simulation.seeds import broker_run
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
+from quorate.types import ElectionState
 
 SEEDS_MAX = 60
 STORY_SEEDS_MAX = 16

@@ -13,21 +13,22 @@ import pytest
 
 from quorate.log.log import Log
 from quorate.log.recovery import _Recovery
-from quorate.log.segment import Segment
+from quorate.log.segments.segment import Segment
 from quorate.quorum_state.election_state import QuorumStateFile
-from quorate.raft import leadership, proposals, quorum
-from quorate.raft.core import replicas
+from quorate.raft import leadership, quorum
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Persist
-from quorate.raft.core.types import ElectionState, Epoch, Offset
-from quorate.raft.driver import Driver
+from quorate.raft.core.roles import tracker as replicas
+from quorate.raft.driver.driver import Driver
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError
-from quorate.simulation.clients import ClientSettings
-from quorate.simulation.disk import SimulatedFile
-from quorate.simulation.faults import Fault, FaultSettings
-from quorate.simulation.quorum_run import QuorumRun
+from quorate.raft.state_machine import proposals
+from quorate.simulation.faults.faults import Fault, FaultSettings
+from quorate.simulation.quorum.quorum_clients import ClientSettings
+from quorate.simulation.quorum.quorum_run import QuorumRun
 from quorate.simulation.seeds import quorum_run
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
+from quorate.simulation.world.disk import SimulatedFile
+from quorate.types import ElectionState, Epoch, Offset
 
 SEEDS_MAX = 60
 

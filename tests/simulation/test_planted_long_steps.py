@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 import pytest
 import trio
 
-from quorate.broker.replication.partition import Partition
+from quorate.broker.replication.replica.partition import Partition
+from quorate.log.batches.records import build_batch
 from quorate.log.log import Log
-from quorate.log.records import build_batch
-from quorate.log.walk import HeaderWalk, read_now
-from quorate.raft.core.types import Offset
+from quorate.log.segments.walk import HeaderWalk, read_now
 from quorate.raft.errors import QuorumError
-from quorate.simulation.broker_admin import Administrator
-from quorate.simulation.broker_clients import BrokerClientSettings
-from quorate.simulation.broker_cluster import BrokerHost
-from quorate.simulation.broker_story import BrokerScene, tell
+from quorate.simulation.brokers.broker_admin import Administrator
+from quorate.simulation.brokers.broker_clients import BrokerClientSettings
+from quorate.simulation.brokers.broker_cluster import BrokerHost
+from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.types import Offset
 
 SEEDS = (1, 2, 3)
 CLIENTS = BrokerClientSettings(idempotent=1, plain=0, think_max_s=2.0)

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from quorate.raft.errors import OutcomeUnknownError
-from quorate.simulation.quorum_cluster import ClusterSettings, QuorumCluster
-from quorate.simulation.scheduler import Scheduler, run
-from quorate.simulation.trace import Trace
+from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster
+from quorate.simulation.world.scheduler import Scheduler, run
+from quorate.simulation.world.trace import Trace
 
 
 def tell(story: Callable[[QuorumCluster], Awaitable[None]]) -> None:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from quorate.raft.quorum import Quorum
-from quorate.simulation.faults import Fault, FaultSettings
-from quorate.simulation.quorum_run import RunResult
+from quorate.simulation.faults.faults import Fault, FaultSettings
+from quorate.simulation.quorum.quorum_run import RunResult
 from quorate.simulation.seeds import quorum_run
 from quorate.simulation.violations import SafetyViolation
 

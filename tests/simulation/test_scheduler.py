@@ -9,7 +9,7 @@ from trio._core import _run as trio_run
 
 from quorate.runtime.slices import Slices
 from quorate.runtime.work import WORK
-from quorate.simulation.scheduler import Scheduler, StuckError, run
+from quorate.simulation.world.scheduler import Scheduler, StuckError, run
 
 
 def test_trio_still_has_the_private_parts_that_determinism_needs() -> None:

@@ -12,8 +12,7 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.controller.codec import encode
-from quorate.broker.controller.records import (
+from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,
     Config,
     ConfigType,
@@ -29,27 +28,28 @@ from quorate.broker.controller.records import (
     Topic,
     UnregisterBroker,
 )
+from quorate.broker.metadata.record_codec import encode
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.entities import build, response_type
-from quorate.broker.wire.fetch_codec import (
+from quorate.broker.wire.codecs.entities import build, response_type
+from quorate.broker.wire.codecs.fetch_codec import (
     FetchedPartition,
     FetchedTopic,
     FetchRequest,
     FetchResponse,
     encode_fetch_response,
 )
+from quorate.broker.wire.kafka_server import serve
 from quorate.broker.wire.messages import Answer, EncodedResponse, Request, RequestContext
-from quorate.broker.wire.server import serve
 from quorate.log import Log, LogConfig
-from quorate.log.control import leader_change_batch
-from quorate.log.records import build_batch
+from quorate.log.batches.control import leader_change_batch
+from quorate.log.batches.records import build_batch
 from quorate.quorum_state.meta_properties import MetaProperties, store_meta_properties
-from quorate.raft.core.types import Offset
-from quorate.raft.watermark import WatermarkCheckpoint
+from quorate.raft.storage.watermark import WatermarkCheckpoint
 from quorate.runtime.network import Address
 from quorate.runtime.real import RealDisk, RealNetwork, SyncStrategy
 from quorate.spark_source import spark_session
 from quorate.spark_source.java import NoJavaError, find_java
+from quorate.types import Offset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from quorate.broker.controller.records import NoOp
+from quorate.broker.metadata.metadata_records import NoOp
 from quorate.runtime.network import Address
 from quorate.spark_source import MetadataLogSource
 from quorate.spark_source.errors import DataLossError, LogUnavailableError

@@ -19,9 +19,9 @@ from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.memory_records import MemoryRecords
 from pyspark.sql.datasource import InputPartition
 
-from quorate.broker.controller.codec import decode, encode
-from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.records import NoOp, PartitionChange
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import NoOp, PartitionChange
+from quorate.broker.metadata.record_codec import decode, encode
 from quorate.runtime.entropy import uuid_text
 from quorate.spark_source import MetadataLogSource
 from quorate.spark_source.errors import (
@@ -33,7 +33,7 @@ from quorate.spark_source.errors import (
 )
 from quorate.spark_source.options import parse_options
 from quorate.spark_source.scan import Scan, arrow_schema, log_access
-from quorate.spark_source.views import new_view
+from quorate.spark_source.views.registry import new_view
 
 VIEWS = ["records", "partitions", "topics", "brokers"]
 

@@ -2,9 +2,9 @@
 
 import uuid
 
-from quorate.broker.controller.records import NO_LEADER, Partition, PartitionChange, Record, Topic
+from quorate.broker.metadata.metadata_records import NO_LEADER, Partition, PartitionChange, Record, Topic
 from quorate.spark_source.entries import Entry
-from quorate.spark_source.partitions_view import PartitionsView
+from quorate.spark_source.views.partitions_view import PartitionsView
 
 ID = uuid.UUID(int=5)
 

@@ -9,8 +9,8 @@ from crc32c import crc32c
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from quorate.broker.controller.records import NoOp, PartitionChange
-from quorate.log.batch import CRC_START, HEADER_BYTES
+from quorate.broker.metadata.metadata_records import NoOp, PartitionChange
+from quorate.log.batches.batch import CRC_START, HEADER_BYTES
 from quorate.spark_source import leadership_history
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from quorate.broker.controller.records import NoOp
+from quorate.broker.metadata.metadata_records import NoOp
 from quorate.spark_source import MetadataLogSource
 from quorate.spark_source.errors import DataLossError, OptionError, SourceError
 from quorate.spark_source.stream_reader import MetadataStreamReader

@@ -14,11 +14,11 @@ from quorate.cli.bootstrap import ask_cluster
 from quorate.cli.cluster_requests import create_topic
 from quorate.cli.errors import ExitCode
 from quorate.cli.local_cluster import LocalCluster
-from quorate.log.batch import read_header
-from quorate.raft.core.types import NodeId
-from quorate.raft.storage import format_folder
+from quorate.log.batches.batch import read_header
+from quorate.raft.storage.storage import format_folder
 from quorate.runtime.entropy import uuid_text
 from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.types import NodeId
 
 pytestmark = pytest.mark.system
 

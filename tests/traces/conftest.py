@@ -5,6 +5,7 @@ from typing import assert_never
 
 import pytest
 
+from quorate.raft.core.core_config import BatchSpan
 from quorate.raft.core.effects import (
     AppendFetched,
     AppendLeaderChange,
@@ -45,7 +46,7 @@ from quorate.raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from quorate.raft.core.types import BatchSpan, NodeId, Offset, ReplicaKey, SnapshotId, VoterSet
+from quorate.types import NodeId, Offset, ReplicaKey, SnapshotId, VoterSet
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

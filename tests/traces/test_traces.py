@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from quorate.raft.core.core import Core
+from quorate.raft.core.core_config import Generation
 from quorate.raft.core.effects import Effect
 from quorate.raft.core.events import (
     AddVoter,
@@ -30,18 +31,9 @@ from quorate.raft.core.events import (
 )
 from quorate.raft.core.invariant import InvariantError
 from quorate.raft.core.messages import FetchRequest, FetchResponse, Message, Request
-from quorate.raft.core.types import (
-    ElectionState,
-    Endpoint,
-    Epoch,
-    EpochEnd,
-    Generation,
-    NodeId,
-    Offset,
-    Voter,
-)
-from quorate.simulation.core_node import CoreDisk, Entry
-from quorate.simulation.core_world import CoreWorld
+from quorate.simulation.core.core_node import CoreDisk, Entry
+from quorate.simulation.core.core_world import CoreWorld
+from quorate.types import ElectionState, Endpoint, Epoch, EpochEnd, NodeId, Offset, Voter
 
 STORIES = sorted(Path(__file__).parent.glob("*.txt"))
 

@@ -6,11 +6,11 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.metadata import MetadataCache
-from quorate.broker.wire.fetch_codec import FetchedPartition, FetchPartition
+from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchPartition
 from quorate.log.errors import LogError, OffsetOutOfRangeError
-from quorate.raft.core.types import Offset
 from quorate.raft.quorum import Quorum
+from quorate.types import Offset
 
 CLUSTER_METADATA: Final = "__cluster_metadata"
 CLUSTER_METADATA_ID: Final = uuid.UUID(int=1)

@@ -6,11 +6,11 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
-from quorate.broker.config import CONFIG_KEYS
-from quorate.broker.controller.config_key import ConfigKey, Effect
-from quorate.broker.controller.config_synonyms import ConfigSynonym, of_broker, of_topic
-from quorate.broker.controller.configs import ConfigDescription, ConfigSource, describe_broker, describe_topic
-from quorate.broker.controller.topic_keys import BROKER_KEYS
+from quorate.broker.metadata.config_key import ConfigKey, Effect
+from quorate.broker.metadata.config_synonyms import ConfigSynonym, of_broker, of_topic
+from quorate.broker.metadata.configs import ConfigDescription, ConfigSource, describe_broker, describe_topic
+from quorate.broker.metadata.topic_keys import BROKER_KEYS
+from quorate.broker.settings.server_config import CONFIG_KEYS
 from quorate.broker.wire.errors import KafkaError
 from quorate.broker.wire.messages import Answer, RequestContext
 from quorate.runtime.network import Address

@@ -12,7 +12,7 @@ from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.metadata import describe_cluster_metadata, describe_partition, is_legal
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
-from quorate.broker.controller.image import TopicState
+from quorate.broker.metadata.states import TopicState
 from quorate.broker.wire.errors import KafkaError
 from quorate.broker.wire.messages import Answer, RequestContext
 from quorate.runtime.slices import Slices

@@ -32,7 +32,7 @@ from quorate.broker.apis import (
 )
 from quorate.broker.apis.context import Broker
 from quorate.broker.controller_channel import ControllerTimedOutError
-from quorate.broker.groups.messages import GroupMovedError
+from quorate.broker.groups.group_messages import GroupMovedError
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.errors import ErrorTable
 from quorate.broker.wire.messages import Answer, Request, RequestContext

@@ -3,7 +3,7 @@
 from typing import Final
 
 from quorate.broker.controller.controller import LATEST_METADATA_VERSION, METADATA_VERSION
-from quorate.broker.metadata import MetadataCache
+from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.wire.features import Features, SupportedFeature
 from quorate.raft.quorum import Quorum
 

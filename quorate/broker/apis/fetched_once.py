@@ -4,8 +4,8 @@ import uuid
 from dataclasses import replace
 from typing import TypeAlias
 
-from quorate.broker.wire.fetch_codec import FetchPartition, FetchRequest, FetchTopic
-from quorate.broker.wire.produce_codec import PER_STEP
+from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchRequest, FetchTopic
+from quorate.broker.wire.codecs.produce_codec import PER_STEP
 from quorate.runtime.slices import Steps
 
 _Key: TypeAlias = tuple[str | None, uuid.UUID | None]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from quorate.broker.apis.context import Broker, respond
-from quorate.broker.groups.messages import MemberRef
+from quorate.broker.groups.group_messages import MemberRef
 from quorate.broker.wire.messages import Answer, RequestContext
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond
-from quorate.broker.groups.messages import JoinRequest, JoinResult, Protocol
+from quorate.broker.groups.group_messages import JoinRequest, JoinResult, Protocol
 from quorate.broker.wire.errors import KafkaError
 from quorate.broker.wire.messages import Answer, Deferred, RequestContext
 

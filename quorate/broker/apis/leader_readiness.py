@@ -11,13 +11,13 @@ from typing import Any, Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.metadata import MetadataCache
+from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.replica_manager import ReplicaManager
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.client import WireClient, open_client
+from quorate.broker.wire.codecs.primitives import MalformedError
 from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.primitives import MalformedError
+from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.runtime.network import Address, Network, NetworkError
 
 _NOT_YET: Final = (

@@ -6,7 +6,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond
-from quorate.broker.groups.messages import MemberRef, OffsetToCommit
+from quorate.broker.groups.group_messages import MemberRef, OffsetToCommit
 from quorate.broker.wire.messages import Answer, Deferred, RequestContext
 from quorate.runtime.slices import Slices
 

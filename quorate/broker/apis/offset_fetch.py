@@ -6,7 +6,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
-from quorate.broker.groups.messages import CommittedOffset
+from quorate.broker.groups.group_messages import CommittedOffset
 from quorate.broker.wire.errors import KafkaError
 from quorate.broker.wire.messages import Answer, RequestContext
 

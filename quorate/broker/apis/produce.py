@@ -9,6 +9,15 @@ from quorate.broker.apis.leader_hints import leader_endpoints
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
 from quorate.broker.replication.replica_manager import PendingAppends
 from quorate.broker.replication.requests import AppendItem, AppendResult
+from quorate.broker.wire.codecs.produce_codec import (
+    PER_STEP,
+    ProducedPartition,
+    ProducedTopic,
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+    encode_produce_steps,
+)
 from quorate.broker.wire.errors import KafkaError
 from quorate.broker.wire.messages import (
     Answer,
@@ -17,15 +26,6 @@ from quorate.broker.wire.messages import (
     EncodedResponse,
     RequestContext,
     Response,
-)
-from quorate.broker.wire.produce_codec import (
-    PER_STEP,
-    ProducedPartition,
-    ProducedTopic,
-    ProducePartition,
-    ProduceRequest,
-    ProduceTopic,
-    encode_produce_steps,
 )
 from quorate.runtime.slices import Mapped, Steps, at_once, in_slices, let_go
 

@@ -8,9 +8,9 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker
 from quorate.broker.wire.errors import KafkaError
-from quorate.raft.core.types import Endpoint, NodeId, ReplicaKey
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, RequestRefusedError
 from quorate.runtime.entropy import uuid_text
+from quorate.types import Endpoint, NodeId, ReplicaKey
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
 """For requests that say none."""

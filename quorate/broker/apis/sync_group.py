@@ -3,7 +3,7 @@
 from typing import Any
 
 from quorate.broker.apis.context import Broker, respond
-from quorate.broker.groups.messages import MemberRef, SyncRequest, SyncResult
+from quorate.broker.groups.group_messages import MemberRef, SyncRequest, SyncResult
 from quorate.broker.wire.messages import Answer, Deferred, RequestContext, Response
 from quorate.runtime.slices import Slices
 

@@ -4,12 +4,12 @@ from typing import Final
 
 import trio
 
-from quorate.broker.config import ServerConfig
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.rpc import ConfigEntry, CreatedTopic, CreateTopicsRequest, NewTopic
+from quorate.broker.controller.rpc.rpc import ConfigEntry, CreatedTopic, CreateTopicsRequest, NewTopic
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.broker.groups.coordinator import OFFSETS_TOPIC
-from quorate.broker.metadata import MetadataCache
+from quorate.broker.metadata.errors import ErrorCode
+from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.settings.server_config import ServerConfig
 from quorate.raft.quorum import Quorum
 from quorate.runtime.log import get_logger
 

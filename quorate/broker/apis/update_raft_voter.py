@@ -15,7 +15,7 @@ from quorate.broker.apis.raft_voters import (
 )
 from quorate.broker.wire.errors import KafkaError
 from quorate.broker.wire.messages import Answer, RequestContext, Response
-from quorate.raft.core.types import Voter
+from quorate.types import Voter
 
 _KRAFT_VERSION: Final = 1
 """Of a quorum with voters that can change."""

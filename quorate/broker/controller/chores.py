@@ -23,25 +23,25 @@ from typing import Final, NamedTuple
 
 import trio
 
-from quorate.broker.controller.belongings import Belongings
-from quorate.broker.controller.brokers import (
+from quorate.broker.controller.operations.belongings import Belongings
+from quorate.broker.controller.operations.brokers import (
     Partitions,
     elect_leaderless,
     elect_preferred,
     leave_isrs,
     settle_elrs,
 )
-from quorate.broker.controller.directories import leave_offline, leave_with
-from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.outcome import Departure, Groups
-from quorate.broker.controller.records import (
+from quorate.broker.controller.operations.directory_changes import leave_offline, leave_with
+from quorate.broker.controller.operations.outcome import Departure, Groups
+from quorate.broker.controller.sweep import Sweep
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,
     Config,
     PartitionChange,
     Record,
     RegisterBroker,
 )
-from quorate.broker.controller.sweep import Sweep
 from quorate.runtime.log import get_logger
 
 log = get_logger(__name__)

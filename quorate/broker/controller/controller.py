@@ -18,25 +18,30 @@ from typing import Final, Protocol, TypeVar
 
 import trio
 
-from quorate.broker.controller.alter_configs import alter_configs
-from quorate.broker.controller.alter_partition import alter_partition
-from quorate.broker.controller.brokers import (
+from quorate.broker.controller.chores import LOOKS_PER_CHANGE, Chores
+from quorate.broker.controller.controller_telemetry import ControllerTelemetry, NoControllerTelemetry
+from quorate.broker.controller.metadata_log import MetadataLog
+from quorate.broker.controller.operations.alter_configs import alter_configs
+from quorate.broker.controller.operations.alter_partition import alter_partition
+from quorate.broker.controller.operations.brokers import (
     fence_broker,
     heartbeat,
     register_broker,
     unregister_broker,
 )
-from quorate.broker.controller.chores import LOOKS_PER_CHANGE, Chores
-from quorate.broker.controller.directories import assign_replicas_to_dirs
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.metadata_log import MetadataLog
-from quorate.broker.controller.outcome import Departure, Outcome
+from quorate.broker.controller.operations.directory_changes import assign_replicas_to_dirs
+from quorate.broker.controller.operations.outcome import Departure, Outcome
+from quorate.broker.controller.operations.producer_id_blocks import allocate_producer_ids
+from quorate.broker.controller.operations.topics import (
+    Draw,
+    TopicDefaults,
+    create_topics,
+    delete_topics,
+    partitions_of,
+)
 from quorate.broker.controller.packing import TooLargeError
 from quorate.broker.controller.portions import portions
-from quorate.broker.controller.producer_ids import allocate_producer_ids
-from quorate.broker.controller.records import FeatureLevel
-from quorate.broker.controller.rpc import (
+from quorate.broker.controller.rpc.rpc import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     AlterConfigsRequest,
@@ -58,16 +63,11 @@ from quorate.broker.controller.rpc import (
     UnregisterBrokerResponse,
 )
 from quorate.broker.controller.sessions import Sessions
-from quorate.broker.controller.states import ConfigResource, PartitionKey
-from quorate.broker.controller.telemetry import ControllerTelemetry, NoControllerTelemetry
 from quorate.broker.controller.tenure import Tenure
-from quorate.broker.controller.topics import (
-    Draw,
-    TopicDefaults,
-    create_topics,
-    delete_topics,
-    partitions_of,
-)
+from quorate.broker.metadata.errors import ErrorCode
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import FeatureLevel
+from quorate.broker.metadata.states import ConfigResource, PartitionKey
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.runtime.entropy import Entropy
 from quorate.runtime.log import get_logger

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from quorate.raft.core.types import Epoch
 from quorate.raft.quorum import PendingLocalAppend, Quorum
+from quorate.types import Epoch
 
 T = TypeVar("T")
 

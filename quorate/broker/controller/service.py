@@ -3,8 +3,7 @@
 from typing import assert_never
 
 from quorate.broker.controller.controller import Controller
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.rpc import (
+from quorate.broker.controller.rpc.rpc import (
     AllocateProducerIdsRequest,
     AlterConfigsRequest,
     AlterPartitionRequest,
@@ -17,7 +16,8 @@ from quorate.broker.controller.rpc import (
     Response,
     UnregisterBrokerRequest,
 )
-from quorate.broker.controller.rpc_codec import Refusal, RpcDecodeError, decode_request, encode_response
+from quorate.broker.controller.rpc.rpc_codec import Refusal, RpcDecodeError, decode_request, encode_response
+from quorate.broker.metadata.errors import ErrorCode
 from quorate.runtime.log import get_logger
 
 log = get_logger(__name__)

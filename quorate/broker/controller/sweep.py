@@ -3,8 +3,8 @@
 import uuid
 from collections.abc import Iterator
 
-from quorate.broker.controller.image import MetadataImage, PartitionState
-from quorate.broker.controller.states import PartitionKey
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.states import PartitionKey, PartitionState
 from quorate.runtime.work import WORK
 
 

@@ -8,7 +8,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.group import Group, GroupLimits, GroupState, GroupTimer
-from quorate.broker.groups.messages import (
+from quorate.broker.groups.group_messages import (
     CommittedOffset,
     GroupMovedError,
     JoinReply,
@@ -20,13 +20,7 @@ from quorate.broker.groups.messages import (
     SyncRequest,
     SyncResult,
 )
-from quorate.broker.groups.offsets import GroupOffsets
-from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC as OFFSETS_TOPIC
-from quorate.broker.groups.offsets_topic import GroupLog
-from quorate.broker.groups.offsets_topic import GroupLogError as GroupLogError
-from quorate.broker.groups.offsets_topic import java_hash as java_hash
-from quorate.broker.groups.offsets_topic import partition_of as partition_of
-from quorate.broker.groups.records import (
+from quorate.broker.groups.group_records import (
     GroupKey,
     GroupRecordError,
     GroupValue,
@@ -38,11 +32,17 @@ from quorate.broker.groups.records import (
     read_key,
     read_offset,
 )
-from quorate.log.records import KeyValue, Record
-from quorate.raft.timers import Timers
+from quorate.broker.groups.offsets import GroupOffsets
+from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC as OFFSETS_TOPIC
+from quorate.broker.groups.offsets_topic import GroupLog
+from quorate.broker.groups.offsets_topic import GroupLogError as GroupLogError
+from quorate.broker.groups.offsets_topic import java_hash as java_hash
+from quorate.broker.groups.offsets_topic import partition_of as partition_of
+from quorate.log.batches.records import KeyValue, Record
 from quorate.runtime.clock import WallClock
 from quorate.runtime.entropy import Entropy
 from quorate.runtime.log import get_logger
+from quorate.runtime.timers import Timers
 
 log = get_logger(__name__)
 

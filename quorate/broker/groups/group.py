@@ -9,12 +9,7 @@ from typing import Final, assert_never
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.groups.group_state import GroupLimits as GroupLimits
-from quorate.broker.groups.group_state import GroupState as GroupState
-from quorate.broker.groups.group_state import GroupTimer as GroupTimer
-from quorate.broker.groups.group_state import TimerKind
-from quorate.broker.groups.member import Member
-from quorate.broker.groups.messages import (
+from quorate.broker.groups.group_messages import (
     JoinReply,
     JoinRequest,
     JoinResult,
@@ -23,6 +18,11 @@ from quorate.broker.groups.messages import (
     SyncRequest,
     SyncResult,
 )
+from quorate.broker.groups.group_state import GroupLimits as GroupLimits
+from quorate.broker.groups.group_state import GroupState as GroupState
+from quorate.broker.groups.group_state import GroupTimer as GroupTimer
+from quorate.broker.groups.group_state import TimerKind
+from quorate.broker.groups.member import Member
 from quorate.broker.groups.rebalance import RebalancingGroup, shared_protocols
 from quorate.runtime.log import get_logger
 

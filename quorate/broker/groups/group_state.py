@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.groups.records import GroupValue
+from quorate.broker.groups.group_records import GroupValue
 
 
 class GroupState(enum.Enum):

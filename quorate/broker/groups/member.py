@@ -1,6 +1,6 @@
 """One member of a group."""
 
-from quorate.broker.groups.messages import (
+from quorate.broker.groups.group_messages import (
     JoinedMember,
     JoinReply,
     JoinRequest,
@@ -9,7 +9,7 @@ from quorate.broker.groups.messages import (
     SyncReply,
     SyncResult,
 )
-from quorate.broker.groups.records import MemberValue
+from quorate.broker.groups.group_records import MemberValue
 
 
 class Member:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from quorate.broker.groups.records import OffsetValue
+from quorate.broker.groups.group_records import OffsetValue
 
 
 class _Held(NamedTuple):

@@ -10,13 +10,10 @@ from typing import assert_never
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.groups.group_messages import JoinResult, SyncResult
+from quorate.broker.groups.group_records import GroupValue
 from quorate.broker.groups.group_state import GroupHost, GroupLimits, GroupState, GroupTimer, TimerKind
 from quorate.broker.groups.member import Member
-from quorate.broker.groups.messages import (
-    JoinResult,
-    SyncResult,
-)
-from quorate.broker.groups.records import GroupValue
 from quorate.runtime.log import get_logger
 
 log = get_logger(__name__)

@@ -8,14 +8,14 @@ from typing import Final, TypeAlias
 
 import trio
 
-from quorate.broker.controller.directories import MAX_ASSIGNMENTS
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.records import LOST
-from quorate.broker.controller.rpc import (
+from quorate.broker.controller.operations.directory_changes import MAX_ASSIGNMENTS
+from quorate.broker.controller.rpc.rpc import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     DirectoryAssignment,
 )
+from quorate.broker.metadata.errors import ErrorCode
+from quorate.broker.metadata.metadata_records import LOST
 from quorate.runtime.log import get_logger
 
 log = get_logger(__name__)

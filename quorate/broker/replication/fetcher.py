@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 
 import trio
 
-from quorate.broker.replication.config import ReplicationConfig
 from quorate.broker.replication.errors import ErrorCode, ReplicaFailedError
-from quorate.broker.replication.follower_state import FollowerState
-from quorate.broker.replication.partition import Cutting, Partition
+from quorate.broker.replication.replica.follower_state import FollowerState
+from quorate.broker.replication.replica.partition import Cutting, Partition
+from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.client import WireClient, open_client
+from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
+from quorate.broker.wire.codecs.primitives import MalformedError
 from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
-from quorate.broker.wire.primitives import MalformedError
+from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.log.errors import InvalidBatchError, LogError
 from quorate.runtime.disk import DescriptorsExhaustedError, DiskError
 from quorate.runtime.log import get_logger

@@ -7,16 +7,16 @@ from typing import Final, TypeAlias
 
 import trio
 
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.rpc import (
+from quorate.broker.controller.rpc.rpc import (
     AlterPartitionItem,
     AlterPartitionRequest,
     AlterPartitionResponse,
     AlterPartitionResult,
     IsrMember,
 )
-from quorate.broker.replication.isr import IsrProposal
-from quorate.broker.replication.partition import Partition
+from quorate.broker.metadata.errors import ErrorCode
+from quorate.broker.replication.replica.isr import IsrProposal
+from quorate.broker.replication.replica.partition import Partition
 from quorate.runtime.log import get_logger
 
 log = get_logger(__name__)

@@ -6,30 +6,24 @@ from functools import partial
 
 import trio
 
-from quorate.broker.controller.configs import TopicConfig, effective
-from quorate.broker.controller.delta import MetadataDelta, PartitionDelta
-from quorate.broker.controller.directories import may_lead
-from quorate.broker.controller.image import MetadataImage, PartitionState
-from quorate.broker.controller.records import ConfigType
+from quorate.broker.controller.operations.directory_changes import may_lead
+from quorate.broker.metadata.configs import TopicConfig, effective
+from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import ConfigType
+from quorate.broker.metadata.states import PartitionState
 from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
-from quorate.broker.replication.batch_check import BatchChecker
-from quorate.broker.replication.config import ReplicationConfig
-from quorate.broker.replication.directories import BadDirectory, Directory
 from quorate.broker.replication.directory_assignments import AssignDirectories, DirectoryAssignments
 from quorate.broker.replication.errors import AllFoldersFailedError, ErrorCode, PartitionError
-from quorate.broker.replication.fetch_service import FetchService, ParkedFetch
 from quorate.broker.replication.fetcher import FetcherContext, Fetchers
 from quorate.broker.replication.gauges import count_partitions
 from quorate.broker.replication.hosting import Hosting
 from quorate.broker.replication.isr_updater import AlterPartition, IsrUpdater
-from quorate.broker.replication.leader_state import Eligible
-from quorate.broker.replication.log_folder import Proof
-from quorate.broker.replication.log_manager import LogManager
-from quorate.broker.replication.offset_lookup import find_offset
-from quorate.broker.replication.partition import Partition
-from quorate.broker.replication.pending_appends import PendingAppends
-from quorate.broker.replication.produce_service import ProduceService
+from quorate.broker.replication.producing.batch_check import BatchChecker
 from quorate.broker.replication.purgatory import Purgatory
+from quorate.broker.replication.replica.leader_state import Eligible
+from quorate.broker.replication.replica.partition import Partition
+from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.requests import (
     AppendItem,
     EpochEndResult,
@@ -38,7 +32,14 @@ from quorate.broker.replication.requests import (
     OffsetResult,
     TopicRef,
 )
+from quorate.broker.replication.serving.fetch_service import FetchService, ParkedFetch
+from quorate.broker.replication.serving.offset_lookup import find_offset
+from quorate.broker.replication.serving.pending_appends import PendingAppends
+from quorate.broker.replication.serving.produce_service import ProduceService
 from quorate.broker.replication.stats import PartitionCounts, ReplicationStats
+from quorate.broker.replication.storage.log_folder import Proof
+from quorate.broker.replication.storage.log_manager import LogManager
+from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory
 from quorate.broker.replication.upkeep import Upkeep
 from quorate.runtime import Runtime
 from quorate.runtime.disk import DescriptorsExhaustedError, DiskError

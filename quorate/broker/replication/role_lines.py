@@ -4,8 +4,8 @@ from typing import Final
 
 import trio
 
-from quorate.broker.controller.image import PartitionState
-from quorate.broker.replication.partition import Partition, RoleChange
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.replica.partition import Partition, RoleChange
 from quorate.runtime.log import get_logger
 
 log = get_logger(__name__)

@@ -4,18 +4,18 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from quorate.broker.controller.configs import TopicConfig
-from quorate.broker.replication.config import ReplicationConfig
+from quorate.broker.metadata.configs import TopicConfig
 from quorate.broker.replication.hosting import Hosting
-from quorate.broker.replication.log_manager import LogManager
-from quorate.broker.replication.partition import Partition
-from quorate.broker.replication.producer_snapshot import store, take
+from quorate.broker.replication.producing.producer_snapshot import store, take
+from quorate.broker.replication.replica.partition import Partition
+from quorate.broker.replication.replication_config import ReplicationConfig
+from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.log import LogError
 from quorate.log.errors import LogInterruptedError
-from quorate.raft.core.types import Offset
 from quorate.runtime.disk import DescriptorsExhaustedError, Disk, DiskError
 from quorate.runtime.log import get_logger
 from quorate.runtime.slices import Slices, in_slices
+from quorate.types import Offset
 
 log = get_logger(__name__)
 

@@ -11,7 +11,8 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.budget import MemoryBudget
-from quorate.broker.wire.codec import api_versions_response, decode_any_request, encode_response
+from quorate.broker.wire.codecs.primitives import MalformedError
+from quorate.broker.wire.codecs.produce_codec import ProduceRequest, decode_produce_steps
 from quorate.broker.wire.error_responses import protocol_error_response
 from quorate.broker.wire.errors import ErrorTable
 from quorate.broker.wire.features import Features
@@ -27,8 +28,7 @@ from quorate.broker.wire.messages import (
     RequestHandler,
     Response,
 )
-from quorate.broker.wire.primitives import MalformedError
-from quorate.broker.wire.produce_codec import ProduceRequest, decode_produce_steps
+from quorate.broker.wire.request_codec import api_versions_response, decode_any_request, encode_response
 from quorate.broker.wire.sending import join_small, remaining
 from quorate.runtime.disk import Buffer
 from quorate.runtime.log import get_logger

@@ -7,8 +7,8 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.entities import response_type
-from quorate.broker.wire.fetch_codec import (
+from quorate.broker.wire.codecs.entities import response_type
+from quorate.broker.wire.codecs.fetch_codec import (
     FetchedPartition,
     FetchedTopic,
     FetchPartition,
@@ -16,15 +16,15 @@ from quorate.broker.wire.fetch_codec import (
     FetchResponse,
     encode_fetch_steps,
 )
-from quorate.broker.wire.messages import EncodedResponse, Request, Response
-from quorate.broker.wire.produce_codec import (
+from quorate.broker.wire.codecs.produce_codec import (
     ProducedPartition,
     ProducedTopic,
     ProducePartition,
     ProduceRequest,
     encode_produce_steps,
 )
-from quorate.broker.wire.sliced_encoding import encode_in_slices
+from quorate.broker.wire.codecs.sliced_encoding import encode_in_slices
+from quorate.broker.wire.messages import EncodedResponse, Request, Response
 from quorate.runtime.disk import Buffer
 from quorate.runtime.slices import Mapped, Steps, in_slices
 

@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 from quorate.broker.wire.budget import Account, MemoryBudget
-from quorate.broker.wire.primitives import MalformedError
+from quorate.broker.wire.codecs.primitives import MalformedError
 from quorate.runtime.network import Stream
 
 RECEIVE_BYTES: Final = 65536

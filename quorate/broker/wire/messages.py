@@ -6,8 +6,8 @@ from typing import Protocol, TypeAlias
 
 from kio.static.protocol import RequestPayload, ResponsePayload
 
-from quorate.broker.wire.fetch_codec import FetchRequest
-from quorate.broker.wire.produce_codec import ProduceRequest
+from quorate.broker.wire.codecs.fetch_codec import FetchRequest
+from quorate.broker.wire.codecs.produce_codec import ProduceRequest
 from quorate.runtime.disk import Buffer
 
 Request: TypeAlias = ProduceRequest | FetchRequest | RequestPayload

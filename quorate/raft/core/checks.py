@@ -9,7 +9,7 @@ from quorate.raft.core.messages import (
     Request,
     VoteRequest,
 )
-from quorate.raft.core.node import FIRST_BOOTSTRAP, Node
+from quorate.raft.core.shared_state import FIRST_BOOTSTRAP, Node
 
 
 def request_error(node: Node, request: Request) -> ErrorCode:

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from typing import assert_never
 
-from quorate.raft.core.candidate import Candidate
+from quorate.raft.core.core_config import CoreConfig, Generation
 from quorate.raft.core.effects import (
     BarrierFailed,
     Effect,
@@ -31,11 +31,7 @@ from quorate.raft.core.events import (
     TransferLeadership,
     Unreachable,
 )
-from quorate.raft.core.follower import Follower
-from quorate.raft.core.incoming_snapshot import Arrival, IncomingSnapshot
 from quorate.raft.core.invariant import invariant
-from quorate.raft.core.leader import Leader
-from quorate.raft.core.log_state import LogState
 from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -46,24 +42,27 @@ from quorate.raft.core.messages import (
     Response,
     VoteRequest,
 )
-from quorate.raft.core.node import Node
 from quorate.raft.core.observable import Observable
+from quorate.raft.core.replica_log.incoming_snapshot import Arrival, IncomingSnapshot
+from quorate.raft.core.replica_log.replica_log import LogState
 from quorate.raft.core.request_handlers import RequestHandlers
-from quorate.raft.core.resigned import Resigned
 from quorate.raft.core.response_handlers import ResponseHandlers
-from quorate.raft.core.types import (
-    CoreConfig,
+from quorate.raft.core.roles.candidate import Candidate
+from quorate.raft.core.roles.follower import Follower
+from quorate.raft.core.roles.leader import Leader
+from quorate.raft.core.roles.resigned import Resigned
+from quorate.raft.core.roles.unattached import Unattached
+from quorate.raft.core.shared_state import Node
+from quorate.types import (
     ElectionState,
     Endpoint,
     EpochEnd,
-    Generation,
     Offset,
     RecoveredLog,
     ReplicaKey,
     SnapshotId,
     VoterSet,
 )
-from quorate.raft.core.unattached import Unattached
 
 
 class Core(RequestHandlers, ResponseHandlers, Observable):

@@ -7,19 +7,11 @@ others may complete later: appends (`AppendProposal`, `AppendFetched`, `AppendLe
 
 import enum
 
+from quorate.raft.core.core_config import BatchSpan, Generation
 from quorate.raft.core.events import Timer
 from quorate.raft.core.messages import ErrorCode, FetchResponse, FetchSnapshotResponse, Message
-from quorate.raft.core.types import (
-    BatchSpan,
-    ElectionState,
-    Epoch,
-    Generation,
-    NodeId,
-    Offset,
-    SnapshotId,
-    VoterSet,
-)
-from quorate.raft.core.value import value
+from quorate.types import ElectionState, Epoch, NodeId, Offset, SnapshotId, VoterSet
+from quorate.value import value
 
 
 class Role(enum.Enum):

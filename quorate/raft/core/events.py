@@ -3,19 +3,10 @@
 import enum
 from typing import NamedTuple
 
+from quorate.raft.core.core_config import Generation
 from quorate.raft.core.messages import Message
-from quorate.raft.core.types import (
-    Epoch,
-    EpochEnd,
-    Generation,
-    NodeId,
-    Offset,
-    ReplicaKey,
-    SnapshotId,
-    Voter,
-    VoterSet,
-)
-from quorate.raft.core.value import value
+from quorate.types import Epoch, EpochEnd, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
+from quorate.value import value
 
 
 class TimerKind(enum.Enum):

@@ -2,8 +2,8 @@
 
 from quorate.raft.core.effects import SendRecords
 from quorate.raft.core.messages import ErrorCode, FetchRequest, FetchResponse
-from quorate.raft.core.node import Node
-from quorate.raft.core.types import EpochEnd, Offset, SnapshotId
+from quorate.raft.core.shared_state import Node
+from quorate.types import EpochEnd, Offset, SnapshotId
 
 
 def answer_fetch(

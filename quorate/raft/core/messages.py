@@ -6,17 +6,9 @@ correlation is not the one in flight to that node are ignored by the receiver.
 
 import enum
 
-from quorate.raft.core.types import (
-    BatchSpan,
-    Endpoint,
-    Epoch,
-    EpochEnd,
-    NodeId,
-    Offset,
-    ReplicaKey,
-    SnapshotId,
-)
-from quorate.raft.core.value import value
+from quorate.raft.core.core_config import BatchSpan
+from quorate.types import Endpoint, Epoch, EpochEnd, NodeId, Offset, ReplicaKey, SnapshotId
+from quorate.value import value
 
 
 class ErrorCode(enum.IntEnum):

@@ -2,23 +2,14 @@
 
 from collections.abc import Mapping
 
+from quorate.raft.core.core_config import Generation
 from quorate.raft.core.effects import Role
 from quorate.raft.core.events import VoterChange
-from quorate.raft.core.leader import Leader
 from quorate.raft.core.messages import ErrorCode
 from quorate.raft.core.role_holder import RoleHolder
-from quorate.raft.core.types import (
-    ElectionState,
-    Endpoint,
-    Epoch,
-    Generation,
-    NodeId,
-    Offset,
-    ReplicaKey,
-    SnapshotId,
-    VoterSet,
-)
-from quorate.raft.core.voter_changes import Refused
+from quorate.raft.core.roles.leader import Leader
+from quorate.raft.core.roles.voter_changes import Refused
+from quorate.types import ElectionState, Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, VoterSet
 
 
 class Observable(RoleHolder):

@@ -1,8 +1,6 @@
 """What a node does with the requests of others: check, let the role act, answer."""
 
 from quorate.raft.core.checks import request_error
-from quorate.raft.core.follower import Follower
-from quorate.raft.core.leader import Leader
 from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -16,11 +14,13 @@ from quorate.raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from quorate.raft.core.prospective import Prospective
 from quorate.raft.core.role_holder import RoleHolder
-from quorate.raft.core.strangers import is_heeded, is_stranger
-from quorate.raft.core.transitions import ToUnattached
-from quorate.raft.core.unattached import Unattached
+from quorate.raft.core.roles.follower import Follower
+from quorate.raft.core.roles.leader import Leader
+from quorate.raft.core.roles.prospective import Prospective
+from quorate.raft.core.roles.strangers import is_heeded, is_stranger
+from quorate.raft.core.roles.transitions import ToUnattached
+from quorate.raft.core.roles.unattached import Unattached
 
 
 class RequestHandlers(RoleHolder):

@@ -4,7 +4,7 @@ from typing import Final
 
 from quorate.raft.core.messages import ErrorCode, Response, VoteResponse
 from quorate.raft.core.role_holder import RoleHolder
-from quorate.raft.core.types import NodeId
+from quorate.types import NodeId
 
 TELLS_EPOCH: Final = (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 """Answers whose epoch and leader are to be believed."""

@@ -2,16 +2,15 @@
 
 from typing import assert_never
 
-from quorate.raft.core.candidate import Candidate
 from quorate.raft.core.effects import Effect
-from quorate.raft.core.follower import Follower
 from quorate.raft.core.invariant import invariant
-from quorate.raft.core.leader import Leader
-from quorate.raft.core.node import Node
-from quorate.raft.core.prospective import Prospective
-from quorate.raft.core.resigned import Resigned
-from quorate.raft.core.role import RoleState
-from quorate.raft.core.transitions import (
+from quorate.raft.core.roles.candidate import Candidate
+from quorate.raft.core.roles.follower import Follower
+from quorate.raft.core.roles.leader import Leader
+from quorate.raft.core.roles.prospective import Prospective
+from quorate.raft.core.roles.resigned import Resigned
+from quorate.raft.core.roles.role import RoleState
+from quorate.raft.core.roles.transitions import (
     ToCandidate,
     ToFollower,
     ToLeader,
@@ -21,8 +20,9 @@ from quorate.raft.core.transitions import (
     Transition,
     check_transition,
 )
-from quorate.raft.core.types import ElectionState, Endpoint, Epoch, NodeId
-from quorate.raft.core.unattached import Unattached
+from quorate.raft.core.roles.unattached import Unattached
+from quorate.raft.core.shared_state import Node
+from quorate.types import ElectionState, Endpoint, Epoch, NodeId
 
 
 class RoleHolder:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from quorate.raft.core.types import Offset
+from quorate.types import Offset
 
 
 def majority_end(ends: Collection[Offset], *, epoch_start: Offset) -> Offset | None:

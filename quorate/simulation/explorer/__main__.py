@@ -7,7 +7,7 @@ try:
 except ModuleNotFoundError:
     raise SystemExit("quorate.simulation.explorer needs typer: pip install 'quorate[cli]'") from None
 
-from quorate.simulation.explorer import story
+from quorate.simulation.explorer import counterexample as story
 from quorate.simulation.explorer.run import Task, Total, run_all
 from quorate.simulation.explorer.suites import SUITES
 

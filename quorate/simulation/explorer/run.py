@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from quorate.simulation.explorer import story
+from quorate.simulation.explorer import counterexample as story
 from quorate.simulation.explorer.bounds import Bound
 from quorate.simulation.explorer.coverage import Coverage
 from quorate.simulation.explorer.search import explore

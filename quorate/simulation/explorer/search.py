@@ -4,8 +4,8 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from quorate.simulation.explorer.moves import Broken, Did
-from quorate.simulation.explorer.situations import SituationError, begin
+from quorate.simulation.explorer.actions import Broken, Did
+from quorate.simulation.explorer.initial_states import SituationError, begin
 from quorate.simulation.explorer.symmetry import Symmetry
 from quorate.simulation.explorer.world import State, World
 

@@ -12,8 +12,8 @@ from quorate.raft.core.effects import Effect, HighWatermarkAdvanced
 from quorate.raft.core.events import Durable, Event, SnapshotChecked, SnapshotDamaged
 from quorate.raft.core.invariant import InvariantError
 from quorate.simulation.explorer import canonical
-from quorate.simulation.explorer.hands import Hands
-from quorate.simulation.explorer.machine import Letter, Machine, Outcome
+from quorate.simulation.explorer.node.interpreter import Hands
+from quorate.simulation.explorer.node.machine import Letter, Machine, Outcome
 from quorate.simulation.violations import SafetyViolation
 
 Make = Callable[[Machine], Core]

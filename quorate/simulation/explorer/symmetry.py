@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING
 
-from quorate.simulation.explorer.moves import Did, Move
-from quorate.simulation.explorer.renamed_core import renamed
-from quorate.simulation.explorer.renaming import Renaming
+from quorate.simulation.explorer.actions import Did, Move
+from quorate.simulation.explorer.renaming.renamed_core import renamed
+from quorate.simulation.explorer.renaming.renaming import Renaming
 
 if TYPE_CHECKING:
     from quorate.simulation.explorer.world import State, World

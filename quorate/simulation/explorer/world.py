@@ -15,18 +15,18 @@ from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Role
 from quorate.raft.core.events import AddVoter, ChangeVoters, Event, Propose, ReadBarrier, RemoveVoter
 from quorate.raft.core.messages import Request
-from quorate.raft.core.types import ReplicaKey
-from quorate.simulation.core_node import CoreFactory
-from quorate.simulation.explorer import promises
+from quorate.simulation.core.core_node import CoreFactory
+from quorate.simulation.explorer import explored_invariants as promises
+from quorate.simulation.explorer.actions import DIRECTORY, FREE, REQUEST, Broken, Did, Move
 from quorate.simulation.explorer.bounds import Bound, Budget
-from quorate.simulation.explorer.disk import Disk, History, up_to
-from quorate.simulation.explorer.machine import Letter, Machine
-from quorate.simulation.explorer.mail import Mail
-from quorate.simulation.explorer.moves import DIRECTORY, FREE, REQUEST, Broken, Did, Move
-from quorate.simulation.explorer.promises import Past
-from quorate.simulation.explorer.sights import Sight
+from quorate.simulation.explorer.explored_invariants import Past
+from quorate.simulation.explorer.in_flight import Mail
+from quorate.simulation.explorer.node.machine import Letter, Machine
+from quorate.simulation.explorer.node.node_disk import Disk, History, up_to
+from quorate.simulation.explorer.node.observations import Sight
 from quorate.simulation.explorer.tables import Table
 from quorate.simulation.violations import SafetyViolation
+from quorate.types import ReplicaKey
 
 State = tuple[int, ...]
 """(budgets, past, machine of each node..., messages under way in order...), all by number."""

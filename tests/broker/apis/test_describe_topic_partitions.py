@@ -12,9 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis import describe_topic_partitions
 from quorate.broker.apis.context import Broker
-from quorate.broker.config import ServerConfig
-from quorate.broker.controller.codec import encode
-from quorate.broker.controller.records import (
+from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     Listener,
     Partition,
@@ -23,14 +21,22 @@ from quorate.broker.controller.records import (
     RegisterBroker,
     Topic,
 )
-from quorate.broker.metadata import MetadataCache
+from quorate.broker.metadata.record_codec import encode
+from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.settings.server_config import ServerConfig
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.codec import encode_response
-from quorate.broker.wire.entities import build, decode_entity, encode_entity, request_type, response_type
+from quorate.broker.wire.codecs.entities import (
+    build,
+    decode_entity,
+    encode_entity,
+    request_type,
+    response_type,
+)
 from quorate.broker.wire.errors import KafkaError
 from quorate.broker.wire.messages import ConnectionContext, Deferred, RequestContext
-from quorate.raft.core.types import Epoch, Offset
-from quorate.raft.state_machine import CommittedBatch
+from quorate.broker.wire.request_codec import encode_response
+from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.types import Epoch, Offset
 
 CONFIG = (
     "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=C\n"

@@ -18,18 +18,16 @@ from large_metadata import PARTITIONS, TOPICS, large_image, no_full_collection, 
 
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.dispatch import _AWAITED, _HANDLERS, Dispatcher
-from quorate.broker.config import ServerConfig
-from quorate.broker.controller.errors import ErrorCode as ControllerError
-from quorate.broker.controller.rpc import (
+from quorate.broker.controller.rpc.rpc import (
     CreatedTopic,
     CreateTopicsResponse,
     DeletedTopic,
     DeleteTopicsResponse,
 )
-from quorate.broker.groups.messages import CommittedOffset, JoinedMember, JoinResult, SyncResult
-from quorate.broker.metadata import MetadataCache
+from quorate.broker.groups.group_messages import CommittedOffset, JoinedMember, JoinResult, SyncResult
+from quorate.broker.metadata.errors import ErrorCode as ControllerError
+from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication.errors import ErrorCode as ReplicaError
-from quorate.broker.replication.pending_appends import PendingAppends
 from quorate.broker.replication.requests import (
     AppendItem,
     AppendResult,
@@ -38,25 +36,27 @@ from quorate.broker.replication.requests import (
     FetchResult,
     OffsetResult,
 )
+from quorate.broker.replication.serving.pending_appends import PendingAppends
 from quorate.broker.replication.stats import ReplicationStats
+from quorate.broker.settings.server_config import ServerConfig
 from quorate.broker.wire.api import APIS, ApiKey
-from quorate.broker.wire.codec import decode_any_request, encode_response
-from quorate.broker.wire.entities import build, encode_entity, request_type, response_type
-from quorate.broker.wire.fetch_codec import (
+from quorate.broker.wire.codecs.entities import build, encode_entity, request_type, response_type
+from quorate.broker.wire.codecs.fetch_codec import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
     decode_fetch_response,
     encode_fetch_request,
 )
-from quorate.broker.wire.messages import ConnectionContext, Deferred, RequestContext
-from quorate.broker.wire.produce_codec import (
+from quorate.broker.wire.codecs.produce_codec import (
     ProducePartition,
     ProduceRequest,
     ProduceTopic,
     decode_produce_response,
     encode_produce_request,
 )
+from quorate.broker.wire.messages import ConnectionContext, Deferred, RequestContext
+from quorate.broker.wire.request_codec import decode_any_request, encode_response
 
 pytestmark = pytest.mark.real_time
 

@@ -7,9 +7,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis import offset_fetch
-from quorate.broker.groups.messages import CommittedOffset
+from quorate.broker.groups.group_messages import CommittedOffset
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.entities import build, request_type
+from quorate.broker.wire.codecs.entities import build, request_type
 from quorate.broker.wire.errors import KafkaError
 from quorate.broker.wire.messages import ConnectionContext, Deferred, RequestContext
 

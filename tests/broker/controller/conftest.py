@@ -4,21 +4,17 @@ from types import MappingProxyType
 
 import pytest
 
-from quorate.broker.controller.brokers import (
+from quorate.broker.controller.chores import Chores
+from quorate.broker.controller.operations.brokers import (
     fence_broker,
     heartbeat,
     register_broker,
     unregister_broker,
 )
-from quorate.broker.controller.chores import Chores
-from quorate.broker.controller.codec import decode, encode
-from quorate.broker.controller.configs import min_insync_replicas
-from quorate.broker.controller.directories import assign_replicas_to_dirs, may_lead
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.image import MetadataImage, PartitionState
-from quorate.broker.controller.outcome import Groups, Outcome, R
-from quorate.broker.controller.records import NO_LEADER, Listener, Record
-from quorate.broker.controller.rpc import (
+from quorate.broker.controller.operations.directory_changes import assign_replicas_to_dirs, may_lead
+from quorate.broker.controller.operations.outcome import Groups, Outcome, R
+from quorate.broker.controller.operations.topics import Draw, TopicDefaults, create_topics
+from quorate.broker.controller.rpc.rpc import (
     Assignment,
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
@@ -28,7 +24,12 @@ from quorate.broker.controller.rpc import (
     RegisterBrokerRequest,
     UnregisterBrokerRequest,
 )
-from quorate.broker.controller.topics import Draw, TopicDefaults, create_topics
+from quorate.broker.metadata.configs import min_insync_replicas
+from quorate.broker.metadata.errors import ErrorCode
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import NO_LEADER, Listener, Record
+from quorate.broker.metadata.record_codec import decode, encode
+from quorate.broker.metadata.states import PartitionState
 
 CLUSTER = "hIYbZ8XNQqiEnzUO1CPmSw"
 LISTENERS = (Listener(name="PLAINTEXT", host="localhost", port=9092),)

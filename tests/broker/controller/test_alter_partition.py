@@ -2,20 +2,15 @@ import uuid
 
 import pytest
 
-from quorate.broker.controller.alter_partition import alter_partition
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.records import (
-    LeaderRecoveryState,
-    Partition,
-    PartitionChange,
-    Topic,
-)
-from quorate.broker.controller.rpc import (
+from quorate.broker.controller.operations.alter_partition import alter_partition
+from quorate.broker.controller.rpc.rpc import (
     AlterPartitionItem,
     AlterPartitionRequest,
     AlterPartitionResult,
     IsrMember,
 )
+from quorate.broker.metadata.errors import ErrorCode
+from quorate.broker.metadata.metadata_records import LeaderRecoveryState, Partition, PartitionChange, Topic
 
 TOPIC = uuid.UUID(int=1000)
 

@@ -1,13 +1,15 @@
 import pytest
 
-from quorate.broker.controller.brokers import (
+from quorate.broker.controller.operations.brokers import (
     heartbeat,
     register_broker,
     settle_elrs,
     unregister_broker,
 )
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.records import (
+from quorate.broker.controller.rpc.rpc import BrokerHeartbeatRequest, UnregisterBrokerRequest
+from quorate.broker.controller.sessions import Sessions
+from quorate.broker.metadata.errors import ErrorCode
+from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     BrokerRegistrationChange,
     Config,
@@ -16,8 +18,6 @@ from quorate.broker.controller.records import (
     PartitionChange,
     RegisterBroker,
 )
-from quorate.broker.controller.rpc import BrokerHeartbeatRequest, UnregisterBrokerRequest
-from quorate.broker.controller.sessions import Sessions
 
 
 def test_a_new_broker_starts_fenced_with_the_offset_of_its_record_as_epoch(cluster) -> None:

@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.controller import rpc
-from quorate.broker.controller.codec import RecordDecodeError, RunEncoder, decode, encode
-from quorate.broker.controller.records import LeaderRecoveryState, NoOp, Partition, Record, Topic
-from quorate.broker.controller.rpc_codec import (
+from quorate.broker.controller.rpc import rpc
+from quorate.broker.controller.rpc.rpc_codec import (
     Refusal,
     RpcDecodeError,
     decode_request,
@@ -18,6 +16,8 @@ from quorate.broker.controller.rpc_codec import (
     encode_request,
     encode_response,
 )
+from quorate.broker.metadata.metadata_records import LeaderRecoveryState, NoOp, Partition, Record, Topic
+from quorate.broker.metadata.record_codec import RecordDecodeError, RunEncoder, decode, encode
 
 BROKER_IDS = st.integers(0, (1 << 31) - 1)
 BY_NAME: dict[str, st.SearchStrategy[object]] = {

@@ -1,23 +1,23 @@
 import pytest
 
-from quorate.broker.controller.alter_configs import alter_configs
-from quorate.broker.controller.config_key import Effect
-from quorate.broker.controller.configs import (
+from quorate.broker.controller.operations.alter_configs import alter_configs
+from quorate.broker.controller.rpc.rpc import (
+    AlterConfigsItem,
+    AlterConfigsRequest,
+    ConfigAlteration,
+    ConfigOperation,
+)
+from quorate.broker.metadata.config_key import Effect
+from quorate.broker.metadata.configs import (
     ConfigSource,
     check_value,
     describe_broker,
     describe_topic,
     effective,
 )
-from quorate.broker.controller.errors import ApiError, ErrorCode
-from quorate.broker.controller.records import ConfigType
-from quorate.broker.controller.rpc import (
-    AlterConfigsItem,
-    AlterConfigsRequest,
-    ConfigAlteration,
-    ConfigOperation,
-)
-from quorate.broker.controller.topic_keys import TOPIC_KEYS
+from quorate.broker.metadata.errors import ApiError, ErrorCode
+from quorate.broker.metadata.metadata_records import ConfigType
+from quorate.broker.metadata.topic_keys import TOPIC_KEYS
 
 
 def alter(cluster, *changes, of=ConfigType.TOPIC, name="t", validate_only=False) -> ErrorCode:

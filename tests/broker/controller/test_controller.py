@@ -6,25 +6,14 @@ import pytest
 import trio
 import trio.testing
 
-from quorate.broker.controller.client import ControllerClient
-from quorate.broker.controller.codec import decode, encode
 from quorate.broker.controller.controller import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     Controller,
     ControllerSettings,
 )
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.records import (
-    BrokerRegistrationChange,
-    FeatureLevel,
-    Listener,
-    PartitionChange,
-    Record,
-    RegisterBroker,
-)
-from quorate.broker.controller.rpc import (
+from quorate.broker.controller.rpc.controller_client import ControllerClient
+from quorate.broker.controller.rpc.rpc import (
     AllocateProducerIdsRequest,
     AlterConfigsItem,
     AlterConfigsRequest,
@@ -42,11 +31,22 @@ from quorate.broker.controller.rpc import (
     TopicRef,
     UnregisterBrokerRequest,
 )
-from quorate.broker.controller.rpc_codec import Refusal, RpcDecodeError, decode_response
+from quorate.broker.controller.rpc.rpc_codec import Refusal, RpcDecodeError, decode_response
 from quorate.broker.controller.service import ControllerService
-from quorate.raft.core.types import Epoch
+from quorate.broker.metadata.errors import ErrorCode
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
+    BrokerRegistrationChange,
+    FeatureLevel,
+    Listener,
+    PartitionChange,
+    Record,
+    RegisterBroker,
+)
+from quorate.broker.metadata.record_codec import decode, encode
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError
 from quorate.runtime.entropy import Entropy
+from quorate.types import Epoch
 
 
 class Batch:
@@ -378,8 +378,8 @@ async def test_a_controller_that_fails_gives_up_leadership(monkeypatch: pytest.M
 async def test_a_record_that_does_not_fit_the_image_never_gets_into_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from quorate.broker.controller.outcome import Outcome
-    from quorate.broker.controller.rpc import DeleteTopicsResponse
+    from quorate.broker.controller.operations.outcome import Outcome
+    from quorate.broker.controller.rpc.rpc import DeleteTopicsResponse
 
     node = Node()
     node.activate()
@@ -572,7 +572,7 @@ async def test_bytes_that_are_no_request_are_refused_and_named() -> None:
 
 async def test_an_answer_to_another_question_is_refused() -> None:
     node = Node()
-    from quorate.broker.controller.rpc_codec import encode_request
+    from quorate.broker.controller.rpc.rpc_codec import encode_request
 
     async def confused(payload: bytes) -> bytes:
         other = encode_request(UnregisterBrokerRequest(broker_id=1))

@@ -5,13 +5,23 @@ from dataclasses import replace
 
 import pytest
 
-from quorate.broker.controller.alter_partition import alter_partition
-from quorate.broker.controller.brokers import elect_preferred, register_broker
-from quorate.broker.controller.codec import decode, encode
-from quorate.broker.controller.directories import MAX_ASSIGNMENTS, assign_replicas_to_dirs, directory_online
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.image import ImageError
-from quorate.broker.controller.records import (
+from quorate.broker.controller.operations.alter_partition import alter_partition
+from quorate.broker.controller.operations.brokers import elect_preferred, register_broker
+from quorate.broker.controller.operations.directory_changes import (
+    MAX_ASSIGNMENTS,
+    assign_replicas_to_dirs,
+    directory_online,
+)
+from quorate.broker.controller.rpc.rpc import (
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    AssignReplicasToDirsRequest,
+    DirectoryAssignment,
+    IsrMember,
+)
+from quorate.broker.metadata.errors import ErrorCode
+from quorate.broker.metadata.image import ImageError
+from quorate.broker.metadata.metadata_records import (
     LOST,
     MIGRATING,
     NO_LEADER,
@@ -24,13 +34,7 @@ from quorate.broker.controller.records import (
     RegisterBroker,
     Topic,
 )
-from quorate.broker.controller.rpc import (
-    AlterPartitionItem,
-    AlterPartitionRequest,
-    AssignReplicasToDirsRequest,
-    DirectoryAssignment,
-    IsrMember,
-)
+from quorate.broker.metadata.record_codec import decode, encode
 
 OTHER = uuid.UUID(int=9 << 90)
 

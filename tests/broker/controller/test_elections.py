@@ -2,9 +2,15 @@ import uuid
 
 import pytest
 
-from quorate.broker.controller.elections import Election, Selector, as_change, elect, eligible_after
-from quorate.broker.controller.records import NO_LEADER, LeaderRecoveryState, PartitionChange
-from quorate.broker.controller.states import PartitionState, as_eligible
+from quorate.broker.controller.operations.elections import (
+    Election,
+    Selector,
+    as_change,
+    elect,
+    eligible_after,
+)
+from quorate.broker.metadata.metadata_records import NO_LEADER, LeaderRecoveryState, PartitionChange
+from quorate.broker.metadata.states import PartitionState, as_eligible
 
 RECOVERED, RECOVERING = LeaderRecoveryState.RECOVERED, LeaderRecoveryState.RECOVERING
 OFFLINE, PREFERRED = Selector.OFFLINE, Selector.PREFERRED

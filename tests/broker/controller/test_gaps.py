@@ -16,18 +16,8 @@ from gaps import BUDGET_MS, within_gap
 from large_metadata import PARTITIONS, TOPICS, directory, large_image, no_full_collection, topic_id
 
 from quorate.broker.controller.controller import Controller, ControllerSettings
-from quorate.broker.controller.directories import MAX_ASSIGNMENTS
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.records import (
-    BrokerRegistrationChange,
-    Listener,
-    Partition,
-    PartitionChange,
-    Record,
-    Topic,
-)
-from quorate.broker.controller.rpc import (
+from quorate.broker.controller.operations.directory_changes import MAX_ASSIGNMENTS
+from quorate.broker.controller.rpc.rpc import (
     AllocateProducerIdsRequest,
     AlterConfigsItem,
     AlterConfigsRequest,
@@ -47,6 +37,16 @@ from quorate.broker.controller.rpc import (
     Request,
     TopicRef,
     UnregisterBrokerRequest,
+)
+from quorate.broker.metadata.errors import ErrorCode
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
+    BrokerRegistrationChange,
+    Listener,
+    Partition,
+    PartitionChange,
+    Record,
+    Topic,
 )
 from quorate.runtime.entropy import Entropy
 

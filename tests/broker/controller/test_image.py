@@ -3,9 +3,9 @@ import uuid
 
 import pytest
 
-from quorate.broker.controller.delta import apply_records
-from quorate.broker.controller.image import ConfigResource, ImageError, MetadataImage
-from quorate.broker.controller.records import (
+from quorate.broker.metadata.delta import apply_records
+from quorate.broker.metadata.image import ImageError, MetadataImage
+from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     BrokerRegistrationChange,
     Config,
@@ -20,6 +20,7 @@ from quorate.broker.controller.records import (
     Topic,
     UnregisterBroker,
 )
+from quorate.broker.metadata.states import ConfigResource
 
 TOPIC = uuid.UUID(int=500)
 

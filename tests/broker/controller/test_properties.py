@@ -3,13 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.broker.controller.alter_configs import alter_configs
-from quorate.broker.controller.alter_partition import alter_partition
-from quorate.broker.controller.codec import encode
-from quorate.broker.controller.delta import apply_records
-from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.records import NO_LEADER, ConfigType
-from quorate.broker.controller.rpc import (
+from quorate.broker.controller.operations.alter_configs import alter_configs
+from quorate.broker.controller.operations.alter_partition import alter_partition
+from quorate.broker.controller.operations.topics import TopicDefaults, create_topics, delete_topics
+from quorate.broker.controller.rpc.rpc import (
     AlterConfigsItem,
     AlterConfigsRequest,
     AlterPartitionItem,
@@ -22,10 +19,13 @@ from quorate.broker.controller.rpc import (
     NewTopic,
     TopicRef,
 )
-from quorate.broker.controller.topics import TopicDefaults, create_topics, delete_topics
-from quorate.broker.metadata import MetadataCache
-from quorate.raft.core.types import Epoch, Offset, SnapshotId
-from quorate.raft.state_machine import CommittedBatch
+from quorate.broker.metadata.delta import apply_records
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import NO_LEADER, ConfigType
+from quorate.broker.metadata.record_codec import encode
+from quorate.broker.metadata_cache import MetadataCache
+from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.types import Epoch, Offset, SnapshotId
 
 BROKERS = st.integers(1, 4)
 DIRECTORIES = st.sets(st.integers(0, 2), min_size=1)

@@ -8,25 +8,25 @@ from pathlib import Path
 
 import trio
 
-from quorate.broker.controller.codec import decode
 from quorate.broker.controller.controller import Controller, ControllerSettings
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.image import MetadataImage
 from quorate.broker.controller.quorum_log import QuorumMetadataLog
-from quorate.broker.controller.records import Listener
-from quorate.broker.controller.rpc import (
+from quorate.broker.controller.rpc.rpc import (
     BrokerHeartbeatRequest,
     CreateTopicsRequest,
     NewTopic,
     RegisterBrokerRequest,
 )
-from quorate.raft.config import QuorumConfig, parse_voters
-from quorate.raft.core.types import NodeId
+from quorate.broker.metadata.errors import ErrorCode
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import Listener
+from quorate.broker.metadata.record_codec import decode
 from quorate.raft.quorum import Quorum
-from quorate.raft.state_machine import CommittedBatch
-from quorate.raft.storage import format_folder
+from quorate.raft.quorum_config import QuorumConfig, parse_voters
+from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.raft.storage.storage import format_folder
 from quorate.runtime.entropy import Entropy
 from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.types import NodeId
 
 
 class Metadata:

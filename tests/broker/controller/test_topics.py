@@ -5,12 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.controller.configs import effective
-from quorate.broker.controller.errors import ApiError, ErrorCode
-from quorate.broker.controller.image import ConfigResource
-from quorate.broker.controller.placement import place
-from quorate.broker.controller.records import ConfigType
-from quorate.broker.controller.rpc import (
+from quorate.broker.controller.operations.placement import place
+from quorate.broker.controller.operations.topics import TopicDefaults, create_topics, delete_topics
+from quorate.broker.controller.rpc.rpc import (
     Assignment,
     ConfigEntry,
     CreatedTopic,
@@ -19,7 +16,10 @@ from quorate.broker.controller.rpc import (
     NewTopic,
     TopicRef,
 )
-from quorate.broker.controller.topics import TopicDefaults, create_topics, delete_topics
+from quorate.broker.metadata.configs import effective
+from quorate.broker.metadata.errors import ApiError, ErrorCode
+from quorate.broker.metadata.metadata_records import ConfigType
+from quorate.broker.metadata.states import ConfigResource
 
 
 def create(cluster, *topics: NewTopic, validate_only: bool = False, **defaults: int) -> list[CreatedTopic]:

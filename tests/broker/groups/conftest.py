@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.coordinator import GroupConfig, GroupCoordinator
 from quorate.broker.groups.group import GroupLimits
-from quorate.broker.groups.messages import (
+from quorate.broker.groups.group_messages import (
     JoinRequest,
     JoinResult,
     MemberRef,
@@ -19,7 +19,7 @@ from quorate.broker.groups.messages import (
     SyncRequest,
     SyncResult,
 )
-from quorate.log.records import KeyValue, Record
+from quorate.log.batches.records import KeyValue, Record
 from quorate.runtime.entropy import Entropy
 
 PARTITIONS = 4

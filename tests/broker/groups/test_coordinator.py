@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.coordinator import partition_of
 from quorate.broker.groups.group import GroupState
-from quorate.broker.groups.messages import CommittedOffset, MemberRef
+from quorate.broker.groups.group_messages import CommittedOffset, MemberRef
 
 Cluster = Any
 """Of conftest.py. pytest-trio takes a test's clock from the test's own arguments only."""

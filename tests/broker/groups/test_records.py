@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.groups.records import (
+from quorate.broker.groups.group_records import (
     GroupKey,
     GroupRecordError,
     GroupValue,

@@ -11,14 +11,26 @@ import trio
 import trio.testing
 
 from quorate.broker.apis import fetch as fetch_api
-from quorate.broker.controller.alter_partition import alter_partition
-from quorate.broker.controller.brokers import fence_broker, heartbeat, register_broker, unfence_broker
 from quorate.broker.controller.chores import Chores
-from quorate.broker.controller.delta import apply_records
-from quorate.broker.controller.directories import assign_replicas_to_dirs, default_directory
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.records import (
+from quorate.broker.controller.operations.alter_partition import alter_partition
+from quorate.broker.controller.operations.brokers import (
+    fence_broker,
+    heartbeat,
+    register_broker,
+    unfence_broker,
+)
+from quorate.broker.controller.operations.directory_changes import assign_replicas_to_dirs, default_directory
+from quorate.broker.controller.rpc.rpc import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerHeartbeatRequest,
+    RegisterBrokerRequest,
+)
+from quorate.broker.log_directories import open_directories
+from quorate.broker.metadata.delta import apply_records
+from quorate.broker.metadata.errors import ErrorCode
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
     Config,
     ConfigType,
     Listener,
@@ -26,25 +38,18 @@ from quorate.broker.controller.records import (
     RemoveTopic,
     Topic,
 )
-from quorate.broker.controller.records import Partition as PartitionRecord
-from quorate.broker.controller.rpc import (
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    BrokerHeartbeatRequest,
-    RegisterBrokerRequest,
-)
-from quorate.broker.log_directories import open_directories
-from quorate.broker.metadata import whole_image
-from quorate.broker.replication.config import ReplicationConfig
+from quorate.broker.metadata.metadata_records import Partition as PartitionRecord
+from quorate.broker.metadata_cache import whole_image
 from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.replica_manager import ReplicaManager
+from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.requests import AppendItem, FetchItem, FetchOptions
-from quorate.broker.wire.server import serve
-from quorate.log.batch import read_batches
-from quorate.log.records import build_batch, records_of
+from quorate.broker.wire.kafka_server import serve
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.records import build_batch, records_of
 from quorate.runtime.network import Address, NetworkError
-from quorate.simulation.network import SimulatedNetwork
-from quorate.simulation.runtime import SimulatedRuntime
+from quorate.simulation.world.network import SimulatedNetwork
+from quorate.simulation.world.runtime import SimulatedRuntime
 
 CLUSTER_ID = "replicas"
 DATA = "data"

@@ -6,10 +6,10 @@ import pytest
 import trio
 import trio.testing
 
-from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.records import Partition, PartitionChange, Topic
-from quorate.broker.controller.states import PartitionState
-from quorate.broker.metadata import whole_image
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import Partition, PartitionChange, Topic
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.metadata_cache import whole_image
 from quorate.broker.replication.backlog import CHANGED, Backlog
 from quorate.broker.replication.hosting import Hosting
 

@@ -9,17 +9,17 @@ import trio
 from crc32c import crc32c
 from gaps import within_gap
 
-from quorate.broker.controller.configs import effective
-from quorate.broker.controller.image import MetadataImage
-from quorate.broker.replication.batch_check import BatchChecker, CheckedBatches
-from quorate.broker.replication.compression import Codec, compress, decompress
+from quorate.broker.metadata.configs import effective
+from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.replication.errors import ErrorCode, PartitionError
-from quorate.broker.replication.produce_rules import ProduceRules
-from quorate.log.batch import HEADER_BYTES, Batch, attributes_of, read_header, seal
-from quorate.log.records import records_of, varint
+from quorate.broker.replication.producing.batch_check import BatchChecker, CheckedBatches
+from quorate.broker.replication.producing.compression import Codec, compress, decompress
+from quorate.broker.replication.producing.produce_rules import ProduceRules
+from quorate.log.batches.batch import HEADER_BYTES, Batch, attributes_of, read_header, seal
+from quorate.log.batches.records import records_of, varint
 from quorate.runtime.real.compute import ThreadCompute
 from quorate.runtime.slices import Slices
-from quorate.simulation.compute import InlineCompute
+from quorate.simulation.world.compute import InlineCompute
 
 NOW_MS = 1_700_000_000_000
 LIMIT = 4 << 20

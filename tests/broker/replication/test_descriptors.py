@@ -3,7 +3,7 @@
 import trio
 
 from quorate.broker.replication.errors import ErrorCode
-from quorate.simulation.logs import captured_logs
+from quorate.simulation.world.logs import captured_logs
 
 
 async def test_a_log_that_can_not_be_opened_for_want_of_descriptors_is_opened_later(

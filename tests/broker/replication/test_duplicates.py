@@ -9,10 +9,10 @@ import trio
 from crc32c import crc32c
 
 from quorate.broker.replication.errors import ErrorCode, PartitionError
-from quorate.broker.replication.producer_snapshot import decode_steps
-from quorate.broker.replication.producer_state import KeptBatch, ProducerState
+from quorate.broker.replication.producing.producer_snapshot import decode_steps
+from quorate.broker.replication.producing.producer_state import KeptBatch, ProducerState
 from quorate.broker.replication.requests import AppendItem
-from quorate.log.batch import read_headers
+from quorate.log.batches.batch import read_headers
 from quorate.runtime.slices import at_once
 
 DAY_S = 86_400.0

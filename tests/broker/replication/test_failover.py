@@ -9,10 +9,10 @@ from kio.schema.errors import ErrorCode as KafkaErrorCode
 from quorate.broker.apis import list_offsets
 from quorate.broker.replication.errors import ErrorCode, PartitionError, ReplicaFailedError
 from quorate.broker.replication.requests import FetchItem
-from quorate.broker.wire.codec import encode_response
-from quorate.broker.wire.entities import decode_entity, response_type
+from quorate.broker.wire.codecs.entities import decode_entity, response_type
+from quorate.broker.wire.request_codec import encode_response
 from quorate.runtime.disk import DiskError
-from quorate.simulation.disk import Operation
+from quorate.simulation.world.disk import Operation
 
 
 async def equal(cluster, *broker_ids):
@@ -332,7 +332,7 @@ async def test_kip_207_nobody_is_told_an_end_that_is_behind_what_the_last_leader
 
 
 async def test_an_unclean_leader_recovers_before_others_join(make_brokers, autojump_clock):
-    from quorate.broker.controller.records import LeaderRecoveryState
+    from quorate.broker.metadata.metadata_records import LeaderRecoveryState
 
     cluster = make_brokers(brokers=2, min_isr=1)
     await cluster.with_topic(replicas=(1, 2), isr=(1,))

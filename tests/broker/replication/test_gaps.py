@@ -13,25 +13,25 @@ import trio
 from gaps import within_gap
 from large_metadata import no_full_collection
 
-from quorate.broker.controller.records import LeaderRecoveryState
-from quorate.broker.controller.states import PartitionState
-from quorate.broker.replication.batch_check import BatchChecker
+from quorate.broker.metadata.metadata_records import LeaderRecoveryState
+from quorate.broker.metadata.states import PartitionState
 from quorate.broker.replication.errors import ErrorCode
-from quorate.broker.replication.fetch_service import FetchService
-from quorate.broker.replication.follower_state import FollowerState
-from quorate.broker.replication.partition import Partition
-from quorate.broker.replication.produce_rules import ProduceRules
-from quorate.broker.replication.produce_service import ProduceService
-from quorate.broker.replication.producer_snapshot import decode_steps, encode_steps
-from quorate.broker.replication.producer_state import KeptBatch, Producer, ProducerState
+from quorate.broker.replication.producing.batch_check import BatchChecker
+from quorate.broker.replication.producing.produce_rules import ProduceRules
+from quorate.broker.replication.producing.producer_snapshot import decode_steps, encode_steps
+from quorate.broker.replication.producing.producer_state import KeptBatch, Producer, ProducerState
 from quorate.broker.replication.purgatory import Purgatory
+from quorate.broker.replication.replica.follower_state import FollowerState
+from quorate.broker.replication.replica.partition import Partition
 from quorate.broker.replication.requests import AppendItem, FetchItem, FetchOptions
+from quorate.broker.replication.serving.fetch_service import FetchService
+from quorate.broker.replication.serving.produce_service import ProduceService
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.log import Log, LogConfig
-from quorate.log.records import build_batch
+from quorate.log.batches.records import build_batch
 from quorate.runtime.real import RealDisk, SyncStrategy
 from quorate.runtime.slices import in_slices
-from quorate.simulation.compute import InlineCompute
+from quorate.simulation.world.compute import InlineCompute
 
 pytestmark = pytest.mark.real_time
 

@@ -3,10 +3,10 @@
 import pytest
 import trio
 
-from quorate.broker.controller.rpc import AlterPartitionResponse, AlterPartitionResult
+from quorate.broker.controller.rpc.rpc import AlterPartitionResponse, AlterPartitionResult
 from quorate.broker.replication.errors import ErrorCode
 from quorate.log.checkpoints import HIGH_WATERMARKS, store_offsets
-from quorate.raft.core.types import Offset
+from quorate.types import Offset
 
 
 async def test_who_can_no_longer_join_the_isr_holds_the_high_watermark_back_no_longer(

@@ -4,16 +4,16 @@ import uuid
 import trio
 import trio.testing
 
-from quorate.broker.controller.delta import apply_records
-from quorate.broker.controller.records import Partition, PartitionChange, Topic
-from quorate.broker.replication.directories import Directory
+from quorate.broker.metadata.delta import apply_records
+from quorate.broker.metadata.metadata_records import Partition, PartitionChange, Topic
 from quorate.broker.replication.errors import ErrorCode
-from quorate.broker.replication.log_folder import Proof
-from quorate.broker.replication.log_manager import LogManager
+from quorate.broker.replication.storage.log_folder import Proof
+from quorate.broker.replication.storage.log_manager import LogManager
+from quorate.broker.replication.storage.replica_directories import Directory
 from quorate.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, load_offsets
 from quorate.quorum_state.meta_properties import load_meta_properties
-from quorate.simulation.disk import Operation
-from quorate.simulation.logs import captured_logs
+from quorate.simulation.world.disk import Operation
+from quorate.simulation.world.logs import captured_logs
 
 MARK = "data/.kafka_cleanshutdown"
 

@@ -4,9 +4,9 @@ import pytest
 import trio
 import trio.testing
 
-from quorate.broker.controller.alter_partition import alter_partition
-from quorate.broker.controller.errors import ErrorCode as ControllerError
-from quorate.broker.controller.rpc import AlterPartitionResponse, AlterPartitionResult
+from quorate.broker.controller.operations.alter_partition import alter_partition
+from quorate.broker.controller.rpc.rpc import AlterPartitionResponse, AlterPartitionResult
+from quorate.broker.metadata.errors import ErrorCode as ControllerError
 from quorate.broker.replication.errors import ErrorCode, PartitionError
 from quorate.broker.replication.requests import FetchItem
 from quorate.runtime.network import NetworkError

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import trio
 import trio.testing
 
-from quorate.broker.controller.records import LeaderRecoveryState
-from quorate.broker.controller.rpc import AlterPartitionResponse, AlterPartitionResult
+from quorate.broker.controller.rpc.rpc import AlterPartitionResponse, AlterPartitionResult
+from quorate.broker.metadata.metadata_records import LeaderRecoveryState
 from quorate.broker.replication.isr_updater import IsrUpdater
 
 TOPIC = uuid.UUID(int=1)

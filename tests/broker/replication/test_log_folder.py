@@ -2,14 +2,14 @@
 
 import pytest
 
-from quorate.broker.replication.log_folder import (
+from quorate.broker.replication.storage.log_folder import (
     CLEAN_SHUTDOWN,
     PAGE_CACHE,
     load_clean_shutdown,
     load_page_cache,
 )
 from quorate.runtime.disk import write_file_atomically
-from quorate.simulation.disk import SimulatedDisk
+from quorate.simulation.world.disk import SimulatedDisk
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import json
 import pytest
 import trio
 
-from quorate.broker.controller.records import (
+from quorate.broker.log_directories import SameDirectoryError
+from quorate.broker.metadata.metadata_records import (
     MIGRATING,
     NO_LEADER,
     BrokerRegistrationChange,
@@ -14,14 +15,13 @@ from quorate.broker.controller.records import (
     PartitionChange,
     is_reserved,
 )
-from quorate.broker.log_directories import SameDirectoryError
 from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError, PartitionError
-from quorate.broker.replication.log_folder import CLEAN_SHUTDOWN
+from quorate.broker.replication.storage.log_folder import CLEAN_SHUTDOWN
 from quorate.quorum_state.errors import ForeignStateError
 from quorate.quorum_state.meta_properties import META_PROPERTIES, MetaProperties, store_meta_properties
 from quorate.runtime.disk import read_file, write_file_atomically
-from quorate.simulation.disk import Operation
-from quorate.simulation.runtime import SimulatedRuntime
+from quorate.simulation.world.disk import Operation
+from quorate.simulation.world.runtime import SimulatedRuntime
 
 TWO = ("d1", "d2")
 

@@ -3,14 +3,14 @@
 import pytest
 import trio
 
-from quorate.broker.replication.log_dir import LogDir
 from quorate.broker.replication.replica_manager import ReplicaManager
-from quorate.simulation.broker_clients import TOPIC, BrokerClientSettings
-from quorate.simulation.broker_cluster import BrokerHost
-from quorate.simulation.broker_story import BrokerScene, tell
-from quorate.simulation.disk_faults import Operation
-from quorate.simulation.history import Outcome
-from quorate.simulation.hosts import FOLDER
+from quorate.broker.replication.storage.log_dir import LogDir
+from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
+from quorate.simulation.brokers.broker_cluster import BrokerHost
+from quorate.simulation.brokers.broker_story import BrokerScene, tell
+from quorate.simulation.faults.hosts import FOLDER
+from quorate.simulation.histories.history import Outcome
+from quorate.simulation.world.disk_faults import Operation
 
 PARTITIONS = 6
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from quorate.broker.replication.compression import Codec, compress
 from quorate.broker.replication.errors import ErrorCode
-from quorate.log.batch import HEADER_BYTES, read_header, seal
-from quorate.log.records import varint
-from quorate.raft.core.types import Offset
+from quorate.broker.replication.producing.compression import Codec, compress
+from quorate.log.batches.batch import HEADER_BYTES, read_header, seal
+from quorate.log.batches.records import varint
+from quorate.types import Offset
 
 
 def batch(stamps, *, codec=Codec.NONE, max_timestamp=None, log_append_time=False):

@@ -4,12 +4,12 @@ import pytest
 import trio
 
 from quorate.broker.replication.errors import ErrorCode
-from quorate.broker.replication.isr import IsrState
 from quorate.broker.replication.isr_updater import IsrUpdater
-from quorate.broker.replication.leader_state import LeaderState
-from quorate.broker.replication.partition import Partition, Readable
-from quorate.broker.replication.producer_state import ProducerState
-from quorate.raft.core.types import Offset
+from quorate.broker.replication.producing.producer_state import ProducerState
+from quorate.broker.replication.replica.isr import IsrState
+from quorate.broker.replication.replica.leader_state import LeaderState
+from quorate.broker.replication.replica.partition import Partition, Readable
+from quorate.types import Offset
 
 
 async def a_shrink_binds_only_once_it_is_committed(make_brokers):

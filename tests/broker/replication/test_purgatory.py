@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from quorate.broker.replication.errors import ErrorCode
 from quorate.broker.replication.purgatory import Expectation, Purgatory, Waiter, Watchers
-from quorate.broker.replication.remote_replica import RemoteReplica
+from quorate.broker.replication.replica.remote_replica import RemoteReplica
 
 
 @given(

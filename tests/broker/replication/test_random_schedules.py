@@ -7,9 +7,9 @@ import pytest
 import trio
 
 from quorate.broker.replication.errors import PartitionError
-from quorate.log.batch import read_batches
-from quorate.log.records import records_of
-from quorate.simulation.scheduler import run
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.records import records_of
+from quorate.simulation.world.scheduler import run
 
 FAULTY_S = 15.0
 

@@ -3,7 +3,7 @@ import random
 import pytest
 import trio
 
-from quorate.broker.controller.records import NO_LEADER, PartitionChange
+from quorate.broker.metadata.metadata_records import NO_LEADER, PartitionChange
 from quorate.broker.replication.errors import AllFoldersFailedError, ErrorCode
 from quorate.log.checkpoints import (
     HIGH_WATERMARKS,
@@ -12,8 +12,8 @@ from quorate.log.checkpoints import (
     load_offsets,
 )
 from quorate.runtime.disk import write_file_atomically
-from quorate.simulation.disk import Operation
-from quorate.simulation.logs import captured_logs
+from quorate.simulation.world.disk import Operation
+from quorate.simulation.world.logs import captured_logs
 
 
 async def test_a_follower_replicates_while_its_disk_syncs(make_brokers, autojump_clock):

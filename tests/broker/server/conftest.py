@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import trio
 
-from quorate.broker.config import ServerConfig
 from quorate.broker.server import BrokerServer
-from quorate.broker.wire.client import WireClient, open_client
-from quorate.raft.core.types import NodeId
-from quorate.raft.storage import format_folder
+from quorate.broker.settings.server_config import ServerConfig
+from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.raft.storage.storage import format_folder
 from quorate.runtime.network import Address
 from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.types import NodeId
 
 
 def free_ports(count: int) -> list[int]:

@@ -8,19 +8,19 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.replication.compression import Codec, compress
+from quorate.broker.replication.producing.compression import Codec, compress
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.client import WireClient
-from quorate.broker.wire.entities import build, request_type, response_type
-from quorate.broker.wire.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
-from quorate.broker.wire.produce_codec import (
+from quorate.broker.wire.codecs.entities import build, request_type, response_type
+from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
+from quorate.broker.wire.codecs.produce_codec import (
     ProducedPartition,
     ProducePartition,
     ProduceRequest,
     ProduceTopic,
 )
-from quorate.log.batch import HEADER_BYTES, read_batches, read_header, seal
-from quorate.log.records import build_batch, records_of
+from quorate.broker.wire.kafka_client import WireClient
+from quorate.log.batches.batch import HEADER_BYTES, read_batches, read_header, seal
+from quorate.log.batches.records import build_batch, records_of
 
 MakeNodes = Callable[..., Any]
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from quorate.broker.config import CONFIG_KEYS, ServerConfig, ServerConfigError
-from quorate.broker.controller.records import Listener
-from quorate.raft.config import QuorumConfig
-from quorate.raft.core.types import Endpoint, NodeId, VoterSet
+from quorate.broker.metadata.metadata_records import Listener
+from quorate.broker.settings.server_config import CONFIG_KEYS, ServerConfig, ServerConfigError
+from quorate.raft.quorum_config import QuorumConfig
 from quorate.runtime.network import Address
+from quorate.types import Endpoint, NodeId, VoterSet
 
 COMBINED = """
 # a node that is both

@@ -13,17 +13,17 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.config import ServerConfig
 from quorate.broker.server import BrokerServer
+from quorate.broker.settings.server_config import ServerConfig
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.client import WireClient, open_client
-from quorate.broker.wire.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
-from quorate.log.records import build_batch
-from quorate.raft.core.types import NodeId
-from quorate.raft.storage import format_folder
+from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
+from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.log.batches.records import build_batch
+from quorate.raft.storage.storage import format_folder
 from quorate.runtime.network import Address, NetworkError
-from quorate.simulation.network import SimulatedNetwork
-from quorate.simulation.runtime import SimulatedRuntime
+from quorate.simulation.world.network import SimulatedNetwork
+from quorate.simulation.world.runtime import SimulatedRuntime
+from quorate.types import NodeId
 
 NODES = (1, 2, 3)
 

@@ -13,9 +13,9 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.client import WireClient
-from quorate.broker.wire.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
-from quorate.log.records import build_batch
+from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
+from quorate.broker.wire.kafka_client import WireClient
+from quorate.log.batches.records import build_batch
 
 pytestmark = pytest.mark.slow
 

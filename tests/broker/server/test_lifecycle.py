@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import trio
 
-from quorate.broker.controller.errors import ErrorCode
-from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.rpc import UnregisterBrokerRequest
-from quorate.broker.wire.fetch_codec import FetchPartition, FetchRequest, FetchTopic
-from quorate.broker.wire.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
-from quorate.log.records import build_batch
+from quorate.broker.controller.rpc.rpc import UnregisterBrokerRequest
+from quorate.broker.metadata.errors import ErrorCode
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchRequest, FetchTopic
+from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
+from quorate.log.batches.records import build_batch
 from quorate.runtime.disk import DiskLockedError
 from quorate.runtime.real import SyncStrategy, real_runtime
 

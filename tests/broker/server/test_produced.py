@@ -20,9 +20,9 @@ from kafka import KafkaConsumer, KafkaProducer
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
-from quorate.log.batch import seal
-from quorate.log.records import varint
+from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
+from quorate.log.batches.batch import seal
+from quorate.log.batches.records import varint
 from quorate.runtime.network import NetworkError
 
 MakeNodes = Callable[..., Any]

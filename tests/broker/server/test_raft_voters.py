@@ -10,9 +10,9 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.client import WireClient
-from quorate.raft.core.types import ReplicaKey
+from quorate.broker.wire.kafka_client import WireClient
 from quorate.runtime.entropy import parse_uuid
+from quorate.types import ReplicaKey
 
 MakeNodes = Callable[..., Any]
 STRANGER = UUID(int=99)

@@ -11,8 +11,8 @@ from confluent_kafka import KafkaException, Producer
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.client import WireClient
-from quorate.broker.wire.entities import build, request_type, response_type
+from quorate.broker.wire.codecs.entities import build, request_type, response_type
+from quorate.broker.wire.kafka_client import WireClient
 
 MakeNodes = Callable[..., Any]
 TOPIC, BROKER = 2, 4

@@ -13,12 +13,12 @@ import pytest
 
 from quorate import broker, cli
 from quorate.broker.broker_node import group_config, lifecycle_times, replication_config, wire_config
-from quorate.broker.config import CONFIG_KEYS, ServerConfig, ServerConfigError
-from quorate.broker.controller.config_key import INT_MAX, Effect, ValueType
-from quorate.broker.controller.configs import TopicConfig, effective, unclean_elections
-from quorate.broker.controller.image import MetadataImage
-from quorate.broker.controller.topic_keys import BROKER_KEYS, TOPIC_KEYS
 from quorate.broker.controller_node import controller_settings
+from quorate.broker.metadata.config_key import INT_MAX, Effect, ValueType
+from quorate.broker.metadata.configs import TopicConfig, effective, unclean_elections
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.topic_keys import BROKER_KEYS, TOPIC_KEYS
+from quorate.broker.settings.server_config import CONFIG_KEYS, ServerConfig, ServerConfigError
 
 BROKER, CLI = (Path(str(package.__file__)).parent for package in (broker, cli))
 """As they are imported: a planted fault is in a copy."""
@@ -179,7 +179,7 @@ ELSEWHERE = {
     "offsets.topic.num.partitions": "apis/topic_creation.py",
     "offsets.topic.replication.factor": "apis/topic_creation.py",
     "offsets.topic.segment.bytes": "apis/topic_creation.py",
-    "quorate.slow.step.ms": "../cli/server.py",
+    "quorate.slow.step.ms": "../cli/commands/server_commands.py",
 }
 """Numbers and flags that no part is configured with: the file that looks them up when it needs them."""
 NUMBERS = [

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import trio
 
-from quorate.broker.controller.codec import RecordDecodeError, encode
-from quorate.broker.controller.records import NoOp
-from quorate.broker.metadata import MetadataCache
-from quorate.raft.channel import Channel
-from quorate.raft.core.types import Epoch, Offset
+from quorate.broker.metadata.metadata_records import NoOp
+from quorate.broker.metadata.record_codec import RecordDecodeError, encode
+from quorate.broker.metadata_cache import MetadataCache
 from quorate.raft.errors import InvalidAppendError
-from quorate.raft.state_machine import CommittedBatch
+from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.raft.transport.channel import Channel
 from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.types import Epoch, Offset
 
 MakeNodes = Callable[..., Any]
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from quorate.broker.wire import fetch_codec as fetch
-from quorate.broker.wire import produce_codec as produce
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.entities import request_type, response_type
-from quorate.broker.wire.primitives import MalformedError, uvarint
+from quorate.broker.wire.codecs import fetch_codec as fetch
+from quorate.broker.wire.codecs import produce_codec as produce
+from quorate.broker.wire.codecs.entities import request_type, response_type
+from quorate.broker.wire.codecs.primitives import MalformedError, uvarint
 
 PRODUCE = range(3, 13)
 FETCH = range(4, 17)

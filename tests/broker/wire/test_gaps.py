@@ -14,27 +14,27 @@ from kio.schema.errors import ErrorCode
 from large_metadata import no_full_collection
 
 from quorate.broker.wire.api import APIS, ApiKey
-from quorate.broker.wire.connection import Connection, ConnectionLimits, ResponseBudget
-from quorate.broker.wire.entities import build, encode_entity, request_type
-from quorate.broker.wire.errors import ErrorTable, KafkaError
-from quorate.broker.wire.features import NO_FEATURES
-from quorate.broker.wire.fetch_codec import (
+from quorate.broker.wire.codecs.entities import build, encode_entity, request_type
+from quorate.broker.wire.codecs.fetch_codec import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
     ForgottenTopic,
     encode_fetch_request,
 )
-from quorate.broker.wire.framing import MAX_FRAME_BYTES
-from quorate.broker.wire.headers import write_request_header
-from quorate.broker.wire.messages import CloseConnection, ConnectionContext
-from quorate.broker.wire.primitives import Pieces
-from quorate.broker.wire.produce_codec import (
+from quorate.broker.wire.codecs.primitives import Pieces
+from quorate.broker.wire.codecs.produce_codec import (
     ProducePartition,
     ProduceRequest,
     ProduceTopic,
     encode_produce_request,
 )
+from quorate.broker.wire.connection import Connection, ConnectionLimits, ResponseBudget
+from quorate.broker.wire.errors import ErrorTable, KafkaError
+from quorate.broker.wire.features import NO_FEATURES
+from quorate.broker.wire.framing import MAX_FRAME_BYTES
+from quorate.broker.wire.headers import write_request_header
+from quorate.broker.wire.messages import CloseConnection, ConnectionContext
 
 pytestmark = pytest.mark.real_time
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_writer
 
-from quorate.broker.wire import guard
 from quorate.broker.wire.api import APIS, ApiKey
-from quorate.broker.wire.entities import decode_entity, encode_entity, request_type, response_type
-from quorate.broker.wire.primitives import MalformedError, uvarint
+from quorate.broker.wire.codecs import guard
+from quorate.broker.wire.codecs.entities import decode_entity, encode_entity, request_type, response_type
+from quorate.broker.wire.codecs.primitives import MalformedError, uvarint
 
 SERVED = [
     (int(api.key), version)

@@ -8,12 +8,14 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import APIS, ApiKey
-from quorate.broker.wire.client import open_client
-from quorate.broker.wire.codec import decode_request
-from quorate.broker.wire.entities import build, decode_entity, encode_entity, request_type, response_type
-from quorate.broker.wire.error_responses import protocol_error_response
-from quorate.broker.wire.errors import ErrorTable, KafkaError, RequestTimedOutError, UnsupportedVersionError
-from quorate.broker.wire.fetch_codec import (
+from quorate.broker.wire.codecs.entities import (
+    build,
+    decode_entity,
+    encode_entity,
+    request_type,
+    response_type,
+)
+from quorate.broker.wire.codecs.fetch_codec import (
     FetchedPartition,
     FetchedTopic,
     FetchPartition,
@@ -22,8 +24,7 @@ from quorate.broker.wire.fetch_codec import (
     FetchTopic,
     encode_fetch_response,
 )
-from quorate.broker.wire.messages import CloseConnection, Deferred, EncodedResponse
-from quorate.broker.wire.produce_codec import (
+from quorate.broker.wire.codecs.produce_codec import (
     ProducedPartition,
     ProducedTopic,
     ProducePartition,
@@ -32,10 +33,15 @@ from quorate.broker.wire.produce_codec import (
     encode_produce_request,
     encode_produce_response,
 )
-from quorate.broker.wire.server import ServerConfig, WireServer
+from quorate.broker.wire.error_responses import protocol_error_response
+from quorate.broker.wire.errors import ErrorTable, KafkaError, RequestTimedOutError, UnsupportedVersionError
+from quorate.broker.wire.kafka_client import open_client
+from quorate.broker.wire.kafka_server import ServerConfig, WireServer
+from quorate.broker.wire.messages import CloseConnection, Deferred, EncodedResponse
+from quorate.broker.wire.request_codec import decode_request
 from quorate.runtime.network import Address, NetworkError
-from quorate.simulation.logs import captured_logs
-from quorate.simulation.network import NetworkSettings, SimulatedNetwork
+from quorate.simulation.world.logs import captured_logs
+from quorate.simulation.world.network import NetworkSettings, SimulatedNetwork
 
 HOME = Address("broker", 9092)
 

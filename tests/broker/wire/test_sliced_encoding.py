@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from quorate.broker.wire.api import APIS, ApiKey
-from quorate.broker.wire.entities import build, encode_entity, response_type
-from quorate.broker.wire.sliced_encoding import _arrays, encode_in_slices
+from quorate.broker.wire.codecs.entities import build, encode_entity, response_type
+from quorate.broker.wire.codecs.sliced_encoding import _arrays, encode_in_slices
 
 SERVED = [
     (api.key, version)

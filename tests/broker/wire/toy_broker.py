@@ -7,17 +7,17 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.entities import build, response_type
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.fetch_codec import (
+from quorate.broker.wire.codecs.entities import build, response_type
+from quorate.broker.wire.codecs.fetch_codec import (
     FetchedPartition,
     FetchedTopic,
     FetchResponse,
     encode_fetch_response,
 )
+from quorate.broker.wire.codecs.produce_codec import ProducedPartition, ProducedTopic, encode_produce_response
+from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire.kafka_server import ServerConfig, serve
 from quorate.broker.wire.messages import Deferred, EncodedResponse
-from quorate.broker.wire.produce_codec import ProducedPartition, ProducedTopic, encode_produce_response
-from quorate.broker.wire.server import ServerConfig, serve
 from quorate.runtime.network import Address
 from quorate.runtime.real.network import RealNetwork
 

@@ -3,8 +3,8 @@ from collections.abc import Callable
 import pytest
 
 from quorate.raft.core.core import Core
-from quorate.raft.core.types import (
-    CoreConfig,
+from quorate.raft.core.core_config import CoreConfig
+from quorate.types import (
     ElectionState,
     Endpoint,
     Epoch,

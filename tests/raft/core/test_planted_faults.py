@@ -10,16 +10,17 @@ from dataclasses import replace
 import pytest
 
 from quorate.raft.core.core import Core
+from quorate.raft.core.core_config import Generation
 from quorate.raft.core.effects import Effect, Persist, Role, Send, Truncate
 from quorate.raft.core.events import Durable, Event, Timer, TimerKind
-from quorate.raft.core.leader import Leader
 from quorate.raft.core.messages import VoteRequest
-from quorate.raft.core.types import ElectionState, Epoch, Generation, NodeId, Offset
+from quorate.raft.core.roles.leader import Leader
 from quorate.simulation import seeds
-from quorate.simulation.core_node import CoreFactory, Entry
-from quorate.simulation.core_run import CoreRun
-from quorate.simulation.core_world import CoreWorld
+from quorate.simulation.core.core_node import CoreFactory, Entry
+from quorate.simulation.core.core_run import CoreRun
+from quorate.simulation.core.core_world import CoreWorld
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
+from quorate.types import ElectionState, Epoch, NodeId, Offset
 
 SEEDS_MAX = 60
 

@@ -3,9 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.raft.core.epochs import EpochCache
-from quorate.raft.core.log_state import LogState
-from quorate.raft.core.types import (
+from quorate.raft.core.replica_log.epoch_history import EpochCache
+from quorate.raft.core.replica_log.replica_log import LogState
+from quorate.raft.core.replica_log.voter_history import VoterHistory
+from quorate.raft.core.voters import majority_end
+from quorate.types import (
     Endpoint,
     Epoch,
     EpochEnd,
@@ -18,8 +20,6 @@ from quorate.raft.core.types import (
     VotersAt,
     VoterSet,
 )
-from quorate.raft.core.voter_history import VoterHistory
-from quorate.raft.core.voters import majority_end
 
 offsets = st.integers(0, 20).map(Offset)
 epochs_of_records = st.lists(st.integers(1, 6).map(Epoch), max_size=12).map(sorted)

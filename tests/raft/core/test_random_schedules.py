@@ -6,11 +6,11 @@ import pytest
 
 from quorate.raft.core.effects import Effect
 from quorate.raft.core.events import Event
-from quorate.raft.core.types import NodeId
-from quorate.simulation.core_clients import CoreClients
-from quorate.simulation.core_swarm import CoreSwarm
-from quorate.simulation.core_troubles import CoreTroubles
+from quorate.simulation.core.core_clients import CoreClients
+from quorate.simulation.core.core_faults import CoreTroubles
+from quorate.simulation.core.core_swarm import CoreSwarm
 from quorate.simulation.seeds import core_run
+from quorate.types import NodeId
 
 STEPS = 400
 

@@ -30,7 +30,7 @@ from quorate.raft.core.messages import (
     FetchResponse,
     VoteResponse,
 )
-from quorate.raft.core.types import Epoch, NodeId, Offset, ReplicaKey
+from quorate.types import Epoch, NodeId, Offset, ReplicaKey
 
 TWO, THREE = NodeId(2), NodeId(3)
 TRANSFER = Timer(TimerKind.TRANSFER)

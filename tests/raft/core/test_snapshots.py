@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from quorate.raft.core.core import Core
+from quorate.raft.core.core_config import Generation
 from quorate.raft.core.effects import (
     ArmTimer,
     CheckSnapshot,
@@ -39,7 +40,7 @@ from quorate.raft.core.messages import (
     FetchSnapshotResponse,
     VoteResponse,
 )
-from quorate.raft.core.types import Epoch, EpochEnd, Generation, NodeId, Offset, ReplicaKey, SnapshotId
+from quorate.types import Epoch, EpochEnd, NodeId, Offset, ReplicaKey, SnapshotId
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 FETCH = Timer(TimerKind.FETCH)

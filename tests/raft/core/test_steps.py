@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from quorate.raft.core.core import Core
+from quorate.raft.core.core_config import BatchSpan, CoreConfig, Generation
 from quorate.raft.core.effects import (
     AppendFetched,
     AppendLeaderChange,
@@ -45,18 +46,7 @@ from quorate.raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from quorate.raft.core.types import (
-    BatchSpan,
-    CoreConfig,
-    ElectionState,
-    Endpoint,
-    Epoch,
-    EpochEnd,
-    Generation,
-    NodeId,
-    Offset,
-    ReplicaKey,
-)
+from quorate.types import ElectionState, Endpoint, Epoch, EpochEnd, NodeId, Offset, ReplicaKey
 
 ELECTION = Timer(TimerKind.ELECTION)
 FETCH = Timer(TimerKind.FETCH)

@@ -25,8 +25,8 @@ from quorate.raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from quorate.raft.core.strangers import EPOCHS_MAX
-from quorate.raft.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
+from quorate.raft.core.roles.strangers import EPOCHS_MAX
+from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
 
 ELECTION = Timer(TimerKind.ELECTION)
 STRANGER = NodeId(99)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from quorate.raft.core.core import Core
+from quorate.raft.core.core_config import BatchSpan
 from quorate.raft.core.effects import (
     AppendLeaderChange,
     AppendVoters,
@@ -45,8 +46,7 @@ from quorate.raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from quorate.raft.core.types import (
-    BatchSpan,
+from quorate.types import (
     Endpoint,
     Epoch,
     EpochEnd,

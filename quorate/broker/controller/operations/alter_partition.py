@@ -1,0 +1,194 @@
+"""AlterPartition: a partition's leader asks for another ISR (KIP-497, KIP-841)."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from quorate.broker.controller.operations.directory_changes import may_lead
+from quorate.broker.controller.operations.elections import Selector, elect, eligible_after
+from quorate.broker.controller.operations.outcome import Outcome
+from quorate.broker.controller.rpc.rpc import (
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResult,
+    IsrMember,
+)
+from quorate.broker.metadata.configs import min_insync_replicas, unclean_elections
+from quorate.broker.metadata.errors import ApiError, ErrorCode
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import LeaderRecoveryState, PartitionChange
+from quorate.broker.metadata.states import PartitionKey, PartitionState, as_eligible, changed
+
+
+def alter_partition(
+    image: MetadataImage,
+    request: AlterPartitionRequest,
+    *,
+    static: Mapping[str, str],
+    seen: set[PartitionKey] | None = None,
+) -> Outcome[AlterPartitionResponse]:
+    """Each partition is changed or refused by itself; the answer says what holds after that. `seen`: those of
+    the request's earlier portions, to which these are added."""
+    sender = image.broker(request.broker_id)
+    if sender is None or sender.epoch != request.broker_epoch:
+        held = "it is not registered" if sender is None else f"its epoch is {sender.epoch}"
+        return Outcome(
+            response=AlterPartitionResponse(
+                error=ErrorCode.STALE_BROKER_EPOCH,
+                error_message=f"Broker {request.broker_id} with epoch {request.broker_epoch}: {held}",
+            )
+        )
+    results: list[AlterPartitionResult] = []
+    groups: list[tuple[PartitionChange]] = []
+    seen = set() if seen is None else seen
+    for item in request.partitions:
+        try:
+            key = PartitionKey(item.topic_id, item.partition_id)
+            state = _checked(image, request.broker_id, item)
+            if key in seen:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "each partition may appear once")
+            seen.add(key)
+            change = _change(image, item, state, static=static)
+        except ApiError as error:
+            results.append(
+                AlterPartitionResult(topic_id=item.topic_id, partition_id=item.partition_id, error=error.code)
+            )
+            continue
+        after = state
+        if change is not None:
+            groups.append((change,))
+            after = changed(state, change)
+        results.append(_result(item.topic_id, item.partition_id, state, after))
+    return Outcome(response=AlterPartitionResponse(partitions=tuple(results)), groups=tuple(groups))
+
+
+def _result(
+    topic_id: uuid.UUID, partition_id: int, before: PartitionState, after: PartitionState
+) -> AlterPartitionResult:
+    moved = after.leader != before.leader
+    return AlterPartitionResult(
+        topic_id=topic_id,
+        partition_id=partition_id,
+        # Written all the same: the sender learns that it leads no longer.
+        error=ErrorCode.NEW_LEADER_ELECTED if moved else ErrorCode.NONE,
+        leader=after.leader,
+        leader_epoch=after.leader_epoch,
+        isr=after.isr,
+        eligible_leader_replicas=after.elr,
+        leader_recovery_state=after.leader_recovery_state,
+        partition_epoch=after.partition_epoch,
+    )
+
+
+def _checked(image: MetadataImage, sender: int, item: AlterPartitionItem) -> PartitionState:
+    """The partition, if the request may change it or is one that was granted before. The order of the checks
+    is part of the protocol: it decides which error a stale leader or a stale controller causes."""
+    if image.topic_by_id(item.topic_id) is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no such topic")
+    state = image.partition(item.topic_id, item.partition_id)
+    if state is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
+    if item.leader_epoch > state.leader_epoch or item.partition_epoch > state.partition_epoch:
+        # The leader knows more than we do, so we are not the controller any more (KAFKA-14154).
+        raise ApiError(ErrorCode.NOT_CONTROLLER, "the partition's epoch is ahead of this controller")
+    if item.leader_epoch < state.leader_epoch:
+        raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, "the leader epoch is old")
+    if sender != state.leader:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the sender doesn't lead the partition")
+    if item.partition_epoch < state.partition_epoch and not _granted(item, state):
+        raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, "the partition epoch is old")
+    return state
+
+
+def _granted(item: AlterPartitionItem, state: PartitionState) -> bool:
+    """Whether what is asked for holds already: the answer to the first request got lost (KAFKA-14144)."""
+    members = [member.broker_id for member in item.new_isr]
+    return sorted(members) == sorted(state.isr) and item.leader_recovery_state is state.leader_recovery_state
+
+
+def _change(
+    image: MetadataImage, item: AlterPartitionItem, state: PartitionState, *, static: Mapping[str, str]
+) -> PartitionChange | None:
+    if _granted(item, state):
+        if item.partition_epoch < state.partition_epoch:
+            return None
+        # A leader takes back what it asked for before: a new epoch, so that a request of then which is still
+        # on its way is refused when it arrives.
+        return PartitionChange(topic_id=item.topic_id, partition_id=item.partition_id)
+    isr = tuple(member.broker_id for member in item.new_isr)
+    if len(set(isr)) != len(isr) or not set(isr) <= set(state.replicas) or state.leader not in isr:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"ISR {isr} of replicas {state.replicas} led by {state.leader}"
+        )
+    recovery = item.leader_recovery_state
+    if recovery is LeaderRecoveryState.RECOVERING and (
+        len(isr) > 1 or state.leader_recovery_state is LeaderRecoveryState.RECOVERED
+    ):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the leader isn't recovering, or has not recovered yet")
+    if not all(_eligible(image, state, member) for member in item.new_isr):
+        raise ApiError(
+            ErrorCode.INELIGIBLE_REPLICA,
+            "a member is fenced, shutting down, unknown or restarted, or its directory is not online",
+        )
+    min_isr = min_insync_replicas(image, image.topics[item.topic_id].name, static=static)
+    elr = eligible_after(state, isr=isr, min_isr=min_isr)
+    after = state._replace(isr=isr, eligible=as_eligible(elr, ()))
+    completed = _completed_reassignment(image, item, after, min_isr=min_isr, static=static)
+    recovered = recovery if recovery is not state.leader_recovery_state else None
+    if completed is not None:
+        return replace(completed, leader_recovery_state=recovered)
+    return PartitionChange(
+        topic_id=item.topic_id,
+        partition_id=item.partition_id,
+        isr=isr if isr != state.isr else None,
+        leader_recovery_state=recovered,
+        eligible_leader_replicas=elr if elr != state.elr else None,
+    )
+
+
+def _eligible(image: MetadataImage, state: PartitionState, member: IsrMember) -> bool:
+    broker = image.broker(member.broker_id)
+    return (
+        broker is not None
+        and may_lead(image, state, member.broker_id)
+        and member.broker_epoch in (-1, broker.epoch)
+    )
+
+
+def _completed_reassignment(
+    image: MetadataImage,
+    item: AlterPartitionItem,
+    state: PartitionState,
+    *,
+    min_isr: int,
+    static: Mapping[str, str],
+) -> PartitionChange | None:
+    """The end of a reassignment, if every target replica is in `state.isr`; else None (KIP-455)."""
+    if not state.adding_replicas and not state.removing_replicas:
+        return None
+    target = tuple(each for each in state.replicas if each not in state.removing_replicas)
+    isr = tuple(each for each in state.isr if each not in state.removing_replicas)
+    elr = tuple(each for each in state.elr if each not in state.removing_replicas)
+    if not isr or not set(target) <= set(isr):
+        return None
+    election = elect(
+        state._replace(isr=isr, replicas=target, eligible=as_eligible(elr, ())),
+        acceptable=partial(may_lead, image, state),
+        min_isr=min_isr,
+        unclean=unclean_elections(image, image.topics[item.topic_id].name, static=static),
+        selector=Selector.REASSIGNED,
+    )
+    # With a replica removed the epoch rises even if the leader stays, so that the removed one is fenced.
+    moved = election.leader != state.leader or bool(state.removing_replicas)
+    return PartitionChange(
+        topic_id=item.topic_id,
+        partition_id=item.partition_id,
+        replicas=target,
+        isr=election.isr,
+        removing_replicas=(),
+        adding_replicas=(),
+        leader=election.leader if moved else None,
+        eligible_leader_replicas=election.elr,
+    )

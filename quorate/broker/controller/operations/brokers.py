@@ -1,0 +1,396 @@
+"""The life of a broker as the controller sees it: registered, unfenced, shutting down, fenced, gone.
+
+What concerns one broker is one record; what follows from it in its partitions comes in pieces (`chores`).
+Order matters, because anything may happen between two pieces: a broker is fenced, or in controlled shutdown,
+before it leaves the ISRs, so that nobody lets it in again or elects it meanwhile; it has left them before it
+is registered anew or unregistered; it is unfenced before it is elected.
+"""
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import assert_never
+
+from quorate.broker.controller.operations.directory_changes import (
+    check_registration,
+    lose_directories,
+    may_lead,
+    newly_failed,
+    returning,
+)
+from quorate.broker.controller.operations.elections import Selector, as_change, elect, eligible_after
+from quorate.broker.controller.operations.outcome import Departure, Groups, Outcome
+from quorate.broker.controller.rpc.rpc import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from quorate.broker.metadata.configs import min_insync_replicas, unclean_elections
+from quorate.broker.metadata.errors import ApiError, ErrorCode
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import (
+    NO_LEADER,
+    BrokerRegistrationChange,
+    PartitionChange,
+    RegisterBroker,
+    UnregisterBroker,
+)
+from quorate.broker.metadata.states import BrokerState, PartitionKey, PartitionState
+
+Partitions = Iterable[tuple[PartitionKey, PartitionState]]
+"""Some of the image's partitions as they are now."""
+
+
+def register_broker(
+    image: MetadataImage,
+    request: RegisterBrokerRequest,
+    *,
+    cluster_id: str,
+    live_session: bool,
+    next_offset: int,
+    departed: int | None = None,
+) -> Outcome[RegisterBrokerResponse]:
+    """Register a broker process.
+
+    `live_session`: whether the incarnation registered now is unfenced and was heard of within the session
+    timeout. `next_offset`: what the next record appended gets. The same incarnation again keeps its epoch and
+    its state (KAFKA-16952). A new one starts fenced. It stays eligible to lead (KIP-966) only if it names the
+    epoch registered now as the one whose data it has in full, and still has the directory that its replica
+    was in (KIP-858); else what it has may end earlier than what its predecessor acknowledged.
+
+    Its predecessor must have left every ISR before, and every ELR where data may be missing: a broker acts
+    upon its registration as soon as it has it, and must not find that it leads something. `departed`: the
+    broker epoch that has left them.
+    """
+
+    def refuse(error: ErrorCode, message: str) -> Outcome[RegisterBrokerResponse]:
+        return Outcome(response=RegisterBrokerResponse(error=error, error_message=message))
+
+    if request.cluster_id != cluster_id:
+        return refuse(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}",
+        )
+    if not request.listeners:
+        return refuse(ErrorCode.INVALID_REGISTRATION, "A broker must have at least one listener.")
+    try:
+        check_registration(image, request)
+    except ApiError as error:
+        return refuse(error.code, error.message)
+    held = image.broker(request.broker_id)
+    if held is not None and held.incarnation_id == request.incarnation_id:
+        again = _registration(
+            request, epoch=held.epoch, fenced=held.fenced, leaving=held.in_controlled_shutdown
+        )
+        response = RegisterBrokerResponse(broker_epoch=held.epoch)
+        return Outcome(response=response, groups=() if _says(held, again) else ((again,),))
+    if held is not None and live_session:
+        return refuse(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"Another broker is registered with that broker id ({request.broker_id}). If it was this one "
+            "before a crash, try again when its session has run out.",
+        )
+    if held is not None and held.epoch != departed:
+        has = returning(held, request)
+        if (
+            image.isr_count(held.broker_id)
+            or (not has.complete and image.elr_count(held.broker_id))
+            or (has.missing and image.leaderless_count)
+        ):
+            return Outcome(
+                response=RegisterBrokerResponse(),
+                groups=_out_of_service(held),
+                first=Departure(broker_id=held.broker_id, broker_epoch=held.epoch, has=has),
+            )
+    record = _registration(request, epoch=next_offset, fenced=True, leaving=False)
+    return Outcome(response=RegisterBrokerResponse(broker_epoch=next_offset), groups=((record,),))
+
+
+def _out_of_service(broker: BrokerState) -> Groups:
+    """What keeps a broker out of the ISRs that it is about to leave, if it isn't kept out already."""
+    return ((_fencing(broker),),) if broker.active else ()
+
+
+def _fencing(broker: BrokerState) -> BrokerRegistrationChange:
+    return BrokerRegistrationChange(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=True)
+
+
+def _registration(
+    request: RegisterBrokerRequest, *, epoch: int, fenced: bool, leaving: bool
+) -> RegisterBroker:
+    return RegisterBroker(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=epoch,
+        listeners=request.listeners,
+        rack=request.rack,
+        features=request.features,
+        fenced=fenced,
+        in_controlled_shutdown=leaving,
+        log_dirs=request.log_dirs,
+    )
+
+
+def _says(held: BrokerState, record: RegisterBroker) -> bool:
+    return (held.listeners, held.rack, held.features, held.log_dirs) == (
+        record.listeners,
+        record.rack,
+        record.features,
+        record.log_dirs,
+    )
+
+
+class BrokerStatus(enum.Enum):
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+    SHUTDOWN_NOW = "shutdown now"
+
+
+def heartbeat(
+    image: MetadataImage,
+    request: BrokerHeartbeatRequest,
+    *,
+    return_offset: int = -1,
+    shutdown_offset: int | None,
+    lowest_active_offset: int | None,
+    leaves: bool = False,
+) -> Outcome[BrokerHeartbeatResponse]:
+    """Answer a heartbeat, and move the broker on in its life.
+
+    `return_offset`: what this broker, if it is fenced, must have applied (inclusive) to be unfenced, beside
+    its registration. `shutdown_offset`: what every active broker must have applied (inclusive) before this
+    one may stop; None until its controlled shutdown has taken it out of every ISR. `lowest_active_offset`:
+    what every active broker is known to have applied (inclusive); None if there is none. `leaves`: it was
+    taken out of service and has not left all that it has to.
+    """
+    broker = image.broker(request.broker_id)
+    if broker is None:
+        message = f"Broker ID {request.broker_id} is not currently registered."
+        return Outcome(
+            response=BrokerHeartbeatResponse(error=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=message)
+        )
+    if broker.epoch != request.broker_epoch:
+        message = f"Expected broker epoch {broker.epoch}, but got broker epoch {request.broker_epoch}"
+        return Outcome(
+            response=BrokerHeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH, error_message=message)
+        )
+    caught_up = request.current_metadata_offset >= max(broker.epoch, return_offset)
+    status = _next_status(
+        image,
+        broker,
+        request,
+        may_return=caught_up and not leaves and not image.isr_count(broker.broker_id),
+        all_have_seen=shutdown_offset is not None
+        and (lowest_active_offset is None or lowest_active_offset >= shutdown_offset),
+    )
+    groups: Groups = ()
+    match status:
+        case BrokerStatus.FENCED | BrokerStatus.SHUTDOWN_NOW:
+            groups = fence_broker(image, broker.broker_id)
+        case BrokerStatus.UNFENCED:
+            if failed := newly_failed(broker, request.offline_log_dirs):
+                # Before it may lead anything of them; it is unfenced with the next heartbeat.
+                groups = lose_directories(broker, failed)
+                status = BrokerStatus.FENCED if broker.fenced else status
+            elif broker.fenced:
+                groups = unfence_broker(broker)
+        case BrokerStatus.CONTROLLED_SHUTDOWN:
+            if not broker.in_controlled_shutdown:
+                groups = begin_controlled_shutdown(broker)
+        case _:
+            assert_never(status)
+    return Outcome(
+        response=BrokerHeartbeatResponse(
+            is_caught_up=caught_up,
+            is_fenced=status in (BrokerStatus.FENCED, BrokerStatus.SHUTDOWN_NOW),
+            should_shut_down=status is BrokerStatus.SHUTDOWN_NOW,
+        ),
+        groups=groups,
+    )
+
+
+def _next_status(
+    image: MetadataImage,
+    broker: BrokerState,
+    request: BrokerHeartbeatRequest,
+    *,
+    may_return: bool,
+    all_have_seen: bool,
+) -> BrokerStatus:
+    leads = image.leader_count(broker.broker_id) > 0
+    if broker.fenced:
+        if request.want_shut_down:
+            return BrokerStatus.SHUTDOWN_NOW
+        if not request.want_fence and may_return:
+            return BrokerStatus.UNFENCED
+        return BrokerStatus.FENCED
+    if broker.in_controlled_shutdown:
+        return BrokerStatus.SHUTDOWN_NOW if all_have_seen and not leads else BrokerStatus.CONTROLLED_SHUTDOWN
+    if request.want_fence:
+        return BrokerStatus.FENCED
+    if request.want_shut_down:
+        return BrokerStatus.CONTROLLED_SHUTDOWN if leads else BrokerStatus.SHUTDOWN_NOW
+    return BrokerStatus.UNFENCED
+
+
+def leave_isrs(
+    image: MetadataImage,
+    broker_id: int,
+    *,
+    among: Partitions,
+    static: Mapping[str, str],
+    lost: bool = False,
+) -> Iterator[tuple[PartitionChange]]:
+    """Take an inactive broker out of the ISRs of some partitions, and what it leads to other leaders. `lost`:
+    out of their ELRs too, because it may lack records that were committed."""
+    broker = image.broker(broker_id)
+    in_order = broker is not None and broker.in_controlled_shutdown and not broker.fenced
+    return _elections(
+        image,
+        ((key, state) for key, state in among if broker_id in state.isr or (lost and broker_id in state.elr)),
+        acceptable=partial(may_lead, image),
+        selector=Selector.CONTROLLED_SHUTDOWN if in_order else Selector.OFFLINE,
+        leaving=broker_id,
+        lost=lost,
+        static=static,
+    )
+
+
+def fence_broker(image: MetadataImage, broker_id: int) -> Groups:
+    """Fence a broker that is registered and isn't fenced; nothing for any other."""
+    broker = image.broker(broker_id)
+    return () if broker is None or broker.fenced else ((_fencing(broker),),)
+
+
+def unfence_broker(broker: BrokerState) -> Groups:
+    """Unfence a broker. It may lead what nobody could."""
+    # A broker that was fenced in its controlled shutdown and wants to go on is through with it.
+    record = BrokerRegistrationChange(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.epoch,
+        fenced=False,
+        in_controlled_shutdown=False if broker.in_controlled_shutdown else None,
+    )
+    return ((record,),)
+
+
+def begin_controlled_shutdown(broker: BrokerState) -> Groups:
+    """Keep a broker that wants to stop from getting leaderships. It may go when it has none left."""
+    record = BrokerRegistrationChange(
+        broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=True
+    )
+    return ((record,),)
+
+
+def elect_leaderless(
+    image: MetadataImage, *, among: Partitions, static: Mapping[str, str]
+) -> Iterator[tuple[PartitionChange]]:
+    """Leaders for those of some partitions that have none and could have one."""
+    return _elections(
+        image,
+        ((key, state) for key, state in among if state.leader == NO_LEADER),
+        acceptable=partial(may_lead, image),
+        selector=Selector.OFFLINE,
+        leaving=None,
+        static=static,
+    )
+
+
+def settle_elrs(
+    image: MetadataImage, *, among: Partitions, static: Mapping[str, str]
+) -> Iterator[tuple[PartitionChange]]:
+    """Those of some partitions whose ISR has enough members by now, because min.insync.replicas was lowered:
+    nobody else is eligible, and until that is committed their leaders commit nothing."""
+    least: dict[str, int] = {}
+    for key, state in among:
+        if not state.elr:
+            continue
+        topic = image.topics[key.topic_id].name
+        if topic not in least:
+            least[topic] = min_insync_replicas(image, topic, static=static)
+        if not eligible_after(state, isr=state.isr, min_isr=least[topic]):
+            yield (
+                PartitionChange(
+                    topic_id=key.topic_id, partition_id=key.partition_id, eligible_leader_replicas=()
+                ),
+            )
+
+
+def elect_preferred(
+    image: MetadataImage, *, among: Partitions, static: Mapping[str, str]
+) -> Iterator[tuple[PartitionChange]]:
+    """Give those of some partitions back to their first replica where that can lead: leaders that moved away
+    when a broker stopped don't come back by themselves."""
+    return _elections(
+        image,
+        (
+            (key, state)
+            for key, state in among
+            if state.leader not in (NO_LEADER, state.replicas[0])
+            and state.replicas[0] in state.isr
+            and may_lead(image, state, state.replicas[0])
+        ),
+        acceptable=partial(may_lead, image),
+        selector=Selector.PREFERRED,
+        leaving=None,
+        static=static,
+    )
+
+
+def unregister_broker(
+    image: MetadataImage, request: UnregisterBrokerRequest, *, departed: int | None = None
+) -> Outcome[UnregisterBrokerResponse]:
+    """Forget a broker. Its replicas stay assigned to it, but it leaves every ISR and ELR before: who
+    registers with its id one day may have an empty disk. `departed`: the broker epoch that has left them."""
+    broker = image.broker(request.broker_id)
+    if broker is None:
+        message = f"Broker ID {request.broker_id} is not currently registered."
+        return Outcome(
+            response=UnregisterBrokerResponse(error=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=message)
+        )
+    if broker.epoch != departed and (image.isr_count(broker.broker_id) or image.elr_count(broker.broker_id)):
+        return Outcome(
+            response=UnregisterBrokerResponse(),
+            groups=_out_of_service(broker),
+            first=Departure(broker_id=broker.broker_id, broker_epoch=broker.epoch, has=None),
+        )
+    record = UnregisterBroker(broker_id=broker.broker_id, broker_epoch=broker.epoch)
+    return Outcome(response=UnregisterBrokerResponse(), groups=((record,),))
+
+
+def _elections(
+    image: MetadataImage,
+    partitions: Partitions,
+    *,
+    acceptable: Callable[[PartitionState, int], bool],
+    selector: Selector,
+    leaving: int | None,
+    static: Mapping[str, str],
+    lost: bool = False,
+) -> Iterator[tuple[PartitionChange]]:
+    by_topic: dict[str, tuple[bool, int]] = {}
+    for key, state in partitions:
+        topic = image.topics[key.topic_id].name
+        held = by_topic.get(topic)
+        if held is None:
+            held = by_topic[topic] = (
+                unclean_elections(image, topic, static=static),
+                min_insync_replicas(image, topic, static=static),
+            )
+        unclean, min_isr = held
+        election = elect(
+            state,
+            acceptable=partial(acceptable, state),
+            unclean=unclean,
+            min_isr=min_isr,
+            selector=selector,
+            leaving=leaving,
+            lost=lost,
+        )
+        change = as_change(key.topic_id, key.partition_id, state, election)
+        if change is not None:
+            yield (change,)

@@ -1,0 +1,313 @@
+"""CreateTopics and DeleteTopics."""
+
+import re
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.broker.controller.operations.directory_changes import default_directory
+from quorate.broker.controller.operations.outcome import Outcome
+from quorate.broker.controller.operations.placement import check_manual, place
+from quorate.broker.controller.rpc.rpc import (
+    CreatedTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletedTopic,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NewTopic,
+    TopicRef,
+)
+from quorate.broker.metadata.configs import check_value
+from quorate.broker.metadata.errors import ApiError, ErrorCode
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import Config, ConfigType, Partition, Record, RemoveTopic, Topic
+from quorate.broker.metadata.states import PartitionState
+
+MAX_NAME_LENGTH: Final = 249
+MAX_PARTITIONS_PER_TOPIC: Final = 10_000
+MAX_REPLICAS_PER_TOPIC: Final = 50_000
+"""Of one topic in all. A topic is created by one atomic batch, which must fit one append of the quorum."""
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """What one new topic takes from the node's entropy. `start` and `shift` are any non-negative integers."""
+
+    topic_id: uuid.UUID
+    start: int
+    shift: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDefaults:
+    """`num.partitions` and `default.replication.factor`."""
+
+    num_partitions: int = 1
+    replication_factor: int = 1
+
+    def partitions_of(self, topic: NewTopic) -> int:
+        """How many partitions are asked for."""
+        if topic.assignments:
+            return len(topic.assignments)
+        return self.num_partitions if topic.num_partitions == -1 else max(1, topic.num_partitions)
+
+
+def create_topics(
+    image: MetadataImage,
+    request: CreateTopicsRequest,
+    *,
+    draws: Sequence[Draw],
+    defaults: TopicDefaults,
+    asked: Mapping[str, int] | None = None,
+) -> Outcome[CreateTopicsResponse]:
+    """Create each topic that can be; each is atomic. `draws`: one for each topic asked for, in order.
+    `asked`: how often each name is in the whole request, where this is a portion."""
+    if asked is None:
+        asked = Counter(topic.name for topic in request.topics)
+    collisions = _CollidingNames(image)
+    results: list[CreatedTopic] = []
+    groups: list[tuple[Record, ...]] = []
+    ids: set[uuid.UUID] = set()
+    for topic, draw in zip(request.topics, draws, strict=True):
+        try:
+            if asked[topic.name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            check_name(topic.name)
+            held = image.topic(topic.name)
+            if held is not None and held.topic_id in topic.earlier_ids:
+                results.append(_created(topic.name, held.topic_id, image.partitions(held.topic_id)))
+                continue
+            if held is not None:
+                raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+            topic_id = draw.topic_id if topic.topic_id is None else topic.topic_id
+            if topic_id in ids or image.topic_by_id(topic_id) is not None:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Another topic has the id {topic_id}.")
+            collisions.claim(topic.name)
+            configs = _config_records(topic)
+            partitions = _partitions(image, topic, topic_id=topic_id, draw=draw, defaults=defaults)
+        except ApiError as error:
+            results.append(CreatedTopic(name=topic.name, error=error.code, error_message=error.message))
+            continue
+        ids.add(topic_id)
+        groups.append((Topic(name=topic.name, topic_id=topic_id), *configs, *partitions))
+        results.append(_created(topic.name, topic_id, partitions))
+    response = CreateTopicsResponse(topics=tuple(results))
+    return Outcome(response=response, groups=() if request.validate_only else tuple(groups))
+
+
+def _created(
+    name: str, topic_id: uuid.UUID, partitions: Sequence[Partition | PartitionState]
+) -> CreatedTopic:
+    return CreatedTopic(
+        name=name,
+        topic_id=topic_id,
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
+    )
+
+
+def check_name(name: str) -> None:
+    """Refuse with `ApiError` what Kafka doesn't take as a topic's name."""
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    if not name:
+        raise ApiError(code, "Topic name is invalid: the empty string is not allowed")
+    if name in (".", ".."):
+        raise ApiError(code, f"Topic name is invalid: '{name}' is not allowed")
+    if len(name) > MAX_NAME_LENGTH:
+        raise ApiError(
+            code, f"Topic name is invalid: the length of '{name:.40}...' is longer than {MAX_NAME_LENGTH}"
+        )
+    if _LEGAL_NAME.fullmatch(name) is None:
+        raise ApiError(
+            code,
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'",
+        )
+
+
+class _CollidingNames:
+    """Names that differ in '.' and '_' only, which metric names can't tell apart. The image is scanned once,
+    and only if a name has either."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._taken: dict[str, str] | None = None
+
+    def claim(self, name: str) -> None:
+        if "." not in name and "_" not in name:
+            return
+        if self._taken is None:
+            self._taken = {
+                held.replace(".", "_"): held
+                for held in self._image.topic_names()
+                if "." in held or "_" in held
+            }
+        other = self._taken.setdefault(name.replace(".", "_"), name)
+        if other != name:
+            raise ApiError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
+            )
+
+
+def _config_records(topic: NewTopic) -> list[Config]:
+    values: Mapping[str, str | None] = {entry.name: entry.value for entry in topic.configs}
+    records: list[Config] = []
+    for name, value in values.items():
+        if value is None:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
+        check_value(name, value, of=ConfigType.TOPIC)
+        records.append(
+            Config(resource_type=ConfigType.TOPIC, resource_name=topic.name, name=name, value=value)
+        )
+    return records
+
+
+def _partitions(
+    image: MetadataImage, topic: NewTopic, *, topic_id: uuid.UUID, draw: Draw, defaults: TopicDefaults
+) -> list[Partition]:
+    if topic.assignments:
+        assigned = _manual(image, topic)
+    else:
+        assigned = _automatic(image, topic, draw=draw, defaults=defaults)
+    partitions: list[Partition] = []
+    # There are far fewer lists of replicas than partitions.
+    known: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[uuid.UUID, ...]]] = {}
+    for partition_id, replicas in enumerate(assigned):
+        if replicas not in known:
+            known[replicas] = (
+                tuple(broker for broker in replicas if image.is_active(broker)),
+                tuple(default_directory(image, broker) for broker in replicas),
+            )
+        isr, directories = known[replicas]
+        if not isr:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "All brokers specified in the manual partition assignment for partition "
+                f"{partition_id} are fenced or in controlled shutdown.",
+            )
+        partitions.append(
+            Partition(
+                topic_id=topic_id,
+                partition_id=partition_id,
+                replicas=replicas,
+                isr=isr,
+                leader=isr[0],
+                directories=directories,
+            )
+        )
+    return partitions
+
+
+def _manual(image: MetadataImage, topic: NewTopic) -> list[tuple[int, ...]]:
+    if topic.replication_factor != -1:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        )
+    if topic.num_partitions != -1:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        )
+    ordered = sorted(topic.assignments, key=lambda each: each.partition_id)
+    if [each.partition_id for each in ordered] != list(range(len(ordered))):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    factor = len(ordered[0].replicas)
+    _check_size(len(ordered), factor)
+    for each in ordered:
+        check_manual(each.replicas, registered=image.brokers.keys(), factor=factor)
+    return [each.replicas for each in ordered]
+
+
+def _automatic(
+    image: MetadataImage, topic: NewTopic, *, draw: Draw, defaults: TopicDefaults
+) -> list[tuple[int, ...]]:
+    if topic.num_partitions == 0 or topic.num_partitions < -1:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.replication_factor == 0 or topic.replication_factor < -1:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    count = defaults.num_partitions if topic.num_partitions == -1 else topic.num_partitions
+    factor = defaults.replication_factor if topic.replication_factor == -1 else topic.replication_factor
+    active = [broker.broker_id for broker in image.brokers.values() if broker.active]
+    fenced = [broker.broker_id for broker in image.brokers.values() if not broker.active]
+    _check_size(count, min(factor, len(image.brokers)))
+    return place(
+        active,
+        fenced=fenced,
+        partitions=count,
+        replication_factor=factor,
+        start=draw.start,
+        shift=draw.shift,
+    )
+
+
+def _check_size(partitions: int, factor: int) -> None:
+    if partitions > MAX_PARTITIONS_PER_TOPIC or partitions * factor > MAX_REPLICAS_PER_TOPIC:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Unable to perform excessively large batch operation: at most {MAX_PARTITIONS_PER_TOPIC} "
+            f"partitions and {MAX_REPLICAS_PER_TOPIC} replicas in one topic.",
+        )
+
+
+def delete_topics(
+    image: MetadataImage, request: DeleteTopicsRequest, *, gone: set[uuid.UUID] | None = None
+) -> Outcome[DeleteTopicsResponse]:
+    """Delete each topic named; each is atomic. `gone`: those of the request's earlier portions, to which
+    these are added."""
+    results: list[DeletedTopic] = []
+    groups: list[tuple[Record, ...]] = []
+    gone = set() if gone is None else gone
+    for ref in request.topics:
+        try:
+            topic_id, name = _find(image, ref)
+            if topic_id in gone:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic in the request.")
+        except ApiError as error:
+            results.append(
+                DeletedTopic(
+                    name=ref.name, topic_id=ref.topic_id, error=error.code, error_message=error.message
+                )
+            )
+            continue
+        gone.add(topic_id)
+        groups.append((RemoveTopic(topic_id=topic_id),))
+        results.append(DeletedTopic(name=name, topic_id=topic_id))
+    return Outcome(response=DeleteTopicsResponse(topics=tuple(results)), groups=tuple(groups))
+
+
+def partitions_of(image: MetadataImage, ref: TopicRef) -> int:
+    """How many partitions the topic has; 0 if there is none."""
+    topic = None if ref.name is None else image.topic(ref.name)
+    topic_id = ref.topic_id if topic is None else topic.topic_id
+    return 0 if topic_id is None else len(image.partitions(topic_id))
+
+
+def _find(image: MetadataImage, ref: TopicRef) -> tuple[uuid.UUID, str]:
+    if (ref.name is None) == (ref.topic_id is None):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Name a topic by its name or by its id, not by both.")
+    if ref.name is not None:
+        topic = image.topic(ref.name)
+        if topic is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+            )
+    else:
+        assert ref.topic_id is not None
+        topic = image.topic_by_id(ref.topic_id)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    return topic.topic_id, topic.name

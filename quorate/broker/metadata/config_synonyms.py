@@ -1,0 +1,59 @@
+"""Where a key's value comes from, and where it would come from next (KIP-226): DescribeConfigs' synonyms."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import dropwhile
+
+from quorate.broker.metadata.config_key import ConfigKey, Synonym
+from quorate.broker.metadata.configs import ALL_BROKERS, ConfigSource
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import ConfigType
+from quorate.broker.metadata.states import ConfigResource
+from quorate.broker.metadata.topic_keys import BROKER_KEYS
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """One place that has a value, in that place's own unit: `log.retention.hours` in hours."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+def of_topic(
+    image: MetadataImage, topic: str, key: ConfigKey, *, static: Mapping[str, str]
+) -> Iterator[ConfigSynonym]:
+    """From what counts to the built-in default. `static`: the node's server.properties."""
+    own = image.configs(ConfigResource(ConfigType.TOPIC, topic)).get(key.name)
+    if own is not None:
+        yield ConfigSynonym(key.name, own, ConfigSource.DYNAMIC_TOPIC)
+    yield from _of_brokers(image, key, key.synonyms, static=static)
+
+
+def of_broker(image: MetadataImage, name: str, *, static: Mapping[str, str]) -> Iterator[ConfigSynonym]:
+    """As `of_topic`, for a broker's key that sets topics' defaults. Begins with the key itself: another that
+    counts more for topics doesn't change this one's value."""
+    key, synonym = BROKER_KEYS[name]
+    found = _of_brokers(image, key, key.synonyms[key.synonyms.index(synonym) :], static=static)
+    yield from dropwhile(lambda each: each.name != name, found)
+
+
+def _of_brokers(
+    image: MetadataImage, key: ConfigKey, synonyms: tuple[Synonym, ...], *, static: Mapping[str, str]
+) -> Iterator[ConfigSynonym]:
+    for values, source in (
+        (image.configs(ALL_BROKERS), ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (static, ConfigSource.STATIC_BROKER),
+    ):
+        for synonym in synonyms:
+            held = values.get(synonym.name)
+            if held is not None:
+                yield ConfigSynonym(synonym.name, held, source)
+    first = synonyms[0] if synonyms else None
+    if first is None:
+        yield ConfigSynonym(key.name, key.initial, ConfigSource.DEFAULT)
+    elif first.factor == 1:
+        yield ConfigSynonym(first.name, key.initial, ConfigSource.DEFAULT)
+    else:
+        yield ConfigSynonym(first.name, str(int(key.initial) // first.factor), ConfigSource.DEFAULT)

@@ -1,0 +1,433 @@
+"""The metadata image: what the metadata log says, up to an offset.
+
+Every node keeps one, fed by what the quorum commits. The active controller works on a copy that is ahead by
+what it has appended and that is not committed yet, and throws the copy away when it loses leadership.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import assert_never
+
+from quorate.broker.metadata.metadata_records import (
+    BrokerRegistrationChange,
+    Config,
+    ConfigType,
+    FeatureLevel,
+    NoOp,
+    Partition,
+    PartitionChange,
+    ProducerIds,
+    Record,
+    RegisterBroker,
+    RemoveTopic,
+    Topic,
+    UnregisterBroker,
+)
+from quorate.broker.metadata.states import (
+    BrokerState,
+    ConfigResource,
+    ImageError,
+    PartitionKey,
+    PartitionState,
+    TopicState,
+    as_eligible,
+    changed,
+)
+from quorate.broker.metadata.tallies import Tallies
+from quorate.runtime.work import WORK
+
+__all__ = [
+    "BrokerState",
+    "ConfigResource",
+    "ImageError",
+    "MetadataImage",
+    "PartitionKey",
+    "PartitionState",
+    "TopicState",
+    "changed",
+]
+
+_NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+
+
+class _States(list[PartitionState]):
+    """A topic's partitions by index. Images that were copied from one another share it until one of them
+    changes a partition: `owner` is the one that may."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, states: Iterable[PartitionState], owner: object) -> None:
+        super().__init__(states)
+        self.owner = owner
+
+
+class MetadataImage:
+    """What the log says up to and including `offset` (-1: nothing yet).
+
+    Values are immutable; `apply` replaces them. Read it through the properties and methods; only `apply`
+    writes.
+    """
+
+    __slots__ = (
+        "_brokers",
+        "_configs",
+        "_directory_lists",
+        "_features",
+        "_next_producer_id",
+        "_owner",
+        "_partitions",
+        "_replica_lists",
+        "_tallies",
+        "_topic_ids",
+        "_topics",
+        "epoch",
+        "offset",
+    )
+
+    def __init__(self) -> None:
+        self.offset = -1
+        """The last applied offset (inclusive)."""
+        self.epoch = 0
+        """The epoch of the last applied record."""
+        self._brokers: dict[int, BrokerState] = {}
+        self._topics: dict[uuid.UUID, TopicState] = {}
+        self._topic_ids: dict[str, uuid.UUID] = {}
+        self._partitions: dict[uuid.UUID, _States] = {}
+        self._owner = object()
+        self._configs: dict[ConfigResource, Mapping[str, str]] = {}
+        self._features: dict[str, int] = {}
+        self._next_producer_id = 0
+        self._tallies = Tallies()
+        # Equal replica lists are one object: a big cluster has few different ones.
+        self._replica_lists: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._directory_lists: dict[tuple[uuid.UUID, ...], tuple[uuid.UUID, ...]] = {}
+
+    def copy(self) -> "MetadataImage":
+        """An image of its own that starts out equal. It takes some milliseconds for 100,000 topics, however
+        many partitions they have; each of the two then copies a topic's list of partitions when it first
+        changes one."""
+        twin = MetadataImage()
+        self._owner = object()
+        twin.offset = self.offset
+        twin.epoch = self.epoch
+        twin._brokers = self._brokers.copy()
+        twin._topics = self._topics.copy()
+        twin._topic_ids = self._topic_ids.copy()
+        twin._partitions = self._partitions.copy()
+        twin._configs = self._configs.copy()
+        twin._features = self._features.copy()
+        twin._next_producer_id = self._next_producer_id
+        twin._tallies = self._tallies.copy()
+        twin._replica_lists = self._replica_lists.copy()
+        twin._directory_lists = self._directory_lists.copy()
+        return twin
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same, at whatever offsets."""
+        if not isinstance(other, MetadataImage):
+            return NotImplemented
+        return (
+            self._brokers == other._brokers
+            and self._topics == other._topics
+            and self._partitions == other._partitions
+            and self._configs == other._configs
+            and self._features == other._features
+            and self._next_producer_id == other._next_producer_id
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    # What it says
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerState]:
+        return self._brokers
+
+    @property
+    def topics(self) -> Mapping[uuid.UUID, TopicState]:
+        return self._topics
+
+    @property
+    def features(self) -> Mapping[str, int]:
+        return self._features
+
+    @property
+    def next_producer_id(self) -> int:
+        return self._next_producer_id
+
+    def broker(self, broker_id: int) -> BrokerState | None:
+        return self._brokers.get(broker_id)
+
+    def is_active(self, broker_id: int) -> bool:
+        """Whether the broker is registered, unfenced and not shutting down."""
+        broker = self._brokers.get(broker_id)
+        return broker is not None and broker.active
+
+    def topic(self, name: str) -> TopicState | None:
+        topic_id = self._topic_ids.get(name)
+        return None if topic_id is None else self._topics[topic_id]
+
+    def topic_by_id(self, topic_id: uuid.UUID) -> TopicState | None:
+        return self._topics.get(topic_id)
+
+    def topic_names(self) -> Iterator[str]:
+        return iter(self._topic_ids)
+
+    def partitions(self, topic_id: uuid.UUID) -> Sequence[PartitionState]:
+        """The topic's partitions by index; empty for a topic that is not there."""
+        return self._partitions.get(topic_id, ())
+
+    def partition(self, topic_id: uuid.UUID, partition_id: int) -> PartitionState | None:
+        states = self._partitions.get(topic_id)
+        return states[partition_id] if states is not None and 0 <= partition_id < len(states) else None
+
+    def all_partitions(self) -> Iterator[tuple[PartitionKey, PartitionState]]:
+        for topic_id, states in self._partitions.items():
+            for partition_id, state in enumerate(states):
+                yield PartitionKey(topic_id, partition_id), state
+
+    def partition_count(self) -> int:
+        return sum(map(len, self._partitions.values()))
+
+    def leader_count(self, broker_id: int) -> int:
+        """How many partitions the broker leads."""
+        return self._tallies.leaders.get(broker_id, 0)
+
+    def isr_count(self, broker_id: int) -> int:
+        """In how many partitions' ISR the broker is."""
+        return self._tallies.isrs.get(broker_id, 0)
+
+    def elr_count(self, broker_id: int) -> int:
+        """In how many partitions' ELR the broker is."""
+        return self._tallies.elrs.get(broker_id, 0)
+
+    def isr_members(self) -> list[int]:
+        """The brokers that are in any ISR, registered or not."""
+        return [broker_id for broker_id, count in self._tallies.isrs.items() if count]
+
+    @property
+    def has_elrs(self) -> bool:
+        """Whether any partition has eligible leader replicas."""
+        return any(self._tallies.elrs.values())
+
+    @property
+    def leaderless_count(self) -> int:
+        """How many partitions nobody leads."""
+        return self._tallies.leaderless
+
+    @property
+    def imbalanced_count(self) -> int:
+        """How many partitions their first replica does not lead."""
+        return self._tallies.imbalanced
+
+    def configs(self, resource: ConfigResource) -> Mapping[str, str]:
+        """What was set for this resource itself; no defaults."""
+        return self._configs.get(resource, _NO_CONFIGS)
+
+    def configured(self) -> Iterator[ConfigResource]:
+        return iter(self._configs)
+
+    # Applying
+
+    def apply(self, record: Record, *, offset: int, epoch: int) -> None:
+        """Take one record in, in log order. Raises `ImageError` and is unchanged if it doesn't fit."""
+        WORK.records += 1
+        match record:
+            case PartitionChange() | Partition():
+                self.apply_partition(record, offset=offset, epoch=epoch)
+            case Topic():
+                if record.name in self._topic_ids or record.topic_id in self._topics:
+                    raise ImageError(f"topic {record.name} ({record.topic_id}) is there already")
+                self._topics[record.topic_id] = TopicState(name=record.name, topic_id=record.topic_id)
+                self._topic_ids[record.name] = record.topic_id
+                self._partitions[record.topic_id] = _States((), self._owner)
+            case RemoveTopic():
+                self._remove_topic(record.topic_id)
+            case BrokerRegistrationChange():
+                broker = self._registered(record.broker_id, record.broker_epoch)
+                if record.fenced is not None:
+                    broker = replace(broker, fenced=record.fenced)
+                if record.in_controlled_shutdown is not None:
+                    broker = replace(broker, in_controlled_shutdown=record.in_controlled_shutdown)
+                if record.log_dirs is not None:
+                    broker = replace(broker, log_dirs=record.log_dirs)
+                self._brokers[record.broker_id] = broker
+            case RegisterBroker():
+                self._brokers[record.broker_id] = BrokerState(
+                    broker_id=record.broker_id,
+                    incarnation_id=record.incarnation_id,
+                    epoch=record.broker_epoch,
+                    listeners=record.listeners,
+                    rack=record.rack,
+                    features=record.features,
+                    log_dirs=record.log_dirs,
+                    fenced=record.fenced,
+                    in_controlled_shutdown=record.in_controlled_shutdown,
+                )
+            case UnregisterBroker():
+                self._registered(record.broker_id, record.broker_epoch)
+                del self._brokers[record.broker_id]
+            case Config():
+                self._set_config(record)
+            case FeatureLevel():
+                if record.level:
+                    self._features[record.name] = record.level
+                else:
+                    self._features.pop(record.name, None)
+            case ProducerIds():
+                if record.next_producer_id < self._next_producer_id:
+                    raise ImageError(
+                        f"producer ids go back from {self._next_producer_id} to {record.next_producer_id}"
+                    )
+                self._next_producer_id = record.next_producer_id
+            case NoOp():
+                pass
+            case _:
+                assert_never(record)
+        self.offset = offset
+        self.epoch = epoch
+
+    def apply_partition(
+        self, record: PartitionChange | Partition, *, offset: int, epoch: int
+    ) -> PartitionState | None:
+        """As `apply`; the partition's state before, None if it is new."""
+        states, before = self._partitions.get(record.topic_id), None
+        if isinstance(record, PartitionChange):
+            before = self._change_partition(record, states)
+        else:
+            self._place_partition(record, states)
+        self.offset = offset
+        self.epoch = epoch
+        return before
+
+    def _registered(self, broker_id: int, broker_epoch: int) -> BrokerState:
+        broker = self._brokers.get(broker_id)
+        if broker is None or broker.epoch != broker_epoch:
+            held = "not registered" if broker is None else f"registered with epoch {broker.epoch}"
+            raise ImageError(f"a change for broker {broker_id} of epoch {broker_epoch}, which is {held}")
+        return broker
+
+    def _share(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
+        return self._replica_lists.setdefault(brokers, brokers)
+
+    def _share_directories(self, directories: tuple[uuid.UUID, ...]) -> tuple[uuid.UUID, ...]:
+        return self._directory_lists.setdefault(directories, directories)
+
+    def _own(self, topic_id: uuid.UUID, states: _States) -> _States:
+        """A copy of `states` in its place, because another image has it too."""
+        own = self._partitions[topic_id] = _States(states, self._owner)
+        return own
+
+    def _place_partition(self, record: Partition, states: _States | None) -> None:
+        if states is None or record.partition_id != len(states):
+            raise ImageError(
+                f"partition {record.partition_id} of topic {record.topic_id}, where "
+                + ("there is no such topic" if states is None else f"{len(states)} comes next")
+            )
+        _check_directories(record, replicas=record.replicas, directories=record.directories)
+        state = PartitionState(
+            replicas=self._share(record.replicas),
+            isr=self._share(record.isr),
+            removing_replicas=self._share(record.removing_replicas),
+            adding_replicas=self._share(record.adding_replicas),
+            leader=record.leader,
+            leader_recovery_state=record.leader_recovery_state,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            eligible=as_eligible(record.eligible_leader_replicas, record.last_known_elr),
+            directories=self._share_directories(record.directories),
+        )
+        if states.owner is not self._owner:
+            states = self._own(record.topic_id, states)
+        states.append(state)
+        self._tallies.came(state)
+
+    def _change_partition(self, record: PartitionChange, states: _States | None) -> PartitionState:
+        if states is None or record.partition_id >= len(states):
+            raise ImageError(
+                f"a change for partition {record.partition_id} of topic {record.topic_id}, which is not there"
+            )
+        before = states[record.partition_id]
+        if record.directories is not None:
+            replicas = before.replicas if record.replicas is None else record.replicas
+            _check_directories(record, replicas=replicas, directories=record.directories)
+        after = changed(before, record, share=self._share, share_directories=self._share_directories)
+        if states.owner is not self._owner:
+            states = self._own(record.topic_id, states)
+        states[record.partition_id] = after
+        self._tallies.changed(before=before, after=after)
+        return before
+
+    def _remove_topic(self, topic_id: uuid.UUID) -> None:
+        topic = self._topics.pop(topic_id, None)
+        if topic is None:
+            raise ImageError(f"topic {topic_id} is removed, but is not there")
+        del self._topic_ids[topic.name]
+        self._tallies.went(self._partitions.pop(topic_id))
+        self._configs.pop(ConfigResource(ConfigType.TOPIC, topic.name), None)
+
+    def _set_config(self, record: Config) -> None:
+        resource = ConfigResource(record.resource_type, record.resource_name)
+        held = dict(self._configs.get(resource, _NO_CONFIGS))
+        if record.value is None:
+            held.pop(record.name, None)
+        else:
+            held[record.name] = record.value
+        if held:
+            self._configs[resource] = MappingProxyType(held)
+        else:
+            self._configs.pop(resource, None)
+
+    # As records
+
+    def records(self) -> Iterator[Record]:
+        """Records that make an empty image equal to this one: what a snapshot holds."""
+        for name, level in self._features.items():
+            yield FeatureLevel(name=name, level=level)
+        for broker in self._brokers.values():
+            yield RegisterBroker(
+                broker_id=broker.broker_id,
+                incarnation_id=broker.incarnation_id,
+                broker_epoch=broker.epoch,
+                listeners=broker.listeners,
+                rack=broker.rack,
+                features=broker.features,
+                fenced=broker.fenced,
+                in_controlled_shutdown=broker.in_controlled_shutdown,
+                log_dirs=broker.log_dirs,
+            )
+        for topic in self._topics.values():
+            yield Topic(name=topic.name, topic_id=topic.topic_id)
+            for partition_id, state in enumerate(self._partitions[topic.topic_id]):
+                yield Partition(
+                    topic_id=topic.topic_id,
+                    partition_id=partition_id,
+                    replicas=state.replicas,
+                    isr=state.isr,
+                    removing_replicas=state.removing_replicas,
+                    adding_replicas=state.adding_replicas,
+                    leader=state.leader,
+                    leader_recovery_state=state.leader_recovery_state,
+                    leader_epoch=state.leader_epoch,
+                    partition_epoch=state.partition_epoch,
+                    eligible_leader_replicas=state.elr,
+                    last_known_elr=state.eligible.last_known,
+                    directories=state.directories,
+                )
+        for resource, values in self._configs.items():
+            for name, value in values.items():
+                yield Config(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
+        if self._next_producer_id:
+            yield ProducerIds(broker_id=0, broker_epoch=0, next_producer_id=self._next_producer_id)
+
+
+def _check_directories(
+    record: Partition | PartitionChange, *, replicas: tuple[int, ...], directories: tuple[uuid.UUID, ...]
+) -> None:
+    if directories and len(directories) != len(replicas):
+        raise ImageError(
+            f"partition {record.partition_id} of topic {record.topic_id} has {len(replicas)} replicas and "
+            f"{len(directories)} directories"
+        )

@@ -1,0 +1,209 @@
+"""The metadata records: what the metadata log holds, one frozen dataclass each (as `value`: a replay makes
+them by the hundred thousand).
+
+A record's version rises when its meaning changes; a field that readers may ignore is added without that.
+Source: KIP-500, KIP-631 and Kafka's metadata records of the same names.
+"""
+
+import enum
+import uuid
+from typing import Final, TypeAlias
+
+from quorate.value import value
+
+NO_LEADER: Final = -1
+"""A partition's leader where no replica may lead."""
+
+MIGRATING: Final = uuid.UUID(int=0)
+"""Directory id of a replica that is placed, nobody wrote down where: its record is older than directories."""
+UNASSIGNED: Final = uuid.UUID(int=1)
+"""Directory id of a replica that its broker has not placed yet, or not reported yet."""
+LOST: Final = uuid.UUID(int=2)
+"""Directory id of a replica that may be in a directory which its broker doesn't have any more; which one is
+not known."""
+RESERVED_DIRECTORIES: Final = 100
+"""Directory ids below this are no directory's own (KIP-858)."""
+
+
+def is_reserved(directory: uuid.UUID) -> bool:
+    """Whether the id says something about a directory instead of naming one."""
+    return directory.int < RESERVED_DIRECTORIES
+
+
+class LeaderRecoveryState(enum.IntEnum):
+    """Whether the leader was elected from the ISR, or uncleanly and has not yet said that it recovered."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+class ConfigType(enum.IntEnum):
+    """What a configuration belongs to; Kafka's resource type numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """Where a broker listens: the listener's name, host and port."""
+
+    name: str
+    host: str
+    port: int
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class FeatureRange:
+    """The levels of a feature that a broker supports, both inclusive."""
+
+    name: str
+    min_level: int
+    max_level: int
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class RegisterBroker:
+    """A broker process made itself known, or the same process did so again."""
+
+    broker_id: int
+    incarnation_id: uuid.UUID
+    """Drawn by each process: a restart has another."""
+    broker_epoch: int
+    """The offset of the first registration record of this incarnation."""
+    listeners: tuple[Listener, ...] = ()
+    rack: str | None = None
+    features: tuple[FeatureRange, ...] = ()
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    log_dirs: tuple[uuid.UUID, ...] = ()
+    """Ids of the directories that are online. Empty: registered by a version that didn't say."""
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class BrokerRegistrationChange:
+    """A broker was fenced, unfenced, began its controlled shutdown or lost a directory. None: unchanged."""
+
+    broker_id: int
+    broker_epoch: int
+    fenced: bool | None = None
+    in_controlled_shutdown: bool | None = None
+    log_dirs: tuple[uuid.UUID, ...] | None = None
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class UnregisterBroker:
+    """A broker is gone for good."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic came to be. Its partitions follow, in order."""
+
+    name: str
+    topic_id: uuid.UUID
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A partition's whole state."""
+
+    topic_id: uuid.UUID
+    partition_id: int
+    replicas: tuple[int, ...]
+    """Broker ids in order of preference."""
+    isr: tuple[int, ...]
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    leader: int = NO_LEADER
+    leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    eligible_leader_replicas: tuple[int, ...] = ()
+    """KIP-966: no member of the ISR, and sure to have every committed record. Empty while the ISR has
+    min.insync.replicas members."""
+    last_known_elr: tuple[int, ...] = ()
+    """Who led last, where the ISR is empty."""
+    directories: tuple[uuid.UUID, ...] = ()
+    """Of each replica, in the order of `replicas` (KIP-858). Empty, as in older records: `MIGRATING` for
+    all. A reader that skips the field elects as it did before there were directories."""
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class PartitionChange:
+    """What changed in a partition; None: unchanged.
+
+    The partition epoch rises by one with each; the leader epoch rises by one when `leader` is present, even
+    if it names the same broker.
+    """
+
+    topic_id: uuid.UUID
+    partition_id: int
+    isr: tuple[int, ...] | None = None
+    leader: int | None = None
+    replicas: tuple[int, ...] | None = None
+    removing_replicas: tuple[int, ...] | None = None
+    adding_replicas: tuple[int, ...] | None = None
+    leader_recovery_state: LeaderRecoveryState | None = None
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
+    directories: tuple[uuid.UUID, ...] | None = None
+    """None: those that stay replicas keep theirs (KAFKA-16583), those that are new have none yet."""
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class RemoveTopic:
+    """A topic, its partitions and its configuration are gone."""
+
+    topic_id: uuid.UUID
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A configuration key was set, or with None removed."""
+
+    resource_type: ConfigType
+    resource_name: str
+    """A topic's name, a broker's id in digits, or empty for every broker."""
+    name: str
+    value: str | None
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class FeatureLevel:
+    """A feature's finalized level; 0 removes it."""
+
+    name: str
+    level: int
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class ProducerIds:
+    """A broker was given the producer ids below `next_producer_id` that nobody had before."""
+
+    broker_id: int
+    broker_epoch: int
+    next_producer_id: int
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class NoOp:
+    """Says that time has passed (KIP-835)."""
+
+
+Record: TypeAlias = (
+    RegisterBroker
+    | BrokerRegistrationChange
+    | UnregisterBroker
+    | Topic
+    | Partition
+    | PartitionChange
+    | RemoveTopic
+    | Config
+    | FeatureLevel
+    | ProducerIds
+    | NoOp
+)

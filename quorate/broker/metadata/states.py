@@ -1,0 +1,187 @@
+"""What the image holds: the states of brokers, topics and partitions, each immutable."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from quorate.broker.metadata.metadata_records import (
+    MIGRATING,
+    UNASSIGNED,
+    ConfigType,
+    FeatureRange,
+    LeaderRecoveryState,
+    Listener,
+    PartitionChange,
+)
+
+
+class ImageError(Exception):
+    """A record that does not fit the image it is applied to. The log is damaged or was written by a fault
+    of ours: a node that meets it stops."""
+
+
+class ConfigResource(NamedTuple):
+    type: ConfigType
+    name: str
+
+
+class PartitionKey(NamedTuple):
+    topic_id: uuid.UUID
+    partition_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerState:
+    broker_id: int
+    incarnation_id: uuid.UUID
+    epoch: int
+    """The offset of the record that first registered this incarnation."""
+    listeners: tuple[Listener, ...]
+    rack: str | None
+    features: tuple[FeatureRange, ...]
+    log_dirs: tuple[uuid.UUID, ...]
+    fenced: bool
+    in_controlled_shutdown: bool
+
+    @property
+    def active(self) -> bool:
+        """Whether it may lead and join ISRs."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener_name: str) -> Listener | None:
+        return next((each for each in self.listeners if each.name == listener_name), None)
+
+
+class EligibleLeaders(NamedTuple):
+    """Who may lead a partition that nobody in the ISR can lead (KIP-966)."""
+
+    elr: tuple[int, ...] = ()
+    """No members of the ISR, and sure to have every committed record: they were members when the ISR fell
+    below min.insync.replicas, nothing was committed since, and they have lost nothing."""
+    last_known: tuple[int, ...] = ()
+    """Who led last, where the ISR is empty."""
+
+
+NO_ELIGIBLE: Final = EligibleLeaders()
+"""Of nearly every partition: its ISR has min.insync.replicas members."""
+
+
+class PartitionState(NamedTuple):
+    """A named tuple, because one is made with every record replayed: a frozen dataclass takes three times as
+    long to build."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    leader: int
+    leader_recovery_state: LeaderRecoveryState
+    leader_epoch: int
+    partition_epoch: int
+    eligible: EligibleLeaders = NO_ELIGIBLE
+    """One field of two, shared by partitions: each slot counts where there are two million."""
+    directories: tuple[uuid.UUID, ...] = ()
+    """Of each replica, in the order of `replicas`, shared by partitions too. Empty: `MIGRATING` for all."""
+
+    def directory_of(self, broker_id: int) -> uuid.UUID:
+        """Where the broker's replica is, as far as is recorded; `UNASSIGNED` of a broker that has none."""
+        for replica, directory in zip(self.replicas, self.directories, strict=False):
+            if replica == broker_id:
+                return directory
+        return MIGRATING if not self.directories and broker_id in self.replicas else UNASSIGNED
+
+    def moved_to(self, broker_id: int, directory: uuid.UUID) -> tuple[uuid.UUID, ...]:
+        """The directories, with the broker's replica in `directory`."""
+        known = self.directories or (MIGRATING,) * len(self.replicas)
+        return tuple(
+            directory if replica == broker_id else each
+            for replica, each in zip(self.replicas, known, strict=True)
+        )
+
+    @property
+    def elr(self) -> tuple[int, ...]:
+        return self.eligible.elr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicState:
+    name: str
+    topic_id: uuid.UUID
+
+
+def _itself(brokers: tuple[int, ...]) -> tuple[int, ...]:
+    return brokers
+
+
+def _themselves(directories: tuple[uuid.UUID, ...]) -> tuple[uuid.UUID, ...]:
+    return directories
+
+
+def changed(
+    before: PartitionState,
+    change: PartitionChange,
+    *,
+    share: Callable[[tuple[int, ...]], tuple[int, ...]] = _itself,
+    share_directories: Callable[[tuple[uuid.UUID, ...]], tuple[uuid.UUID, ...]] = _themselves,
+) -> PartitionState:
+    """The partition after `change`. `share` and `share_directories` may put an equal list in a list's
+    place."""
+    (
+        replicas,
+        isr,
+        removing,
+        adding,
+        leader,
+        recovery,
+        leader_epoch,
+        partition_epoch,
+        eligible,
+        directories,
+    ) = before
+    if change.replicas is not None:
+        replicas = share(change.replicas)
+        if directories:
+            directories = share_directories(tuple(map(before.directory_of, replicas)))
+    if change.directories is not None:
+        directories = share_directories(change.directories)
+    if change.isr is not None:
+        isr = share(change.isr)
+    if change.removing_replicas is not None:
+        removing = share(change.removing_replicas)
+    if change.adding_replicas is not None:
+        adding = share(change.adding_replicas)
+    if change.leader is not None:
+        leader = change.leader
+        leader_epoch += 1
+    if change.leader_recovery_state is not None:
+        recovery = change.leader_recovery_state
+    if change.eligible_leader_replicas is not None or change.last_known_elr is not None:
+        eligible = _eligible_after(eligible, change)
+    # As `PartitionState(...)`, at half the cost: one is made with every record replayed.
+    return tuple.__new__(
+        PartitionState,
+        (
+            replicas,
+            isr,
+            removing,
+            adding,
+            leader,
+            recovery,
+            leader_epoch,
+            partition_epoch + 1,
+            eligible,
+            directories,
+        ),
+    )
+
+
+def _eligible_after(before: EligibleLeaders, change: PartitionChange) -> EligibleLeaders:
+    elr, last_known = change.eligible_leader_replicas, change.last_known_elr
+    return as_eligible(
+        before.elr if elr is None else elr, before.last_known if last_known is None else last_known
+    )
+
+
+def as_eligible(elr: tuple[int, ...], last_known: tuple[int, ...]) -> EligibleLeaders:
+    return EligibleLeaders(elr, last_known) if elr or last_known else NO_ELIGIBLE

@@ -1,0 +1,80 @@
+"""What the image's partitions come to, by broker: kept up with every change instead of counted.
+
+An index from brokers to their partitions would cost more than the partitions themselves (three replicas
+each). Counts answer "does it lead anything", and end a pass over the image as soon as nothing is left to
+find; a pass over a million partitions that changes none takes a fifth of a second, in pieces (`sweep`).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from quorate.broker.metadata.metadata_records import NO_LEADER
+from quorate.broker.metadata.states import PartitionState
+
+
+class Tallies:
+    """Mutable; owned by one image."""
+
+    __slots__ = ("elrs", "imbalanced", "isrs", "leaderless", "leaders")
+
+    def __init__(self) -> None:
+        self.leaders: dict[int, int] = {}
+        """How many partitions each broker leads."""
+        self.isrs: dict[int, int] = {}
+        """In how many ISRs each broker is."""
+        self.elrs: dict[int, int] = {}
+        """In how many ELRs each broker is."""
+        self.leaderless = 0
+        """How many partitions nobody leads."""
+        self.imbalanced = 0
+        """How many partitions their first replica does not lead."""
+
+    def copy(self) -> "Tallies":
+        twin = Tallies()
+        twin.leaders = self.leaders.copy()
+        twin.isrs = self.isrs.copy()
+        twin.elrs = self.elrs.copy()
+        twin.leaderless = self.leaderless
+        twin.imbalanced = self.imbalanced
+        return twin
+
+    def came(self, state: PartitionState) -> None:
+        self._lead(state.leader, 1)
+        self.imbalanced += state.leader != state.replicas[0]
+        _count(self.isrs, state.isr, 1)
+        _count(self.elrs, state.elr, 1)
+
+    def went(self, states: Sequence[PartitionState]) -> None:
+        """All partitions of a topic. Equal lists are counted as one: a topic of ten thousand partitions goes
+        in one piece."""
+        for leader, times in Counter([state.leader for state in states]).items():
+            self._lead(leader, -times)
+        self.imbalanced -= sum([state.leader != state.replicas[0] for state in states])
+        for isr, times in Counter([state.isr for state in states]).items():
+            _count(self.isrs, isr, -times)
+        for elr, times in Counter([state.eligible.elr for state in states]).items():
+            _count(self.elrs, elr, -times)
+
+    def changed(self, *, before: PartitionState, after: PartitionState) -> None:
+        if before.leader != after.leader:
+            self._lead(before.leader, -1)
+            self._lead(after.leader, 1)
+        if before.leader != after.leader or before.replicas is not after.replicas:
+            self.imbalanced += (after.leader != after.replicas[0]) - (before.leader != before.replicas[0])
+        if before.isr is not after.isr:
+            _count(self.isrs, before.isr, -1)
+            _count(self.isrs, after.isr, 1)
+        if before.eligible is not after.eligible:
+            _count(self.elrs, before.elr, -1)
+            _count(self.elrs, after.elr, 1)
+
+    def _lead(self, leader: int, by: int) -> None:
+        if leader == NO_LEADER:
+            self.leaderless += by
+        else:
+            self.leaders[leader] = self.leaders.get(leader, 0) + by
+
+
+def _count(counts: dict[int, int], brokers: Iterable[int], by: int) -> None:
+    for broker_id in brokers:
+        counts[broker_id] = counts.get(broker_id, 0) + by

@@ -1,0 +1,229 @@
+"""Idempotent producers of one partition: what each wrote last, so that a batch sent twice is kept once.
+
+Per producer id: its epoch and its last five batches (KIP-98; five because a producer has at most so many
+requests in flight). A leader checks before it appends; a follower records what the leader accepted,
+unchecked (KAFKA-6003).
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import trio
+
+from quorate.broker.replication.errors import ErrorCode, PartitionError
+from quorate.log.batches.batch import BatchHeader
+from quorate.runtime.slices import Steps
+
+KEPT_BATCHES: Final = 5
+_PER_STEP: Final = 200
+"""Producers between two yields: 0.5 ms."""
+_SEQUENCES: Final = 1 << 31
+NO_PRODUCER: Final = -1
+
+
+def sequence_after(sequence: int, count: int) -> int:
+    """`sequence` plus `count`; after 2^31-1 comes 0 (KAFKA-5283)."""
+    return (sequence + count) % _SEQUENCES
+
+
+@dataclass(frozen=True, slots=True)
+class KeptBatch:
+    """A batch that was appended. Sequences and `last_offset` are inclusive."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    append_time_ms: int
+    """What its records have as the broker's time; -1: they have their own, or an earlier version kept it."""
+
+
+@dataclass(slots=True)
+class Producer:
+    """One producer's state. `batches` are oldest first, at most `KEPT_BATCHES`, never empty."""
+
+    epoch: int
+    batches: deque[KeptBatch]
+    seen_ms: int
+    """When this broker last saw a batch of it, by the time that it has lived through. Not what the records
+    say: an import has old timestamps, and its producer is alive all the same (Kafka forgets it). Nor by the
+    wall clock: to set that a day on must not make retried batches new ones."""
+
+    @property
+    def last(self) -> KeptBatch:
+        return self.batches[-1]
+
+
+def monotonic_ms() -> int:
+    """Of an arbitrary beginning; it goes on at the same pace whatever happens to the wall clock."""
+    return int(trio.current_time() * 1000)
+
+
+class LivedTime:
+    """The time that somebody was there to see pass, in ms from 0. A monotonic clock jumps too: when a paused
+    machine goes on, or under tools that fake time. Its producers had no chance to send meanwhile, and will
+    send their last batch again. So no more than `STEP_MAX_MS` passes between two looks at it."""
+
+    __slots__ = ("_now_ms", "_passed_ms", "_seen_ms")
+
+    STEP_MAX_MS: Final = 300_000
+    """Looked at when batches arrive, and by each round of upkeep (log.flush.offset.checkpoint.interval.ms, a
+    minute by default; a longer one lets producers live longer)."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._seen_ms: int | None = None
+        self._passed_ms = 0
+
+    def now_ms(self) -> int:
+        now_ms = self._now_ms()
+        if self._seen_ms is not None:
+            self._passed_ms += min(max(0, now_ms - self._seen_ms), self.STEP_MAX_MS)
+        self._seen_ms = now_ms
+        return self._passed_ms
+
+
+class ProducerState:
+    """The producers of one partition. `end_offset`: the log up to there (exclusive) is in it."""
+
+    __slots__ = ("_before", "_now_ms", "_on_duplicate", "duplicates", "end_offset", "producers")
+
+    def __init__(
+        self,
+        end_offset: int = 0,
+        *,
+        now_ms: Callable[[], int] = monotonic_ms,
+        on_duplicate: Callable[[], None] | None = None,
+    ) -> None:
+        self.end_offset = end_offset
+        self.producers: dict[int, Producer] = {}
+        self.duplicates = 0
+        """Batches recognised as sent before, since this was made."""
+        self._now_ms = LivedTime(now_ms).now_ms
+        self._before: dict[int, FrozenProducer | None] | None = None
+        """While it is read in pieces: producers that have changed since, as they were."""
+        self._on_duplicate = on_duplicate
+
+    def check(self, header: BatchHeader) -> KeptBatch | None:
+        """May the leader append this batch? None: yes. A kept batch: it is that one, sent again, and must be
+        answered with its offsets. Raises `PartitionError`."""
+        producer = self.producers.get(header.producer_id)
+        if header.producer_id == NO_PRODUCER or producer is None:
+            # Without state any sequence goes: it may have expired, or been lost with its records.
+            return None
+        if header.producer_epoch < producer.epoch:
+            raise PartitionError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} has epoch {producer.epoch}, and not {header.producer_epoch}",
+            )
+        first = header.base_sequence
+        if header.producer_epoch > producer.epoch:
+            if first != 0:
+                raise PartitionError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {header.producer_id} begins epoch {header.producer_epoch} at {first}, not 0",
+                )
+            return None
+        last = sequence_after(first, header.last_offset_delta)
+        for kept in producer.batches:
+            if kept.first_sequence == first and kept.last_sequence == last:
+                self.duplicates += 1
+                if self._on_duplicate is not None:
+                    self._on_duplicate()
+                return kept
+        expected = sequence_after(producer.last.last_sequence, 1)
+        if first != expected:
+            raise PartitionError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} sent sequence {first} where {expected} comes next",
+            )
+        return None
+
+    def record(self, header: BatchHeader, base_offset: int) -> None:
+        """The batch is in the log at `base_offset`."""
+        last_offset = base_offset + header.last_offset_delta
+        self.end_offset = last_offset + 1
+        if header.producer_id == NO_PRODUCER or header.is_control:
+            return
+        kept = KeptBatch(
+            header.base_sequence,
+            sequence_after(header.base_sequence, header.last_offset_delta),
+            base_offset,
+            last_offset,
+            header.max_timestamp if header.is_log_append_time else -1,
+        )
+        producer = self.producers.get(header.producer_id)
+        self._keep(header.producer_id, producer)
+        if producer is None or producer.epoch != header.producer_epoch:
+            batches = deque((kept,), KEPT_BATCHES)
+            self.producers[header.producer_id] = Producer(header.producer_epoch, batches, self._now_ms())
+        else:
+            producer.batches.append(kept)
+            producer.seen_ms = self._now_ms()
+
+    def replay(self, headers: Iterable[BatchHeader]) -> None:
+        """Headers read back from the log, in order, from `end_offset` on."""
+        for header in headers:
+            self.record(header, header.base_offset)
+
+    def silent_ms(self, producer: Producer) -> int:
+        """For how long nothing of it has been seen."""
+        return max(0, self._now_ms() - producer.seen_ms)
+
+    def restore(self, producer_id: int, epoch: int, batches: deque[KeptBatch], *, silent_ms: int) -> None:
+        """As a snapshot has it. The time that this broker was down does not count as silence."""
+        self.producers[producer_id] = Producer(epoch, batches, self._now_ms() - silent_ms)
+
+    def expire_steps(self, *, after_ms: int) -> Steps[int]:
+        """Forget producers that were silent for longer; how many. Others may be recorded in between."""
+        oldest_ms = self._now_ms() - after_ms
+        expired = 0
+        for number, key in enumerate(list(self.producers), 1):
+            producer = self.producers.get(key)
+            if producer is not None and producer.seen_ms < oldest_ms:
+                self._keep(key, producer)
+                del self.producers[key]
+                expired += 1
+            if number % _PER_STEP == 0:
+                yield
+        return expired
+
+    def frozen_steps(self, take: Callable[[int, "FrozenProducer"], None]) -> Steps[None]:
+        """Show `take` each producer as it is now, however it changes in between. One at a time."""
+        if self._before is not None:
+            raise RuntimeError("the producers are read in pieces already")
+        now_ms = self._now_ms()
+        self._before = {}
+        try:
+            for number, key in enumerate(list(self.producers), 1):
+                if key in self._before:
+                    frozen = self._before.pop(key)
+                else:
+                    frozen = _frozen(self.producers[key])
+                assert frozen is not None
+                take(key, frozen._replace(silent_ms=max(0, now_ms - frozen.silent_ms)))
+                if number % _PER_STEP == 0:
+                    yield
+        finally:
+            self._before = None
+
+    def _keep(self, key: int, producer: Producer | None) -> None:
+        """It is about to change, or to come."""
+        if self._before is not None and key not in self._before:
+            self._before[key] = None if producer is None else _frozen(producer)
+
+
+class FrozenProducer(NamedTuple):
+    """A producer at one moment."""
+
+    epoch: int
+    batches: tuple[KeptBatch, ...]
+    silent_ms: int
+    """For how long nothing of it has been seen."""
+
+
+def _frozen(producer: Producer) -> FrozenProducer:
+    """With the time when it was seen, for who knows what time it is."""
+    return FrozenProducer(producer.epoch, tuple(producer.batches), producer.seen_ms)

@@ -1,0 +1,189 @@
+"""What is true while this broker leads a partition in one leader epoch. Dies with the epoch.
+
+Pure: offsets and times come in, decisions go out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from quorate.broker.metadata.metadata_records import LeaderRecoveryState
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.replica.isr import IsrProposal, IsrState
+from quorate.broker.replication.replica.remote_replica import RemoteReplica
+
+Eligible: TypeAlias = Callable[[int, int], bool]
+"""(broker id, broker epoch in its fetches, -1 unknown): may it join an ISR? Registered, unfenced, not
+shutting down, its directory online, and the same incarnation that fetches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagRule:
+    """When a follower counts as caught up, at one moment."""
+
+    now: float
+    lag_s: float
+    eligible: Eligible
+
+
+class LeaderState:
+    """One leader epoch. `epoch_start_offset` is the log's end when it began: whoever joins the ISR must have
+    everything below it (KAFKA-7128)."""
+
+    __slots__ = (
+        "_known_from",
+        "_known_to",
+        "broker_id",
+        "epoch_start_offset",
+        "isr",
+        "leader_epoch",
+        "remotes",
+        "replicas",
+    )
+
+    def __init__(self, broker_id: int, state: PartitionState, *, epoch_start_offset: int, now: float) -> None:
+        self.broker_id = broker_id
+        self.leader_epoch = state.leader_epoch
+        self.epoch_start_offset = epoch_start_offset
+        self.replicas = state.replicas
+        self.isr = IsrState(
+            state.isr,
+            elr=state.elr,
+            partition_epoch=state.partition_epoch,
+            recovery=state.leader_recovery_state,
+        )
+        self.remotes = {
+            each: RemoteReplica(each, in_sync=each in state.isr, now=now)
+            for each in state.replicas
+            if each != broker_id
+        }
+        self._known_to = state.partition_epoch
+        """Metadata has arrived here up to this partition epoch."""
+        self._known_from = state.partition_epoch
+        """Metadata from this partition epoch on knows who was refused, and why."""
+
+    def update(self, state: PartitionState, *, now: float) -> bool:
+        """A committed change within this epoch: ISR or replicas. False if it is older than what is known.
+        Positions of followers stay as they are (KAFKA-13790)."""
+        self._known_to = max(self._known_to, state.partition_epoch)
+        if state.partition_epoch < self.isr.partition_epoch:
+            return False
+        self.replicas = state.replicas
+        if state.partition_epoch > self.isr.partition_epoch:
+            # The same epoch leaves a pending change pending: it may still be granted.
+            self.isr.commit(
+                state.isr,
+                elr=state.elr,
+                partition_epoch=state.partition_epoch,
+                recovery=state.leader_recovery_state,
+            )
+        self.remotes = {
+            each: self.remotes.get(each) or RemoteReplica(each, in_sync=each in state.isr, now=now)
+            for each in state.replicas
+            if each != self.broker_id
+        }
+        return True
+
+    def effective_min_isr(self, min_isr: int) -> int:
+        """No more than there are replicas (KAFKA-15583)."""
+        return min(min_isr, len(self.replicas))
+
+    def under_min_isr(self, min_isr: int) -> bool:
+        """Also while the controller has eligible leader replicas: it has decided by a min.insync.replicas
+        that may be another than ours, before or after a change of it."""
+        return bool(self.isr.elr) or len(self.isr.committed) < self.effective_min_isr(min_isr)
+
+    def high_watermark(self, *, log_end_offset: int, min_isr: int, rule: LagRule) -> int | None:
+        """What may be exposed (exclusive): the least log end of the maximal ISR and of those about to join
+        it. None while the ISR is too small (KAFKA-15583) or a member has not fetched in this epoch.
+        """
+        if self.under_min_isr(min_isr):
+            return None
+        least = log_end_offset
+        for remote in self.remotes.values():
+            end = remote.log_end_offset
+            if end < least and (
+                remote.broker_id in self.isr.maximal or self._about_to_join(remote, log_end_offset, rule)
+            ):
+                if end < 0:
+                    return None
+                least = end
+        return least
+
+    def unheard_by_others(self, *, now: float, after_s: float) -> bool:
+        """Whether there are other members, and none has fetched for `after_s`: nothing can be committed."""
+        others = [remote for remote in self.remotes.values() if remote.broker_id in self.isr.maximal]
+        return bool(others) and all(now - remote.heard_at >= after_s for remote in others)
+
+    def _about_to_join(self, remote: RemoteReplica, log_end_offset: int, rule: LagRule) -> bool:
+        # Otherwise a follower that is right behind might never find itself above a running high watermark.
+        return (
+            remote.log_end_offset >= 0
+            and remote.caught_up(leader_end_offset=log_end_offset, now=rule.now, lag_s=rule.lag_s)
+            and rule.eligible(remote.broker_id, remote.broker_epoch)
+        )
+
+    # Changes of the ISR
+
+    def propose_recovered(self) -> IsrProposal | None:
+        """An uncleanly elected leader says first that it has recovered; only then may others join."""
+        if self.isr.pending is not None or self.isr.recovery is LeaderRecoveryState.RECOVERED:
+            return None
+        return self._propose(self.isr.committed)
+
+    def propose_expand(
+        self, remote: RemoteReplica, *, high_watermark: int, rule: LagRule
+    ) -> IsrProposal | None:
+        """`remote` has just fetched: may it join?"""
+        if (
+            self.isr.pending is not None
+            or self._known_to < self._known_from
+            or self.isr.recovery is not LeaderRecoveryState.RECOVERED
+            or remote.broker_id in self.isr.maximal
+            or remote.log_end_offset < high_watermark
+            or remote.log_end_offset < self.epoch_start_offset
+            or not rule.eligible(remote.broker_id, remote.broker_epoch)
+        ):
+            return None
+        return self._propose(
+            (*self.isr.committed, remote.broker_id), ((remote.broker_id, remote.broker_epoch),)
+        )
+
+    def take_back(self) -> IsrProposal | None:
+        """The pending change was refused: ask for what is committed, until that is granted."""
+        refused = self.isr.pending
+        if refused is None:
+            return None
+        # With that record metadata has everything that the controller judged by.
+        self._known_from = self.isr.partition_epoch + 1
+        proposal = IsrProposal(
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.isr.partition_epoch,
+            isr=self.isr.committed,
+            recovery=self.isr.recovery,
+        )
+        self.isr.take_back(proposal)
+        return proposal
+
+    def propose_shrink(self, *, log_end_offset: int, rule: LagRule) -> IsrProposal | None:
+        """Leave out the members that have been behind for longer than the lag time."""
+        if self.isr.pending is not None:
+            return None
+        kept = tuple(each for each in self.isr.committed if self._in_sync(each, log_end_offset, rule))
+        return None if kept == self.isr.committed else self._propose(kept)
+
+    def _in_sync(self, broker_id: int, log_end_offset: int, rule: LagRule) -> bool:
+        remote = self.remotes.get(broker_id)
+        return remote is None or remote.caught_up(
+            leader_end_offset=log_end_offset, now=rule.now, lag_s=rule.lag_s
+        )
+
+    def _propose(self, isr: tuple[int, ...], broker_epochs: tuple[tuple[int, int], ...] = ()) -> IsrProposal:
+        proposal = IsrProposal(
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.isr.partition_epoch,
+            isr=isr,
+            broker_epochs=broker_epochs,
+        )
+        self.isr.propose(proposal)
+        return proposal

@@ -1,0 +1,529 @@
+"""One replica of one partition: its log, its role, and the high watermark.
+
+Everything that changes state is a plain call and so happens at once; whoever waits is told after the change.
+What needs the disk to finish a cut holds `lock`, and role changes wait for it; a flush holds `upkeep`, for
+which nobody waits but a cut.
+"""
+
+import enum
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import trio
+
+from quorate.broker.metadata.metadata_records import NO_LEADER, LeaderRecoveryState
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.errors import ErrorCode, PartitionError, ReplicaFailedError
+from quorate.broker.replication.producing.batch_check import CheckedBatches, read_produced
+from quorate.broker.replication.producing.produce_rules import ProduceRules
+from quorate.broker.replication.producing.producer_snapshot import load
+from quorate.broker.replication.producing.producer_state import NO_PRODUCER, KeptBatch, ProducerState
+from quorate.broker.replication.purgatory import Watchers
+from quorate.broker.replication.replica.follower_state import FollowerState
+from quorate.broker.replication.replica.isr import IsrProposal
+from quorate.broker.replication.replica.leader_state import Eligible, LagRule, LeaderState
+from quorate.broker.replication.requests import FetchItem
+from quorate.broker.replication.stats import ReplicationStats
+from quorate.log import Log
+from quorate.log.batches.batch import BatchHeader, read_headers, runs_of
+from quorate.log.errors import BatchTooLargeError, LogFailedError
+from quorate.runtime.disk import Buffer, Disk, DiskError
+from quorate.runtime.log import get_logger
+from quorate.runtime.slices import Slices
+from quorate.types import Epoch, Offset
+
+log = get_logger(__name__)
+
+Cutting: TypeAlias = Callable[["Partition", int], AbstractAsyncContextManager[None]]
+"""Around a cut of the log to this offset: no file says meanwhile that more than that is sure to be there."""
+
+
+class RoleChange(enum.Enum):
+    NONE = "none"
+    """Older than what is known, or the same."""
+    ISR = "isr"
+    """The same leader in the same epoch: only ISR or replicas."""
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    base_offset: int
+    end_offset: int
+    """Exclusive: an acknowledgement by all waits until the high watermark is there."""
+    duplicate: bool = False
+    append_time_ms: int = -1
+    """Of a duplicate: what the batch got when it was appended; -1: its records have their own time."""
+
+
+_BATCHES_AT_ONCE: Final = 500
+"""That a follower reads and appends in one piece: 1 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """What a fetch may read: from its offset up to `limit` (exclusive); or `diverging`, and nothing."""
+
+    limit: int
+    diverging: tuple[int, int] | None = None
+
+
+class Partition:
+    """`log.high_watermark` is the high watermark."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        topic: str,
+        topic_id: uuid.UUID,
+        partition_id: int,
+        disk: Disk,
+        log: Log,
+        min_isr: int,
+        rules: ProduceRules,
+        lag_s: float,
+        eligible: Eligible,
+        propose: Callable[["Partition", IsrProposal], None],
+        stats: ReplicationStats,
+        disk_failed: Callable[["Partition", Exception], None],
+    ) -> None:
+        self.broker_id = broker_id
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition_id = partition_id
+        self.log = log
+        self.min_isr = min_isr
+        self.rules = rules
+        """What producers may send."""
+        self.watchers = Watchers()
+        self.lock = trio.Lock()
+        """Held while the log is cut or closed."""
+        self.upkeep = trio.Lock()
+        """Held by who writes beside the batches (flushes, producer snapshots, retention), and by who takes
+        away what they write. Before `lock`."""
+        self.role: LeaderState | FollowerState | None = None
+        self.state: PartitionState | None = None
+        """The last committed state that was taken in."""
+        self.failure: str | None = None
+        """Why the log can't be used any more."""
+        self.producers = ProducerState()
+        self._disk = disk
+        self._lag_s = lag_s
+        self._eligible = eligible
+        self._propose = propose
+        self._stats = stats
+        self._disk_failed = disk_failed
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition_id}"
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
+
+    @property
+    def leader_epoch(self) -> int:
+        return -1 if self.state is None else self.state.leader_epoch
+
+    @property
+    def leading(self) -> LeaderState | None:
+        return self.role if isinstance(self.role, LeaderState) else None
+
+    @property
+    def following(self) -> FollowerState | None:
+        return self.role if isinstance(self.role, FollowerState) else None
+
+    async def load_producers(self) -> None:
+        """From the snapshot and the log. Nothing may be appended meanwhile. Raises `DiskError`."""
+        state = ProducerState(on_duplicate=self._count_duplicate)
+        await load(self._disk, self.log.folder, self.log, state)
+        self.producers = state
+
+    def _count_duplicate(self) -> None:
+        self._stats.duplicate_batches += 1
+
+    # Roles
+
+    def apply(self, state: PartitionState) -> RoleChange:
+        """Take in a committed state. Never while `lock` is held."""
+        now = trio.current_time()
+        known = self.state
+        if known is not None and state.partition_epoch < known.partition_epoch:
+            return RoleChange.NONE
+        self.state = state
+        if known is not None and state.leader_epoch == known.leader_epoch:
+            if self.role is None:
+                return RoleChange.NONE
+            if isinstance(self.role, FollowerState):
+                return RoleChange.ISR if self.role.update(self.broker_id, state) else RoleChange.NONE
+            before = self.role.isr.committed
+            if not self.role.update(state, now=now):
+                return RoleChange.NONE
+            self._count_isr_change(before, state.isr)
+            self.advance_high_watermark()
+            self._propose_recovered()
+            return RoleChange.ISR
+        return self._begin_epoch(state, now)
+
+    def _begin_epoch(self, state: PartitionState, now: float) -> RoleChange:
+        was_leading = self.leading is not None
+        change = RoleChange.STOPPED
+        if state.leader == self.broker_id:
+            # Before any append, so that followers learn where older epochs end (KAFKA-7415).
+            self.log.start_epoch(Epoch(state.leader_epoch))
+            self.role = LeaderState(self.broker_id, state, epoch_start_offset=self.log.end_offset, now=now)
+            change = RoleChange.LEADER
+        elif state.leader != NO_LEADER:
+            self.role = FollowerState(self.broker_id, state)
+            change = RoleChange.FOLLOWER
+        else:
+            self.role = None
+        if was_leading and change is not RoleChange.LEADER:
+            self.watchers.leadership_lost(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            # Who goes on leading has cut nothing: what waits for its offsets may go on waiting.
+            self.watchers.changed()
+        if change is RoleChange.LEADER:
+            self.advance_high_watermark()
+            self._propose_recovered()
+        return change
+
+    def stop(self, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        """Serve nobody any more: deleted, failed, or shutting down."""
+        self.role = None
+        self.watchers.leadership_lost(error)
+
+    def fail(self, reason: str) -> None:
+        """The disk failed: everything is refused until the broker starts again."""
+        if self.failure is None:
+            self.failure = reason
+            self.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    # Leading
+
+    def check_leading(self, current_leader_epoch: int = -1) -> LeaderState:
+        """Raises `PartitionError` unless this broker leads in the epoch that the client believes in."""
+        if self.failure is not None:
+            raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
+        if current_leader_epoch >= 0:
+            if current_leader_epoch < self.leader_epoch:
+                raise PartitionError(
+                    ErrorCode.FENCED_LEADER_EPOCH, f"{self}: the leader epoch is {self.leader_epoch}"
+                )
+            if current_leader_epoch > self.leader_epoch:
+                raise PartitionError(
+                    ErrorCode.UNKNOWN_LEADER_EPOCH,
+                    f"{self}: only epoch {self.leader_epoch} is known here yet",
+                )
+        if not isinstance(self.role, LeaderState):
+            raise PartitionError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is not led by broker {self.broker_id}"
+            )
+        return self.role
+
+    def check_appendable(self, acks: int) -> LeaderState:
+        """Raises `PartitionError` unless this broker may append as leader."""
+        leader = self.check_leading()
+        if acks == -1 and leader.under_min_isr(self.min_isr):
+            raise PartitionError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self}: the in-sync replicas are {list(leader.isr.committed)}, fewer than "
+                f"min.insync.replicas={leader.effective_min_isr(self.min_isr)}",
+            )
+        return leader
+
+    def append(self, checked: CheckedBatches, *, acks: int) -> Appended:
+        """Append batches as leader. Raises `PartitionError`; then nothing was appended."""
+        leader = self.check_appendable(acks)
+        headers = checked.headers
+        kept = self._check_producers(headers)
+        if kept is not None:
+            return Appended(
+                kept.base_offset, kept.last_offset + 1, duplicate=True, append_time_ms=kept.append_time_ms
+            )
+        try:
+            info = self.log.append_as_leader(checked.records, leader.leader_epoch, headers=headers)
+        except (DiskError, LogFailedError) as error:
+            self._disk_failed(self, error)
+            raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        offset = int(info.base_offset)
+        for header in headers:
+            self.producers.record(header, offset)
+            offset += header.last_offset_delta + 1
+        self._stats.appended_batches += len(headers)
+        self._stats.appended_bytes += info.size_bytes
+        # An ISR of one commits with the append itself (C.2).
+        self.advance_high_watermark()
+        self.watchers.appended()
+        return Appended(info.base_offset, info.end_offset)
+
+    def read_headers(self, records: Buffer, *, internal: bool) -> CheckedBatches:
+        """What nobody needs to look into. `internal`: from this broker itself, control batches allowed.
+        Raises `PartitionError`."""
+        max_bytes = self.rules.max_message_bytes
+        if not internal:
+            return CheckedBatches(records, (read_produced(records, max_bytes=max_bytes),))
+        try:
+            headers = list(read_headers(records, contiguous=False, max_bytes=max_bytes))
+        except BatchTooLargeError as error:
+            raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (max.message.bytes)") from error
+        return CheckedBatches(records, headers)
+
+    def _check_producers(self, headers: Sequence[BatchHeader]) -> KeptBatch | None:
+        for header in headers:
+            kept = self.producers.check(header) if header.producer_id != NO_PRODUCER else None
+            if kept is not None:
+                return kept
+        return None
+
+    def advance_high_watermark(self) -> bool:
+        """Recompute it as leader, and tell whoever waits for it. It never goes back."""
+        leader = self.leading
+        if leader is None:
+            return False
+        rule = LagRule(now=trio.current_time(), lag_s=self._lag_s, eligible=self._eligible)
+        found = leader.high_watermark(log_end_offset=self.log.end_offset, min_isr=self.min_isr, rule=rule)
+        if found is None or found <= self.log.high_watermark:
+            return False
+        self.log.high_watermark = Offset(found)
+        self.watchers.high_watermark_moved(found)
+        return True
+
+    def readable(self, item: FetchItem, *, replica_id: int) -> Readable:
+        """What a fetch may read. Changes nothing. Raises `PartitionError`."""
+        leader = self.check_leading(item.current_leader_epoch)
+        if replica_id >= 0 and replica_id not in leader.remotes:
+            # It may be ahead of us, and be a replica in metadata that is still to come (KAFKA-13837).
+            raise PartitionError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {replica_id} is no replica of {self} known here"
+            )
+        diverging = self._divergence(item)
+        if diverging is not None:
+            return Readable(item.fetch_offset, diverging)
+        if not self.log.log_start_offset <= item.fetch_offset <= self.log.end_offset:
+            raise PartitionError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self}: offset {item.fetch_offset} is outside of [{self.log.log_start_offset}, "
+                f"{self.log.end_offset})",
+            )
+        return Readable(self.log.end_offset if replica_id >= 0 else self.log.high_watermark)
+
+    def follower_fetched(self, item: FetchItem, *, replica_id: int, replica_epoch: int) -> None:
+        """Take in what a follower's fetch says of its log: before its records are read, so that the answer
+        has the newest high watermark. Raises `PartitionError`; a position in a diverging log means nothing
+        (KAFKA-13141)."""
+        if self.readable(item, replica_id=replica_id).diverging is not None:
+            return
+        leader = self.check_leading()
+        remote = leader.remotes[replica_id]
+        if 0 <= replica_epoch < remote.broker_epoch:
+            return  # a request of an earlier incarnation
+        now = trio.current_time()
+        remote.fetched(
+            item.fetch_offset,
+            log_start_offset=item.log_start_offset,
+            leader_end_offset=self.log.end_offset,
+            broker_epoch=replica_epoch,
+            now=now,
+        )
+        if replica_id not in leader.isr.maximal:
+            rule = LagRule(now=now, lag_s=self._lag_s, eligible=self._eligible)
+            self._submit(leader.propose_expand(remote, high_watermark=self.high_watermark, rule=rule))
+        if item.fetch_offset > self.high_watermark:
+            self.advance_high_watermark()
+
+    def _divergence(self, item: FetchItem) -> tuple[int, int] | None:
+        if item.last_fetched_epoch < 0:
+            return None
+        if item.fetch_offset < self.log.log_start_offset:
+            return None  # out of range, whatever the epochs (KAFKA-12996)
+        found = self.log.end_offset_for_epoch(item.last_fetched_epoch)
+        if found is None:
+            raise PartitionError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self}: no epoch up to {item.last_fetched_epoch} is known"
+            )
+        if found.epoch < item.last_fetched_epoch or found.end_offset < item.fetch_offset:
+            return (found.epoch, found.end_offset)
+        return None
+
+    # The ISR
+
+    def scan_isr(self) -> None:
+        """Shrink the ISR by members that are behind for too long; run every half lag time."""
+        leader = self.leading
+        if leader is None or self.failure is not None:
+            return
+        rule = LagRule(now=trio.current_time(), lag_s=self._lag_s, eligible=self._eligible)
+        # A follower that stopped being "about to join" no longer holds the high watermark back.
+        self.advance_high_watermark()
+        self._submit(leader.propose_shrink(log_end_offset=self.log.end_offset, rule=rule))
+
+    def _propose_recovered(self) -> None:
+        if self.leading is not None:
+            self._submit(self.leading.propose_recovered())
+
+    def _submit(self, proposal: IsrProposal | None) -> None:
+        if proposal is None:
+            return
+        leader = self.leading
+        assert leader is not None
+        log.info(
+            "asking for another ISR",
+            partition=str(self),
+            isr=list(proposal.isr),
+            committed=list(leader.isr.committed),
+            leader_epoch=proposal.leader_epoch,
+            partition_epoch=proposal.partition_epoch,
+        )
+        self._propose(self, proposal)
+
+    def is_pending(self, proposal: IsrProposal) -> bool:
+        """Whether the answer to this proposal is still of interest."""
+        return self.leading is not None and self.leading.isr.pending is proposal
+
+    def granted(
+        self,
+        proposal: IsrProposal,
+        *,
+        isr: tuple[int, ...],
+        elr: tuple[int, ...],
+        partition_epoch: int,
+        recovery: LeaderRecoveryState,
+    ) -> None:
+        """The controller's answer: this is committed. Metadata says the same sooner or later, but the high
+        watermark need not wait for it (KAFKA-13091)."""
+        leader = self.leading
+        if leader is None or leader.isr.pending is not proposal:
+            return
+        self._count_isr_change(leader.isr.committed, isr)
+        leader.isr.commit(isr, elr=elr, partition_epoch=partition_epoch, recovery=recovery)
+        self.advance_high_watermark()
+
+    def _count_isr_change(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        if any(each not in after for each in before):
+            self._stats.isr_shrinks += 1
+        if any(each not in before for each in after):
+            self._stats.isr_expands += 1
+
+    def refused(self, proposal: IsrProposal) -> None:
+        """The controller has not committed it, and asking again for the same makes no sense."""
+        if self.is_pending(proposal) and self.leading is not None:
+            self._stats.failed_isr_updates += 1
+            self._submit(self.leading.take_back())
+
+    # Following
+
+    async def append_replicated(self, role: FollowerState, records: Buffer, *, high_watermark: int) -> int:
+        """Append what the leader of `role` sent and take over its high watermark, as far as the log reaches;
+        how many bytes. Less, or 0, if the role has ended meanwhile: many small batches are taken in a few
+        milliseconds at a time. Raises `InvalidBatchError`, `DiskError`; batches before one that is invalid
+        may be there."""
+        taken = 0
+        slices = Slices()
+        for run in runs_of(records, most=_BATCHES_AT_ONCE):
+            if self.role is not role:
+                return taken
+            headers = list(read_headers(run, dense=False))
+            # Nobody reads from a follower.
+            self.log.append_as_follower(run, headers=headers, in_memory=False)
+            self.producers.replay(headers)
+            self._stats.replicated_bytes += len(run)
+            taken += len(run)
+            await slices.pause()
+        if self.role is not role:
+            return taken
+        exposed = min(high_watermark, int(self.log.end_offset))
+        if exposed > self.log.high_watermark:
+            self.log.high_watermark = Offset(exposed)
+        return taken
+
+    def truncation_offset(self, role: FollowerState, epoch: int, end_offset: int) -> int:
+        """Where to cut when the leader says that its `epoch`, the largest not above ours, ends at
+        `end_offset`. Raises `ReplicaFailedError` if that would cut committed records of an ISR member: the
+        leader, or our picture of it, is wrong (KAFKA-12460)."""
+        own = self.log.end_offset_for_epoch(epoch)
+        cut = max(min(end_offset, own.end_offset if own else 0), int(self.log.log_start_offset))
+        if cut < self.log.high_watermark and role.in_isr:
+            raise ReplicaFailedError(
+                f"{self}: leader {role.leader} (epoch {role.leader_epoch}) asks to truncate to {cut}, below "
+                f"the high watermark {self.log.high_watermark}, though this replica is in sync; its log is "
+                "kept as it is and not replicated until there is another leader epoch"
+            )
+        return cut
+
+    async def truncate(self, role: FollowerState, cut: int, cutting: Cutting) -> None:
+        """Cut the log to `cut`, as the leader of `role` asked. Raises `DiskError`, `LogError`: the log is
+        then of no use until it is opened again (nats 3870: no append may follow)."""
+        async with self.upkeep, self.lock:
+            if self.role is not role:
+                return
+            self._stats.truncations += 1
+            before = self.log.high_watermark
+            if cut < before:
+                self._stats.truncations_below_high_watermark += 1
+                log.warning(
+                    "records once committed are truncated, after an unclean election or a loss of disk",
+                    partition=str(self),
+                    high_watermark=before,
+                    to=cut,
+                )
+                self.log.high_watermark = Offset(cut)
+            log.info(
+                "truncating to the leader's log", partition=str(self), end_offset=self.log.end_offset, to=cut
+            )
+            async with cutting(self, cut):
+                if cut <= self.log.log_start_offset:
+                    # The log may start in the middle of a batch, which must go as a whole.
+                    await self.log.truncate_fully_and_start_at(self.log.log_start_offset)
+                else:
+                    await self.log.truncate(Offset(cut))
+                await self.load_producers()
+
+    async def restart_at(self, role: FollowerState, offset: int, cutting: Cutting) -> None:
+        """Drop everything and begin at the leader's log start, high watermark included (KAFKA-9491). Raises
+        `ReplicaFailedError` if the leader's log ends below what an ISR member knows to be committed."""
+        async with self.upkeep, self.lock:
+            if self.role is not role:
+                return
+            if offset < self.log.high_watermark and role.in_isr:
+                raise ReplicaFailedError(
+                    f"{self}: offset {self.log.end_offset} is beyond the log of leader {role.leader} (epoch "
+                    f"{role.leader_epoch}), which starts at {offset}, though this replica is in sync and "
+                    f"committed up to {self.log.high_watermark}; its log is kept as it is and not replicated "
+                    "until there is another leader epoch"
+                )
+            log.warning(
+                "the log is out of the leader's range and begins anew at the leader's start",
+                partition=str(self),
+                end_offset=self.log.end_offset,
+                to=offset,
+            )
+            async with cutting(self, 0):
+                await self.log.truncate_fully_and_start_at(Offset(offset))
+                await self.load_producers()
+
+    async def begin_with(self, role: FollowerState, records: Buffer, cutting: Cutting) -> None:
+        """An empty log that starts in the middle of the leader's batch begins with that batch: it can't be
+        had in part. Raises `InvalidBatchError`."""
+        if self.log.end_offset != self.log.log_start_offset:
+            return
+        first = next(read_headers(records, check_crc=False, dense=False))
+        if not first.base_offset < self.log.end_offset < first.end_offset:
+            return
+        async with self.upkeep, self.lock:
+            if self.role is role:
+                async with cutting(self, 0):
+                    await self.log.truncate_fully_and_start_at(Offset(first.base_offset))
+                    await self.load_producers()
+
+    async def advance_log_start(self, role: FollowerState, offset: int) -> None:
+        """The leader has let go of its oldest records."""
+        async with self.lock:
+            if self.role is role:
+                await self.log.advance_log_start(Offset(min(offset, int(self.log.high_watermark))))

@@ -1,0 +1,270 @@
+"""Fetch as its leader answers it: check, read, and wait until there is enough."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import trio
+
+from quorate.broker.replication.errors import ErrorCode, PartitionError
+from quorate.broker.replication.producing.compression import Codec
+from quorate.broker.replication.purgatory import Purgatory, Waiter
+from quorate.broker.replication.replica.partition import Partition
+from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult, TopicRef
+from quorate.log.batches.batch import peek
+from quorate.log.errors import DamagedLogError, LogError, OffsetOutOfRangeError
+from quorate.runtime.disk import DiskError
+from quorate.runtime.slices import Slices
+
+Lookup: TypeAlias = Callable[[TopicRef, int], Partition]
+"""Raises `PartitionError` for a partition that is not hosted here."""
+
+_WITH_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class ParkedFetch(Waiter):
+    """A fetch that waits for records. Whoever holds it gets the answer from `results`, and calls `abandon` if
+    nobody wants it any more."""
+
+    __slots__ = ("_deadline", "_options", "_service", "_watched")
+
+    def __init__(self, service: "FetchService", options: FetchOptions, deadline: float) -> None:
+        super().__init__()
+        self._service = service
+        self._options = options
+        self._deadline = deadline
+        self._watched: list[Partition] = []
+
+    def watch(self, partition: Partition) -> None:
+        """Be completed by the partition's next change."""
+        self._watched.append(partition)
+        partition.watchers.watch(self, follower=self._options.from_follower)
+
+    def complete(self) -> None:
+        if not self.done:
+            for partition in self._watched:
+                partition.watchers.unwatch(self)
+            self._watched = []
+        super().complete()
+
+    def abandon(self) -> None:
+        self.complete()
+
+    async def results(self) -> list[FetchResult]:
+        """Wait until there is enough or time is up, and read."""
+        await self.wait()
+        return await self._service.finish(self._options, self._deadline)
+
+
+class FetchService:
+    """Parking and reading. State of followers is taken in once, when a fetch arrives: what is read later, or
+    at the deadline, changes nothing (KAFKA-15100)."""
+
+    def __init__(
+        self,
+        lookup: Lookup,
+        purgatory: Purgatory,
+        *,
+        max_bytes: int,
+        disk_failed: Callable[[Partition, Exception], None],
+        cut_off: Callable[[Partition], bool],
+    ) -> None:
+        self._lookup = lookup
+        self._cut_off = cut_off
+        self._disk_failed = disk_failed
+        self._purgatory = purgatory
+        self._max_bytes = max_bytes
+
+    async def begin(self, options: FetchOptions) -> list[FetchResult] | ParkedFetch:
+        """The answer, if it needn't wait."""
+        deadline = trio.current_time() + options.max_wait_ms / 1000
+        slices = Slices()
+        for item in options.items if options.from_follower else ():
+            self._note_follower(item, options)
+            await slices.pause()
+        return await self._read_or_park(options, deadline, wait=options.max_wait_ms > 0)
+
+    async def fetch(self, options: FetchOptions) -> list[FetchResult]:
+        """`begin`, and wait."""
+        begun = await self.begin(options)
+        if not isinstance(begun, ParkedFetch):
+            return begun
+        try:
+            return await begun.results()
+        finally:
+            begun.abandon()
+
+    async def finish(self, options: FetchOptions, deadline: float) -> list[FetchResult]:
+        """After a wait."""
+        while True:
+            wait = trio.current_time() < deadline
+            outcome = await self._read_or_park(options, deadline, wait=wait)
+            if not isinstance(outcome, ParkedFetch):
+                return outcome
+            try:
+                await outcome.wait()
+            finally:
+                outcome.abandon()
+
+    def _note_follower(self, item: FetchItem, options: FetchOptions) -> None:
+        try:
+            partition = self._lookup(item.topic, item.partition_id)
+            partition.follower_fetched(
+                item, replica_id=options.replica_id, replica_epoch=options.replica_epoch
+            )
+        except PartitionError:
+            pass  # reported when it is read
+
+    async def _read_or_park(
+        self, options: FetchOptions, deadline: float, *, wait: bool
+    ) -> list[FetchResult] | ParkedFetch:
+        while True:
+            read = await self._read(options)
+            if read.size >= options.min_bytes or not wait or not options.items or read.urgent:
+                return read.results
+            parked = await self._parked(read, options, deadline)
+            if parked is not None:
+                return parked
+
+    async def _parked(self, read: "_Read", options: FetchOptions, deadline: float) -> ParkedFetch | None:
+        """A fetch that waits for the partitions to change; None if one has since it was read. What is cold,
+        or much, lets others run. What they changed must not go unnoticed: each partition is watched first,
+        and then looked at."""
+        parked = ParkedFetch(self, options, deadline)
+        slices = Slices()
+        try:
+            for partition, limit in read.limits:
+                parked.watch(partition)
+                if self._limit(partition, options) != limit:
+                    parked.abandon()
+                    return None
+                await slices.pause()
+                if parked.done:
+                    break
+        except BaseException:
+            parked.abandon()
+            raise
+        if not parked.done:
+            self._purgatory.hold(parked, deadline)
+        return parked
+
+    def _limit(self, partition: Partition, options: FetchOptions) -> tuple[object, int]:
+        end = partition.log.end_offset if options.from_follower else partition.high_watermark
+        return (partition.role, int(end))
+
+    async def _read(self, options: FetchOptions) -> "_Read":
+        read = _Read()
+        left = min(options.max_bytes, self._max_bytes)
+        first = True
+        slices = Slices()
+        for item in options.items:
+            result, limit = await self._read_one(item, options, left=left, first=first)
+            read.results.append(result)
+            read.urgent = read.urgent or result.urgent
+            if limit is not None:
+                read.limits.append(limit)
+            if result.records:
+                read.size += result.size
+                left -= result.size
+                first = False
+            await slices.pause()
+        return read
+
+    async def _read_one(
+        self, item: FetchItem, options: FetchOptions, *, left: int, first: bool
+    ) -> tuple[FetchResult, tuple[Partition, tuple[object, int]] | None]:
+        partition = role = None
+        try:
+            partition = self._lookup(item.topic, item.partition_id)
+            readable = partition.readable(item, replica_id=options.replica_id)
+            role = partition.role
+            limit = self._limit(partition, options)
+            records = b""
+            if not options.zstd and partition.rules.codec is Codec.ZSTD:
+                raise _needs_zstd(partition)
+            if readable.diverging is None and (left > 0 or first):
+                records = await partition.log.read(
+                    item.fetch_offset,
+                    min(item.max_bytes, left),
+                    max_offset=readable.limit,
+                    min_one_batch=first,
+                )
+                if not options.zstd and records:
+                    records = records[: await _size_before_zstd(records)]
+                    if not records:
+                        raise _needs_zstd(partition)
+                if partition.role is not role:
+                    # The log may have been cut meanwhile; whatever was read is not ours to give.
+                    partition.check_leading(item.current_leader_epoch)
+                    records = b""
+        except PartitionError as error:
+            return _refused(item, error.code, partition), None
+        except OffsetOutOfRangeError:
+            return _refused(item, ErrorCode.OFFSET_OUT_OF_RANGE, partition), None
+        except (DiskError, DamagedLogError, LogError) as error:
+            assert partition is not None
+            if partition.role is not role:
+                return _refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition), None
+            self._disk_failed(partition, error)
+            return _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, partition), None
+        if not records and not options.from_follower and self._cut_off(partition):
+            # There is nothing more to come from here, perhaps from another.
+            return _refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition), None
+        answer = FetchResult(
+            topic=item.topic,
+            partition_id=item.partition_id,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.high_watermark,
+            log_start_offset=partition.log.log_start_offset,
+            diverging_epoch=readable.diverging,
+            records=(records,) if records else (),
+        )
+        return answer, (partition, limit)
+
+
+def _needs_zstd(partition: Partition) -> PartitionError:
+    return PartitionError(
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        f"{partition} has batches in zstd, which needs version 10 of Fetch (KIP-110)",
+    )
+
+
+async def _size_before_zstd(records: bytes) -> int:
+    """Bytes of these batches before the first in zstd. Clients that don't know it are few and old, so only
+    what would be sent to one is walked, from header to header."""
+    slices = Slices()
+    position = 0
+    while position < len(records):
+        size, codec = peek(records, position)
+        if codec == Codec.ZSTD:
+            break
+        position += size
+        await slices.pause()
+    return position
+
+
+@dataclass(slots=True)
+class _Read:
+    """What was found in every partition that was asked for."""
+
+    results: list[FetchResult] = field(default_factory=list)
+    limits: list[tuple[Partition, tuple[object, int]]] = field(default_factory=list)
+    """How far each could be read then."""
+    size: int = 0
+    urgent: bool = False
+
+
+def _refused(item: FetchItem, code: ErrorCode, partition: Partition | None) -> FetchResult:
+    result = FetchResult(topic=item.topic, partition_id=item.partition_id, error=code)
+    if partition is None:
+        return result
+    if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        # So that a follower needn't ask where to begin again.
+        return replace(
+            result, high_watermark=partition.high_watermark, log_start_offset=partition.log.log_start_offset
+        )
+    if code in _WITH_LEADER and partition.state is not None:
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition.state.leader == partition.broker_id:
+            return result  # cut off, or its disk has failed
+        return replace(result, leader=(partition.state.leader, partition.state.leader_epoch))
+    return result

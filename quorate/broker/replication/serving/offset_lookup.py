@@ -1,0 +1,124 @@
+"""ListOffsets on one partition."""
+
+from collections.abc import Callable
+from functools import partial
+
+from quorate.broker.replication.errors import ErrorCode, PartitionError
+from quorate.broker.replication.producing.compression import (
+    Codec,
+    CompressedDataError,
+    DecompressedTooLargeError,
+    decompress,
+)
+from quorate.broker.replication.replica.partition import Partition
+from quorate.broker.replication.requests import OffsetResult
+from quorate.log.batches.batch import HEADER_BYTES, Batch, read_batches
+from quorate.log.batches.record_walk import RecordBytes
+from quorate.log.batches.records import stamps_of
+from quorate.log.errors import LogError, OffsetOutOfRangeError
+from quorate.runtime.compute import Compute
+from quorate.runtime.disk import DiskError
+from quorate.runtime.slices import Slices
+
+
+async def find_offset(
+    partition: Partition,
+    timestamp: int,
+    disk_failed: Callable[[Partition, Exception], None],
+    *,
+    compute: Compute,
+    uncompressed_max_bytes: int,
+) -> OffsetResult:
+    """What a consumer may know: nothing at or above the high watermark. -1 everywhere if there is nothing. A
+    batch of more than `uncompressed_max_bytes` when decompressed is answered as a whole: its first offset and
+    its newest timestamp. Raises `PartitionError`."""
+    opened = partition.log
+    match timestamp:
+        case -1:
+            _check_available(partition)
+            return OffsetResult(offset=partition.high_watermark, leader_epoch=partition.leader_epoch)
+        case -2 | -4:
+            start = int(opened.log_start_offset)
+            epoch = opened.epoch_at(start)
+            return OffsetResult(offset=start, leader_epoch=-1 if epoch is None else int(epoch))
+        case -5 | -6:
+            return OffsetResult()  # there is no tiered storage: nothing is in it, and nothing waits for it
+        case -3:
+            newest = opened.max_timestamp()
+            if newest is None:
+                return OffsetResult()
+            timestamp = newest
+    if timestamp < 0:
+        raise PartitionError(ErrorCode.UNSUPPORTED_VERSION, f"no timestamp is {timestamp}")
+    role = partition.role
+    try:
+        return await _at(partition, timestamp, compute, uncompressed_max_bytes)
+    except OffsetOutOfRangeError:
+        return OffsetResult()  # retention was faster
+    except (DiskError, LogError) as error:
+        if partition.role is not role:
+            raise PartitionError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} has moved") from error
+        disk_failed(partition, error)
+        raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+
+def _check_available(partition: Partition) -> None:
+    """A new leader's high watermark may be behind what the one before has shown: until it has caught up with
+    the start of the epoch nobody may be told that the partition ends there (KIP-207)."""
+    leader = partition.check_leading()
+    if partition.high_watermark < leader.epoch_start_offset:
+        raise PartitionError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"{partition}: the high watermark {partition.high_watermark} has not reached the start of epoch "
+            f"{leader.leader_epoch}, {leader.epoch_start_offset}, yet",
+        )
+
+
+async def _at(
+    partition: Partition, timestamp: int, compute: Compute, uncompressed_max_bytes: int
+) -> OffsetResult:
+    """The first record at or after `timestamp` that is not below the log start."""
+    opened = partition.log
+    start = 0
+    while (base := await opened.offset_for_timestamp(timestamp, from_offset=start)) is not None:
+        if base >= partition.high_watermark:
+            _check_available(partition)
+            return OffsetResult()
+        data = await opened.read(base, 1, max_offset=partition.high_watermark)
+        if not data:
+            return OffsetResult()
+        (batch,) = read_batches(data, check_crc=False)
+        records = await _records(batch, compute, uncompressed_max_bytes)
+        found = await _in_batch(batch, records, timestamp, base)
+        if found is not None:
+            return found
+        # What reaches the timestamp is below the log start, or the header says more than its records have.
+        start = batch.header.end_offset
+    return OffsetResult()
+
+
+async def _records(batch: Batch, compute: Compute, uncompressed_max_bytes: int) -> RecordBytes | None:
+    """Decompressed; None if they can't be."""
+    body = batch.data[HEADER_BYTES:]
+    if not batch.header.codec:
+        return bytes(body)
+    try:
+        codec = Codec(batch.header.codec)
+        return await compute.run(partial(decompress, codec, body, uncompressed_max_bytes))
+    except (ValueError, CompressedDataError, DecompressedTooLargeError):
+        return None
+
+
+async def _in_batch(
+    batch: Batch, records: RecordBytes | None, timestamp: int, from_offset: int
+) -> OffsetResult | None:
+    header = batch.header
+    epoch = header.leader_epoch
+    if records is None or header.is_log_append_time:
+        return OffsetResult(offset=from_offset, timestamp=header.max_timestamp, leader_epoch=epoch)
+    slices = Slices()
+    for offset, at in stamps_of(header, records):
+        if at >= timestamp and offset >= from_offset:
+            return OffsetResult(offset=offset, timestamp=at, leader_epoch=epoch)
+        await slices.pause()
+    return None

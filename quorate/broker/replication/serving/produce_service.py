@@ -1,0 +1,117 @@
+"""Produce as the leaders of its partitions answer it: check, append, and wait for the replicas."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import trio
+
+from quorate.broker.replication.errors import PartitionError
+from quorate.broker.replication.producing.batch_check import BatchChecker, CheckedBatches
+from quorate.broker.replication.purgatory import Purgatory
+from quorate.broker.replication.replica.partition import Partition
+from quorate.broker.replication.requests import AppendItem, AppendResult, TopicRef
+from quorate.broker.replication.serving.pending_appends import PendingAppends
+from quorate.broker.replication.stats import ReplicationStats
+from quorate.runtime.slices import Slices
+
+Writable: TypeAlias = Callable[[TopicRef, int], Partition]
+"""Raises `PartitionError` for a partition that is not hosted here, or that another broker may lead."""
+
+
+class ProduceService:
+    """Appends of one request happen after the last check, a few milliseconds of them at a time."""
+
+    def __init__(
+        self, writable: Writable, purgatory: Purgatory, checker: BatchChecker, stats: ReplicationStats
+    ) -> None:
+        self._writable = writable
+        self._purgatory = purgatory
+        self._checker = checker
+        self._stats = stats
+
+    async def produce(
+        self, items: Sequence[AppendItem], *, acks: int, timeout_ms: int, zstd: bool
+    ) -> PendingAppends:
+        """As `ReplicaManager.produce`."""
+        checked: list[CheckedBatches | PartitionError] = []
+        slices = Slices()
+        for item in items:
+            try:
+                partition = self._writable(item.topic, item.partition_id)
+                partition.check_appendable(acks)
+                checked.append(await self._checker.check(item.records, partition.rules, slices, zstd=zstd))
+            except PartitionError as error:
+                checked.append(error)
+                await slices.pause()
+        results = _Results(self._stats)
+        for item, batches in zip(items, checked, strict=True):
+            try:
+                if isinstance(batches, PartitionError):
+                    raise batches
+                # Whoever led when the check began may have lost the partition since.
+                partition = self._writable(item.topic, item.partition_id)
+                results.add(item, partition, batches, acks=acks)
+            except PartitionError as error:
+                results.refuse(item, error)
+            await slices.pause()
+        return self._begin(results, timeout_ms)
+
+    def append(
+        self, items: Sequence[AppendItem], *, acks: int, timeout_ms: int, internal: bool
+    ) -> PendingAppends:
+        """As `ReplicaManager.append`."""
+        results = _Results(self._stats)
+        for item in items:
+            try:
+                partition = self._writable(item.topic, item.partition_id)
+                batches = partition.read_headers(item.records, internal=internal)
+                results.add(item, partition, batches, acks=acks)
+            except PartitionError as error:
+                results.refuse(item, error)
+        return self._begin(results, timeout_ms)
+
+    def _begin(self, results: "_Results", timeout_ms: int) -> PendingAppends:
+        pending = results.pending
+        pending.begin()
+        if not pending.done:
+            self._purgatory.hold(pending, trio.current_time() + timeout_ms / 1000)
+        return pending
+
+
+class _Results:
+    """Of one request, while its batches are appended one after the other."""
+
+    def __init__(self, stats: ReplicationStats) -> None:
+        self._stats = stats
+        self.pending = PendingAppends(self._count_expired)
+        """What is still to wait for."""
+
+    def add(self, item: AppendItem, partition: Partition, batches: CheckedBatches, *, acks: int) -> None:
+        """Append. Raises `PartitionError`; then nothing was."""
+        appended = partition.append(batches, acks=acks)
+        self.pending.add(
+            AppendResult(
+                topic=item.topic,
+                partition_id=item.partition_id,
+                base_offset=appended.base_offset,
+                append_time_ms=appended.append_time_ms if appended.duplicate else batches.append_time_ms,
+                log_start_offset=int(partition.log.log_start_offset),
+                duplicate=appended.duplicate,
+            )
+        )
+        if acks == -1:
+            self.pending.expect(partition, appended.end_offset)
+
+    def refuse(self, item: AppendItem, error: PartitionError) -> None:
+        self.pending.add(
+            AppendResult(
+                topic=item.topic,
+                partition_id=item.partition_id,
+                error=error.code,
+                error_message=error.message,
+                record_errors=error.records,
+            )
+        )
+
+    def _count_expired(self) -> None:
+        self._stats.expired_produces += 1

@@ -1,0 +1,157 @@
+"""One folder of `log.dirs`: the logs in it, and its two checkpoint files."""
+
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import trio
+
+from quorate.broker.replication.storage.log_folder import Proof
+from quorate.broker.replication.storage.replica_directories import Directory
+from quorate.log import Log
+from quorate.log.checkpoints import (
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    TopicPartition,
+    UnreadableCheckpointError,
+    load_offsets,
+    store_offsets,
+)
+from quorate.runtime.disk import Disk
+from quorate.runtime.log import get_logger
+from quorate.types import Offset
+
+log = get_logger(__name__)
+
+
+class OffsetsFile:
+    """A checkpoint file, and what it may hold."""
+
+    __slots__ = ("_disk", "_lock", "_path", "_sure", "held")
+
+    def __init__(
+        self, disk: Disk, path: str, held: Mapping[TopicPartition, Offset], *, sure: bool = True
+    ) -> None:
+        """`held`: what was read. `sure`: that the file says just that, and need not be written anew."""
+        self._disk = disk
+        self._path = path
+        self._lock = trio.Lock()
+        self._sure = sure
+        self.held = dict(held)
+        """What the file holds, or will hold once a write under way is done."""
+
+    @classmethod
+    def of_recovery_points(cls, disk: Disk, folder: str) -> "OffsetsFile":
+        """Raises `UnreadableCheckpointError`, `DiskError`: without them, damage could not be told from what a
+        crash leaves."""
+        path = f"{folder}/{RECOVERY_POINTS}"
+        return cls(disk, path, load_offsets(disk, path))
+
+    @classmethod
+    def of_high_watermarks(cls, disk: Disk, folder: str) -> "OffsetsFile":
+        """A file that can't be read counts as none: high watermarks are learned again from the replicas.
+        Raises `UnreadableCheckpointError` for one that a newer quorate wrote, and `DiskError`."""
+        path = f"{folder}/{HIGH_WATERMARKS}"
+        try:
+            return cls(disk, path, load_offsets(disk, path))
+        except UnreadableCheckpointError as error:
+            if error.is_newer:
+                raise
+            log.warning(
+                "a checkpoint can't be read, and is written anew; high watermarks are learned again from the "
+                "replicas",
+                path=path,
+                reason=error.problem,
+            )
+            return cls(disk, path, {}, sure=False)
+
+    async def store(self, current: Callable[[], dict[TopicPartition, Offset]]) -> None:
+        """Durable when it returns. Costs nothing if nothing changed. Raises `DiskError`."""
+        async with self._lock:
+            offsets = current()
+            if self._sure and offsets == self.held:
+                return
+            # If the write fails, any of it may be there.
+            self.held, self._sure = {**self.held, **offsets}, False
+            await store_offsets(self._disk, self._path, offsets)
+            self.held, self._sure = offsets, True
+
+
+class LogDir:
+    """Mutable; owned by the log manager."""
+
+    def __init__(self, disk: Disk, directory: Directory, *, clean: bool, proof: Proof | None) -> None:
+        """Raises `UnreadableCheckpointError`, `DiskError`."""
+        path = directory.path
+        self.path = path
+        self.id = directory.id
+        self.holds_metadata = directory.holds_metadata
+        self.clean = clean
+        """Whether the shutdown before this start was orderly."""
+        self.proof = proof
+        """The life before whose data is all here: left in order, or killed on a host that has run on since;
+        None if that isn't known."""
+        self.points_file = OffsetsFile.of_recovery_points(disk, path)
+        self.marks_file = OffsetsFile.of_high_watermarks(disk, path)
+        self.recovery_points = dict(self.points_file.held)
+        self.high_watermarks = dict(self.marks_file.held)
+        self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
+        """Of the partition folders that are there."""
+        self.unbegun: set[TopicPartition] = set()
+        """Those among them that had no segment when the folder was scanned."""
+        self.logs: dict[TopicPartition, Log] = {}
+        self.expected = 0
+        """Folders that are being made."""
+        self.failure: str | None = None
+        self._cuts: dict[TopicPartition, Offset] = {}
+        """Where the logs that are being cut will end."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether no log was left in the middle of a cut."""
+        return not self._cuts
+
+    def forget(self, key: TopicPartition) -> None:
+        """Its folder goes."""
+        self.logs.pop(key, None)
+        self.topic_ids.pop(key, None)
+        self.recovery_points.pop(key, None)
+        self.high_watermarks.pop(key, None)
+        self._cuts.pop(key, None)
+
+    async def forget_durably(self, key: TopicPartition) -> None:
+        """No file names it any more: an entry that outlived its folder would be believed of the next
+        partition of that name. Before that one is there. Raises `DiskError`."""
+        if key in self.points_file.held:
+            await self.store_recovery_points()
+        if key in self.marks_file.held:
+            await self.store_high_watermarks()
+
+    async def store_high_watermarks(self) -> None:
+        """Raises `DiskError`."""
+        await self.marks_file.store(self._current_high_watermarks)
+
+    async def store_recovery_points(self) -> None:
+        """What the logs' last flushes made durable. Raises `DiskError`."""
+        await self.points_file.store(self._current_recovery_points)
+
+    def _current_high_watermarks(self) -> dict[TopicPartition, Offset]:
+        self.high_watermarks.update({key: opened.high_watermark for key, opened in self.logs.items()})
+        return {key: offset for key, offset in self.high_watermarks.items() if key in self.topic_ids}
+
+    def _current_recovery_points(self) -> dict[TopicPartition, Offset]:
+        self.recovery_points.update({key: opened.recovery_point for key, opened in self.logs.items()})
+        for key, end_offset in self._cuts.items():
+            self.recovery_points[key] = min(self.recovery_points.get(key, end_offset), end_offset)
+        return {key: offset for key, offset in self.recovery_points.items() if key in self.topic_ids}
+
+    @asynccontextmanager
+    async def cutting(self, key: TopicPartition, end_offset: int) -> AsyncIterator[None]:
+        """While a log is cut to `end_offset` no file says that more of it is sure to be there: a crash
+        halfway must not look like damage. If the block fails or is cancelled, that stays so. Raises
+        `DiskError`."""
+        self._cuts[key] = Offset(end_offset)
+        if self.points_file.held.get(key, 0) > end_offset:
+            await self.store_recovery_points()
+        yield
+        self._cuts.pop(key, None)

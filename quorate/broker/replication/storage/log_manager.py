@@ -1,0 +1,423 @@
+"""The logs of a broker's partitions: where they are, how they are opened, and what is known to be durable.
+
+The folders are scanned when the broker starts; a log is opened when metadata says that its partition belongs
+here, so that what is stray is never read.
+"""
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+
+from quorate.broker.metadata.metadata_records import UNASSIGNED
+from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError
+from quorate.broker.replication.storage.log_dir import LogDir
+from quorate.broker.replication.storage.log_folder import (
+    DELETED_MARK,
+    NO_PROOF,
+    PAGE_CACHE,
+    PARTITION_METADATA,
+    Proof,
+    UnreadablePartitionMetadataError,
+    drop_page_cache,
+    folder_name,
+    load_clean_shutdown,
+    load_page_cache,
+    load_partition_metadata,
+    parse_folder_name,
+    remove_clean_shutdown,
+    store_clean_shutdown,
+    store_page_cache,
+    store_partition_metadata,
+)
+from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory
+from quorate.log import Log, LogConfig
+from quorate.log.checkpoints import TopicPartition
+from quorate.runtime.disk import DescriptorsExhaustedError, Disk, DiskError
+from quorate.runtime.entropy import uuid_text
+from quorate.runtime.log import get_logger
+from quorate.types import Offset
+
+log = get_logger(__name__)
+
+_METADATA_TOPIC = "__cluster_metadata"
+
+
+class LogManager:
+    """Use `open`. The caller opens, closes and removes any one partition's log one at a time."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        dirs: list[LogDir],
+        bad: Sequence[BadDirectory],
+        now_ms: Callable[[], int],
+        *,
+        boot_id: str,
+    ) -> None:
+        self._disk = disk
+        self._dirs = dirs
+        self._bad = bad
+        self._now_ms = now_ms
+        self.own_ids = frozenset(each.id for each in dirs)
+        """Of the directories that could be used at the start, whether or not they have failed since."""
+        self._boot_id = boot_id
+        self._forsaken = False
+
+    @classmethod
+    async def open(
+        cls,
+        disk: Disk,
+        directories: Sequence[Directory | BadDirectory],
+        *,
+        now_ms: Callable[[], int],
+        boot_id: str,
+    ) -> "LogManager":
+        """Scan the folders, and finish what a crash interrupted. What is in a folder that can't be read stays
+        offline. Raises `AllFoldersFailedError` if that is all of them, `DiskError` if it holds the metadata
+        log; `DuplicateReplicaError`, `UnreadableCheckpointError`, `UnreadablePartitionMetadataError`."""
+        dirs: list[LogDir] = []
+        bad: list[BadDirectory] = []
+        for directory in directories:
+            if isinstance(directory, Directory):
+                try:
+                    dirs.append(await _open_dir(disk, directory, boot_id))
+                    continue
+                except DescriptorsExhaustedError:
+                    raise
+                except DiskError as error:
+                    if directory.holds_metadata:
+                        raise
+                    directory = BadDirectory(path=directory.path, reason=str(error))
+            log.error(
+                "a folder of log.dirs can't be used; what is in it is offline until the broker is started "
+                "with it again",
+                path=directory.path,
+                reason=directory.reason,
+            )
+            bad.append(directory)
+        if not dirs:
+            reasons = "; ".join(each.reason for each in bad)
+            raise AllFoldersFailedError(
+                f"no folder of log.dirs can be used: {reasons}; mend the disk, or correct log.dirs, and "
+                "start again"
+            )
+        await _settle_duplicates(disk, dirs)
+        return cls(disk, dirs, bad, now_ms, boot_id=boot_id)
+
+    @property
+    def proof(self) -> Proof:
+        """The newest life of the broker whose data is all here, except for what was in a directory that it
+        had then and hasn't now; `NO_PROOF` if that isn't sure."""
+        newest = max((each.proof for each in self._dirs if each.proof is not None), default=NO_PROOF)
+        for each in self._dirs:
+            # One that was added since proves nothing, and has nothing of that life either.
+            if each.id in newest.directories and each.proof != newest:
+                return NO_PROOF
+        return newest
+
+    @property
+    def complete_epoch(self) -> int:
+        """The broker epoch of `proof`; -1 if there is none."""
+        return self.proof.broker_epoch
+
+    @property
+    def online_ids(self) -> tuple[uuid.UUID, ...]:
+        """Of the directories that work."""
+        return tuple(each.id for each in self._dirs if each.failure is None)
+
+    @property
+    def failed_ids(self) -> tuple[uuid.UUID, ...]:
+        """Of the directories that have failed since the start."""
+        return tuple(each.id for each in self._dirs if each.failure is not None)
+
+    @property
+    def all_usable(self) -> bool:
+        """Whether no directory was bad at the start."""
+        return not self._bad
+
+    def registered(self, broker_epoch: int) -> None:
+        """What is written from now on belongs to `broker_epoch`."""
+        if self._forsaken:
+            return
+        proof = Proof(broker_epoch, frozenset(self.online_ids))
+        for each in self._dirs:
+            try:
+                store_page_cache(self._disk, each.path, proof, boot_id=self._boot_id)
+            except DiskError as error:
+                # Nothing of a partition's is at stake: a next life in this boot can't prove what it has.
+                log.warning("can't note the broker's epoch", path=each.path, reason=str(error))
+
+    def forsake(self) -> None:
+        """A disk failed: what the next life finds may be less than what was written, though the host runs on.
+        An orderly shutdown, for which everything is synced, may mend that."""
+        if self._forsaken:
+            return
+        self._forsaken = True
+        for each in self._dirs:
+            try:
+                drop_page_cache(self._disk, each.path)
+            except DiskError as error:
+                log.error(
+                    "the mark that the page cache is complete can't be removed; before the broker starts "
+                    f"again, remove {each.path}/{PAGE_CACHE} or restart the host",
+                    path=each.path,
+                    reason=str(error),
+                )
+
+    @property
+    def failed_dirs(self) -> tuple[str, ...]:
+        return tuple(each.path for each in self._dirs if each.failure is not None)
+
+    @property
+    def unused_dirs(self) -> tuple[str, ...]:
+        """`failed_dirs`, and those that were bad at the start."""
+        return (*(each.path for each in self._bad), *self.failed_dirs)
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether a folder is left, and that of the metadata log has not failed."""
+        failed = [each for each in self._dirs if each.failure is not None]
+        return len(failed) < len(self._dirs) and not any(each.holds_metadata for each in failed)
+
+    def held(self) -> list[tuple[str, int, uuid.UUID]]:
+        """(topic, partition, topic id) of every folder that is there."""
+        return [(*key, topic_id) for each in self._dirs for key, topic_id in each.topic_ids.items()]
+
+    def dir_of(self, topic: str, partition_id: int) -> LogDir | None:
+        key = (topic, partition_id)
+        return next((each for each in self._dirs if key in each.topic_ids), None)
+
+    def directory_of(self, topic: str, partition_id: int) -> uuid.UUID | None:
+        """The id of the directory that has a folder of the partition."""
+        where = self.dir_of(topic, partition_id)
+        return None if where is None else where.id
+
+    async def open_log(
+        self,
+        topic: str,
+        partition_id: int,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        *,
+        directory: uuid.UUID = UNASSIGNED,
+    ) -> Log:
+        """Recover the partition's log, or begin one: in `directory` if that is one of ours, else in the one
+        that has the fewest. A folder of an earlier topic of this name is removed first. The high watermark is
+        what the checkpoint says.
+
+        Raises `DiskError`, `DamagedLogError`.
+        """
+        key = (topic, partition_id)
+        where = self.dir_of(*key)
+        if where is not None and where.topic_ids[key] != topic_id:
+            await self.remove(topic, partition_id)
+            where = None
+        if where is None:
+            where = self._place_for(directory)
+            await self._create(where, key, topic_id)
+        if where.failure is not None:
+            raise DiskError(where.failure, path=where.path)
+        opened = await Log.open(
+            self._disk,
+            f"{where.path}/{folder_name(*key)}",
+            config,
+            recovery_point=where.recovery_points.get(key, Offset(0)),
+            clean_shutdown=where.clean and key in where.recovery_points,
+            now_ms=self._now_ms,
+        )
+        known = where.high_watermarks.get(key, Offset(0))
+        opened.high_watermark = Offset(max(opened.log_start_offset, min(known, opened.end_offset)))
+        where.logs[key] = opened
+        return opened
+
+    def _place_for(self, directory: uuid.UUID) -> LogDir:
+        named = next((each for each in self._dirs if each.id == directory), None)
+        if named is not None:
+            if named.failure is not None:
+                raise DiskError(named.failure, path=named.path)
+            return named
+        usable = self._sound()
+        if not usable:
+            raise DiskError("every folder of log.dirs has failed", path=self._dirs[0].path)
+        return min(usable, key=lambda each: len(each.topic_ids) + each.expected)
+
+    async def _create(self, where: LogDir, key: TopicPartition, topic_id: uuid.UUID) -> None:
+        where.expected += 1
+        try:
+            await where.forget_durably(key)
+            folder = f"{where.path}/{folder_name(*key)}"
+            self._disk.make_folder(folder)
+            await store_partition_metadata(self._disk, folder, topic_id)
+            await self._disk.sync_folder(where.path)
+            where.topic_ids[key] = topic_id
+        finally:
+            where.expected -= 1
+
+    async def remove(self, topic: str, partition_id: int) -> None:
+        """Close the log and remove its folder, a file at a time. A crash on the way is finished at the next
+        start. Raises `DiskError`."""
+        key = (topic, partition_id)
+        where = self.dir_of(*key)
+        if where is None:
+            return
+        opened = where.logs.get(key)
+        if opened is not None:
+            opened.close()
+        where.forget(key)
+        if where.failure is None:
+            await _remove_folder(self._disk, f"{where.path}/{folder_name(*key)}")
+
+    def fail(self, failed: Log, reason: str) -> list[TopicPartition]:
+        """A disk error: its whole folder of `log.dirs` is out. The partitions that were in it."""
+        for each in self._dirs:
+            if failed in each.logs.values():
+                return self._fail(each, reason)
+        return []
+
+    def fail_dir_of(self, topic: str, partition_id: int, error: Exception) -> list[TopicPartition]:
+        """As `fail`, for a log that could not even be opened or made."""
+        where = self.dir_of(topic, partition_id)
+        if where is None and isinstance(error, DiskError):
+            path = error.path
+            inside = [each for each in self._dirs if path == each.path or path.startswith(f"{each.path}/")]
+            where = max(inside, key=lambda each: len(each.path), default=None)
+        failed = self._dirs if where is None else [where]
+        return [key for each in failed for key in self._fail(each, str(error))]
+
+    def _fail(self, where: LogDir, reason: str) -> list[TopicPartition]:
+        if where.failure is None:
+            where.failure = reason
+            self.forsake()
+            log.error(
+                "a folder of log.dirs has failed and is not used any more",
+                path=where.path,
+                directory_id=uuid_text(where.id),
+                reason=reason,
+            )
+        return list(where.logs)
+
+    # Checkpoints
+
+    async def store_high_watermarks(self) -> None:
+        """Raises `DiskError`, after the other folders."""
+        await self._on_each(LogDir.store_high_watermarks)
+
+    async def store_recovery_points(self) -> None:
+        """What the logs' last flushes made durable. Raises `DiskError`, after the other folders."""
+        await self._on_each(LogDir.store_recovery_points)
+
+    async def _on_each(self, store: Callable[[LogDir], Awaitable[None]]) -> None:
+        failure: DiskError | None = None
+        for each in self._sound():
+            try:
+                await store(each)
+            except DiskError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+    def _sound(self) -> list[LogDir]:
+        return [each for each in self._dirs if each.failure is None]
+
+    @asynccontextmanager
+    async def cutting(self, topic: str, partition_id: int, end_offset: int) -> AsyncIterator[None]:
+        """Around a cut of the partition's log to `end_offset`: see `LogDir.cutting`. Raises `DiskError`."""
+        where = self.dir_of(topic, partition_id)
+        if where is None:
+            raise DiskError("the log is not here any more", path=folder_name(topic, partition_id))
+        async with where.cutting((topic, partition_id), end_offset):
+            yield
+
+    async def close(self, *, clean_epoch: int | None) -> None:
+        """Sync and close what is open, write the checkpoints, and last the mark of an orderly shutdown,
+        unless `clean_epoch` is None or a log was being changed when the broker stopped: that one must be
+        recovered. Raises `DiskError`; nothing is marked then."""
+        recovers = any(opened.is_interrupted for each in self._dirs for opened in each.logs.values())
+        for each in self._sound():
+            for opened in each.logs.values():
+                await opened.flush_and_close()
+        await self.store_high_watermarks()
+        await self.store_recovery_points()
+        if clean_epoch is not None and not recovers and all(each.complete for each in self._dirs):
+            proof = Proof(clean_epoch, frozenset(self.online_ids))
+            for each in self._sound():
+                await store_clean_shutdown(self._disk, each.path, proof)
+
+    def abandon(self) -> None:
+        """Close all files as they are."""
+        for each in self._dirs:
+            for opened in each.logs.values():
+                opened.close()
+
+
+async def _open_dir(disk: Disk, directory: Directory, boot_id: str) -> LogDir:
+    path = directory.path
+    left = load_clean_shutdown(disk, path)
+    proof = load_page_cache(disk, path, boot_id=boot_id)
+    if left is not None:
+        # Before the mark goes: a process that is killed before it registers has spoilt nothing.
+        proof = left
+        store_page_cache(disk, path, proof, boot_id=boot_id)
+    await remove_clean_shutdown(disk, path)
+    opened = LogDir(disk, directory, clean=left is not None, proof=proof)
+    await _scan(disk, opened)
+    return opened
+
+
+async def _settle_duplicates(disk: Disk, dirs: Sequence[LogDir]) -> None:
+    """A disk that fails while a replica is made in it leaves a folder that no log was begun in; the replica
+    was then made in another."""
+    found: dict[TopicPartition, LogDir] = {}
+    for each in dirs:
+        for key in list(each.topic_ids):
+            first = found.setdefault(key, each)
+            if first is each:
+                continue
+            folder = folder_name(*key)
+            unbegun = next((where for where in (each, first) if key in where.unbegun), None)
+            if unbegun is None:
+                raise DuplicateReplicaError(folder, f"{first.path}/{folder}", f"{each.path}/{folder}")
+            found[key] = each if unbegun is first else first
+            log.info("a folder that no log was begun in is removed", path=f"{unbegun.path}/{folder}")
+            unbegun.forget(key)
+            await _remove_folder(disk, f"{unbegun.path}/{folder}")
+
+
+async def _scan(disk: Disk, where: LogDir) -> None:
+    for name in disk.list(where.path):
+        key = parse_folder_name(name)
+        folder = f"{where.path}/{name}"
+        files = disk.list(folder) if key is not None else []
+        if key is None or key[0] == _METADATA_TOPIC:
+            continue
+        if DELETED_MARK in files:
+            await _remove_folder(disk, folder)
+            continue
+        topic_id = load_partition_metadata(disk, folder)
+        begun = any(file.endswith(".log") for file in files)
+        if topic_id is not None:
+            where.topic_ids[key] = topic_id
+            if not begun:
+                where.unbegun.add(key)
+        elif begun:
+            raise UnreadablePartitionMetadataError(f"{folder}/{PARTITION_METADATA}", "missing")
+        else:
+            # Its creation was interrupted before anything could be written to it.
+            disk.remove_folder(folder)
+    # The files go on naming what is gone, until something of the same name is made.
+    for known in (where.recovery_points, where.high_watermarks):
+        for key in [key for key in known if key not in where.topic_ids]:
+            del known[key]
+
+
+async def _remove_folder(disk: Disk, folder: str) -> None:
+    mark = f"{folder}/{DELETED_MARK}"
+    disk.open(mark, create=True).close()
+    await disk.sync_folder(folder)
+    for name in disk.list(folder):
+        if name != DELETED_MARK:
+            disk.remove(f"{folder}/{name}")
+            await trio.lowlevel.checkpoint()
+    disk.remove_folder(folder)

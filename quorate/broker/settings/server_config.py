@@ -1,0 +1,410 @@
+"""What a node reads from `server.properties`."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Final
+
+from quorate.broker.metadata.config_key import ConfigKey, Effect
+from quorate.broker.metadata.metadata_records import Listener
+from quorate.broker.metadata.topic_keys import BROKER_KEYS
+from quorate.broker.settings.config_keys import CONFIG_KEYS
+from quorate.quorum_state.parameter_names import SERVER
+from quorate.raft.core.core_config import CoreConfig
+from quorate.raft.errors import QuorumConfigError
+from quorate.raft.quorum_config import HIGH_WATERMARK_WAIT_MS, QuorumConfig, parse_voters
+from quorate.runtime.network import Address
+from quorate.types import Endpoint, NodeId, VoterSet
+
+__all__ = ["CONFIG_KEYS", "BoundListener", "ServerConfig", "ServerConfigError"]
+
+_PLAINTEXT: Final = "PLAINTEXT"
+_ANY_HOST: Final = ("", "0.0.0.0", "::")
+_NO_BOUND: Final = (1 << 63) - 1
+
+
+class ServerConfigError(ValueError):
+    """The configuration can't work. The message names the line, what is wrong and the remedy."""
+
+    def __init__(self, message: str, *, key: str | None = None, line: int | None = None) -> None:
+        super().__init__(message if line is None else f"line {line}: {message}")
+        self.key = key
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundListener:
+    """A listener's name and where it binds; an empty host is every interface."""
+
+    name: str
+    address: Address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """A node's checked configuration. Durations in ms, sizes in bytes, as the keys of the same names."""
+
+    values: Mapping[str, str]
+    """Every key, with its default where the file says nothing."""
+    static: Mapping[str, str]
+    """The keys that the file sets and that topics' defaults come from."""
+    from_file: frozenset[str]
+    """The names of all keys that the file sets."""
+    is_broker: bool
+    is_controller: bool
+    node_id: NodeId
+    rack: str | None
+    client_listeners: tuple[BoundListener, ...]
+    advertised: tuple[Listener, ...]
+    """What is registered for clients and brokers; a port of 0 is replaced by the one that was bound."""
+    controller_listener: BoundListener | None
+    """Where the quorum listens; None: nowhere, this node is no controller."""
+    controller_advertised: Endpoint | None
+    """Where other nodes reach this controller; None: nowhere, or where `voters` say."""
+    inter_broker_listener: str
+    voters: VoterSet
+    """The static set; empty where only the log says who votes."""
+    bootstrap: tuple[Endpoint, ...]
+    """Controllers to ask who leads."""
+    log_dirs: tuple[str, ...]
+    metadata_log_dir: str
+
+    @classmethod
+    def parse(cls, text: str) -> "ServerConfig":
+        """From the text of a properties file. Raises `ServerConfigError`."""
+        return _build(_Values(_read_lines(text)))
+
+    def int(self, key: str) -> int:
+        return int(self.values[key])
+
+    def seconds(self, key: str) -> float:
+        """The value of a key in ms, in seconds."""
+        return int(self.values[key]) / 1000
+
+    def flag(self, key: str) -> bool:
+        return self.values[key].lower() == "true"
+
+    @property
+    def controller_listener_name(self) -> str:
+        """What a controller's endpoint is called in requests about voters (KIP-853)."""
+        return self.values["controller.listener.names"].partition(",")[0].strip()
+
+    def quorum(self, *, cluster_id: str) -> QuorumConfig:
+        """This node's part in the quorum."""
+        listener = self.controller_listener
+        return QuorumConfig(
+            node_id=self.node_id,
+            cluster_id=cluster_id,
+            folder=self.metadata_log_dir,
+            voters=self.voters,
+            bootstrap=self.bootstrap,
+            observer=not self.is_controller,
+            listen=None
+            if listener is None
+            else Address(listener.address.host or "0.0.0.0", listener.address.port),
+            advertised=self.controller_advertised,
+            auto_join=self.flag("controller.quorum.auto.join.enable"),
+            core=self.core(),
+            segment_bytes=self.int("metadata.log.segment.bytes"),
+            snapshot_max_new_bytes=self.int("metadata.log.max.record.bytes.between.snapshots"),
+            snapshot_max_interval_ms=self.int("metadata.log.max.snapshot.interval.ms"),
+            retention_bytes=_bound(self.values["metadata.max.retention.bytes"]),
+            retention_ms=_bound(self.values["metadata.max.retention.ms"]),
+            # Records are the controller's alone: what others want they ask of it.
+            remote_appends=False,
+            names=SERVER,
+        )
+
+    def core(self) -> CoreConfig:
+        fetch_timeout_ms = self.int("controller.quorum.fetch.timeout.ms")
+        return CoreConfig(
+            election_timeout_ms=self.int("controller.quorum.election.timeout.ms"),
+            fetch_timeout_ms=fetch_timeout_ms,
+            election_backoff_max_ms=self.int("controller.quorum.election.backoff.max.ms"),
+            request_timeout_ms=self.int("controller.quorum.request.timeout.ms"),
+            retry_backoff_ms=self.int("controller.quorum.retry.backoff.ms"),
+            fetch_max_bytes=self.int("controller.quorum.fetch.max.bytes"),
+            # An idle leader must not look dead, however short the timeout is (fixed at 500 ms in Kafka).
+            fetch_max_wait_ms=min(500, fetch_timeout_ms // 2),
+            high_watermark_wait_ms=HIGH_WATERMARK_WAIT_MS,
+        )
+
+
+def _bound(value: str) -> int:
+    """Of a key for which -1 is no bound."""
+    return _NO_BOUND if int(value) == -1 else int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int
+    value: str
+
+
+def _read_lines(text: str) -> Mapping[str, _Line]:
+    """The properties format as far as server.properties files use it: comments, `=` or `:`, and lines that
+    go on after a backslash."""
+    lines: dict[str, _Line] = {}
+    number = 0
+    pending = ""
+    for row, raw in enumerate(text.splitlines(), start=1):
+        stripped = raw.strip()
+        if not pending:
+            if not stripped or stripped.startswith(("#", "!")):
+                continue
+            number = row
+        if stripped.endswith("\\"):
+            pending += stripped[:-1]
+            continue
+        logical, pending = pending + stripped, ""
+        cut = min((at for at in (logical.find("="), logical.find(":")) if at >= 0), default=-1)
+        if cut <= 0:
+            raise ServerConfigError(
+                f"{logical!r} is not key=value; write key=value or begin with #", line=number
+            )
+        key, value = logical[:cut].strip(), logical[cut + 1 :].strip()
+        if key in lines:
+            raise ServerConfigError(
+                f"{key} is set on line {lines[key].number} already; keep one of the two", key=key, line=number
+            )
+        lines[key] = _Line(number, value)
+    if pending:
+        raise ServerConfigError("the file ends in a backslash; remove it", line=number)
+    return lines
+
+
+class _Values:
+    """The lines checked against the table, one by one."""
+
+    def __init__(self, lines: Mapping[str, _Line]) -> None:
+        self.lines = lines
+        for name, line in lines.items():
+            key = CONFIG_KEYS.get(name)
+            if key is None:
+                raise ServerConfigError(
+                    f"{name} is not a known key{_suggestion(name)}", key=name, line=line.number
+                )
+            if key.effect is Effect.REFUSED:
+                raise ServerConfigError(f"{name} can't be set: {key.why}", key=name, line=line.number)
+            if line.value or key.default != "":
+                self._check(key, line)
+        self.all = {
+            name: lines[name].value if name in lines else key.default or ""
+            for name, key in CONFIG_KEYS.items()
+        }
+
+    def _check(self, key: ConfigKey, line: _Line) -> None:
+        try:
+            key.check(line.value)
+        except ValueError as error:
+            raise ServerConfigError(
+                f"{key.name} is {line.value!r}; {_lower(str(error))}. {key.doc}",
+                key=key.name,
+                line=line.number,
+            ) from None
+
+    def required(self, name: str) -> str:
+        line = self.lines.get(name)
+        if line is None:
+            raise ServerConfigError(
+                f"{name} is missing; add a line such as {name}={_EXAMPLES[name]}. {CONFIG_KEYS[name].doc}",
+                key=name,
+            )
+        return line.value
+
+    def get(self, name: str) -> str:
+        return self.all[name]
+
+    def items(self, name: str) -> list[str]:
+        return [item.strip() for item in self.all[name].split(",") if item.strip()]
+
+    def error(self, name: str, problem: str) -> ServerConfigError:
+        line = self.lines.get(name)
+        return ServerConfigError(f"{name}: {problem}", key=name, line=None if line is None else line.number)
+
+
+_EXAMPLES: Final = MappingProxyType(
+    {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.listener.names": "CONTROLLER",
+    }
+)
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _suggestion(name: str) -> str:
+    near = difflib.get_close_matches(name, CONFIG_KEYS, n=1, cutoff=0.8)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return "; remove the line, or see the configuration page for the keys there are"
+
+
+def _build(values: _Values) -> ServerConfig:
+    if "node.id" not in values.lines and "broker.id" in values.lines:
+        node_id = int(values.get("broker.id"))
+    else:
+        node_id = int(values.required("node.id"))
+    if values.get("broker.id") not in ("-1", str(node_id)):
+        raise values.error("broker.id", f"it differs from node.id ({node_id}); remove broker.id")
+    if node_id < 0:
+        raise values.error("broker.id", "it must be 0 or more; set node.id instead")
+    roles = [role.strip() for role in values.required("process.roles").split(",")]
+    is_broker, is_controller = "broker" in roles, "controller" in roles
+    values.required("controller.listener.names")
+    controller_names = values.items("controller.listener.names")
+    voters, bootstrap = _quorum(values, NodeId(node_id), is_controller=is_controller)
+    bound = _listeners(values, "listeners")
+    controller = [each for each in bound if each.name in controller_names]
+    clients = tuple(each for each in bound if each.name not in controller_names)
+    if is_controller and len(controller) != 1:
+        raise values.error(
+            "listeners",
+            f"a controller needs exactly one of controller.listener.names ({', '.join(controller_names)})",
+        )
+    if not is_controller and controller:
+        raise values.error(
+            "listeners",
+            f"{controller[0].name} is a controller's; remove it, or add controller to process.roles",
+        )
+    if is_broker and not clients:
+        raise values.error("listeners", "a broker needs a listener for clients, such as PLAINTEXT://:9092")
+    told = _told(values, bound)
+    named = tuple(each for each in told.values() if each.name not in controller_names)
+    advertised = (named or tuple(map(_as_bound, clients))) if is_broker else ()
+    inter_broker = values.get("inter.broker.listener.name") or (advertised[0].name if advertised else "")
+    if is_broker and inter_broker not in [each.name for each in advertised]:
+        raise values.error(
+            "inter.broker.listener.name", f"{inter_broker} is not in advertised.listeners; add it"
+        )
+    _check_protocols(values, [each.name for each in bound])
+    log_dirs = tuple(str(PurePosixPath(item)) for item in values.items("log.dirs") or values.items("log.dir"))
+    if len(set(log_dirs)) < len(log_dirs):
+        raise values.error("log.dirs", "it names a folder twice; name each once")
+    if not log_dirs:
+        raise values.error("log.dirs", "it names no folder; set log.dirs")
+    if values.get("controller.quorum.fetch.timeout.ms") == "1":
+        raise values.error("controller.quorum.fetch.timeout.ms", "it must be at least 2")
+    if int(values.get("broker.session.timeout.ms")) <= int(values.get("broker.heartbeat.interval.ms")):
+        raise values.error(
+            "broker.session.timeout.ms",
+            "it must be more than broker.heartbeat.interval.ms, or brokers are fenced between two heartbeats",
+        )
+    return ServerConfig(
+        values=MappingProxyType(values.all),
+        static=MappingProxyType(
+            {name: line.value for name, line in values.lines.items() if name in BROKER_KEYS}
+        ),
+        from_file=frozenset(values.lines),
+        is_broker=is_broker,
+        is_controller=is_controller,
+        node_id=NodeId(node_id),
+        rack=values.get("broker.rack") or None,
+        client_listeners=clients,
+        advertised=advertised,
+        controller_listener=controller[0] if controller else None,
+        controller_advertised=_controller_endpoint(controller[0], told, voters, NodeId(node_id))
+        if controller
+        else None,
+        inter_broker_listener=inter_broker,
+        voters=voters,
+        bootstrap=bootstrap,
+        log_dirs=log_dirs,
+        metadata_log_dir=values.get("metadata.log.dir") or log_dirs[0],
+    )
+
+
+def _listeners(values: _Values, name: str) -> tuple[BoundListener, ...]:
+    found: list[BoundListener] = []
+    for item in values.items(name):
+        listener_name, separator, rest = item.partition("://")
+        host, colon, port = rest.rpartition(":")
+        if not separator or not listener_name or not colon or not port.isdigit() or int(port) > 65535:
+            raise values.error(name, f"{item!r} is not NAME://host:port")
+        if any(each.name == listener_name for each in found):
+            raise values.error(name, f"{listener_name} is there twice; give each listener its own name")
+        host = host.removeprefix("[").removesuffix("]")
+        found.append(BoundListener(name=listener_name, address=Address(host, int(port))))
+    return tuple(found)
+
+
+def _quorum(
+    values: _Values, node_id: NodeId, *, is_controller: bool
+) -> tuple[VoterSet, tuple[Endpoint, ...]]:
+    """The static voters and the bootstrap servers: at least one of the two."""
+    voters_key, bootstrap_key = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
+    try:
+        voters = parse_voters(values.get(voters_key))
+    except QuorumConfigError as error:
+        raise values.error(voters_key, str(error)) from error
+    bootstrap: list[Endpoint] = []
+    for item in values.items(bootstrap_key):
+        try:
+            address = Address.parse(item)
+        except ValueError as error:
+            raise values.error(bootstrap_key, f"{error}; write host:port") from error
+        bootstrap.append(Endpoint(address.host, address.port))
+    if not voters and not bootstrap:
+        raise values.error(
+            bootstrap_key if bootstrap_key in values.lines else voters_key,
+            f"nobody is named who could tell this node who leads; add a line such as "
+            f"{bootstrap_key}=localhost:9093, or for a static quorum {voters_key}=1@localhost:9093",
+        )
+    if not bootstrap and is_controller and node_id not in voters:
+        raise values.error(
+            voters_key,
+            f"node {node_id} is a controller and not in it; add it, or set {bootstrap_key} if the quorum "
+            "keeps its voters in the log",
+        )
+    if not is_controller and node_id in voters:
+        raise values.error(voters_key, f"node {node_id} is in it; add controller to process.roles")
+    return voters, tuple(bootstrap)
+
+
+def _told(values: _Values, bound: tuple[BoundListener, ...]) -> Mapping[str, Listener]:
+    """What advertised.listeners says, by name."""
+    asked = _listeners(values, "advertised.listeners")
+    for each in asked:
+        if each.name not in [listener.name for listener in bound]:
+            raise values.error("advertised.listeners", f"{each.name} is not in listeners; add it there")
+        if each.address.host in _ANY_HOST:
+            raise values.error("advertised.listeners", f"{each.name} names no host that others could reach")
+    return {
+        each.name: Listener(name=each.name, host=each.address.host, port=each.address.port) for each in asked
+    }
+
+
+def _as_bound(listener: BoundListener) -> Listener:
+    address = listener.address
+    return Listener(
+        name=listener.name,
+        host="localhost" if address.host in _ANY_HOST else address.host,
+        port=address.port,
+    )
+
+
+def _controller_endpoint(
+    listener: BoundListener, told: Mapping[str, Listener], voters: VoterSet, node_id: NodeId
+) -> Endpoint | None:
+    """None for what the static voters say."""
+    if listener.name not in told and node_id in voters:
+        return None
+    where = told.get(listener.name) or _as_bound(listener)
+    return Endpoint(where.host, where.port)
+
+
+def _check_protocols(values: _Values, names: list[str]) -> None:
+    name = "listener.security.protocol.map"
+    for item in values.items(name):
+        listener, separator, protocol = item.partition(":")
+        if not separator:
+            raise values.error(name, f"{item!r} is not NAME:PROTOCOL")
+        if listener in names and protocol != _PLAINTEXT:
+            raise values.error(
+                name, f"{listener} has protocol {protocol}; PLAINTEXT is the only one in this version"
+            )

@@ -1,0 +1,86 @@
+"""From a frame's body to a message and back: the hand-written codecs where there are some, else kio."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire.api import APIS, ApiKey
+from quorate.broker.wire.codecs.entities import (
+    build,
+    decode_entity,
+    encode_entity,
+    request_type,
+    response_type,
+)
+from quorate.broker.wire.codecs.fetch_codec import decode_fetch_request, decode_fetch_steps
+from quorate.broker.wire.codecs.metadata_quirk import without_extra_bytes
+from quorate.broker.wire.codecs.produce_codec import decode_produce_request, decode_produce_steps
+from quorate.broker.wire.codecs.sliced_decoding import decode_entity_steps
+from quorate.broker.wire.features import NO_FEATURES, Features
+from quorate.broker.wire.messages import EncodedResponse, Request, Response
+from quorate.runtime.disk import Buffer
+from quorate.runtime.slices import in_slices
+
+AT_ONCE_BYTES: Final = 16 * 1024
+"""A request of so many bytes is decoded in one piece, 3 ms at the most."""
+
+
+async def decode_any_request(api_key: int, version: int, body: memoryview) -> Request:
+    """As `decode_request`; others run after every few milliseconds of a large one. No checkpoint for a small
+    one."""
+    if len(body) <= AT_ONCE_BYTES:
+        return decode_request(api_key, version, body)
+    if api_key == ApiKey.PRODUCE:
+        return await in_slices(decode_produce_steps(body, version))
+    if api_key == ApiKey.FETCH:
+        return await in_slices(decode_fetch_steps(body, version))
+    return await in_slices(decode_entity_steps(request_type(api_key, version), body))
+
+
+def decode_request(api_key: int, version: int, body: memoryview) -> Request:
+    """Raises `MalformedError`, also for bytes left over. `version` is one that we serve."""
+    if api_key == ApiKey.PRODUCE:
+        return decode_produce_request(body, version)
+    if api_key == ApiKey.FETCH:
+        return decode_fetch_request(body, version)
+    if api_key == ApiKey.METADATA:
+        body = without_extra_bytes(body, version)
+    return decode_entity(request_type(api_key, version), body)
+
+
+def encode_response(response: Response) -> Sequence[Buffer]:
+    return response.body if isinstance(response, EncodedResponse) else encode_entity(response)
+
+
+@lru_cache(maxsize=64)
+def api_versions_response(
+    version: int, *, error: ErrorCode = ErrorCode.none, features: Features = NO_FEATURES
+) -> EncodedResponse:
+    """What we serve, in the given version of ApiVersions; with an error in version 0 (KIP-511).
+
+    Clients of version 3 can't read a feature that may be at level 0 (KIP-1022): it is left out.
+    """
+    supported = [each for each in features.supported if version >= 4 or each.min_level > 0]
+    shown = {each.name for each in supported}
+    ranges = [
+        {"api_key": api.key.value, "min_version": api.advertised_from, "max_version": api.max_version}
+        for api in APIS.values()
+    ]
+    entity = build(
+        response_type(ApiKey.API_VERSIONS, version),
+        error_code=error,
+        api_keys=ranges,
+        supported_features=[
+            {"name": each.name, "min_version": each.min_level, "max_version": each.max_level}
+            for each in supported
+        ],
+        finalized_features_epoch=features.epoch,
+        finalized_features=[
+            {"name": name, "min_version_level": level, "max_version_level": level}
+            for name, level in features.finalized
+            if name in shown
+        ],
+    )
+    return EncodedResponse(encode_entity(entity))

@@ -1,0 +1,77 @@
+"""`quorate log`: what is in a log file, and the way past a batch in it."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from quorate.cli.batches import batches_of, damage_told, map_file, print_batch
+from quorate.cli.errors import ExitCode, fail, user_errors
+from quorate.cli.options import JsonOption
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Log files.",
+    epilog="Example: quorate log dump 00000000000000000000.log --json",
+)
+
+
+@app.callback()
+def log() -> None:
+    """Log files."""
+
+
+@app.command(epilog="Example: quorate log dump data/1/__cluster_metadata-0/00000000000000000000.log --json")
+def dump(
+    file: Annotated[Path, typer.Argument(help="A .log file.", exists=True, dir_okay=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON per batch.")] = False,
+    records: Annotated[bool, typer.Option("--records/--no-records", help="Decode records too.")] = True,
+) -> None:
+    """Print the batches of a log file and their records; those of the metadata log are decoded.
+
+    Reads a file of a running node too: what it has just written may be cut off at the end.
+    """
+    if file.suffix != ".log":
+        raise fail(f"{file} is no .log file; give a segment, such as {'0' * 20}.log", ExitCode.USAGE)
+    metadata = file.resolve().parent.name.startswith("__cluster_metadata")
+    with user_errors(), damage_told(file, "the rest is damaged, or was being written"):
+        for batch in batches_of(map_file(file)):
+            print_batch(batch, metadata=metadata, as_json=as_json, with_records=records)
+
+
+@app.command(epilog="Example: quorate log skip ./quorate-data/1/data --offset 17 --epoch 3")
+def skip(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="The folder of a stopped node: it has meta.properties.", exists=True, file_okay=False
+        ),
+    ],
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Of the batch's first record.")],
+    epoch: Annotated[int, typer.Option("--epoch", min=0, help="Of the leader that appended the batch.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Let a node leave out a committed batch that its state machine can't apply: what is in it is lost.
+
+    Only where every node stops at the same batch, and no version of the program can apply it. Stop all nodes
+    and give each the same skip: where one applies what others leave out, their states differ from there on.
+    Refuses an offset and an epoch that are not those of a batch, and a node that is past it.
+    """
+    with user_errors():
+        import trio
+
+        from quorate.raft.storage.skipping import skip_batch
+        from quorate.runtime.real import SyncStrategy, real_runtime
+        from quorate.types import Epoch, Offset
+
+        runtime = real_runtime(sync=SyncStrategy.INLINE)
+        skipped = trio.run(
+            partial(skip_batch, runtime, str(folder), offset=Offset(offset), epoch=Epoch(epoch))
+        )
+    if as_json:
+        typer.echo(json.dumps([{"offset": each.offset, "epoch": each.epoch} for each in skipped]))
+        return
+    listed = ", ".join(f"offset {each.offset} of epoch {each.epoch}" for each in skipped)
+    typer.echo(f"{folder} leaves out: {listed}. Give every other node of the cluster the same skip")

@@ -1,0 +1,295 @@
+"""`quorate quorum`: who leads, how far the others are, who votes."""
+
+import datetime
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from quorate.cli.errors import CommandError, ExitCode, fail, user_errors
+from quorate.cli.options import JsonOption
+from quorate.cli.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from quorate.broker.wire.kafka_client import WireClient
+    from quorate.cli.controllers import Controllers
+    from quorate.raft.quorum_description import QuorumDescription
+    from quorate.types import NodeId, ReplicaKey, Voter
+
+_CHANGE_MS = 30_000
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="The metadata quorum.",
+    epilog="Example: quorate quorum describe -b localhost:9092",
+)
+
+
+@app.callback()
+def quorum() -> None:
+    """The metadata quorum."""
+
+
+def quorum_table(quorum: "QuorumDescription") -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from quorate.cli.cluster_requests import leader_end_offset
+
+    high_watermark = "?" if quorum.high_watermark is None else quorum.high_watermark
+    table = Table(
+        title=f"leader {quorum.leader}, epoch {quorum.epoch}, high watermark {high_watermark}",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=0,
+    )
+    for column in ("node", "status", "directory id", "log end offset", "lag", "last fetch", "last caught up"):
+        is_text = column in ("status", "directory id")
+        # A directory id is there to be copied.
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=column == "directory id")
+    leader_end = leader_end_offset(quorum)
+    for status, replicas in (("voter", quorum.voters), ("observer", quorum.observers)):
+        for replica in replicas:
+            end = replica.log_end_offset
+            table.add_row(
+                str(replica.key.id),
+                "leader" if replica.key.id == quorum.leader else status,
+                replica.key.directory_id or "-",
+                "?" if end is None else str(end),
+                "?" if end is None else str(leader_end - end),
+                _time(replica.last_fetch_ms),
+                _time(replica.last_caught_up_ms),
+            )
+    return table
+
+
+def _time(timestamp_ms: int | None) -> str:
+    if timestamp_ms is None:
+        return "-"
+    return datetime.datetime.fromtimestamp(timestamp_ms / 1000).strftime("%H:%M:%S")
+
+
+@app.command(epilog="Example: quorate quorum describe -b localhost:9092 --json")
+def describe(
+    brokers: BrokersOption = None,
+    controllers: ControllersOption = None,
+    timeout_ms: TimeoutOption = 10_000,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the leader, the epoch, and each replica's directory id, log end offset and lag."""
+    _show(_described(brokers, controllers, timeout_ms), as_json=as_json)
+
+
+def _described(brokers: str | None, controllers: str | None, timeout_ms: int) -> "QuorumDescription":
+    async def through_brokers(client: "WireClient") -> "QuorumDescription":
+        from quorate.cli.cluster_requests import describe_quorum
+
+        return await describe_quorum(client)
+
+    return ask_quorum(
+        brokers,
+        controllers,
+        timeout_ms=timeout_ms,
+        at_controllers=lambda found: found.describe(),
+        through_brokers=through_brokers,
+    )
+
+
+def _show(described: "QuorumDescription", *, as_json: bool) -> None:
+    if as_json:
+        from quorate.cli.cluster_requests import quorum_as_dict
+
+        typer.echo(json.dumps(quorum_as_dict(described)))
+        return
+    from quorate.cli.tables import print_table
+
+    print_table(quorum_table(described))
+
+
+@app.command(
+    epilog="Example: quorate quorum add-voter 4@four.example:9093:q1Sh-9_ISia_zwGINzRvyQ -b localhost:9092"
+)
+def add_voter(
+    voter: Annotated[
+        str | None, typer.Argument(help="id@host:port:directory-id, at its controller listener.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            help="Instead, on the node itself: its server.properties, which name its formatted folder.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    brokers: BrokersOption = None,
+    controllers: ControllersOption = None,
+    timeout_ms: TimeoutOption = _CHANGE_MS,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a node that runs, and follows the quorum as an observer, vote.
+
+    Waits until it has caught up, and returns when the change is committed. Shows the quorum then.
+    """
+    added = _voter(voter, config)
+
+    async def through_brokers(client: "WireClient") -> "QuorumDescription":
+        from quorate.cli import cluster_requests as requests
+
+        await requests.add_voter(client, added, timeout_ms=timeout_ms)
+        return await requests.describe_quorum(client)
+
+    async def at_controllers(found: "Controllers") -> "QuorumDescription":
+        await found.add_voter(added)
+        return await found.describe()
+
+    _show(
+        ask_quorum(
+            brokers,
+            controllers,
+            timeout_ms=timeout_ms,
+            at_controllers=at_controllers,
+            through_brokers=through_brokers,
+        ),
+        as_json=as_json,
+    )
+
+
+def _voter(text: str | None, config: Path | None) -> "Voter":
+    from quorate.cli.voters import parse_voter, voter_of_folder
+
+    with user_errors():
+        if text is not None and config is None:
+            return parse_voter(text)
+        if config is not None and text is None:
+            from quorate.cli.config_file import load_config
+
+            return voter_of_folder(load_config(config))
+        raise fail("give the voter as id@host:port:directory-id, or --config, one of the two", ExitCode.USAGE)
+
+
+class UnknownVoterError(CommandError):
+    """The node is no voter."""
+
+
+@app.command(epilog="Example: quorate quorum remove-voter 3 -b localhost:9092")
+def remove_voter(
+    node: Annotated[int, typer.Argument(help="The voter's node id.", min=0)],
+    directory_id: Annotated[
+        str | None,
+        typer.Option(
+            help="Its directory id, for certainty; by default that which the quorum knows. A node with "
+            "another disk has another one."
+        ),
+    ] = None,
+    brokers: BrokersOption = None,
+    controllers: ControllersOption = None,
+    timeout_ms: TimeoutOption = _CHANGE_MS,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a node vote no more. It goes on as an observer, or may be gone already.
+
+    Returns when the change is committed, and shows the quorum then. The leader, if removed, hands over.
+    """
+    directory = _directory(directory_id)
+
+    async def through_brokers(client: "WireClient") -> "QuorumDescription":
+        from quorate.cli import cluster_requests as requests
+
+        key = _key_of(await requests.describe_quorum(client), node, directory)
+        await requests.remove_voter(client, key, timeout_ms=timeout_ms)
+        return await requests.describe_quorum(client)
+
+    async def at_controllers(found: "Controllers") -> "QuorumDescription":
+        await found.remove_voter(_key_of(await found.describe(), node, directory))
+        return await found.describe()
+
+    _show(
+        ask_quorum(
+            brokers,
+            controllers,
+            timeout_ms=timeout_ms,
+            at_controllers=at_controllers,
+            through_brokers=through_brokers,
+        ),
+        as_json=as_json,
+    )
+
+
+def _directory(text: str | None) -> str | None:
+    from quorate.cli.voters import parse_directory
+
+    if text is None:
+        return None
+    try:
+        return parse_directory(text)
+    except ValueError as error:
+        raise fail(f"--directory-id: {error}", ExitCode.USAGE) from None
+
+
+def _key_of(described: "QuorumDescription", node: int, directory: str | None) -> "ReplicaKey":
+    from quorate.types import NodeId, ReplicaKey
+
+    if directory is not None:
+        return ReplicaKey(NodeId(node), directory)
+    for voter in described.voters:
+        if voter.key.id == node:
+            return voter.key
+    ids = ", ".join(str(voter.key.id) for voter in described.voters)
+    raise UnknownVoterError(f"node {node} is no voter; these are: {ids}")
+
+
+@app.command(epilog="Example: quorate quorum transfer 2 -b localhost:9092")
+def transfer(
+    node: Annotated[int, typer.Argument(help="The voter that is to lead.", min=0)],
+    brokers: BrokersOption = None,
+    controllers: ControllersOption = None,
+    timeout_ms: TimeoutOption = 10_000,
+    as_json: JsonOption = False,
+) -> None:
+    """Hand the leadership of the quorum to another voter, as before maintenance; nothing is lost by it.
+
+    Goes to the controller listeners, also with --bootstrap-server: Kafka's protocol has no such request.
+    """
+
+    async def at_controllers(found: "Controllers") -> "QuorumDescription":
+        await found.transfer(_node_id(node))
+        return await found.describe()
+
+    _show(
+        ask_quorum(brokers, controllers, timeout_ms=timeout_ms, at_controllers=at_controllers),
+        as_json=as_json,
+    )
+
+
+def _node_id(node: int) -> "NodeId":
+    from quorate.types import NodeId
+
+    return NodeId(node)
+
+
+@app.command(epilog="Example: quorate quorum adopt-voters -b localhost:9092")
+def adopt_voters(
+    brokers: BrokersOption = None,
+    controllers: ControllersOption = None,
+    timeout_ms: TimeoutOption = _CHANGE_MS,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the voters of controller.quorum.voters into the log, so that they can be changed from then on.
+
+    Every one of them must be running. Changes nothing where it was done before. Goes to the controller
+    listeners, also with --bootstrap-server.
+    """
+
+    async def at_controllers(found: "Controllers") -> "QuorumDescription":
+        await found.adopt_voters()
+        return await found.describe()
+
+    _show(
+        ask_quorum(brokers, controllers, timeout_ms=timeout_ms, at_controllers=at_controllers),
+        as_json=as_json,
+    )

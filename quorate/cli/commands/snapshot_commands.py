@@ -1,0 +1,241 @@
+"""`quorate snapshot`: the snapshots in a node's folder."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from quorate.cli.batches import batches_of, damage_told, map_file, print_batch
+from quorate.cli.errors import CommandError, ExitCode, fail, user_errors
+from quorate.cli.options import JsonOption
+from quorate.cli.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
+
+if TYPE_CHECKING:
+    from quorate.cli.controllers import Controllers
+    from quorate.log.batches.batch import Batch
+    from quorate.log.snapshots.snapshot_file import SnapshotContents
+    from quorate.types import NodeId, SnapshotId
+
+_METADATA = "__cluster_metadata-0"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Snapshots of the metadata log.",
+    epilog="Example: quorate snapshot list ./quorate-data/1/data",
+)
+
+
+@app.callback()
+def snapshot() -> None:
+    """Snapshots of the metadata log."""
+
+
+@app.command(epilog="Example: quorate snapshot take -b localhost:9092")
+def take(
+    node: Annotated[
+        int | None, typer.Option("--node", "-n", min=0, help="The voter to ask; by default the leader.")
+    ] = None,
+    brokers: BrokersOption = None,
+    controllers: ControllersOption = None,
+    timeout_ms: TimeoutOption = 60_000,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a running node take a snapshot of all it has applied, and return when it is on its disk.
+
+    Nodes take them by themselves; this one bounds what the node has to replay when it starts next. If the
+    last snapshot has all that was applied, there is no other. Goes to the controller listeners, also with
+    --bootstrap-server.
+    """
+
+    async def at_controllers(found: "Controllers") -> "tuple[NodeId, SnapshotId]":
+        from quorate.types import NodeId
+
+        return await found.take_snapshot(None if node is None else NodeId(node))
+
+    asked, snapshot = ask_quorum(brokers, controllers, timeout_ms=timeout_ms, at_controllers=at_controllers)
+    if as_json:
+        typer.echo(json.dumps({"nodeId": asked, "endOffset": snapshot.end_offset, "epoch": snapshot.epoch}))
+        return
+    from quorate.log.snapshots.snapshot_file import name_of
+
+    typer.echo(f"node {asked} has {name_of(snapshot)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """One file. Exactly one of `contents` and `problem` is there."""
+
+    snapshot: "SnapshotId"
+    file: Path
+    contents: "SnapshotContents | None"
+    problem: str | None
+
+    def as_dict(self) -> dict[str, object]:
+        contents = self.contents
+        voters = None if contents is None else contents.voters
+        return {
+            "file": self.file.name,
+            "endOffset": self.snapshot.end_offset,
+            "epoch": self.snapshot.epoch,
+            "size": self.file.stat().st_size,
+            "lastTimestamp": None if contents is None else contents.last_timestamp_ms,
+            "voters": None if voters is None else [voter.key.id for voter in voters],
+            "problem": self.problem,
+        }
+
+
+class NoMetadataLogError(CommandError):
+    """The folder is not one that a node keeps its metadata log in."""
+
+    code = ExitCode.STORAGE
+
+
+@app.command(name="list", epilog="Example: quorate snapshot list ./quorate-data/1/data --json")
+def list_snapshots(
+    folder: Annotated[
+        Path, typer.Argument(help=f"A node's folder, or the {_METADATA} in it.", exists=True, file_okay=False)
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """List the snapshots in a folder, oldest first, and check every byte of them.
+
+    Changes nothing: the node may be running. Ends with code 4 if one is damaged.
+    """
+    with user_errors():
+        found = _survey(folder)
+    if as_json:
+        typer.echo(json.dumps([each.as_dict() for each in found]))
+    else:
+        _print_table(found)
+    for each in found:
+        if each.problem is not None:
+            raise fail(
+                f"{each.file} is damaged: {each.problem}. The node can do without it where an older snapshot "
+                "and the log after that are whole; it says so when it starts",
+                ExitCode.STORAGE,
+            )
+
+
+def _survey(folder: Path) -> list[_Found]:
+    import trio
+
+    from quorate.log.errors import DamagedSnapshotError
+    from quorate.log.snapshots.snapshot_file import parse_name, verify
+    from quorate.runtime.real import SyncStrategy, real_runtime
+
+    home = folder if folder.resolve().name == _METADATA else folder / _METADATA
+    if not home.is_dir():
+        raise NoMetadataLogError(
+            f"{folder} holds no {_METADATA}; give the folder that log.dirs or metadata.log.dir names"
+        )
+    disk = real_runtime(sync=SyncStrategy.INLINE).disk
+
+    async def look_at(name: str, snapshot: "SnapshotId") -> _Found:
+        file = disk.open(str(home / name))
+        try:
+            contents = await verify(file, snapshot)
+        except DamagedSnapshotError as error:
+            problem = f"at byte {error.position}, {error.problem}"
+            return _Found(snapshot=snapshot, file=home / name, contents=None, problem=problem)
+        finally:
+            file.close()
+        return _Found(snapshot=snapshot, file=home / name, contents=contents, problem=None)
+
+    async def main() -> list[_Found]:
+        found = []
+        for name in sorted(disk.list(str(home))):
+            snapshot = parse_name(name)
+            if snapshot is None:
+                continue
+            try:
+                found.append(await look_at(name, snapshot))
+            except FileNotFoundError:
+                continue  # The node has deleted it since.
+        return found
+
+    return trio.run(main)
+
+
+def _print_table(found: list[_Found]) -> None:
+    import datetime
+
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for column in ("end offset", "epoch", "bytes", "last record", "voters", "state"):
+        table.add_column(column, justify="left" if column == "state" else "right")
+    for each in found:
+        contents = each.contents
+        table.add_row(
+            str(each.snapshot.end_offset),
+            str(each.snapshot.epoch),
+            str(each.file.stat().st_size),
+            "-"
+            if contents is None or not contents.last_timestamp_ms
+            else datetime.datetime.fromtimestamp(contents.last_timestamp_ms / 1000).isoformat(" ", "seconds"),
+            "-"
+            if contents is None or contents.voters is None
+            else ",".join(str(voter.key.id) for voter in contents.voters),
+            "whole" if each.problem is None else "damaged",
+        )
+    Console().print(table)
+
+
+@app.command(
+    epilog="Example: quorate snapshot dump "
+    "data/1/__cluster_metadata-0/00000000000000001024-0000000003.checkpoint --json"
+)
+def dump(
+    file: Annotated[Path, typer.Argument(help="A .checkpoint file.", exists=True, dir_okay=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON per batch.")] = False,
+    records: Annotated[bool, typer.Option("--records/--no-records", help="Decode records too.")] = True,
+) -> None:
+    """Print the batches of a snapshot and the records in them, as `quorate log dump` does of a log.
+
+    Offsets count from 0 in the file. State that is not metadata, of a service with a quorum of its own, is
+    shown in hexadecimal.
+    """
+    with user_errors():
+        from quorate.log.snapshots.snapshot_file import parse_name
+
+        if parse_name(file.name) is None:
+            raise fail(
+                f"{file} is no snapshot; give a file named END-EPOCH.checkpoint, such as "
+                f"{1024:020}-{3:010}.checkpoint",
+                ExitCode.USAGE,
+            )
+        ended = False
+        with damage_told(file, "the rest is damaged"):
+            for batch in batches_of(map_file(file)):
+                ended = _is_footer(batch)
+                metadata = records and _holds_metadata(batch)
+                print_batch(batch, metadata=metadata, as_json=as_json, with_records=records)
+        if not ended:
+            raise fail(f"{file} has no SnapshotFooter: its end is missing", ExitCode.STORAGE)
+
+
+def _is_footer(batch: "Batch") -> bool:
+    from quorate.log.batches.control import ControlType, control_records_of
+
+    return batch.header.is_control and any(
+        kind is ControlType.SNAPSHOT_FOOTER for _, kind in control_records_of(batch)
+    )
+
+
+def _holds_metadata(batch: "Batch") -> bool:
+    """Whether all records are metadata's, or Raft's own."""
+    from quorate.spark_source.entries import entries_of
+    from quorate.spark_source.errors import DamagedRecordError
+
+    header = batch.header
+    if header.is_control:
+        return True
+    try:
+        for _ in entries_of(batch, start=header.base_offset, end=header.end_offset):
+            pass
+    except DamagedRecordError:
+        return False
+    return True

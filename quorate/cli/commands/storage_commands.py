@@ -1,0 +1,217 @@
+"""`quorate storage`: a node's folder before its first start."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from quorate.cli.config_file import ConfigOption, load_config
+from quorate.cli.errors import CommandError, ExitCode, fail, user_errors
+from quorate.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from quorate.broker.settings.server_config import ServerConfig
+    from quorate.types import VoterSet
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Prepare and inspect a node's folder.",
+    epilog="Example: quorate storage info -c server.properties",
+)
+
+
+@app.command("random-uuid", epilog="Example: quorate storage random-uuid")
+def random_uuid() -> None:
+    """Draw an id, of a cluster or a directory."""
+    import random
+
+    from quorate.runtime.entropy import Entropy, uuid_text
+
+    typer.echo(uuid_text(Entropy(random.SystemRandom()).uuid()))
+
+
+@app.command(
+    "format",
+    epilog="Example: quorate storage format -t $(quorate storage random-uuid) -c server.properties "
+    "--standalone",
+)
+def format_storage(
+    config: ConfigOption,
+    cluster_id: Annotated[str, typer.Option("--cluster-id", "-t", help="The same on every node.")],
+    ignore_formatted: Annotated[
+        bool, typer.Option("--ignore-formatted", "-g", help="Leave a folder that is formatted as it is.")
+    ] = False,
+    standalone: Annotated[
+        bool,
+        typer.Option("--standalone", "-s", help="This controller is the only voter of a new cluster."),
+    ] = False,
+    initial_controllers: Annotated[
+        str | None,
+        typer.Option(
+            "--initial-controllers",
+            "-I",
+            metavar="VOTERS",
+            help="The voters that a new cluster begins with: id@host:port:directory-id, separated by commas. "
+            "The same on each of them; draw the directory ids with `quorate storage random-uuid`.",
+        ),
+    ] = None,
+    no_initial_controllers: Annotated[
+        bool,
+        typer.Option(
+            "--no-initial-controllers",
+            "-N",
+            help="This node joins a cluster that has voters, as an observer until it is added.",
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Give an empty folder its identity: cluster id, node id, directory id, and a vote not yet given.
+
+    A controller without controller.quorum.voters in its configuration needs to be told who votes at first:
+    one of --standalone, --initial-controllers and --no-initial-controllers.
+    """
+    if not cluster_id.strip() or any(character.isspace() for character in cluster_id):
+        raise fail(
+            "--cluster-id is empty or has blanks in it; draw one with `quorate storage random-uuid`",
+            ExitCode.USAGE,
+        )
+    server = load_config(config)
+    folder = server.metadata_log_dir
+    with user_errors():
+        voters = _first_voters(
+            server,
+            standalone=standalone,
+            initial_controllers=initial_controllers,
+            no_initial_controllers=no_initial_controllers,
+        )
+        import trio
+
+        from quorate.quorum_state.meta_properties import load_meta_properties
+        from quorate.raft.errors import QuorumConfigError
+        from quorate.raft.storage.storage import format_folder
+        from quorate.runtime.entropy import uuid_text
+        from quorate.runtime.real import SyncStrategy, real_runtime
+
+        runtime = real_runtime(sync=SyncStrategy.INLINE)
+        if ignore_formatted and (Path(folder) / "meta.properties").exists():
+            meta = load_meta_properties(runtime.disk, folder)
+            meta.check(folder, cluster_id=cluster_id, node_id=server.node_id)
+            said = f"{folder} is formatted already"
+        else:
+            try:
+                meta = trio.run(
+                    partial(
+                        format_folder,
+                        runtime,
+                        folder,
+                        cluster_id=cluster_id,
+                        node_id=server.node_id,
+                        voters=voters,
+                    )
+                )
+            except QuorumConfigError as error:
+                # Formatted already: nothing is wrong with the configuration.
+                raise fail(str(error), ExitCode.STORAGE) from None
+            said = f"formatted {folder} for node {server.node_id} of cluster {cluster_id}"
+        directory_id = uuid_text(meta.directory_id)
+    if as_json:
+        typer.echo(
+            json.dumps(
+                {
+                    "folder": folder,
+                    "clusterId": cluster_id,
+                    "nodeId": server.node_id,
+                    "directoryId": directory_id,
+                }
+            )
+        )
+    else:
+        typer.echo(f"{said}, directory id {directory_id}")
+
+
+class FirstVotersError(CommandError):
+    """It is not clear who votes at first, or this node can't be among them."""
+
+    code = ExitCode.USAGE
+
+
+def _first_voters(
+    server: "ServerConfig", *, standalone: bool, initial_controllers: str | None, no_initial_controllers: bool
+) -> "VoterSet | None":
+    """What the log begins with; None for nothing. Raises `FirstVotersError`."""
+    choices = "--standalone, --initial-controllers and --no-initial-controllers"
+    chosen = standalone + (initial_controllers is not None) + no_initial_controllers
+    if chosen > 1:
+        raise FirstVotersError(f"give only one of {choices}")
+    if chosen and server.voters:
+        raise FirstVotersError(
+            f"controller.quorum.voters says who votes, so that {choices} have no say; for voters that can "
+            "change, remove it and set controller.quorum.bootstrap.servers"
+        )
+    if not chosen and server.is_controller and not server.voters:
+        raise FirstVotersError(
+            "the configuration has no controller.quorum.voters, so say who votes at first: --standalone for "
+            "the first node of a new cluster, --initial-controllers for each of several, "
+            "--no-initial-controllers for a node that is to be added to a cluster"
+        )
+    if no_initial_controllers or not chosen:
+        return None
+    endpoint = server.quorum(cluster_id="any").own_endpoint
+    if not server.is_controller or endpoint is None:
+        raise FirstVotersError(
+            f"node {server.node_id} is no controller, so it can't vote; use --no-initial-controllers"
+        )
+    from quorate.cli.voters import parse_voters_with_directories
+    from quorate.types import ReplicaKey, Voter, VoterSet
+
+    if initial_controllers is None:
+        return VoterSet((Voter(ReplicaKey(server.node_id), endpoint),))
+    voters = parse_voters_with_directories(initial_controllers)
+    if server.node_id not in voters:
+        raise FirstVotersError(
+            f"--initial-controllers does not name node {server.node_id}; name it, or use "
+            "--no-initial-controllers and add it later"
+        )
+    return voters
+
+
+@app.command(epilog="Example: quorate storage info -c server.properties --json")
+def info(config: ConfigOption, as_json: JsonOption = False) -> None:
+    """Show whose a folder is, and the vote it remembers."""
+    server = load_config(config)
+    folder = server.metadata_log_dir
+    with user_errors():
+        from quorate.quorum_state.election_state import QuorumStateFile
+        from quorate.quorum_state.meta_properties import load_meta_properties
+        from quorate.raft.storage.storage import LOG_FOLDER
+        from quorate.runtime.entropy import uuid_text
+        from quorate.runtime.real import SyncStrategy, real_runtime
+        from quorate.types import NodeId
+
+        disk = real_runtime(sync=SyncStrategy.INLINE).disk
+        meta = load_meta_properties(disk, folder)
+        election = QuorumStateFile(
+            disk, f"{folder}/{LOG_FOLDER}", cluster_id=meta.cluster_id, node=NodeId(meta.node_id)
+        ).load()
+        shown: dict[str, object] = {
+            "folder": folder,
+            "cluster.id": meta.cluster_id,
+            "node.id": meta.node_id,
+            "directory.id": uuid_text(meta.directory_id),
+            "leader.epoch": election.epoch,
+            "leader.id": -1 if election.leader is None else election.leader,
+            "voted.id": -1 if election.voted is None else election.voted.id,
+        }
+    if as_json:
+        typer.echo(json.dumps(shown))
+    else:
+        for name, value in shown.items():
+            typer.echo(f"{name}: {value}")
+    if meta.node_id != server.node_id:
+        raise fail(
+            f"node.id in {config} is {server.node_id}, the folder is node {meta.node_id}'s: correct node.id, "
+            "or point log.dirs at this node's folder",
+            ExitCode.STORAGE,
+        )

@@ -1,0 +1,263 @@
+"""Control records: what Raft itself writes into the log and into snapshots, in Kafka's bytes.
+
+LeaderChange (KIP-595), SnapshotHeader and SnapshotFooter (KIP-630), KRaftVersion and KRaftVoters (KIP-853).
+A value begins with its version; what a newer version appends as tagged fields is skipped.
+"""
+
+import enum
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from quorate.log.batches.batch import Batch
+from quorate.log.batches.compact import NO_TAGS, CompactReader, compact_array, compact_string, encode_uuid
+from quorate.log.batches.records import KeyValue, Record, build_keyed_batch, records_of
+from quorate.log.errors import NEWER_WROTE_IT, InvalidBatchError
+from quorate.types import Endpoint, NodeId, Offset, ReplicaKey, Voter, VotersAt, VoterSet
+
+LISTENER_NAME = "CONTROLLER"
+"""Of the one endpoint that each voter has."""
+KRAFT_VERSION = 1
+"""The `kraft.version` that voters in the log mean (KIP-853); 0 is a static set."""
+_KEY = struct.Struct(">hh")
+_SHORT = struct.Struct(">h")
+_VERSION_AND_LEADER = struct.Struct(">hi")
+_VERSION_AND_TIMESTAMP = struct.Struct(">hq")
+_VERSION_RANGE = struct.Struct(">hh")
+_PORT = struct.Struct(">H")
+_ID = struct.Struct(">i")
+_Value = TypeVar("_Value")
+
+
+class ControlType(enum.IntEnum):
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderChange:
+    """The first record of an epoch (KIP-595)."""
+
+    leader: int
+    voters: tuple[int, ...]
+    granting_voters: tuple[int, ...]
+    directory_ids: tuple[str | None, ...] = ()
+    """Of the `voters`, in their order; empty in version 0, which has none."""
+
+
+def control_type_of(record: Record) -> ControlType | None:
+    """None for a type that this version does not know. Raises `ValueError` for a key that is none."""
+    if record.key is None or len(record.key) < _KEY.size:
+        raise ValueError(f"the control record at offset {record.offset} has no key")
+    kind: int = _KEY.unpack_from(record.key)[1]
+    return ControlType(kind) if kind in ControlType.__members__.values() else None
+
+
+# Batches
+
+
+def leader_change_batch(
+    *,
+    base_offset: int,
+    epoch: int,
+    timestamp_ms: int,
+    leader: int,
+    voters: Sequence[int],
+    granting_voters: Sequence[int],
+    directory_ids: Mapping[int, str] | None = None,
+    voter_set: VoterSet | None = None,
+) -> bytes:
+    """A control batch with a LeaderChange; with `voter_set`, KRaftVersion and KRaftVoters follow in it.
+
+    `directory_ids` by node, where they are known; those in `voter_set` need not be repeated. With any, the
+    LeaderChange is of version 1.
+    """
+    known = dict(directory_ids or {})
+    for voter in voter_set or ():
+        if voter.key.directory_id is not None:
+            known[voter.key.id] = voter.key.directory_id
+    version = 1 if known else 0
+    value = (
+        _VERSION_AND_LEADER.pack(version, leader)
+        + compact_array(_change_voter(voter, version, known) for voter in voters)
+        + compact_array(_change_voter(voter, version, known) for voter in granting_voters)
+        + NO_TAGS
+    )
+    records = [_control(ControlType.LEADER_CHANGE, value)]
+    if voter_set is not None:
+        records += _voter_records(voter_set, first=True)
+    return _batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+
+def voters_batch(*, base_offset: int, epoch: int, timestamp_ms: int, voters: VoterSet, first: bool) -> bytes:
+    """A control batch with KRaftVoters; two records if `first`: KRaftVersion comes before."""
+    records = _voter_records(voters, first=first)
+    return _batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+
+def snapshot_header_batch(*, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
+    """A control batch with a SnapshotHeader. `timestamp_ms`: of the last record that the snapshot holds."""
+    value = _VERSION_AND_TIMESTAMP.pack(0, timestamp_ms) + NO_TAGS
+    records = [_control(ControlType.SNAPSHOT_HEADER, value)]
+    return _batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+
+def snapshot_footer_batch(*, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
+    """A control batch with a SnapshotFooter."""
+    records = [_control(ControlType.SNAPSHOT_FOOTER, _SHORT.pack(0) + NO_TAGS)]
+    return _batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+
+def _control(kind: ControlType, value: bytes) -> KeyValue:
+    return KeyValue(_KEY.pack(0, kind), value)
+
+
+def _batch(records: Sequence[KeyValue], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
+    return build_keyed_batch(
+        base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms, records=records, control=True
+    )
+
+
+def _change_voter(voter: int, version: int, directory_ids: Mapping[int, str]) -> bytes:
+    directory = encode_uuid(directory_ids.get(voter)) if version else b""
+    return _ID.pack(voter) + directory + NO_TAGS
+
+
+def _voter_records(voters: VoterSet, *, first: bool) -> list[KeyValue]:
+    record = _control(ControlType.KRAFT_VOTERS, encode_voters(voters))
+    if not first:
+        return [record]
+    version = _SHORT.pack(0) + _SHORT.pack(KRAFT_VERSION) + NO_TAGS
+    return [_control(ControlType.KRAFT_VERSION, version), record]
+
+
+def encode_voters(voters: VoterSet) -> bytes:
+    """The value of a KRaftVoters record. Raises `ValueError` for a directory id that is none."""
+    return _SHORT.pack(0) + compact_array(map(_encode_voter, voters)) + NO_TAGS
+
+
+def _encode_voter(voter: Voter) -> bytes:
+    host, port = voter.endpoint.host, voter.endpoint.port
+    endpoint = compact_string(LISTENER_NAME) + compact_string(host) + _PORT.pack(port) + NO_TAGS
+    return (
+        _ID.pack(voter.key.id)
+        + encode_uuid(voter.key.directory_id)
+        + compact_array([endpoint])
+        + _VERSION_RANGE.pack(0, KRAFT_VERSION)
+        + NO_TAGS
+        + NO_TAGS
+    )
+
+
+# Reading
+
+
+def read_leader_change(value: bytes) -> LeaderChange:
+    """Raises `ValueError`."""
+    return _read("LeaderChange", value, _read_leader_change, newest=1)
+
+
+def read_voters(value: bytes) -> VoterSet:
+    """The value of a KRaftVoters record. Raises `ValueError`."""
+    return _read("KRaftVoters", value, _read_voters, newest=0)
+
+
+def read_kraft_version(value: bytes) -> int:
+    """Raises `ValueError`, also for one that this version does not know: what voters mean then is not known
+    here."""
+    version = _read("KRaftVersion", value, lambda reader, _: reader.int16(), newest=0)
+    if not 0 <= version <= KRAFT_VERSION:
+        raise ValueError(
+            f"kraft.version {version} is not known, only up to {KRAFT_VERSION}: {NEWER_WROTE_IT}"
+        )
+    return version
+
+
+def read_snapshot_header(value: bytes) -> int:
+    """The timestamp (ms) of the last record that the snapshot holds. Raises `ValueError`."""
+    return _read("SnapshotHeader", value, lambda reader, _: reader.int64(), newest=0)
+
+
+def control_records_of(batch: Batch) -> list[tuple[Record, ControlType | None]]:
+    """The records of a control batch and what they are. Raises `InvalidBatchError`."""
+    try:
+        return [(record, control_type_of(record)) for record in records_of(batch)]
+    except ValueError as error:
+        raise InvalidBatchError(str(error), position=batch.header.position) from error
+
+
+def voters_in(batch: Batch) -> VotersAt | None:
+    """The voter set in a batch and the offset of its record; None if it has none, as any but a control batch.
+    Raises `InvalidBatchError`, also for a kraft.version that this version does not know."""
+    if not batch.header.is_control:
+        return None
+    found: VotersAt | None = None
+    for record, kind in control_records_of(batch):
+        value = record.value or b""
+        try:
+            if kind is ControlType.KRAFT_VOTERS:
+                found = VotersAt(Offset(record.offset), read_voters(value))
+            elif kind is ControlType.KRAFT_VERSION:
+                read_kraft_version(value)
+        except ValueError as error:
+            raise InvalidBatchError(str(error), position=batch.header.position) from error
+    return found
+
+
+def _read(name: str, value: bytes, read: Callable[[CompactReader, int], _Value], *, newest: int) -> _Value:
+    reader = CompactReader(value)
+    try:
+        version = reader.int16()
+        if not 0 <= version <= newest:
+            raise ValueError(f"version {version} is not known, only up to {newest}: {NEWER_WROTE_IT}")
+        return read(reader, version)
+    except ValueError as error:
+        raise ValueError(f"not a {name} record: {error}") from error
+
+
+def _read_leader_change(reader: CompactReader, version: int) -> LeaderChange:
+    leader = reader.int32()
+    voters, granting = (_read_change_voters(reader, version) for _ in range(2))
+    return LeaderChange(
+        leader=leader,
+        voters=tuple(voter for voter, _ in voters),
+        granting_voters=tuple(voter for voter, _ in granting),
+        directory_ids=tuple(directory for _, directory in voters) if version else (),
+    )
+
+
+def _read_change_voters(reader: CompactReader, version: int) -> list[tuple[int, str | None]]:
+    voters: list[tuple[int, str | None]] = []
+    for _ in range(reader.array_length()):
+        voter = reader.int32()
+        voters.append((voter, reader.uuid() if version else None))
+        reader.skip_tags()
+    return voters
+
+
+def _read_voters(reader: CompactReader, _version: int) -> VoterSet:
+    voters = [_read_voter(reader) for _ in range(reader.array_length())]
+    return VoterSet(tuple(sorted(voters, key=lambda voter: voter.key.id)))
+
+
+def _read_voter(reader: CompactReader) -> Voter:
+    key = ReplicaKey(NodeId(reader.int32()), reader.uuid())
+    endpoints: dict[str, Endpoint] = {}
+    for _ in range(reader.array_length()):
+        name, host, port = reader.string(), reader.string(), reader.uint16()
+        reader.skip_tags()
+        endpoints.setdefault(name, Endpoint(host, port))
+    for _ in ("oldest", "newest"):
+        reader.int16()
+    reader.skip_tags()
+    reader.skip_tags()
+    if not endpoints:
+        raise ValueError(f"voter {key.id} has no endpoint")
+    # Kafka's own listener may be named otherwise: the first is the default one.
+    return Voter(key, endpoints.get(LISTENER_NAME) or next(iter(endpoints.values())))

@@ -1,0 +1,91 @@
+"""What an open log is made of; its parts share it."""
+
+from collections.abc import Callable
+
+import trio
+
+from quorate.log.epoch_cache import EpochCache
+from quorate.log.errors import LogError, LogFailedError, LogInterruptedError, OffsetOutOfRangeError
+from quorate.log.log_config import LogConfig
+from quorate.log.recovery import RecoveredFiles, RecoveryReport
+from quorate.log.segments.segment import Segment
+from quorate.log.tail import Tail
+from quorate.runtime.disk import Disk
+from quorate.types import Epoch, Offset
+
+
+class LogState:
+    """The common base of the classes that `Log` is made of. Mutable; owned by one log."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        config: LogConfig,
+        files: RecoveredFiles,
+        *,
+        log_start_offset: Offset,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._config = config
+        self._now_ms = now_ms
+        self._segments = files.segments
+        self._active = files.segments[-1]
+        self._epochs: EpochCache = files.epochs
+        self._tail = Tail(config.tail_bytes)
+        self._generation = 0
+        self._folder_writes = 0
+        self._folder_synced = 0
+        self._durable_end = files.end_offset
+        self._checkpointed_end = files.end_offset
+        self._maintenance = trio.Lock()
+        self._changing = False
+        self._failure: BaseException | None = None
+        self._unsynced_bytes = 0
+        self._bytes_above_recovery_point = 0
+        self.log_start_offset = log_start_offset
+        self.end_offset = files.end_offset
+        self.high_watermark = log_start_offset
+        """Kept by the owner. Nothing below is ever truncated (KAFKA-12460)."""
+        self.recovered: RecoveryReport = files.report
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a change was cancelled halfway, as the end of a process may do."""
+        return isinstance(self._failure, trio.Cancelled)
+
+    def _begin_at(self, log_start_offset: Offset, epoch: Epoch) -> None:
+        """What is below `log_start_offset`, the last of it of `epoch`, is no longer in the log."""
+        self.log_start_offset = log_start_offset
+        self.high_watermark = max(self.high_watermark, log_start_offset)
+        self._epochs.trim_start(log_start_offset)
+        if self._config.own_recovery_point:
+            self._epochs.start_epoch = epoch
+            if log_start_offset == self.end_offset:
+                # No record is left to begin an epoch. (A partition's leader may have begun one without.)
+                self._epochs.trim_end(log_start_offset)
+
+    def _check_writable(self) -> None:
+        if self._failure is not None:
+            kind = LogInterruptedError if self.is_interrupted else LogFailedError
+            raise kind(
+                f"{self._folder}: an earlier operation failed ({self._failure}); the log must be opened again"
+            ) from self._failure
+        if self._changing:
+            raise LogError(f"{self._folder}: appended to while being truncated")
+
+    def _check_range(self, offset: int) -> None:
+        if not self.log_start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRangeError(
+                offset, log_start_offset=self.log_start_offset, end_offset=self.end_offset
+            )
+
+
+def base_of(segment: Segment) -> Offset:
+    return Offset(segment.base_offset)

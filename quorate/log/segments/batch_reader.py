@@ -1,0 +1,58 @@
+"""A segment batch by batch, each whole and checked."""
+
+from quorate.log.batches.batch import HEADER, LENGTH_END, BatchHeader, read_header
+from quorate.log.errors import InvalidBatchError
+from quorate.log.segments.segment import Segment
+from quorate.runtime.slices import Slices
+
+_CHUNK_BYTES = 1024 * 1024
+
+
+class BatchReader:
+    """From one position of a segment to another."""
+
+    def __init__(self, segment: Segment, start: int, end: int) -> None:
+        self._segment = segment
+        self._next = start
+        self._end = end
+        self._chunk = b""
+        self._chunk_start = start
+        self._slices = Slices()
+        self.position = start
+        """Of the batch that `next` returned, or could not."""
+
+    async def next(self) -> BatchHeader | str | None:
+        """The next header, None at the end, or what is wrong. Lets others run every few milliseconds."""
+        await self._slices.pause()
+        self.position = self._next
+        left = self._end - self._next
+        if not left:
+            return None
+        if left < HEADER.size:
+            return f"{left} bytes are too few for a header"
+        await self._hold(HEADER.size)
+        size = int.from_bytes(self._chunk[self._at + 8 : self._at + 12], "big", signed=True) + LENGTH_END
+        if size > left:
+            return f"a batch of {size} bytes is cut off after {left}"
+        await self._hold(max(size, HEADER.size))
+        try:
+            header = read_header(self._chunk, self._at, dense=False)
+        except InvalidBatchError as error:
+            return error.problem
+        self._next += header.size
+        return header
+
+    @property
+    def end(self) -> int:
+        """The position after the last batch that was returned."""
+        return self._next
+
+    @property
+    def _at(self) -> int:
+        return self._next - self._chunk_start
+
+    async def _hold(self, size: int) -> None:
+        if self._at + size > len(self._chunk):
+            wanted = min(max(size, _CHUNK_BYTES), self._end - self._next)
+            self._chunk = await self._segment.file.read(self._next, wanted)
+            self._chunk_start = self._next

@@ -1,0 +1,123 @@
+"""The sparse index beside a segment, in Kafka's layout.
+
+Entries of 8 bytes: the last offset of a batch relative to the segment's base (int32), and the position at
+which that batch starts (int32). About one per `index_interval_bytes`.
+"""
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+
+from quorate.log.segments.walk import ReadRequest, Steps
+from quorate.runtime.disk import Disk, DiskError
+
+ENTRY_BYTES = 8
+_LOAD_BYTES = 64 * 1024
+
+
+class OffsetIndex:
+    """In memory; the file is brought up to date by `save` and is only a hint, checked when loaded and
+    when used."""
+
+    __slots__ = ("_offsets", "_positions", "_saved")
+
+    def __init__(self) -> None:
+        self._offsets = array("i")
+        self._positions = array("i")
+        self._saved = 0
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def unsaved(self) -> int:
+        return len(self._offsets) - self._saved
+
+    def add(self, relative_last_offset: int, position: int) -> None:
+        self._offsets.append(relative_last_offset)
+        self._positions.append(position)
+
+    def floor(self, relative_offset: int) -> tuple[int, int] | None:
+        """The last entry (offset, position) whose offset is not above `relative_offset`."""
+        index = bisect_right(self._offsets, relative_offset)
+        return (self._offsets[index - 1], self._positions[index - 1]) if index else None
+
+    def floor_position(self, position: int) -> tuple[int, int] | None:
+        """The last entry (offset, position) whose position is not above `position`."""
+        index = bisect_right(self._positions, position)
+        return (self._offsets[index - 1], self._positions[index - 1]) if index else None
+
+    def cut(self, position: int) -> None:
+        """Forget the batches that start at or above `position`."""
+        index = bisect_left(self._positions, position)
+        del self._offsets[index:]
+        del self._positions[index:]
+        if index < self._saved:
+            # The file has too many entries; the next save rewrites it.
+            self._saved = -1
+
+    def clear(self) -> None:
+        self.cut(-1)
+
+    def load(self, disk: Disk, path: str, *, segment_bytes: int) -> Steps[bool]:
+        """Whether the file is there and makes sense. If not, the index is empty."""
+        self.clear()
+        try:
+            file = disk.open(path)
+        except (FileNotFoundError, DiskError):
+            return False
+        # Unless it is taken over below, the next save removes it.
+        self._saved = -1
+        offsets, positions = array("i"), array("i")
+        try:
+            size = file.size
+            for start in range(0, size, _LOAD_BYTES):
+                data = yield ReadRequest(file, start, _LOAD_BYTES)
+                entries = array("i", data[: len(data) // ENTRY_BYTES * ENTRY_BYTES])
+                if sys.byteorder == "little":
+                    entries.byteswap()
+                for values, new in ((offsets, entries[0::2]), (positions, entries[1::2])):
+                    if not _increasing(values[-1:] + new):
+                        return False
+                    values += new
+        except DiskError:
+            return False
+        finally:
+            file.close()
+        if size % ENTRY_BYTES or (positions and positions[-1] >= segment_bytes):
+            return False
+        self._offsets, self._positions, self._saved = offsets, positions, len(offsets)
+        return True
+
+    def save(self, disk: Disk, path: str) -> None:
+        """Write what is new, without a sync."""
+        if self._saved < 0:
+            if disk.exists(path):
+                disk.remove(path)
+            self._saved = 0
+        if self._saved == len(self._offsets):
+            return
+        file = disk.open(path, create=True)
+        try:
+            if file.size != self._saved * ENTRY_BYTES:
+                file.truncate(0)
+                self._saved = 0
+            file.append([self._encoded(self._saved)])
+        finally:
+            file.close()
+        self._saved = len(self._offsets)
+
+    def _encoded(self, start: int) -> bytes:
+        entries = array("i", bytes(ENTRY_BYTES * (len(self._offsets) - start)))
+        entries[0::2] = self._offsets[start:]
+        entries[1::2] = self._positions[start:]
+        if sys.byteorder == "little":
+            entries.byteswap()
+        return entries.tobytes()
+
+
+def _increasing(values: "array[int]") -> bool:
+    if values and values[0] < 0:
+        return False
+    return all(one < other for one, other in pairwise(values))

@@ -1,0 +1,302 @@
+"""One segment: a file of batches named by its base offset, and its indexes."""
+
+from quorate.log.errors import DamagedLogError
+from quorate.log.log_config import LogConfig
+from quorate.log.segments.segment_indexes import SegmentIndexes
+from quorate.log.segments.time_index import TimeEntry, TimeIndex
+from quorate.log.segments.walk import HeaderWalk, Spot, Steps, is_batch, read_now
+from quorate.runtime.disk import Buffer, Disk, File
+from quorate.runtime.log import get_logger
+
+log = get_logger(__name__)
+
+LOG_SUFFIX = ".log"
+_MAX_POSITION = 2**31 - 1
+_MAX_RELATIVE_OFFSET = 2**31 - 1
+
+
+class Segment:
+    """Mutable; owned by one `Log`."""
+
+    __slots__ = (
+        "_config",
+        "_cuts",
+        "_disk",
+        "_reserved_end",
+        "_stem",
+        "base_offset",
+        "file",
+        "indexes",
+        "synced",
+        "writes",
+    )
+
+    def __init__(
+        self, disk: Disk, folder: str, base_offset: int, config: LogConfig, *, create: bool = False
+    ) -> None:
+        self._disk = disk
+        self._config = config
+        self._stem = f"{folder}/{base_offset:020}"
+        self.base_offset = base_offset
+        self.file: File = disk.open(self._stem + LOG_SUFFIX, create=create)
+        self.indexes = self._new_indexes()
+        self._cuts = 0
+        self._reserved_end = 0
+        """Up to where room was asked for."""
+        self.writes = 0
+        self.synced = 0
+        """Which of the `writes` are durable."""
+
+    def _new_indexes(self) -> SegmentIndexes:
+        return SegmentIndexes(self._disk, self._stem, self.base_offset, self._config)
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    @property
+    def size(self) -> int:
+        return self.file.size
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest of any record (ms); -1 if none has one."""
+        return self.indexes.max_timestamp
+
+    def configure(self, config: LogConfig) -> None:
+        self._config = config
+        self.indexes.configure(config)
+
+    def has_room_for(self, size: int, *, end_offset: int, timestamp: int) -> bool:
+        """Whether an append may go here, or the log must roll."""
+        held = self.file.size
+        if held == 0:
+            return True
+        first_timestamp = self.indexes.first_timestamp
+        return not (
+            held + size > self._config.segment_bytes
+            or held + size > _MAX_POSITION
+            or end_offset - self.base_offset > _MAX_RELATIVE_OFFSET
+            or self.indexes.is_full(self._config.segment_index_bytes)
+            or (first_timestamp is not None and timestamp - first_timestamp > self._config.segment_ms)
+        )
+
+    def append(self, buffers: list[Buffer], size: int) -> int:
+        """One vectored write of `size` bytes; the position of the first. `indexes.noted` must follow for
+        each batch."""
+        self.writes += 1
+        if self._config.reserve_bytes:
+            self._reserve(self.file.size + size)
+        return self.file.append(buffers)
+
+    def _reserve(self, end: int) -> None:
+        if end > self._reserved_end:
+            step = self._config.reserve_bytes
+            # What rolls before it is full needs no more.
+            self._reserved_end = max(end, min((end // step + 1) * step, self._config.segment_bytes))
+            self.file.reserve(self._reserved_end)
+
+    def release_reserve(self) -> None:
+        """Cut the file to what was written, if there may be more. Durable after the next sync of the file."""
+        if self._reserved_end > self.file.size:
+            self.writes += 1
+            self.file.truncate(self.file.size)
+        self._reserved_end = 0
+
+    # The indexes
+
+    def rolled(self) -> None:
+        """Another segment follows: what is indexed goes to the files, the largest timestamp with it."""
+        self.release_reserve()
+        self.indexes.add_max()
+        self.indexes.save()
+
+    def load_indexes(self, trusted_end: int) -> Steps[None]:
+        """From their files. If one is missing or wrong both are empty: whoever opens a segment walks over
+        what they don't cover. Entries by time that are not for offsets below `trusted_end` go. Raises
+        `DamagedLogError` if the first batch can't be read."""
+        indexes = self.indexes
+        loaded = yield from indexes.offsets.load(
+            self._disk, indexes.offsets_path, segment_bytes=self.file.size
+        )
+        last = indexes.offsets.floor_position(_MAX_POSITION)
+        if last is not None and not (yield from self._is_batch(*last)):
+            loaded = False
+        wrong = None if loaded else indexes.offsets_path
+        times = indexes.times
+        if wrong is None and times is not None and not (yield from self._load_times(times, trusted_end)):
+            wrong = times.path
+        if wrong is not None:
+            if self._disk.exists(wrong):
+                log.warning("an index is wrong and is rebuilt", path=wrong)
+            indexes.clear()
+            last = None
+        indexes.last_position = 0 if last is None else last[1]
+        indexes.take_max()
+        if indexes.last_position:
+            first = yield from HeaderWalk(self.file, 0, self.file.size).next()
+            indexes.first_timestamp = None if first is None else first.base_timestamp
+
+    def _load_times(self, times: TimeIndex, trusted_end: int) -> Steps[bool]:
+        if not (yield from times.load()):
+            return False
+        times.cut(trusted_end - self.base_offset)
+        try:
+            return times.last is None or (yield from self._is_time(times.last))
+        except DamagedLogError:
+            return False
+
+    def index_up_to(self, end_position: int | None = None) -> Steps[Spot | None]:
+        """After `load_indexes`: note what comes behind the last entries, all of which is durable: so if the
+        largest timestamp is there, entries by time are missing. The last batch, or None if there is none."""
+        indexes, known, start = self.indexes, self.indexes.max_timestamp, self.indexes.last_position
+        last = yield from self.catch_up_indexes(end_position)
+        if indexes.times is not None and start and indexes.max_timestamp > known:
+            log.warning("an index lacks entries and is rebuilt", path=indexes.times.path)
+            indexes.clear()
+            last = yield from self.catch_up_indexes(end_position)
+        return last
+
+    def catch_up_indexes(self, end_position: int | None = None) -> Steps[Spot | None]:
+        """Walk over what comes behind the last entry by offset, and note it. The last batch, or None if there
+        is none."""
+        last: Spot | None = None
+        indexes = self.indexes
+        walk = HeaderWalk(
+            self.file, indexes.last_position, self.file.size if end_position is None else end_position
+        )
+        while (spot := (yield from walk.next())) is not None:
+            last = spot
+            _note(indexes, spot)
+        return last
+
+    def _rebuild_indexes(self, path: str) -> Steps[None]:
+        """Make new ones, which count from when they are whole; appends may come meanwhile. Nothing if the
+        segment is cut meanwhile."""
+        log.warning("an index is wrong and is rebuilt", path=path)
+        cuts = self._cuts
+        fresh = self._new_indexes()
+        fresh.hold_back()
+        position = 0
+        while position < self.file.size:
+            walk = HeaderWalk(self.file, position, self.file.size)
+            while (spot := (yield from walk.next())) is not None:
+                _note(fresh, spot)
+            position = walk.end
+        if self._cuts == cuts:
+            self.indexes.clear()
+            fresh.release()
+            self.indexes = fresh
+
+    def _is_batch(self, relative_last_offset: int, position: int) -> Steps[bool]:
+        return is_batch(self.file, position, last_offset=self.base_offset + relative_last_offset)
+
+    def _is_time(self, entry: TimeEntry) -> Steps[bool]:
+        """Whether the batch of an entry by time is as it says."""
+        last_offset = self.base_offset + entry.relative_offset
+        spot = yield from self._walk_to(last_offset)
+        return (
+            spot is not None and spot.end_offset == last_offset + 1 and spot.max_timestamp == entry.timestamp
+        )
+
+    def _walk_to(self, offset: int) -> Steps[Spot | None]:
+        """The first batch that ends above `offset`, by an index by offset that is right."""
+        entry = self.indexes.offsets.floor(offset - self.base_offset)
+        walk = HeaderWalk(self.file, 0 if entry is None else entry[1], self.file.size)
+        while (spot := (yield from walk.next())) is not None and spot.end_offset <= offset:
+            pass
+        return spot
+
+    def find(self, offset: int) -> Steps[Spot | None]:
+        """The first batch that ends above `offset`; None if all end at or below it."""
+        entry = self.indexes.offsets.floor(offset - self.base_offset)
+        if entry is not None and not (yield from self._is_batch(*entry)):
+            yield from self._rebuild_indexes(self.indexes.offsets_path)
+        return (yield from self._walk_to(offset))
+
+    def find_timestamp(self, timestamp: int, from_offset: int) -> Steps[Spot | None]:
+        """The first batch that ends above `from_offset` and has a record at or after `timestamp` (ms), by
+        what its header says; None if there is none."""
+        first = yield from self._first_for(timestamp)
+        relative = max(from_offset - self.base_offset, first)
+        entry = self.indexes.offsets.floor(relative)
+        if entry is not None and not (yield from self._is_batch(*entry)):
+            yield from self._rebuild_indexes(self.indexes.offsets_path)
+            entry = self.indexes.offsets.floor(relative)
+        walk = HeaderWalk(self.file, 0 if entry is None else entry[1], self.file.size)
+        while (spot := (yield from walk.next())) is not None:
+            if spot.max_timestamp >= timestamp and spot.end_offset > from_offset:
+                return spot
+        return None
+
+    def _first_for(self, timestamp: int) -> Steps[int]:
+        """The last offset, relative to the base, of a batch in front of which everything is earlier than
+        `timestamp`; 0 if none is known."""
+        times = self.indexes.times
+        if times is None:
+            return 0
+        found = yield from times.floor(timestamp)
+        if found is None:
+            return 0
+        if not (yield from self._is_time(found)):
+            yield from self._rebuild_indexes(times.path)
+            times = self.indexes.times
+            found = None if times is None else (yield from times.floor(timestamp))
+        return 0 if found is None else found.relative_offset
+
+    def extent(self, start: Spot, *, max_bytes: int, max_offset: int) -> Steps[int]:
+        """The end position of the whole batches from `start` on, within `max_bytes`, that end at or below
+        `max_offset`; `start.position` if not even that one does."""
+        limit = start.position + max_bytes
+        entry = self.indexes.offsets.floor_position(limit)
+        by_offset = self.indexes.offsets.floor(max_offset - self.base_offset)
+        if entry is not None and by_offset is not None:
+            entry = min(entry, by_offset)
+        position = start.position
+        if (
+            entry is not None
+            and by_offset is not None
+            and entry[1] > position
+            and (yield from self._is_batch(*entry))
+        ):
+            position = entry[1]
+        # What is appended meanwhile is left for the next read.
+        walk = HeaderWalk(self.file, position, self.file.size)
+        while (spot := (yield from walk.next())) is not None:
+            if spot.end_offset > max_offset or spot.position + spot.size > limit:
+                return spot.position
+        return walk.end
+
+    def cut(self, position: int, end_offset: int) -> None:
+        """Cut the file and the indexes to what ends at `end_offset`. Durable after the next sync of the file.
+        What is behind the last entries must be noted again (`catch_up_indexes`)."""
+        self.writes += 1
+        self._cuts += 1
+        self.file.truncate(position)
+        self._reserved_end = 0
+        self.indexes.cut(position, end_offset)
+        self.indexes.save()
+
+    def indexed_position(self, offset: int) -> int:
+        """A position at which a batch starts that ends at or below `offset`; 0 if the index does not help."""
+        entry = self.indexes.offsets.floor(offset - self.base_offset - 1)
+        return 0 if entry is None or not read_now(self._is_batch(*entry)) else entry[1]
+
+    def close(self) -> None:
+        self.file.close()
+
+    def remove(self) -> None:
+        """The files go; durable after a sync of the folder."""
+        self.close()
+        self._cuts += 1
+        self._disk.remove(self._stem + LOG_SUFFIX)
+        self.indexes.remove()
+
+
+def _note(indexes: SegmentIndexes, spot: Spot) -> None:
+    indexes.noted(
+        position=spot.position,
+        last_offset=spot.end_offset - 1,
+        base_timestamp=spot.base_timestamp,
+        max_timestamp=spot.max_timestamp,
+    )

@@ -1,0 +1,154 @@
+"""What a segment knows of its batches without reading them: the index by offset, the one by time, and the
+largest timestamp."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from quorate.log.log_config import LogConfig
+from quorate.log.segments.offset_index import ENTRY_BYTES, OffsetIndex
+from quorate.log.segments.time_index import TIME_ENTRY_BYTES, TimeIndex
+from quorate.runtime.disk import DescriptorsExhaustedError, Disk
+
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+_SAVE_ENTRIES = 64
+_MAX_POSITION = 2**31 - 1
+
+
+class SegmentIndexes:
+    """Mutable; a segment's. Both files are only hints, checked when loaded and when used.
+
+    A metadata log, which nobody asks for times, has no index by time.
+    """
+
+    __slots__ = (
+        "_base_offset",
+        "_disk",
+        "_interval_bytes",
+        "_save_entries",
+        "_stem",
+        "first_timestamp",
+        "last_position",
+        "max_relative_offset",
+        "max_timestamp",
+        "offsets",
+        "times",
+    )
+
+    def __init__(self, disk: Disk, stem: str, base_offset: int, config: LogConfig) -> None:
+        self._disk = disk
+        self._stem = stem
+        self._base_offset = base_offset
+        self._interval_bytes = config.index_interval_bytes
+        self._save_entries = _SAVE_ENTRIES
+        self.offsets = OffsetIndex()
+        self.times = None if config.own_recovery_point else TimeIndex(disk, stem + TIME_INDEX_SUFFIX)
+        self.last_position = 0
+        """Of the batch that the last entry of `offsets` is for."""
+        self.first_timestamp: int | None = None
+        """Of the first batch, if it was seen."""
+        self.max_timestamp = -1
+        self.max_relative_offset = -1
+        """The last offset, relative to the base, of the first batch with `max_timestamp`."""
+
+    @property
+    def offsets_path(self) -> str:
+        return self._stem + INDEX_SUFFIX
+
+    def configure(self, config: LogConfig) -> None:
+        self._interval_bytes = config.index_interval_bytes
+
+    def is_full(self, limit_bytes: int) -> bool:
+        """Whether another entry would make a file larger than that."""
+        return (len(self.offsets) + 1) * ENTRY_BYTES > limit_bytes or (
+            self.times is not None and (len(self.times) + 1) * TIME_ENTRY_BYTES > limit_bytes
+        )
+
+    def noted(self, *, position: int, last_offset: int, base_timestamp: int, max_timestamp: int) -> None:
+        """A batch is at `position`: index it, if it is far enough from the last one that is."""
+        if self.first_timestamp is None:
+            self.first_timestamp = base_timestamp
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_relative_offset = last_offset - self._base_offset
+        if position - self.last_position >= self._interval_bytes:
+            self.last_position = position
+            self.offsets.add(last_offset - self._base_offset, position)
+            self.add_max()
+            if self.offsets.unsaved >= self._save_entries:
+                # In the middle of an append, which a file that can't be opened now must not fail.
+                with suppress(DescriptorsExhaustedError):
+                    self.save()
+
+    def add_max(self) -> None:
+        """The largest timestamp so far gets its entry: whatever is durable must have it."""
+        if self.times is not None:
+            self.times.add(self.max_timestamp, self.max_relative_offset)
+
+    def save(self) -> None:
+        """Write what is new, without a sync."""
+        self.offsets.save(self._disk, self.offsets_path)
+        if self.times is not None:
+            self.times.save()
+
+    def cut(self, position: int, end_offset: int) -> None:
+        """Forget the batches that start at or above `position`, whose offsets are `end_offset` and above. If
+        one of them had the largest timestamp, what is behind the last entries has to be noted again."""
+        self.offsets.cut(position)
+        last = self.offsets.floor_position(_MAX_POSITION)
+        self.last_position = 0 if last is None else last[1]
+        if position == 0:
+            self.first_timestamp = None
+        end = end_offset - self._base_offset
+        if self.times is not None:
+            self.times.cut(end)
+            if self.max_relative_offset >= end:
+                self.take_max()
+
+    def take_max(self) -> None:
+        """The largest timestamp is that of the last entry, as far as is known. (Without an index by time it
+        stays: it may then be too large.)"""
+        if self.times is not None:
+            entry = self.times.last
+            self.max_timestamp, self.max_relative_offset = (-1, -1) if entry is None else entry
+
+    def clear(self) -> None:
+        """Forget everything, in the files too."""
+        self.offsets.clear()
+        self.last_position = 0
+        self.first_timestamp = None
+        if self.times is not None:
+            self.times.clear()
+        self.take_max()
+
+    def hold_back(self) -> None:
+        """Until `release`: write nothing, because others' entries are in the files."""
+        self._save_entries = _MAX_POSITION
+
+    def release(self) -> None:
+        self._save_entries = _SAVE_ENTRIES
+        self.save()
+
+    @property
+    def times_unsynced(self) -> bool:
+        """Whether `sync_times` has something to do."""
+        return self.times is not None and self.times.unsynced
+
+    async def sync_times(self) -> None:
+        """The entries by time are on the device when this returns: what is durable is not read again for
+        them. (Entries by offset that are missing are made again from what is behind the last one. While there
+        are none of these all of the segment is read at a start, and nothing needs to be synced.)"""
+        if self.times is not None:
+            self.times.save()
+            if self.last_position:
+                await self.times.sync()
+
+    def remove(self) -> None:
+        for path in self._paths():
+            with suppress(FileNotFoundError):
+                self._disk.remove(path)
+
+    def _paths(self) -> Iterator[str]:
+        yield self.offsets_path
+        if self.times is not None:
+            yield self.times.path

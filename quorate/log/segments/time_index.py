@@ -1,0 +1,197 @@
+"""The index by time beside a segment, in Kafka's layout.
+
+Entries of 12 bytes: a timestamp in ms (int64), and an offset relative to the segment's base (int32). Up to
+where an entry was made the timestamp was the largest, and the offset is the last one of the first batch that
+had it: what is later than the timestamp comes after that offset. Timestamps grow strictly, offsets too.
+"""
+
+import struct
+from bisect import bisect_left, bisect_right
+from typing import Final, NamedTuple
+
+from quorate.log.segments.walk import ReadRequest, Steps, read_now
+from quorate.runtime.disk import Disk, DiskError, File
+
+TIME_ENTRY_BYTES: Final = 12
+_ENTRY = struct.Struct(">qi")
+_NO_TIMESTAMP: Final = -1
+
+
+class TimeEntry(NamedTuple):
+    timestamp: int
+    relative_offset: int
+    """Of the batch's last record, inclusive."""
+
+
+class TimeIndex:
+    """What isn't in the file yet is in memory, and nothing else is. The file is only a hint: who uses an
+    entry compares it with its batch."""
+
+    __slots__ = ("_disk", "_entries", "_path", "_saved", "_timestamps", "last", "unsynced")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._entries: list[TimeEntry] = []
+        self._timestamps: list[int] = []
+        """Of the `_entries`."""
+        self._saved = 0
+        self.last: TimeEntry | None = None
+        self.unsynced = False
+        """Something isn't in the file, or may be there and not on the device."""
+
+    def __len__(self) -> int:
+        return self._saved + len(self._entries)
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def add(self, timestamp: int, relative_offset: int) -> None:
+        """`timestamp` is the largest so far. Nothing happens unless it has grown since the last entry."""
+        if timestamp > (_NO_TIMESTAMP if self.last is None else self.last.timestamp):
+            self.last = TimeEntry(timestamp, relative_offset)
+            self._entries.append(self.last)
+            self._timestamps.append(timestamp)
+            self.unsynced = True
+
+    def load(self) -> Steps[bool]:
+        """Whether the file is there and may make sense. If not, the index is empty, the file still there."""
+        self._forget()
+        try:
+            file = self._disk.open(self._path)
+        except (FileNotFoundError, DiskError):
+            return False
+        try:
+            count, rest = divmod(file.size, TIME_ENTRY_BYTES)
+            last = (yield from self._entry(file, count - 1)) if count else None
+        except DiskError:
+            return False
+        finally:
+            file.close()
+        if rest or (last is not None and (last.timestamp < 0 or last.relative_offset < 0)):
+            return False
+        self._saved, self.last = count, last
+        return True
+
+    def floor(self, timestamp: int) -> Steps[TimeEntry | None]:
+        """The last entry that is not later than `timestamp`."""
+        number = bisect_right(self._timestamps, timestamp)
+        if number:
+            return self._entries[number - 1]
+        if not self._saved:
+            return None
+        low, high = 0, self._saved
+        found: TimeEntry | None = None
+        file = self._disk.open(self._path)
+        try:
+            while low < high:
+                middle = (low + high) // 2
+                entry = yield from self._entry(file, middle)
+                if entry.timestamp <= timestamp:
+                    low, found = middle + 1, entry
+                else:
+                    high = middle
+        finally:
+            file.close()
+        return found
+
+    def _entry(self, file: File, number: int) -> Steps[TimeEntry]:
+        data = yield ReadRequest(file, number * TIME_ENTRY_BYTES, TIME_ENTRY_BYTES)
+        if len(data) < TIME_ENTRY_BYTES:
+            # Cut meanwhile, or from outside: no batch has this, and so it is found to be wrong.
+            return TimeEntry(_NO_TIMESTAMP, _NO_TIMESTAMP)
+        return TimeEntry(*_ENTRY.unpack(data))
+
+    def cut(self, relative_offset: int) -> None:
+        """Forget the entries at and above that offset. Raises `DiskError`."""
+        if self.last is None or self.last.relative_offset < relative_offset:
+            return
+        keep = bisect_left(self._entries, relative_offset, key=_offset_of)
+        del self._entries[keep:]
+        del self._timestamps[keep:]
+        if not keep and self._saved:
+            self._cut_file(relative_offset)
+        elif keep:
+            self.last = self._entries[-1]
+        else:
+            self.last = None
+
+    def _cut_file(self, relative_offset: int) -> None:
+        file = self._disk.open(self._path)
+        try:
+            low, high = 0, self._saved
+            last: TimeEntry | None = None
+            while low < high:
+                middle = (low + high) // 2
+                entry = read_now(self._entry(file, middle))
+                if entry.relative_offset < relative_offset:
+                    low, last = middle + 1, entry
+                else:
+                    high = middle
+            if low < self._saved:
+                file.truncate(low * TIME_ENTRY_BYTES)
+                self.unsynced = True
+            self._saved, self.last = low, last
+        finally:
+            file.close()
+
+    def clear(self) -> None:
+        """Forget everything, the file's entries too. Raises `DiskError`."""
+        self._forget()
+        if self._disk.exists(self._path):
+            file = self._disk.open(self._path)
+            try:
+                file.truncate(0)
+            finally:
+                file.close()
+            self.unsynced = True
+
+    def _forget(self) -> None:
+        self._entries.clear()
+        self._timestamps.clear()
+        self._saved, self.last = 0, None
+
+    def save(self) -> None:
+        """Write what is new, without a sync. Raises `DiskError`."""
+        if not self._entries:
+            return
+        file = self._disk.open(self._path, create=True)
+        try:
+            if file.size != self._saved * TIME_ENTRY_BYTES:
+                # Somebody else wrote to it: only what is known to be right stays.
+                file.truncate(0)
+                self._saved = 0
+            file.append([b"".join([_ENTRY.pack(*entry) for entry in self._entries])])
+        finally:
+            file.close()
+        self._saved += len(self._entries)
+        self._entries.clear()
+        self._timestamps.clear()
+
+    async def sync(self) -> None:
+        """What was saved is on the device when this returns. No checkpoint if it is. Raises `DiskError`."""
+        if not self.unsynced:
+            return
+        self.unsynced = False
+        try:
+            file = self._disk.open(self._path)
+        except FileNotFoundError:
+            return
+        try:
+            await file.sync()
+        except BaseException:
+            self.unsynced = True
+            raise
+        finally:
+            file.close()
+
+    def remove(self) -> None:
+        """The file goes, if there is one."""
+        self._forget()
+        if self._disk.exists(self._path):
+            self._disk.remove(self._path)
+
+
+def _offset_of(entry: TimeEntry) -> int:
+    return entry.relative_offset

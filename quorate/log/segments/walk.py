@@ -1,0 +1,118 @@
+"""Batches of a file by their headers alone.
+
+Whether the bytes come at once or are waited for is the caller's choice: what needs bytes is a generator that
+asks for them, run by `read_now` (which may hold up the event loop, and is for a few reads at most) or
+`read_cold`, which lets others run every few milliseconds, however much is walked over. So a walk does only a
+little between two reads.
+"""
+
+import struct
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, MAGIC
+from quorate.log.errors import DamagedLogError
+from quorate.runtime.disk import File
+from quorate.runtime.slices import Slices
+from quorate.runtime.work import WORK
+
+_CHUNK_BYTES = 8192
+_HEAD = struct.Struct(">qiibIhiqq")
+"""The header as far as the timestamps."""
+_Result = TypeVar("_Result")
+
+
+class ReadRequest(NamedTuple):
+    file: File
+    position: int
+    size: int
+
+
+Steps = Generator[ReadRequest, bytes, _Result]
+"""Asks for bytes until it has its result."""
+
+
+def read_now(steps: Steps[_Result]) -> _Result:
+    """Run with plain reads."""
+    try:
+        file, position, size = next(steps)
+        while True:
+            file, position, size = steps.send(file.read_at(position, size))
+    except StopIteration as done:
+        result: _Result = done.value
+        return result
+
+
+async def read_cold(steps: Steps[_Result]) -> _Result:
+    """Run with awaited reads, in slices of time. No checkpoint if it is short and there is nothing to wait
+    for."""
+    try:
+        file, position, size = next(steps)
+        slices = Slices()
+        while True:
+            data = await file.read(position, size)
+            await slices.pause()
+            file, position, size = steps.send(data)
+    except StopIteration as done:
+        result: _Result = done.value
+        return result
+    finally:
+        steps.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a batch is in a segment's file."""
+
+    position: int
+    size: int
+    base_offset: int
+    end_offset: int
+    epoch: int
+    base_timestamp: int
+    max_timestamp: int
+
+
+class HeaderWalk:
+    """Over the batches of `file` from `position`, where one starts, to `end`."""
+
+    __slots__ = ("_chunk", "_chunk_start", "_file", "_position", "end")
+
+    def __init__(self, file: File, position: int, end: int) -> None:
+        self._file = file
+        self._position = self._chunk_start = position
+        self._chunk = b""
+        self.end = end
+
+    def next(self) -> Steps[Spot | None]:
+        """The next batch, None at the end. Raises `DamagedLogError`."""
+        position = self._position
+        if position >= self.end:
+            return None
+        at = position - self._chunk_start
+        if at + HEADER_BYTES > len(self._chunk):
+            self._chunk = yield ReadRequest(self._file, position, _CHUNK_BYTES)
+            self._chunk_start, at = position, 0
+            if len(self._chunk) < HEADER_BYTES:
+                raise DamagedLogError(
+                    self._file.path, position, f"{len(self._chunk)} bytes are too few for a header"
+                )
+        base, length, epoch, magic, _, _, delta, base_timestamp, max_timestamp = _HEAD.unpack_from(
+            self._chunk, at
+        )
+        size = length + LENGTH_END
+        if magic != MAGIC or size < HEADER_BYTES or delta < 0 or position + size > self.end:
+            raise DamagedLogError(self._file.path, position, "no record batch")
+        WORK.batches += 1
+        self._position = position + size
+        return Spot(position, size, base, base + delta + 1, epoch, base_timestamp, max_timestamp)
+
+
+def is_batch(file: File, position: int, *, last_offset: int) -> Steps[bool]:
+    """Whether a batch that ends with that offset (inclusive) seems to start there."""
+    data = yield ReadRequest(file, position, _HEAD.size)
+    if len(data) < _HEAD.size:
+        return False
+    base, length, _, magic, _, _, delta, _, _ = _HEAD.unpack(data)
+    return bool(magic == MAGIC and length >= HEADER_BYTES - LENGTH_END and base + delta == last_offset)

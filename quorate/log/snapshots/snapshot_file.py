@@ -1,0 +1,236 @@
+"""A snapshot's file (KIP-630): its name, and its batches, each checked as it is read.
+
+A SnapshotHeader, the voters if they are in the log (KRaftVersion and KRaftVoters), the state in data batches,
+one record to each chunk that the state machine gave, and a SnapshotFooter. Offsets count from 0 in the file,
+and every batch is of the snapshot's epoch.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, Batch, read_header
+from quorate.log.batches.control import (
+    ControlType,
+    control_records_of,
+    read_kraft_version,
+    read_snapshot_header,
+    read_voters,
+)
+from quorate.log.batches.records import Record, records_of
+from quorate.log.errors import DamagedSnapshotError, InvalidBatchError
+from quorate.log.segments.walk import ReadRequest, Steps, read_cold, read_now
+from quorate.runtime.disk import File
+from quorate.runtime.slices import Slices
+from quorate.types import Epoch, Offset, SnapshotId, VoterSet
+
+SUFFIX = ".checkpoint"
+MAX_CHUNK_BYTES = 8 * 1024 * 1024
+"""Of one record: what a state machine may give at once."""
+MAX_BATCH_BYTES = MAX_CHUNK_BYTES + 1024
+"""Bounds what is in memory while a snapshot is read."""
+_READ_BYTES = 1024 * 1024
+_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+
+def name_of(snapshot: SnapshotId) -> str:
+    return f"{snapshot.end_offset:020}-{snapshot.epoch:010}{SUFFIX}"
+
+
+def parse_name(name: str) -> SnapshotId | None:
+    """None if that is no snapshot's file."""
+    match = _NAME.fullmatch(name)
+    return None if match is None else SnapshotId(Offset(int(match[1])), Epoch(int(match[2])))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotContents:
+    """What a snapshot says of itself."""
+
+    snapshot: SnapshotId
+    size_bytes: int
+    last_timestamp_ms: int
+    """Of the last record of the log that it holds."""
+    voters: VoterSet | None
+    """None if they are not in the log (kraft.version 0)."""
+
+
+class SnapshotScan:
+    """From the first byte of `file` to the last, once. Holds one batch, or one read, in memory."""
+
+    __slots__ = (
+        "_chunk",
+        "_chunk_start",
+        "_ended",
+        "_file",
+        "_next_offset",
+        "_position",
+        "_size",
+        "_snapshot",
+        "_timestamp",
+        "_voters",
+    )
+
+    def __init__(self, file: File, snapshot: SnapshotId) -> None:
+        self._file = file
+        self._snapshot = snapshot
+        self._size = file.size
+        self._position = self._chunk_start = self._next_offset = 0
+        self._chunk = b""
+        self._timestamp: int | None = None
+        self._voters: VoterSet | None = None
+        self._ended = False
+
+    @property
+    def position(self) -> int:
+        """Bytes that were checked."""
+        return self._position
+
+    @property
+    def contents(self) -> SnapshotContents:
+        """Known, but for voters further back, from the first `next` on."""
+        if self._timestamp is None:
+            raise self.damaged("no SnapshotHeader")
+        return SnapshotContents(
+            snapshot=self._snapshot,
+            size_bytes=self._size,
+            last_timestamp_ms=self._timestamp,
+            voters=self._voters,
+        )
+
+    def next(self) -> Steps[Batch | None]:
+        """The next batch of state; None when the footer has been seen. Raises `DamagedSnapshotError`."""
+        while not self._ended:
+            batch = yield from self._read()
+            if not batch.header.is_control:
+                if self._timestamp is None:
+                    raise self.damaged("the first batch is no SnapshotHeader")
+                self._advance(batch)
+                return batch
+            self._control(batch)
+            self._advance(batch)
+            if self._ended and self._position != self._size:
+                raise self.damaged(f"{self._size - self._position} bytes follow the SnapshotFooter")
+        return None
+
+    def records(self, batch: Batch) -> list[Record]:
+        """Of a batch that `next` returned last. Raises `DamagedSnapshotError`."""
+        try:
+            return records_of(batch)
+        except InvalidBatchError as error:
+            raise self.damaged(error.problem) from error
+
+    def damaged(self, problem: str) -> DamagedSnapshotError:
+        return DamagedSnapshotError(self._file.path, self._position, problem, snapshot=self._snapshot)
+
+    def _read(self) -> Steps[Batch]:
+        left = self._size - self._position
+        if left < HEADER_BYTES:
+            raise self.damaged(f"it ends after {left} bytes of a batch, before its SnapshotFooter")
+        yield from self._hold(HEADER_BYTES)
+        at = self._position - self._chunk_start
+        size = int.from_bytes(self._chunk[at + 8 : at + LENGTH_END], "big", signed=True) + LENGTH_END
+        if HEADER_BYTES <= size <= min(left, MAX_BATCH_BYTES):
+            yield from self._hold(size)
+            at = self._position - self._chunk_start
+        try:
+            header = read_header(self._chunk, at, max_bytes=MAX_BATCH_BYTES)
+        except InvalidBatchError as error:
+            raise self.damaged(error.problem) from error
+        if header.base_offset != self._next_offset:
+            raise self.damaged(f"base offset {header.base_offset}, expected {self._next_offset}")
+        if header.leader_epoch != self._snapshot.epoch:
+            raise self.damaged(f"epoch {header.leader_epoch}, expected {self._snapshot.epoch}")
+        return Batch(header, memoryview(self._chunk)[at : at + header.size])
+
+    def _hold(self, size: int) -> Steps[None]:
+        if self._position - self._chunk_start + size > len(self._chunk):
+            wanted = min(max(size, _READ_BYTES), self._size - self._position)
+            self._chunk = yield ReadRequest(self._file, self._position, wanted)
+            self._chunk_start = self._position
+            if len(self._chunk) < wanted:
+                raise self.damaged(f"{len(self._chunk)} bytes where {wanted} should be")
+
+    def _advance(self, batch: Batch) -> None:
+        self._position += batch.header.size
+        self._next_offset = batch.header.end_offset
+
+    def _control(self, batch: Batch) -> None:
+        try:
+            for record, kind in control_records_of(batch):
+                if (kind is ControlType.SNAPSHOT_HEADER) != (record.offset == 0):
+                    raise ValueError("a SnapshotHeader must be the first record, and the only one")
+                match kind:
+                    case ControlType.SNAPSHOT_HEADER:
+                        self._timestamp = read_snapshot_header(record.value or b"")
+                    case ControlType.KRAFT_VOTERS:
+                        self._voters = read_voters(record.value or b"")
+                    case ControlType.KRAFT_VERSION:
+                        read_kraft_version(record.value or b"")
+                    case ControlType.SNAPSHOT_FOOTER:
+                        self._ended = True
+                    case _:
+                        pass  # newer types are skipped
+        except InvalidBatchError as error:
+            raise self.damaged(error.problem) from error
+        except ValueError as error:
+            raise self.damaged(str(error)) from error
+
+
+def read_head(file: File, snapshot: SnapshotId) -> SnapshotContents:
+    """What the first batches say. Raises `DamagedSnapshotError`."""
+    scan = SnapshotScan(file, snapshot)
+    read_now(scan.next())
+    return scan.contents
+
+
+async def verify(file: File, snapshot: SnapshotId) -> SnapshotContents:
+    """Read it all, letting others run in between. Raises `DamagedSnapshotError`, `DiskError`."""
+    scan = SnapshotScan(file, snapshot)
+    slices = Slices()
+    while (batch := await read_cold(scan.next())) is not None:
+        # A good CRC may be over nonsense, if it comes from elsewhere: what is accepted can be read.
+        scan.records(batch)
+        await slices.pause()
+    return scan.contents
+
+
+class SnapshotReader:
+    """An open snapshot, to be loaded: iterate over it once, and close it.
+
+    Plain calls, a batch (about 1 MiB) at a time; whoever loads a large one on an event loop pauses between
+    chunks.
+    """
+
+    def __init__(self, file: File, snapshot: SnapshotId) -> None:
+        """Raises `DamagedSnapshotError`, `DiskError`; `file` is then closed."""
+        self._file = file
+        self._scan = SnapshotScan(file, snapshot)
+        try:
+            self._first = read_now(self._scan.next())
+        except BaseException:
+            file.close()
+            raise
+        self.contents = self._scan.contents
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The chunks that the state machine gave, in order. Raises `DamagedSnapshotError`, and then nothing
+        of what was loaded may be kept; `DiskError`."""
+        batch = self._first
+        while batch is not None:
+            for record in self._scan.records(batch):
+                yield record.value or b""
+            batch = read_now(self._scan.next())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,115 @@
+"""What a start finds of snapshots in a folder, and what it removes."""
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from quorate.log.errors import DamagedSnapshotError
+from quorate.log.snapshots.snapshot_file import (
+    SUFFIX,
+    SnapshotContents,
+    name_of,
+    parse_name,
+    read_head,
+    verify,
+)
+from quorate.log.snapshots.snapshot_writer import PART_SUFFIX
+from quorate.runtime.disk import Disk
+from quorate.runtime.log import get_logger
+from quorate.types import Epoch, Offset, SnapshotId
+
+log = get_logger(__name__)
+
+BOOTSTRAP = SnapshotId(Offset(0), Epoch(0))
+DELETED_SUFFIX = ".deleted"
+DAMAGED_SUFFIX = ".damaged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    whole: tuple[SnapshotContents, ...]
+    """Ascending, the bootstrap's included. Of the last one every CRC was checked."""
+    damaged: tuple[DamagedSnapshotError, ...]
+    """Newer than the newest whole one, ascending. Their files are as they were found."""
+
+
+async def survey(disk: Disk, folder: str) -> Survey:
+    """Remove what never was a snapshot, or is no longer; check the newest that is one.
+
+    Raises `DamagedSnapshotError` for a bootstrap snapshot that can't be read and has no successor;
+    `DiskError`.
+    """
+    names = disk.list(folder)
+    leftovers = [name for name in names if SUFFIX in name and name.endswith((DELETED_SUFFIX, PART_SUFFIX))]
+    for name in leftovers:
+        log.info("removed what was left of a snapshot", path=f"{folder}/{name}")
+        _remove(disk, f"{folder}/{name}")
+    whole: list[SnapshotContents] = []
+    damaged: list[DamagedSnapshotError] = []
+    for snapshot in sorted(one for name in names if (one := parse_name(name)) is not None):
+        found = _head(disk, folder, snapshot)
+        if isinstance(found, SnapshotContents):
+            whole.append(found)
+        elif found is not None:
+            damaged.append(found)
+    while whole and (problem := await _check(disk, folder, whole[-1].snapshot)) is not None:
+        whole.pop()
+        damaged.append(problem)
+    newest = whole[-1].snapshot if whole else None
+    older = [error for error in damaged if newest is not None and error.snapshot < newest]
+    set_aside(disk, older)
+    if leftovers or older:
+        await disk.sync_folder(folder)
+    damaged = sorted((error for error in damaged if error not in older), key=lambda error: error.snapshot)
+    for error in damaged:
+        if error.snapshot == BOOTSTRAP:
+            raise error
+    return Survey(whole=tuple(whole), damaged=tuple(damaged))
+
+
+def _head(disk: Disk, folder: str, snapshot: SnapshotId) -> SnapshotContents | DamagedSnapshotError | None:
+    """None if the file vanished after it was listed (KAFKA-13098)."""
+    path = f"{folder}/{name_of(snapshot)}"
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        log.info("a snapshot vanished while the folder was read", path=path)
+        return None
+    try:
+        return read_head(file, snapshot)
+    except DamagedSnapshotError as error:
+        return error
+    finally:
+        file.close()
+
+
+async def _check(disk: Disk, folder: str, snapshot: SnapshotId) -> DamagedSnapshotError | None:
+    file = disk.open(f"{folder}/{name_of(snapshot)}")
+    try:
+        await verify(file, snapshot)
+    except DamagedSnapshotError as error:
+        return error
+    finally:
+        file.close()
+    return None
+
+
+def set_aside(disk: Disk, damaged: Iterable[DamagedSnapshotError]) -> None:
+    """Snapshots that nobody needs any more: an empty file goes, any other is kept under a name that
+    says it. Durable after a sync of the folder."""
+    for error in damaged:
+        file = disk.open(error.path)
+        size = file.size
+        file.close()
+        log.warning(
+            "set a damaged snapshot aside", path=error.path, position=error.position, problem=error.problem
+        )
+        if size:
+            disk.rename(error.path, error.path + DAMAGED_SUFFIX)
+        else:
+            disk.remove(error.path)
+
+
+def _remove(disk: Disk, path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        disk.remove(path)

@@ -1,0 +1,156 @@
+"""A snapshot in the making: a `.part` file that gets its name when all of it is on the device."""
+
+from collections.abc import Callable
+from typing import TypedDict
+
+from quorate.log.batches.control import snapshot_footer_batch, snapshot_header_batch, voters_batch
+from quorate.log.batches.records import build_batch
+from quorate.log.snapshots.snapshot_file import MAX_CHUNK_BYTES, SnapshotContents, name_of
+from quorate.runtime.disk import Disk, DiskError, File
+from quorate.types import SnapshotId, VoterSet
+
+PART_SUFFIX = ".part"
+_BATCH_BYTES = 1024 * 1024
+_BATCH_RECORDS = 1024
+"""A batch is built, and later read, in one piece: small chunks must not add up to many milliseconds."""
+_SYNC_BYTES = 8 * 1024 * 1024
+
+
+class _Place(TypedDict):
+    base_offset: int
+    epoch: int
+    timestamp_ms: int
+
+
+class SnapshotWriter:
+    """From `SnapshotStore.write`. Ends with `freeze` or `abandon`.
+
+    Every write goes to the page cache at once. After a `DiskError` only `abandon` is left.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        snapshot: SnapshotId,
+        *,
+        last_timestamp_ms: int,
+        voters: VoterSet | None,
+        frozen: Callable[[SnapshotContents], None],
+    ) -> None:
+        """`frozen` is told when the snapshot is complete and durable. Raises `DiskError`."""
+        self._disk = disk
+        self._folder = folder
+        self.snapshot = snapshot
+        self._last_timestamp_ms = last_timestamp_ms
+        self._voters = voters
+        self._frozen = frozen
+        self._path = f"{folder}/{name_of(snapshot)}"
+        self._chunks: list[bytes] = []
+        self._buffered_bytes = 0
+        self._unsynced_bytes = 0
+        self._next_offset = 0
+        self._open = True
+        if disk.exists(self._path + PART_SUFFIX):
+            disk.remove(self._path + PART_SUFFIX)
+        self._file: File = disk.open(self._path + PART_SUFFIX, create=True)
+        place = self._place()
+        self._append(snapshot_header_batch(**place), records=1)
+        if voters is not None:
+            place = self._place()
+            self._append(voters_batch(**place, voters=voters, first=True), records=2)
+
+    @property
+    def size_bytes(self) -> int:
+        """Written and buffered so far."""
+        return self._file.size + self._buffered_bytes
+
+    def append(self, chunk: bytes) -> None:
+        """One chunk of the state, which its reader gets as it is. At most 8 MiB (`MAX_CHUNK_BYTES`), else
+        `ValueError`. Raises `DiskError`."""
+        self._check_open()
+        if len(chunk) > MAX_CHUNK_BYTES:
+            raise ValueError(
+                f"a chunk of {len(chunk)} bytes; give the state in chunks of at most {MAX_CHUNK_BYTES}"
+            )
+        if self._chunks and self._buffered_bytes + len(chunk) > _BATCH_BYTES:
+            self._flush()
+        self._chunks.append(chunk)
+        self._buffered_bytes += len(chunk)
+        if self._buffered_bytes >= _BATCH_BYTES or len(self._chunks) >= _BATCH_RECORDS:
+            self._flush()
+
+    async def keep_up(self) -> None:
+        """Between slices of a large snapshot: sync what was written, if it is 8 MiB or more. So the device
+        works along, and `freeze` finds little left. No checkpoint if there is nothing to do. Raises
+        `DiskError`."""
+        self._check_open()
+        if self._unsynced_bytes >= _SYNC_BYTES:
+            self._unsynced_bytes = 0
+            await self._sync()
+
+    async def freeze(self) -> SnapshotContents:
+        """Complete it. It has its name, and is durable, when this returns. Raises `DiskError`; then, and if
+        cancelled, it may have its name and is whole if so."""
+        self._check_open()
+        if self._chunks:
+            self._flush()
+        self._append(snapshot_footer_batch(**self._place()), records=1)
+        contents = SnapshotContents(
+            snapshot=self.snapshot,
+            size_bytes=self._file.size,
+            last_timestamp_ms=self._last_timestamp_ms,
+            voters=self._voters,
+        )
+        # Never named before it is on the device (KAFKA-15312).
+        await self._sync()
+        self._close()
+        self._disk.rename(self._path + PART_SUFFIX, self._path)
+        await self._disk.sync_folder(self._folder)
+        self._frozen(contents)
+        return contents
+
+    def abandon(self) -> None:
+        """Remove what was written, unless it has its name already. Idempotent."""
+        self._close()
+        try:
+            if self._disk.exists(self._path + PART_SUFFIX):
+                self._disk.remove(self._path + PART_SUFFIX)
+        except DiskError:
+            pass  # The next start removes it.
+
+    def _place(self) -> _Place:
+        return {
+            "base_offset": self._next_offset,
+            "epoch": self.snapshot.epoch,
+            "timestamp_ms": self._last_timestamp_ms,
+        }
+
+    def _flush(self) -> None:
+        batch = build_batch(**self._place(), values=self._chunks)
+        count, self._chunks, self._buffered_bytes = len(self._chunks), [], 0
+        self._append(batch, records=count)
+
+    def _append(self, batch: bytes, *, records: int) -> None:
+        try:
+            self._file.append([batch])
+        except DiskError:
+            self._close()
+            raise
+        self._next_offset += records
+        self._unsynced_bytes += len(batch)
+
+    async def _sync(self) -> None:
+        try:
+            await self._file.sync()
+        except DiskError:
+            self._close()
+            raise
+
+    def _close(self) -> None:
+        self._open = False
+        self._file.close()
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise DiskError("the snapshot was frozen, was abandoned, or failed", path=self._path)

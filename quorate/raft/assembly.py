@@ -1,0 +1,367 @@
+"""One node's parts, wired together."""
+
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from quorate.log.batches.batch import Batch, read_headers
+from quorate.log.batches.control import voters_in
+from quorate.raft.core.core import Core
+from quorate.raft.core.core_config import BatchSpan
+from quorate.raft.core.effects import Role
+from quorate.raft.core.events import CommitHeard, Event, Received, VoterChange
+from quorate.raft.core.messages import FetchRequest, FetchResponse, Message
+from quorate.raft.driver.driver import Driver, Routes
+from quorate.raft.errors import InvalidAppendError, NotLeaderError, QuorumStoppedError
+from quorate.raft.leadership import Announcer, LeadershipView
+from quorate.raft.quorum_config import QuorumConfig
+from quorate.raft.quorum_description import QuorumDescription, ReplicaTimes
+from quorate.raft.snapshots.snapshot_cleaning import Retention
+from quorate.raft.snapshots.snapshot_taking import SnapshotTriggers
+from quorate.raft.state_machine.interface import StateMachine
+from quorate.raft.state_machine.proposals import PendingAppend
+from quorate.raft.storage.storage import Storage
+from quorate.raft.telemetry import Telemetry
+from quorate.raft.transport.description_frames import QuorumView
+from quorate.raft.transport.endpoint_check import EndpointCheck
+from quorate.raft.transport.forwarding import Forwarder
+from quorate.raft.transport.peer_set import PeerSet
+from quorate.raft.transport.peers import Peer
+from quorate.raft.transport.quorum_server import Server
+from quorate.raft.waiters import IndexWaiter
+from quorate.raft.watch.freshness import Freshness
+from quorate.raft.watch.health import Health
+from quorate.raft.watch.hearing import Hearing
+from quorate.raft.watch.misconfiguration import Misconfiguration
+from quorate.runtime import Runtime
+from quorate.runtime.clock import loop_clock
+from quorate.runtime.entropy import uuid_text
+from quorate.runtime.log import get_logger
+from quorate.runtime.network import Listener
+from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId
+
+log = get_logger(__name__)
+
+_FRAME_OVERHEAD = 64 * 1024
+_NO_REMOTE_APPENDS = (
+    "this quorum takes records from the program of its leader only (remote_appends is off); send a request "
+    "of that program's own"
+)
+
+
+def spans_of(
+    records: memoryview, *, on_control_batch: Callable[[Batch], None] | None = None
+) -> list[BatchSpan]:
+    """What the core has to know of fetched batches, whose CRCs are checked. Raises `InvalidBatchError`."""
+    spans = []
+    for header in read_headers(records):
+        voters = None
+        if header.is_control:
+            batch = Batch(header, records[header.position : header.position + header.size])
+            voters = voters_in(batch)
+            if on_control_batch is not None:
+                on_control_batch(batch)
+        spans.append(
+            BatchSpan(
+                Offset(header.base_offset), Offset(header.end_offset), Epoch(header.leader_epoch), voters
+            )
+        )
+    return spans
+
+
+class Node:
+    """Core, driver, peers and server of one node; `quorate.raft.quorum.Quorum` is its public face."""
+
+    def __init__(
+        self,
+        config: QuorumConfig,
+        storage: Storage,
+        state_machine: StateMachine[object],
+        *,
+        runtime: Runtime,
+        telemetry: Telemetry,
+    ) -> None:
+        self._config = config
+        self._runtime = runtime
+        self._times = ReplicaTimes()
+        self._misconfiguration = Misconfiguration(config.node_id, config.voters, config.names)
+        # What is known must be told to other threads too, where trio.current_time() raises.
+        now = loop_clock()
+        self._freshness = Freshness(fetch_timeout_ms=config.core.fetch_timeout_ms, now=now)
+        self.key = ReplicaKey(config.node_id, uuid_text(storage.meta.directory_id))
+        max_frame_bytes = self._max_frame_bytes = (
+            config.max_batch_bytes + config.core.fetch_max_bytes + _FRAME_OVERHEAD
+        )
+        self.skipped = storage.skipped.all()
+        self.leadership = LeadershipView()
+        core = Core(
+            config=config.core,
+            cluster_id=config.cluster_id,
+            key=self.key,
+            endpoint=config.own_endpoint,
+            voters=config.voters,
+            bootstrap=config.bootstrap,
+            election=storage.election,
+            log=storage.recovered,
+        )
+        self.hearing = Hearing(
+            core,
+            timeout_ms=config.core.fetch_timeout_ms,
+            now=now,
+            changed=lambda: announcer.heard(silent=self.hearing.silent),
+        )
+        announcer = Announcer(config.node_id, self.leadership, on_leader=self.hearing.role_changed)
+        self.forwarder = Forwarder(
+            runtime.network,
+            cluster_id=config.cluster_id,
+            max_frame_bytes=max_frame_bytes,
+            max_append_bytes=config.max_batch_bytes,
+            connect_timeout_ms=config.connect_timeout_ms,
+            # A leader without its majority resigns after 1.5 of these, and says so.
+            silence_timeout_ms=2 * config.core.fetch_timeout_ms,
+            on_committed=lambda epoch, end_offset: self.driver.deliver(CommitHeard(epoch, end_offset)),
+        )
+        self.driver = Driver(
+            core=core,
+            storage=storage,
+            state_machine=state_machine,
+            runtime=runtime,
+            telemetry=telemetry,
+            max_batch_bytes=config.max_batch_bytes,
+            max_pending_bytes=config.max_pending_bytes,
+            fetch_max_bytes=config.core.fetch_max_bytes,
+            snapshot_triggers=SnapshotTriggers(
+                max_new_bytes=config.snapshot_max_new_bytes,
+                max_interval_ms=config.snapshot_max_interval_ms,
+            ),
+            retention=Retention(max_bytes=config.retention_bytes, max_ms=config.retention_ms),
+            announcer=announcer,
+            forwarder=self.forwarder,
+            not_leader=self.not_leader,
+        )
+        self.server = Server(
+            cluster_id=config.cluster_id,
+            inbound=self,
+            max_frame_bytes=max_frame_bytes,
+            max_append_bytes=config.max_batch_bytes,
+        )
+        self._endpoint_check = EndpointCheck(
+            runtime.network,
+            node_id=config.node_id,
+            cluster_id=config.cluster_id,
+            connect_timeout_ms=config.connect_timeout_ms,
+            timeout_ms=config.core.request_timeout_ms,
+        )
+        self._peers = PeerSet(self.driver.core, self._make_peer, deliver=self.driver.deliver)
+        self.failure: BaseException | None = None
+        self.stopped = False
+        self.leaving = False
+        """Nothing new is appended from here on."""
+        self.check_voters()
+        telemetry.booted(runtime.wall_clock.now_ms())
+        telemetry.unknown_voter_connections(0)
+
+    async def run(self, listener: Listener | None, scope: trio.CancelScope) -> None:
+        """Everything that runs in the background. A failure is kept in `failure` and cancels `scope`."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._peers.run_in(nursery)
+                nursery.start_soon(self.forwarder.run)
+                nursery.start_soon(self.hearing.run)
+                if listener is not None:
+                    nursery.start_soon(self.server.run, listener)
+                await self.driver.run(Routes(self._send, self.server.send_response, self._flush))
+        except BaseExceptionGroup as group:
+            failures = group.subgroup(lambda error: not isinstance(error, trio.Cancelled))
+            if failures is None:
+                raise
+            error: BaseException = failures
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            if not isinstance(error, Exception):
+                raise
+            log.error(
+                "the node stops", node=self._config.node_id, reason=str(error), kind=type(error).__name__
+            )
+            self.failure = error
+            stopped = QuorumStoppedError(f"node {self._config.node_id} stopped: {error}")
+            stopped.__cause__ = error
+            self.driver.stop(stopped)
+            scope.cancel()
+
+    async def leave(self) -> None:
+        """Let appends that are under way end, then hand leadership over and wait until somebody else has it,
+        an election timeout at most."""
+        self.leaving = True
+        with trio.move_on_after(self._config.drain_timeout_ms / 1000):
+            await self.driver.proposals.wait_empty()
+            await self.forwarder.wait_idle()
+        if self.leadership.role is Role.LEADER and len(self.driver.core.voters) > 1:
+            self.driver.resign()
+            with trio.move_on_after(self._config.core.election_timeout_ms / 1000):
+                await self.leadership.wait_other_leader(self._config.node_id)
+
+    def not_leader(self) -> NotLeaderError:
+        """Why this node can't do what only a leader can."""
+        leader, core = self.known_leader, self.driver.core
+        endpoint = None if leader is None else core.endpoint_of(leader)
+        return NotLeaderError(
+            leader=leader, epoch=core.epoch, endpoint=endpoint, problem=self._why_leaderless()
+        )
+
+    @property
+    def known_leader(self) -> NodeId | None:
+        """As `Quorum.leader`."""
+        return None if self.hearing.is_silent else self.leadership.current.leader
+
+    def _why_leaderless(self) -> str | None:
+        """None if that is the ordinary course: an election is under way."""
+        if not self.hearing.is_silent:
+            return None
+        whom = "majority of the voters" if self.driver.core.role is Role.LEADER else "leader"
+        return f"no {whom} was heard for {self.hearing.silence_ms} ms,"
+
+    @property
+    def health(self) -> Health:
+        """As `Quorum.health`."""
+        leader, view = self.known_leader, self.leadership
+        reason: str | None = None
+        if self.failure is not None:
+            reason = f"the node has stopped: {self.failure}"
+        elif self.stopped:
+            reason = "the node has stopped"
+        elif self.leaving:
+            reason = "the node is stopping"
+        elif leader is None:
+            reason = f"{self._why_leaderless() or 'nobody is known to lead'} in epoch {view.current.epoch}"
+        return Health(
+            healthy=reason is None,
+            reason=reason,
+            node_id=self._config.node_id,
+            role=view.role,
+            leader=leader,
+            epoch=view.current.epoch,
+            applied_offset=self.driver.applier.applied_offset,
+            staleness_ms=self.staleness_ms,
+        )
+
+    def check_voters(self) -> None:
+        """Say once, if so, that the configured voters don't count, and whether that makes a difference."""
+        core = self.driver.core
+        if core.has_dynamic_voters:
+            self._misconfiguration.voters_in_log(core.voters)
+
+    def describe(self) -> QuorumDescription:
+        return self._times.describe(self.driver.core, self.key, now_ms=self._runtime.wall_clock.now_ms())
+
+    @property
+    def staleness_ms(self) -> int | None:
+        """As `Quorum.staleness_ms`."""
+        return self._freshness.staleness_ms(self.driver.core, self.driver.applier.applied_offset)
+
+    def _make_peer(self, node: NodeId, endpoint: Endpoint) -> Peer:
+        config = self._config
+        return Peer(
+            node,
+            config.node_id,
+            endpoint,
+            runtime=self._runtime,
+            deliver=self._answered,
+            spans_of=partial(spans_of, on_control_batch=self._on_control_batch),
+            connect_timeout_ms=config.connect_timeout_ms,
+            request_timeout_ms=config.core.request_timeout_ms,
+            max_frame_bytes=self._max_frame_bytes,
+        )
+
+    def _on_control_batch(self, batch: Batch) -> None:
+        # Voters in the log stand in place of those that are configured.
+        if self.driver.core.voters == self._config.voters:
+            self._misconfiguration.control_batch(batch)
+
+    def _answered(self, event: Event) -> None:
+        if not isinstance(event, Received):
+            self.driver.deliver(event)
+            return
+        message = event.message
+        if isinstance(message, FetchResponse):
+            asked_at = self._freshness.asked_at(message)
+            self.driver.deliver(event)
+            self._freshness.answered(message, asked_at, self.driver.core)
+        else:
+            self.driver.deliver(event)
+        self.hearing.received(message)
+
+    def _send(self, message: Message) -> None:
+        if isinstance(message, FetchRequest):
+            self._freshness.asked(message)
+        self._peers.send(message)
+
+    def _flush(self) -> None:
+        self._peers.flush()
+        self.server.flush()
+
+    # What the server hands over
+
+    def receive(self, message: Message) -> None:
+        self.driver.deliver(Received(message))
+        self.hearing.received(message)
+        if (
+            isinstance(message, FetchRequest)
+            and message.cluster_id == self._config.cluster_id
+            and self._times.fetched(message, self.driver.core, now_ms=self._runtime.wall_clock.now_ms())
+        ):
+            self._misconfiguration.fetched(message.replica)
+
+    def append(self, append: PendingAppend) -> None:
+        driver = self.driver
+        if not self._config.remote_appends:
+            append.waiter.failed(InvalidAppendError(_NO_REMOTE_APPENDS))
+        elif self.leaving or driver.core.role is not Role.LEADER:
+            # Not asked about: what a follower's state machine thinks of records binds nobody.
+            append.waiter.failed(driver.requests.not_leader())
+        else:
+            try:
+                driver.propose(append)
+            except InvalidAppendError as error:
+                append.waiter.failed(error)
+
+    def commit_waiting(self) -> None:
+        self.driver.commit_waiting()
+
+    async def wait_room(self) -> None:
+        await self.driver.wait_room()
+
+    def read_index(self, waiter: IndexWaiter) -> None:
+        self.driver.requests.read_index(waiter)
+
+    async def check_change(self, change: VoterChange) -> None:
+        """As leader: raise why it would be refused now, or because of the endpoint that it names."""
+        self.driver.requests.check_change(change)
+        await self._endpoint_check.check(change)
+
+    async def change_voters(self, change: VoterChange) -> None:
+        await self.check_change(change)
+        await self.driver.requests.change_voters(change)
+
+    async def transfer_leadership(self, successor: NodeId) -> None:
+        await self.driver.requests.transfer(successor)
+
+    async def take_snapshot(self) -> SnapshotId:
+        return await self.driver.snapshots.take()
+
+    def is_voter(self, node: NodeId) -> bool:
+        return node != self._config.node_id and node in self.driver.core.voters
+
+    @property
+    def view(self) -> QuorumView:
+        core = self.driver.core
+        leader = self.leadership.current.leader
+        return QuorumView(
+            cluster_id=self._config.cluster_id,
+            leader=leader,
+            epoch=self.leadership.current.epoch,
+            leader_endpoint=None if leader is None else core.endpoint_of(leader),
+            description=self.describe() if core.role is Role.LEADER and leader == core.node_id else None,
+            node=self.key,
+        )

@@ -1,0 +1,66 @@
+"""Who has answered a round of votes. By voter, so that no answer counts twice."""
+
+from collections.abc import Hashable
+
+from quorate.raft.core import outgoing_requests as requests
+from quorate.raft.core.shared_state import Node
+from quorate.types import NodeId, ReplicaKey
+
+
+class Ballot:
+    """One round: it starts with our own vote alone, if we have one, and ends with the role that holds it."""
+
+    __slots__ = ("_granted", "_leader_resigned", "_refused", "pre_vote")
+
+    def __init__(self, node: Node, *, pre_vote: bool, leader_resigned: bool = False) -> None:
+        self.pre_vote = pre_vote
+        self._leader_resigned = leader_resigned
+        self._granted: set[NodeId] = {node.id} if node.is_voter else set()
+        self._refused: set[NodeId] = set()
+
+    def ask(self, node: Node) -> None:
+        """Ask every voter that has not answered and may be asked now."""
+        for voter in node.others:
+            self.ask_one(node, voter)
+
+    def ask_one(self, node: Node, voter: ReplicaKey) -> None:
+        if voter.id not in self._granted and voter.id not in self._refused and node.may_ask(voter.id):
+            requests.ask_vote(node, voter, pre_vote=self.pre_vote, leader_resigned=self._leader_resigned)
+
+    def ask_again(self, node: Node, peer: NodeId) -> None:
+        """`peer` refused, and has reason to think again."""
+        for voter in node.others:
+            if voter.id == peer and peer in self._refused:
+                self._refused.discard(peer)
+                self.ask_one(node, voter)
+
+    def count(self, node: Node, peer: NodeId, *, granted: bool) -> None:
+        if peer in node.voters:
+            (self._granted if granted else self._refused).add(peer)
+
+    def is_won(self, node: Node) -> bool:
+        return len(self._granted) >= node.voters.majority
+
+    def is_lost(self, node: Node) -> bool:
+        """Whatever the others say."""
+        return len(node.voters) - len(self._refused) < node.voters.majority
+
+    @property
+    def granting_voters(self) -> tuple[NodeId, ...]:
+        return tuple(sorted(self._granted))
+
+    def clone(self) -> "Ballot":
+        twin = Ballot.__new__(Ballot)
+        twin.pre_vote = self.pre_vote
+        twin._leader_resigned = self._leader_resigned
+        twin._granted = self._granted.copy()
+        twin._refused = self._refused.copy()
+        return twin
+
+    def key(self) -> Hashable:
+        return (
+            self.pre_vote,
+            self._leader_resigned,
+            tuple(sorted(self._granted)),
+            tuple(sorted(self._refused)),
+        )

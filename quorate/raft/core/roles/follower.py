@@ -1,0 +1,361 @@
+"""A node that copies the leader's log."""
+
+from collections.abc import Hashable
+from typing import ClassVar, Self
+
+from quorate.raft.core import outgoing_requests as requests
+from quorate.raft.core.effects import (
+    AppendFetched,
+    ArmTimer,
+    CheckSnapshot,
+    InstallSnapshot,
+    Role,
+    StoreSnapshotChunk,
+    Truncate,
+)
+from quorate.raft.core.events import Timer, TimerKind
+from quorate.raft.core.invariant import invariant
+from quorate.raft.core.messages import FetchResponse, FetchSnapshotResponse, Response, VoteRequest
+from quorate.raft.core.replica_log.incoming_snapshot import Arrival, IncomingSnapshot
+from quorate.raft.core.roles.role import RoleState
+from quorate.raft.core.roles.transitions import ToProspective, ToUnattached, Transition
+from quorate.raft.core.shared_state import FETCH, Node
+from quorate.types import EpochEnd, NodeId, Offset, SnapshotId
+
+LOST_ROUNDS_MAX = 10
+"""Where counting stops: 2**10 times any wait is beyond its bound."""
+
+
+class Follower(RoleState):
+    """Fetches, appends, and fetches again once what it appended is durable: that fetch is the
+    acknowledgement.
+
+    Where the leader's log begins above ours, or parts from it below its start, a snapshot takes its place
+    (KIP-630). Until that is whole, checked and durable nothing changes here. While it is checked no election
+    is started: we are too far behind to win one, and would only have to fetch it again.
+    """
+
+    __slots__ = (
+        "_barrier",
+        "_fits",
+        "_has_fetched",
+        "_leader_gone",
+        "_leader_resigned",
+        "_loading",
+        "_lost_rounds",
+        "leader",
+    )
+
+    role: ClassVar[Role] = Role.FOLLOWER
+
+    def __init__(self, *, leader: NodeId, lost_rounds: int = 0, leader_resigned: bool = False) -> None:
+        self.leader = leader
+        self._has_fetched = False
+        self._leader_gone = leader_resigned
+        """It resigned, or its connection broke and it has not answered since."""
+        self._leader_resigned = leader_resigned
+        """Nothing can be fetched from it in this epoch any more."""
+        self._lost_rounds = min(lost_rounds, LOST_ROUNDS_MAX)
+        self._loading = False
+        """`node.incoming` is fetched from this leader, or checked, to be installed."""
+        self._fits = False
+        """Our log is known to be a prefix of this leader's: it has answered without asking for a cut."""
+        self._barrier = 0
+        """The read-barrier round in the leader's last answer."""
+
+    @property
+    def heeds_strangers(self) -> bool:
+        # The voters that we know have a round first, also when the leader resigned or can't be reached.
+        return self._lost_rounds > 0 and not self._has_fetched
+
+    def timers(self, node: Node) -> tuple[TimerKind, ...]:
+        return (TimerKind.FETCH,)
+
+    def enter(self, node: Node) -> Transition | None:
+        # An observer that asks around disturbs nobody and wins nothing by it: it gives the leader its time to
+        # answer.
+        if self._lost_rounds and node.may_stand:
+            self._arm_short(node)
+        else:
+            self._arm(node)
+        self._fetch(node)
+        return None
+
+    def on_timer(self, node: Node, timer: Timer) -> Transition | None:
+        if timer.kind is not TimerKind.FETCH:
+            return None
+        if self._is_checking(node):
+            self._show_that_we_are_here(node)
+            return None
+        if node.may_stand:
+            return ToProspective(lost_rounds=self._lost_rounds, leader_resigned=self._leader_resigned)
+        # A voter that has not noticed yet may name the same leader again: later and later, as a voter would
+        # ask for votes.
+        return ToUnattached(epoch=node.epoch, lost_rounds=min(self._lost_rounds + 1, LOST_ROUNDS_MAX))
+
+    def on_ready(self, node: Node, peer: NodeId) -> Transition | None:
+        if peer == self.leader:
+            self._fetch(node)
+        return None
+
+    def on_durable(self, node: Node) -> Transition | None:
+        self._fetch(node)
+        return None
+
+    def on_commit_heard(self, node: Node, end_offset: Offset) -> None:
+        # Before the first answer that fits, our log may hold what the leader's does not. One that asks for a
+        # cut is no such answer: it may be the first of several.
+        if self._fits:
+            node.advance_high_watermark(Offset(min(node.log.end_offset, end_offset)))
+
+    def on_not_leader(self, node: Node, peer: NodeId) -> Transition | None:
+        if peer != self.leader:
+            return None
+        self._leader_gone = True
+        # A voter hears of it by EndQuorumEpoch, with its place in the queue. An observer is told nothing
+        # else.
+        return None if node.is_voter else ToUnattached(epoch=node.epoch, leader_resigned=True)
+
+    def on_unreachable(self, node: Node, peer: NodeId) -> None:
+        if peer == self.leader and not self._leader_gone:
+            self._leader_gone = True
+            self._arm_short(node)
+
+    def on_end_of_epoch(self, node: Node, preferred_successors: tuple[NodeId, ...]) -> None:
+        """The leader resigned. The first successor stands at once, the others one after the other
+        (KIP-595)."""
+        self._leader_gone = True
+        self._leader_resigned = True
+        backoff_max_ms = node.config.election_backoff_max_ms
+        if node.id in preferred_successors:
+            place = preferred_successors.index(node.id)
+            last = len(preferred_successors) - 1
+            wait_ms = min(backoff_max_ms, (backoff_max_ms >> last) << (place - 1)) if place else 0
+        else:
+            wait_ms = backoff_max_ms
+        node.out.append(ArmTimer(FETCH, wait_ms, wait_ms))
+
+    def on_response(self, node: Node, response: Response) -> Transition | None:
+        if isinstance(response, FetchResponse):
+            heard = self._fetched(node, response)
+        elif isinstance(response, FetchSnapshotResponse):
+            heard = self._fetched_chunk(node, response)
+        else:
+            return None
+        invariant(response.source == self.leader, "only the leader is fetched from", response=response)
+        if not heard:
+            node.pause(self.leader, failed=False)
+            return None
+        self._has_fetched = True
+        self._leader_gone = False
+        self._lost_rounds = 0
+        self._arm(node)
+        self._fetch(node)
+        return None
+
+    def on_refused(self, node: Node, response: Response) -> Transition | None:
+        if isinstance(response, FetchSnapshotResponse) and not self._is_checking(node):
+            # The leader has a later one, and will say so when it is fetched from.
+            self._drop_incoming(node)
+        return None
+
+    def on_snapshot_checked(self, node: Node) -> None:
+        if self._loading:
+            self._install(node)
+            self._arm(node)
+            self._fetch(node)
+
+    def on_snapshot_damaged(self, node: Node) -> None:
+        """It begins anew, after a pause."""
+        if self._loading:
+            node.pause(self.leader, failed=False)
+
+    def grants_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+        return False
+
+    def grants_pre_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+        # Who hears the leader refuses, so nobody can be elected while a majority does (KIP-996). Once the
+        # leader has resigned or can't be reached we no longer hear it, and need not wait out our own timer to
+        # say so.
+        return up_to_date and (self._leader_gone or not self._has_fetched or request.leader_resigned)
+
+    def clone(self) -> Self:
+        twin = type(self)(
+            leader=self.leader, lost_rounds=self._lost_rounds, leader_resigned=self._leader_resigned
+        )
+        twin._has_fetched = self._has_fetched
+        twin._leader_gone = self._leader_gone
+        twin._loading = self._loading
+        twin._fits = self._fits
+        twin._barrier = self._barrier
+        return twin
+
+    def key(self) -> Hashable:
+        return (
+            self.role,
+            self.leader,
+            self._has_fetched,
+            self._leader_gone,
+            self._leader_resigned,
+            self._lost_rounds,
+            self._loading,
+            self._fits,
+            self._barrier,
+        )
+
+    # --- timers and requests ---
+
+    def _arm(self, node: Node) -> None:
+        timeout_ms = node.config.fetch_timeout_ms
+        if self._is_checking(node):
+            timeout_ms //= 2
+        node.out.append(ArmTimer(FETCH, timeout_ms, timeout_ms))
+
+    def _arm_short(self, node: Node) -> None:
+        """Ask for votes, or an observer for the leader, soon; later and later as rounds are lost, because the
+        leader may be well and only we cut off."""
+        first_ms = node.config.broken_connection_wait_ms
+        longest_ms = max(first_ms, node.config.election_backoff_max_ms)
+        wait_ms = min(longest_ms, first_ms << self._lost_rounds)
+        # The draw keeps voters from standing at once; an observer only needs to be slower each time.
+        least_ms = wait_ms // 2 if self._lost_rounds and not node.may_stand else 0
+        node.out.append(ArmTimer(FETCH, least_ms, wait_ms))
+
+    def _fetch(self, node: Node) -> None:
+        if not node.log.is_durable or self._leader_resigned or not node.may_ask(self.leader):
+            return
+        config = node.config
+        if not self._loading:
+            requests.fetch(
+                node,
+                self.leader,
+                max_wait_ms=config.fetch_max_wait_ms,
+                max_bytes=config.fetch_max_bytes,
+                barrier=self._barrier,
+            )
+        elif node.incoming is not None and node.incoming.arrival is Arrival.FETCHING:
+            incoming = node.incoming
+            requests.fetch_snapshot(
+                node,
+                self.leader,
+                incoming.id,
+                position=incoming.position,
+                max_bytes=config.fetch_max_bytes,
+            )
+
+    # --- the log ---
+
+    def _fetched(self, node: Node, response: FetchResponse) -> bool:
+        """False, and no change, if the answer makes no sense with our log."""
+        self._barrier = response.barrier
+        if response.snapshot is not None:
+            return self._load(node, response.snapshot)
+        if response.diverging is not None:
+            return self._truncate(node, response.diverging)
+        if response.batches and not self._append(node, response):
+            return False
+        self._fits = True
+        if response.high_watermark is not None:
+            node.advance_high_watermark(Offset(min(node.log.end_offset, response.high_watermark)))
+        return True
+
+    def _append(self, node: Node, response: FetchResponse) -> bool:
+        """False, and no change, if the batches don't continue our log."""
+        log = node.log
+        if not log.follows(response.batches, leader_epoch=node.epoch):
+            return False
+        has_voters = log.append_batches(response.batches)
+        node.out.append(AppendFetched(log.generation, response.batches, response.records))
+        if has_voters:
+            self._look_up_voters(node)
+        return True
+
+    def _truncate(self, node: Node, diverging: EpochEnd) -> bool:
+        """Cut to the last point that our log and the leader's may share (KIP-595). False if that is no
+        cut."""
+        log = node.log
+        end = Offset(min(diverging.end_offset, log.end_of(diverging.epoch).end_offset))
+        if end >= log.end_offset:
+            return False
+        invariant(
+            node.high_watermark is None or end >= node.high_watermark,
+            "the leader asks to cut committed records; one of us has lost data, compare the logs",
+            leader=self.leader,
+            diverging=diverging,
+            high_watermark=node.high_watermark,
+            log_end_offset=log.end_offset,
+        )
+        log.truncate(end)
+        node.out.append(Truncate(log.generation, end))
+        self._look_up_voters(node)
+        return True
+
+    def _look_up_voters(self, node: Node) -> None:
+        if node.look_up_voters():
+            node.role_changed(self.role)
+
+    # --- a snapshot in place of the log ---
+
+    def _is_checking(self, node: Node) -> bool:
+        incoming = node.incoming
+        return self._loading and incoming is not None and incoming.arrival is Arrival.CHECKING
+
+    def _load(self, node: Node, snapshot: SnapshotId) -> bool:
+        """Begin to fetch it, or go on where an earlier fetch of it ended. False if it holds nothing that we
+        lack."""
+        log = node.log
+        floor = log.start_offset if node.high_watermark is None else node.high_watermark
+        # Not the log end: what parts from the leader's log below its start is longer than the snapshot,
+        # perhaps.
+        if snapshot.end_offset <= floor or snapshot.epoch > node.epoch:
+            return False
+        incoming = node.incoming
+        if incoming is None or incoming.id != snapshot:
+            incoming = node.incoming = IncomingSnapshot(snapshot)
+        self._loading = True
+        if incoming.arrival is Arrival.CHECKED:
+            self._install(node)
+        return True
+
+    def _fetched_chunk(self, node: Node, response: FetchSnapshotResponse) -> bool:
+        """False if it says nothing, or is not what was asked for."""
+        incoming = node.incoming
+        if not self._loading or incoming is None or incoming.arrival is not Arrival.FETCHING:
+            return True  # asked for nothing but an answer, while it was checked
+        end = response.position + response.length
+        if response.snapshot != incoming.id or response.position != incoming.position or end > response.size:
+            self._drop_incoming(node)
+            return False
+        if response.length == 0:
+            return False
+        node.out.append(StoreSnapshotChunk(incoming.id, incoming.position, response.chunk))
+        incoming.position = end
+        if end == response.size:
+            incoming.arrival = Arrival.CHECKING
+            node.out.append(CheckSnapshot(incoming.id))
+        return True
+
+    def _show_that_we_are_here(self, node: Node) -> None:
+        """A leader that needs us for its majority must not resign because a check takes long."""
+        incoming = node.incoming
+        if self.leader in node.in_flight or self._leader_resigned:
+            self._leader_gone = True
+        elif incoming is not None and node.may_ask(self.leader):
+            requests.fetch_snapshot(node, self.leader, incoming.id, position=0, max_bytes=0)
+        self._arm(node)
+
+    def _drop_incoming(self, node: Node) -> None:
+        node.incoming = None
+        self._loading = False
+
+    def _install(self, node: Node) -> None:
+        incoming = node.incoming
+        invariant(incoming is not None, "there is a snapshot to install")
+        assert incoming is not None  # for the type checker
+        self._drop_incoming(node)
+        log = node.log
+        log.reset(incoming.id, incoming.voters)
+        self._fits = True
+        node.out.append(InstallSnapshot(log.generation, incoming.id))
+        self._look_up_voters(node)
+        node.advance_high_watermark(incoming.id.end_offset)

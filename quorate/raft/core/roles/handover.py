@@ -1,0 +1,59 @@
+"""Leadership handed to a chosen voter, without a gap longer than an election."""
+
+from collections.abc import Hashable
+
+from quorate.raft.core.effects import ArmTimer, TransferEnded
+from quorate.raft.core.messages import ErrorCode
+from quorate.raft.core.roles.tracker import Replicas
+from quorate.raft.core.shared_state import TRANSFER, Node
+from quorate.types import NodeId, Offset
+
+
+class Handover:
+    """Waits for the successor to have the whole log, for an election timeout at most."""
+
+    __slots__ = ("successor",)
+
+    def __init__(self) -> None:
+        self.successor: NodeId | None = None
+        """None while leadership is not to change."""
+
+    def ask(self, node: Node, replicas: Replicas, successor: NodeId) -> None:
+        """In place of any that is under way, if `successor` is another voter and fetches: appends wait
+        meanwhile, which they must not for one that is down."""
+        follower = replicas.followers.get(successor)
+        if follower is None or not follower.is_alive:
+            error = ErrorCode.INVALID_VOTER_KEY if follower is None else ErrorCode.REQUEST_TIMED_OUT
+            node.out.append(TransferEnded(successor, error))
+            return
+        if self.successor is not None:
+            node.out.append(TransferEnded(self.successor, ErrorCode.REQUEST_TIMED_OUT))
+        self.successor = successor
+        timeout_ms = node.config.election_timeout_ms
+        node.out.append(ArmTimer(TRANSFER, timeout_ms, timeout_ms))
+
+    def is_due(self, node: Node, replicas: Replicas, *, high_watermark: Offset | None) -> bool:
+        """Whether the successor has the whole log, all of which is committed and durable here."""
+        if self.successor is None:
+            return False
+        end = node.log.end_offset
+        successor = replicas.followers.get(self.successor)
+        return (
+            successor is not None
+            and successor.end_offset == end
+            and high_watermark == end
+            and node.log.is_durable
+        )
+
+    def timed_out(self, node: Node) -> None:
+        if self.successor is not None:
+            node.out.append(TransferEnded(self.successor, ErrorCode.REQUEST_TIMED_OUT))
+            self.successor = None
+
+    def clone(self) -> "Handover":
+        twin = Handover()
+        twin.successor = self.successor
+        return twin
+
+    def key(self) -> Hashable:
+        return self.successor

@@ -1,0 +1,424 @@
+"""The node whose log the others copy."""
+
+from collections.abc import Hashable, Mapping
+from typing import ClassVar, Self
+
+from quorate.raft.core import outgoing_requests as requests
+from quorate.raft.core.effects import (
+    AppendLeaderChange,
+    AppendProposal,
+    ArmTimer,
+    CancelTimer,
+    Role,
+    SendSnapshotChunk,
+    VotersChanged,
+)
+from quorate.raft.core.events import (
+    ChangeVoters,
+    Propose,
+    ReadBarrier,
+    Timer,
+    TimerKind,
+    TransferLeadership,
+    VoterChange,
+)
+from quorate.raft.core.fetch_answers import answer_fetch, refuse_fetch
+from quorate.raft.core.invariant import invariant
+from quorate.raft.core.messages import (
+    BeginQuorumEpochResponse,
+    ErrorCode,
+    FetchRequest,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Response,
+    VoteRequest,
+)
+from quorate.raft.core.roles.handover import Handover
+from quorate.raft.core.roles.read_barriers import ReadBarriers
+from quorate.raft.core.roles.replica_progress import ReplicaProgress
+from quorate.raft.core.roles.role import RoleState
+from quorate.raft.core.roles.tracker import Replicas
+from quorate.raft.core.roles.transitions import ToResigned, Transition
+from quorate.raft.core.roles.voter_changes import Refused, VoterChanges
+from quorate.raft.core.shared_state import BEGIN_QUORUM, CHECK_QUORUM, Node
+from quorate.types import NodeId, Offset, ReplicaKey, VotersAt, VoterSet
+
+
+class Leader(RoleState):
+    """Appends, answers Fetches, and moves the high watermark by what the Fetches acknowledge.
+
+    It offers records before they are durable here, and counts itself only when they are, and only while it is
+    a voter: one that removed itself leads until that is committed (KIP-853).
+    """
+
+    __slots__ = (
+        "_barriers",
+        "_changes",
+        "_granting_voters",
+        "_handover",
+        "_replicas",
+        "epoch_start_offset",
+        "high_watermark",
+    )
+
+    role: ClassVar[Role] = Role.LEADER
+
+    def __init__(self, node: Node, *, granting_voters: tuple[NodeId, ...]) -> None:
+        self.epoch_start_offset = node.log.end_offset
+        """Where the LeaderChange record is."""
+        self.high_watermark: Offset | None = None
+        """None until a record of this epoch is committed; what we commit before is not known to be so
+        (KIP-595)."""
+        self._granting_voters = granting_voters
+        self._replicas = Replicas(node)
+        self._barriers = ReadBarriers()
+        self._changes = VoterChanges()
+        self._handover = Handover()
+
+    def timers(self, node: Node) -> tuple[TimerKind, ...]:
+        kinds: list[TimerKind] = []
+        if self._replicas.followers:
+            kinds.append(TimerKind.CHECK_QUORUM)
+        if self._replicas.need_periods:
+            kinds.append(TimerKind.BEGIN_QUORUM)
+        if self._handover.successor is not None:
+            kinds.append(TimerKind.TRANSFER)
+        return tuple(kinds)
+
+    def enter(self, node: Node) -> Transition | None:
+        log = node.log
+        # What only the bootstrap snapshot says must get into the log, for those who start without it.
+        voter_set = node.voters if log.voters.latest_offset == -1 else None
+        base_offset = log.append(count=1 if voter_set is None else 3, epoch=node.epoch)
+        invariant(
+            base_offset == self.epoch_start_offset, "the epoch starts at the log end", base_offset=base_offset
+        )
+        if voter_set is not None:
+            log.voters.append(VotersAt(Offset(base_offset + 2), voter_set))
+        node.out.append(
+            AppendLeaderChange(
+                log.generation,
+                base_offset=base_offset,
+                epoch=node.epoch,
+                leader=node.id,
+                voters=node.voters.ids,
+                granting_voters=self._granting_voters,
+                voter_set=voter_set,
+            )
+        )
+        if self._replicas.followers:
+            self._arm_check_quorum(node)
+            self._arm_begin_quorum(node)
+            self._tell_unaware(node)
+        return None
+
+    def leave(self, node: Node) -> None:
+        for replica in self._replicas:
+            if replica.parked is not None:
+                node.out.append(CancelTimer(replica.fetch_wait))
+                refuse_fetch(node, replica.parked)
+                replica.parked = None
+        self._changes.fail(node)
+        self._barriers.fail(node)
+
+    # --- what is asked of a leader ---
+
+    def on_propose(self, node: Node, event: Propose) -> None:
+        invariant(event.count > 0, "a proposal has records", proposal=event.proposal, count=event.count)
+        log = node.log
+        base_offset = log.append(count=event.count, epoch=node.election.epoch)
+        node.out.append(
+            AppendProposal(log.generation, event.proposal, base_offset, log.end_offset, node.election.epoch)
+        )
+        self._offer(node)
+
+    def refusal_of(self, node: Node, change: VoterChange) -> Refused | None:
+        outcome = self._outcome_of(node, change)
+        return outcome if isinstance(outcome, Refused) else None
+
+    def _outcome_of(self, node: Node, change: VoterChange) -> VoterSet | Refused:
+        if self._handover.successor is not None:
+            return Refused(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"leadership is being handed to node {self._handover.successor}; ask the next leader",
+            )
+        return self._changes.outcome(node, self._replicas, change, high_watermark=self.high_watermark)
+
+    def on_change_voters(self, node: Node, event: ChangeVoters) -> None:
+        outcome = self._outcome_of(node, event.change)
+        if isinstance(outcome, Refused):
+            node.out.append(VotersChanged(event.request, outcome.error, outcome.message))
+        elif self._changes.make(node, event.request, outcome):
+            self._count_new_voters(node)
+            self._offer(node)
+
+    def on_read_barrier(self, node: Node, event: ReadBarrier) -> None:
+        self._barriers.ask(event.barrier, high_watermark=self.high_watermark)
+        for replica in self._replicas.followers.values():
+            self._answer_parked(node, replica)
+        self._barriers.check(node, high_watermark=self.high_watermark)
+
+    def on_transfer(self, node: Node, event: TransferLeadership) -> Transition | None:
+        self._handover.ask(node, self._replicas, event.successor)
+        return self._done(node)
+
+    def on_fetch(self, node: Node, request: FetchRequest) -> Transition | None:
+        """A Fetch of this epoch, well-formed."""
+        replica = self._heard(node, request)
+        if replica.is_voter:
+            self._barriers.echoed(request.source, request.barrier)
+        log = node.log
+        snapshot = log.snapshot_for(offset=request.offset, epoch=request.last_fetched_epoch)
+        diverging = None
+        if snapshot is None:
+            diverging = log.divergence(offset=request.offset, epoch=request.last_fetched_epoch)
+        if snapshot is not None or diverging is not None:
+            # Says nothing of what the replica has in common with us (KAFKA-13141).
+            answer_fetch(
+                node,
+                request,
+                high_watermark=self.high_watermark,
+                barrier=self._barriers.round,
+                diverging=diverging,
+                snapshot=snapshot,
+            )
+            self._barriers.check(node, high_watermark=self.high_watermark)
+            return None
+        replica.end_offset = request.offset
+        replica.silent_periods = 0
+        if self.high_watermark is not None and request.offset >= self.high_watermark:
+            self._caught_up(node, replica)
+        if replica.is_voter:
+            self._count_for_quorum(node, replica)
+            self._replicas.voter_ends[request.source] = request.offset
+            self._advance(node)
+            self._barriers.check(node, high_watermark=self.high_watermark)
+        self._answer_or_park(node, replica, request)
+        return self._done(node)
+
+    def on_fetch_snapshot(self, node: Node, request: FetchSnapshotRequest) -> None:
+        """A FetchSnapshot of this epoch, well-formed."""
+        replica = self._heard(node, request)
+        if replica.is_voter:
+            self._count_for_quorum(node, replica)
+        response = FetchSnapshotResponse(
+            source=node.id,
+            destination=request.source,
+            correlation=request.correlation,
+            epoch=node.epoch,
+            leader=node.id,
+            leader_endpoint=node.endpoint,
+            snapshot=request.snapshot,
+            position=request.position,
+        )
+        node.out.append(SendSnapshotChunk(response, request.max_bytes))
+
+    # --- what happens to a leader ---
+
+    def on_durable(self, node: Node) -> Transition | None:
+        if node.is_voter:
+            self._replicas.voter_ends[node.id] = node.log.durable_end_offset
+            self._advance(node)
+        return self._done(node)
+
+    def on_timer(self, node: Node, timer: Timer) -> Transition | None:
+        if timer.kind is TimerKind.CHECK_QUORUM:
+            return self.resign()
+        if timer.kind is TimerKind.BEGIN_QUORUM:
+            for replica in self._replicas.followers.values():
+                # In place of one that is in flight: that may be lost, and its timeout is longer than this
+                # period.
+                if replica.silent_periods and replica.key.id not in node.paused:
+                    requests.begin_epoch(node, replica.key)
+            for replica in self._replicas:
+                replica.end_period()
+            if self._replicas.need_periods:
+                self._arm_begin_quorum(node)
+        elif timer.kind is TimerKind.FETCH_WAIT:
+            for replica in self._replicas:
+                if replica.fetch_wait == timer:
+                    self._answer_parked(node, replica)
+        elif timer.kind is TimerKind.TRANSFER:
+            self._handover.timed_out(node)
+        return None
+
+    def resign(self) -> Transition:
+        """The chosen successor first, if there is one, then the others by what they have."""
+        by_offset = self._replicas.by_offset()
+        chosen = tuple(node for node in by_offset if node == self._handover.successor)
+        return ToResigned(preferred_successors=(*chosen, *(node for node in by_offset if node not in chosen)))
+
+    def on_ready(self, node: Node, peer: NodeId) -> Transition | None:
+        self._tell_unaware(node)
+        return None
+
+    def on_response(self, node: Node, response: Response) -> Transition | None:
+        follower = self._replicas.followers.get(response.source)
+        if isinstance(response, BeginQuorumEpochResponse) and follower is not None:
+            follower.acknowledged = True
+        return None
+
+    def grants_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+        return False
+
+    def grants_pre_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+        return False
+
+    def replica_end_offsets(self, node: Node) -> Mapping[ReplicaKey, Offset]:
+        """The last valid fetch offset of each replica, 0 before the first; our own is what is durable."""
+        return {**self._replicas.end_offsets(), node.key: node.log.durable_end_offset}
+
+    def clone(self) -> Self:
+        twin = type(self).__new__(type(self))
+        twin.epoch_start_offset = self.epoch_start_offset
+        twin.high_watermark = self.high_watermark
+        twin._granting_voters = self._granting_voters
+        twin._replicas = self._replicas.clone()
+        twin._barriers = self._barriers.clone()
+        twin._changes = self._changes.clone()
+        twin._handover = self._handover.clone()
+        return twin
+
+    def key(self) -> Hashable:
+        return (
+            self.role,
+            self.epoch_start_offset,
+            self.high_watermark,
+            self._replicas.key(),
+            self._barriers.key(),
+            self._changes.key(),
+            self._handover.key(),
+        )
+
+    # --- replicas ---
+
+    def _heard(self, node: Node, request: FetchRequest | FetchSnapshotRequest) -> ReplicaProgress:
+        """The replica that asks: it knows who leads, and no longer waits for what it asked before."""
+        replica, evicted = self._replicas.find(request.replica)
+        if evicted is not None:
+            self._forget(node, evicted)
+        self._answer_parked(node, replica)
+        replica.acknowledged = True
+        replica.fetched_as = request.replica
+        return replica
+
+    def _caught_up(self, node: Node, replica: ReplicaProgress) -> None:
+        if replica.caught_up:
+            return
+        had_periods = self._replicas.need_periods
+        replica.caught_up = True
+        if not had_periods and self._replicas.need_periods:
+            self._arm_begin_quorum(node)
+
+    def _count_for_quorum(self, node: Node, replica: ReplicaProgress) -> None:
+        replica.silent_periods = 0
+        if self._replicas.voter_fetched(replica.key.id):
+            self._arm_check_quorum(node)
+
+    def _advance(self, node: Node) -> None:
+        end = self._replicas.majority_end(epoch_start=self.epoch_start_offset)
+        # Less than before only if a voter lost its log (KAFKA-12181), or the voters are others; committed is
+        # committed.
+        if end is None or (self.high_watermark is not None and end <= self.high_watermark):
+            return
+        self.high_watermark = end
+        node.advance_high_watermark(end)
+        self._changes.committed(node, end)
+        self._barriers.check(node, high_watermark=end)
+        for replica in self._replicas:
+            if replica.parked is not None:
+                self._tell_high_watermark(node, replica)
+
+    def _done(self, node: Node) -> Transition | None:
+        """Leadership ends when another has the whole log to go on with, or our removal is committed."""
+        if not node.is_voter and self.high_watermark is not None:
+            offset = node.log.voters.latest_offset
+            if offset is not None and offset < self.high_watermark:
+                return self.resign()
+        is_due = self._handover.is_due(node, self._replicas, high_watermark=self.high_watermark)
+        return self.resign() if is_due else None
+
+    def _count_new_voters(self, node: Node) -> None:
+        """The set that was just appended counts from here on, committed or not."""
+        had_followers, had_periods = bool(self._replicas.followers), self._replicas.need_periods
+        changed_role = node.look_up_voters()
+        for removed in self._replicas.set_voters(node):
+            node.in_flight.pop(removed.key.id, None)
+            if self._replicas.observers.get(removed.key.id) is not removed:
+                self._forget(node, removed)
+        if self._replicas.followers:
+            self._arm_check_quorum(node)
+        elif had_followers:
+            node.cancel(TimerKind.CHECK_QUORUM)
+        if self._replicas.need_periods and not had_periods:
+            self._arm_begin_quorum(node)
+        elif had_periods and not self._replicas.need_periods:
+            node.cancel(TimerKind.BEGIN_QUORUM)
+        if changed_role:
+            node.role_changed(self.role, self.epoch_start_offset)
+        self._advance(node)
+
+    def _forget(self, node: Node, replica: ReplicaProgress) -> None:
+        if replica.parked is not None:
+            node.out.append(CancelTimer(replica.fetch_wait))
+            self._answer_parked(node, replica)
+
+    # --- answers ---
+
+    def _offer(self, node: Node) -> None:
+        """There are new records."""
+        for replica in self._replicas:
+            if replica.parked is not None:
+                self._answer_parked(node, replica)
+
+    def _answer_or_park(self, node: Node, replica: ReplicaProgress, request: FetchRequest) -> None:
+        may_wait = request.max_wait_ms > 0 and request.max_bytes > 0
+        if not may_wait or request.offset < node.log.end_offset:
+            self._answer(node, request)
+            return
+        replica.parked = request
+        if replica.is_voter and request.barrier < self._barriers.round:
+            self._answer_parked(node, replica)
+        elif self._has_news_for(request):
+            self._tell_high_watermark(node, replica)
+        else:
+            node.out.append(ArmTimer(replica.fetch_wait, request.max_wait_ms, request.max_wait_ms))
+
+    def _has_news_for(self, request: FetchRequest) -> bool:
+        known = request.high_watermark
+        return self.high_watermark is not None and (known is None or known < self.high_watermark)
+
+    def _tell_high_watermark(self, node: Node, replica: ReplicaProgress) -> None:
+        """The replica waits at our log end and does not know our high watermark: tell it, now or with the
+        records that come within `high_watermark_wait_ms`."""
+        wait_ms = node.config.high_watermark_wait_ms
+        if wait_ms == 0:
+            self._answer_parked(node, replica)
+        else:
+            node.out.append(ArmTimer(replica.fetch_wait, wait_ms, wait_ms))
+
+    def _answer_parked(self, node: Node, replica: ReplicaProgress) -> None:
+        # FETCH_WAIT is left to fire, or to be armed again with the next Fetch: nothing parked, nothing done.
+        parked = replica.parked
+        if parked is not None:
+            replica.parked = None
+            self._answer(node, parked)
+
+    def _answer(self, node: Node, request: FetchRequest) -> None:
+        answer_fetch(node, request, high_watermark=self.high_watermark, barrier=self._barriers.round)
+
+    # --- keeping the quorum together ---
+
+    def _tell_unaware(self, node: Node) -> None:
+        for replica in self._replicas.followers.values():
+            if not replica.acknowledged and node.may_ask(replica.key.id):
+                requests.begin_epoch(node, replica.key)
+
+    def _arm_check_quorum(self, node: Node) -> None:
+        self._replicas.start_period()
+        timeout_ms = node.config.fetch_timeout_ms * 3 // 2
+        node.out.append(ArmTimer(CHECK_QUORUM, timeout_ms, timeout_ms))
+
+    def _arm_begin_quorum(self, node: Node) -> None:
+        period_ms = node.config.fetch_timeout_ms // 2
+        node.out.append(ArmTimer(BEGIN_QUORUM, period_ms, period_ms))

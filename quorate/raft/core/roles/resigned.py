@@ -1,0 +1,68 @@
+"""A node that led this epoch and will not again: it gave up, or it restarted."""
+
+from collections.abc import Hashable
+from typing import ClassVar, Self
+
+from quorate.raft.core import outgoing_requests as requests
+from quorate.raft.core.effects import Role
+from quorate.raft.core.events import Timer, TimerKind
+from quorate.raft.core.messages import EndQuorumEpochResponse, Response, VoteRequest
+from quorate.raft.core.roles.role import RoleState
+from quorate.raft.core.roles.transitions import ToUnattached, Transition
+from quorate.raft.core.shared_state import Node
+from quorate.types import Epoch, NodeId
+
+
+class Resigned(RoleState):
+    """Tells every voter until it has heard, for one election timeout at most.
+
+    A restarted leader is one of these because records it had not synced may be gone, and would be written
+    again at the same offsets of the same epoch (KAFKA-10527).
+    """
+
+    __slots__ = ("_acknowledged", "_preferred_successors")
+
+    role: ClassVar[Role] = Role.RESIGNED
+
+    def __init__(self, *, preferred_successors: tuple[NodeId, ...]) -> None:
+        self._preferred_successors = preferred_successors
+        self._acknowledged: set[NodeId] = set()
+
+    def timers(self, node: Node) -> tuple[TimerKind, ...]:
+        return (TimerKind.ELECTION,)
+
+    def enter(self, node: Node) -> Transition | None:
+        node.arm_election()
+        self._tell(node)
+        return None
+
+    def on_timer(self, node: Node, timer: Timer) -> Transition | None:
+        return ToUnattached(epoch=Epoch(node.epoch + 1)) if timer.kind is TimerKind.ELECTION else None
+
+    def on_ready(self, node: Node, peer: NodeId) -> Transition | None:
+        self._tell(node)
+        return None
+
+    def on_response(self, node: Node, response: Response) -> Transition | None:
+        if isinstance(response, EndQuorumEpochResponse):
+            self._acknowledged.add(response.source)
+        return None
+
+    def grants_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+        return False
+
+    def grants_pre_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+        return up_to_date
+
+    def clone(self) -> Self:
+        twin = type(self)(preferred_successors=self._preferred_successors)
+        twin._acknowledged = self._acknowledged.copy()
+        return twin
+
+    def key(self) -> Hashable:
+        return self.role, self._preferred_successors, tuple(sorted(self._acknowledged))
+
+    def _tell(self, node: Node) -> None:
+        for voter in node.others:
+            if voter.id not in self._acknowledged and node.may_ask(voter.id):
+                requests.end_epoch(node, voter.id, preferred_successors=self._preferred_successors)

@@ -1,0 +1,146 @@
+"""A node that knows an epoch but nobody to follow in it."""
+
+from collections.abc import Hashable
+from typing import ClassVar, Self
+
+from quorate.raft.core import outgoing_requests as requests
+from quorate.raft.core.effects import ArmTimer, Role
+from quorate.raft.core.events import Timer, TimerKind
+from quorate.raft.core.messages import FetchResponse, Response, VoteRequest
+from quorate.raft.core.roles.role import RoleState
+from quorate.raft.core.roles.transitions import ToProspective, Transition
+from quorate.raft.core.shared_state import ELECTION, Node
+from quorate.types import NodeId
+
+HURRIED_WAITS = 4
+"""Times `broken_connection_wait_ms`: the draw that keeps voters that start together from standing at once."""
+
+
+class Unattached(RoleState):
+    """Looks for the leader by asking the voters, then the bootstrap servers, in turn (KAFKA-17030), and
+    stands for election when its timer ends, if it is a voter. An observer only ever looks.
+
+    A voter that has heard from a majority that nobody is known to lead does not wait the timer out: there is
+    no leader whom its pre-vote could disturb. So a cluster that starts has a leader at once.
+
+    A leader that told us itself that it resigned is not followed again in its epoch, whoever still names it.
+    """
+
+    __slots__ = ("_heeds_strangers", "_hurried", "_leaderless", "_next", "leader_resigned", "lost_rounds")
+
+    role: ClassVar[Role] = Role.UNATTACHED
+
+    def __init__(
+        self, *, leader_resigned: bool = False, lost_rounds: int = 0, heeds_strangers: bool = True
+    ) -> None:
+        self.leader_resigned = leader_resigned
+        self.lost_rounds = lost_rounds
+        self._next = 0
+        """Index of the peer to ask next."""
+        self._leaderless: tuple[NodeId, ...] = ()
+        """Voters that know of no leader in this epoch, in order."""
+        self._hurried = False
+        self._heeds_strangers = heeds_strangers
+
+    @property
+    def heeds_strangers(self) -> bool:
+        return self._heeds_strangers
+
+    def timers(self, node: Node) -> tuple[TimerKind, ...]:
+        return (TimerKind.ELECTION,) if node.may_stand else ()
+
+    def enter(self, node: Node) -> Transition | None:
+        if node.is_sole_voter:
+            return ToProspective()
+        if node.may_stand:
+            node.arm_election()
+        self._look(node)
+        return None
+
+    def on_timer(self, node: Node, timer: Timer) -> Transition | None:
+        if timer.kind is TimerKind.ELECTION and node.may_stand:
+            return ToProspective()
+        return None
+
+    def on_ready(self, node: Node, peer: NodeId) -> Transition | None:
+        self._look(node)
+        return None
+
+    def on_unanswered(self, node: Node, peer: NodeId) -> Transition | None:
+        self._look(node)
+        return None
+
+    def on_not_leader(self, node: Node, peer: NodeId) -> Transition | None:
+        if peer in node.voters and peer not in self._leaderless:
+            self._leaderless = tuple(sorted((*self._leaderless, peer)))
+        # Who has voted in this epoch knows of an election under way, and lets it end.
+        if (
+            not self._hurried
+            and node.is_voter
+            and node.election.voted is None
+            and len(self._leaderless) + 1 >= node.voters.majority
+        ):
+            self._hurried = True
+            config = node.config
+            wait_ms = min(config.election_timeout_ms, HURRIED_WAITS * config.broken_connection_wait_ms)
+            node.out.append(ArmTimer(ELECTION, 0, wait_ms))
+        return self.on_unanswered(node, peer)
+
+    def on_durable(self, node: Node) -> Transition | None:
+        self._look(node)
+        return None
+
+    def on_response(self, node: Node, response: Response) -> Transition | None:
+        # An answer of our epoch that names a leader made us its follower on the way in. This one told us
+        # nothing.
+        if not isinstance(response, FetchResponse):
+            return None
+        node.pause(response.source, failed=False)
+        return self.on_unanswered(node, response.source)
+
+    def grants_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+        if node.election.voted is not None:
+            return node.election.voted.matches(request.candidate)
+        return node.election.leader is None and up_to_date
+
+    def grants_pre_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+        return up_to_date
+
+    def clone(self) -> Self:
+        twin = type(self)(
+            leader_resigned=self.leader_resigned,
+            lost_rounds=self.lost_rounds,
+            heeds_strangers=self._heeds_strangers,
+        )
+        twin._next = self._next
+        twin._leaderless = self._leaderless
+        twin._hurried = self._hurried
+        return twin
+
+    def key(self) -> Hashable:
+        return (
+            self.role,
+            self._next,
+            self._leaderless,
+            self._hurried,
+            self._heeds_strangers,
+            self.leader_resigned,
+            self.lost_rounds,
+        )
+
+    def look_at(self, node: Node, peer: NodeId) -> None:
+        """Ask `peer` next, which says that it leads."""
+        self._next = node.may_know_leader.index(peer)
+        self._look(node)
+
+    def _look(self, node: Node) -> None:
+        if node.in_flight or not node.log.is_durable:
+            return
+        peers = node.may_know_leader
+        for step in range(len(peers)):
+            index = (self._next + step) % len(peers)
+            peer = peers[index]
+            if node.may_ask(peer):
+                self._next = (index + 1) % len(peers)
+                requests.fetch(node, peer, max_wait_ms=0, max_bytes=0)
+                return

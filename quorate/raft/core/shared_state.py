@@ -1,0 +1,286 @@
+"""What a node is and knows whatever its role."""
+
+from collections.abc import Hashable
+
+from quorate.raft.core.core_config import CoreConfig
+from quorate.raft.core.effects import (
+    ArmTimer,
+    CancelTimer,
+    Effect,
+    HighWatermarkAdvanced,
+    Persist,
+    Role,
+    RoleChanged,
+    Send,
+)
+from quorate.raft.core.events import Timer, TimerKind
+from quorate.raft.core.invariant import invariant
+from quorate.raft.core.messages import Message
+from quorate.raft.core.replica_log.incoming_snapshot import IncomingSnapshot
+from quorate.raft.core.replica_log.replica_log import LogState
+from quorate.types import ElectionState, Endpoint, Epoch, NodeId, Offset, ReplicaKey, VoterSet
+
+ELECTION = Timer(TimerKind.ELECTION)
+FETCH = Timer(TimerKind.FETCH)
+CHECK_QUORUM = Timer(TimerKind.CHECK_QUORUM)
+BEGIN_QUORUM = Timer(TimerKind.BEGIN_QUORUM)
+TRANSFER = Timer(TimerKind.TRANSFER)
+FIRST_BOOTSTRAP = NodeId(-2)
+"""A bootstrap server has no known id: the first is -2, the next -3, ..."""
+
+
+class Node:
+    """Identity, stored election state, log, requests in flight, and the effects of the step that is under
+    way.
+
+    One request is in flight per destination, as in Kafka, whatever its kind: a role only ever asks one kind
+    of thing of a peer. A new role forgets what the old one asked, so that late answers (an earlier round's
+    votes, an earlier leader's records) find nothing in flight and are ignored.
+    """
+
+    __slots__ = (
+        "bootstrap",
+        "cluster_id",
+        "config",
+        "correlation",
+        "election",
+        "endpoint",
+        "heard_of",
+        "high_watermark",
+        "id",
+        "in_flight",
+        "incoming",
+        "is_voter",
+        "key",
+        "leader",
+        "leader_endpoint",
+        "log",
+        "may_know_leader",
+        "others",
+        "out",
+        "paused",
+        "voters",
+    )
+
+    def __init__(
+        self,
+        *,
+        config: CoreConfig,
+        cluster_id: str,
+        key: ReplicaKey,
+        endpoint: Endpoint | None,
+        bootstrap: tuple[Endpoint, ...],
+        election: ElectionState,
+        log: LogState,
+    ) -> None:
+        self.config = config
+        self.cluster_id = cluster_id
+        self.key = key
+        self.id = key.id
+        self.endpoint = endpoint
+        self.bootstrap = bootstrap
+        """Servers to ask for the leader: destinations -2, -3, ..."""
+        self.election = election
+        """What is on disk, or will be before anything later in the effects happens."""
+        self.leader: NodeId | None = None
+        """Whom we tell others to ask. Not us once we have resigned."""
+        self.leader_endpoint: Endpoint | None = None
+        self.heard_of: tuple[NodeId, Endpoint] | None = None
+        """A stranger that says it leads, and where: somebody to ask who leads."""
+        self.log = log
+        self.high_watermark = log.snapshot.end_offset if log.snapshot is not None else None
+        """The highest seen since the process started, where a snapshot of what is committed counts as seen;
+        never goes back."""
+        self.incoming: IncomingSnapshot | None = None
+        """Kept over roles, so that a fetch of it goes on where it was."""
+        self.correlation = 0
+        self.in_flight: dict[NodeId, int] = {}
+        self.paused: dict[NodeId, bool] = {}
+        """Not to be asked until their BACKOFF timer fires; and whether because they gave no answer."""
+        self.out: list[Effect] = []
+        self.voters: VoterSet
+        self.is_voter: bool
+        self.others: tuple[ReplicaKey, ...]
+        self.may_know_leader: tuple[NodeId, ...]
+        """Whom to ask: the other voters, the bootstrap servers that are none of them, and `heard_of`."""
+        self.look_up_voters()
+
+    def hear_of(self, stranger: NodeId, endpoint: Endpoint) -> None:
+        """One at a time, so that they can't crowd out whom we know."""
+        self.heard_of = (stranger, endpoint)
+        self.look_up_voters()
+
+    def look_up_voters(self) -> bool:
+        """After the log's voter history changed: find the set that counts now. Returns whether this node
+        became, or ceased to be, a voter."""
+        voters = self.log.voters.latest
+        was_voter = getattr(self, "is_voter", None)
+        self.voters = voters
+        self.is_voter = voters.has(self.key)
+        self.others = tuple(voter.key for voter in voters if voter.key.id != self.id)
+        if self.endpoint is None:
+            self.endpoint = voters.endpoint_of(self.id)
+        known = (self.endpoint, *(voters.endpoint_of(voter.id) for voter in self.others))
+        servers = (
+            NodeId(FIRST_BOOTSTRAP - index)
+            for index, endpoint in enumerate(self.bootstrap)
+            if endpoint not in known
+        )
+        if self.heard_of is not None and self.heard_of[0] in voters:
+            self.heard_of = None  # no stranger any more
+        heard_of = () if self.heard_of is None else (self.heard_of[0],)
+        self.may_know_leader = (*(voter.id for voter in self.others), *servers, *heard_of)
+        return self.is_voter != was_voter
+
+    @property
+    def epoch(self) -> Epoch:
+        return self.election.epoch
+
+    @property
+    def is_sole_voter(self) -> bool:
+        return self.is_voter and len(self.voters) == 1
+
+    @property
+    def may_stand(self) -> bool:
+        """Voters, and who is one no more by a set that it does not know to be committed: that may be in its
+        log alone, which then only it can lead to commit (Raft dissertation section 4.2.2). KRaft lets such a
+        node wait; two voters of which the leader removed itself and restarted would wait for ever."""
+        if self.is_voter:
+            return True
+        history = self.log.voters
+        if not history.removed_by_latest(self.key):
+            return False
+        offset = history.latest_offset
+        return self.high_watermark is None or (offset is not None and offset >= self.high_watermark)
+
+    def endpoint_of(self, node: NodeId) -> Endpoint | None:
+        """Where `node` listens, as far as is known. The leader itself says it best."""
+        if node == self.leader and self.leader_endpoint is not None:
+            return self.leader_endpoint
+        if node <= FIRST_BOOTSTRAP:
+            index = FIRST_BOOTSTRAP - node
+            return self.bootstrap[index] if index < len(self.bootstrap) else None
+        voter = self.voters.endpoint_of(node)
+        if voter is None and self.heard_of is not None and self.heard_of[0] == node:
+            return self.heard_of[1]
+        return voter
+
+    def persist(self, election: ElectionState) -> None:
+        """Barrier, unless it is what is stored already."""
+        if election != self.election:
+            invariant(
+                election.epoch >= self.election.epoch,
+                "an epoch never goes back",
+                to=election,
+                of=self.election,
+            )
+            if election.epoch == self.election.epoch:
+                invariant(
+                    self.election.voted is None or self.election.voted == election.voted,
+                    "a vote is given once in an epoch",
+                    given=self.election.voted,
+                    now=election.voted,
+                )
+                invariant(
+                    self.election.leader is None or self.election.leader == election.leader,
+                    "an epoch has one leader",
+                    known=self.election.leader,
+                    now=election.leader,
+                )
+            self.election = election
+            self.out.append(Persist(election))
+
+    def next_correlation(self, destination: NodeId) -> int:
+        """Of a request that is about to leave for `destination`, in place of any that is in flight there."""
+        self.correlation += 1
+        self.in_flight[destination] = self.correlation
+        return self.correlation
+
+    def may_ask(self, peer: NodeId) -> bool:
+        return peer not in self.in_flight and peer not in self.paused
+
+    def pause(self, peer: NodeId, *, failed: bool) -> None:
+        """Do not ask `peer` for `retry_backoff_ms`: it `failed` to answer, or had nothing to say."""
+        if peer not in self.paused:
+            wait_ms = self.config.retry_backoff_ms
+            self.out.append(ArmTimer(Timer(TimerKind.BACKOFF, peer), wait_ms, wait_ms))
+        self.paused[peer] = failed
+
+    def resume_answering(self) -> None:
+        """There is something new to ask: only who failed to answer the last question is still spared."""
+        for peer in [peer for peer, failed in self.paused.items() if not failed]:
+            self.resume(peer)
+
+    def resume(self, peer: NodeId) -> None:
+        """`peer` spoke as the leader: no reason to spare it any more."""
+        if peer in self.paused:
+            del self.paused[peer]
+            self.out.append(CancelTimer(Timer(TimerKind.BACKOFF, peer)))
+
+    def send(self, message: Message) -> None:
+        self.out.append(Send(message))
+
+    def arm_election(self) -> None:
+        """Drawn per election from [T, 2T - 1], so that two nodes rarely stand at once."""
+        timeout_ms = self.config.election_timeout_ms
+        self.out.append(ArmTimer(ELECTION, timeout_ms, 2 * timeout_ms - 1))
+
+    def cancel(self, kind: TimerKind) -> None:
+        self.out.append(CancelTimer(Timer(kind)))
+
+    def role_changed(self, role: Role, epoch_start_offset: Offset | None = None) -> None:
+        self.out.append(
+            RoleChanged(
+                role,
+                self.election.epoch,
+                self.leader,
+                self._voted_id(),
+                epoch_start_offset=epoch_start_offset,
+            )
+        )
+
+    def _voted_id(self) -> NodeId | None:
+        return self.election.voted.id if self.election.voted is not None else None
+
+    def advance_high_watermark(self, high_watermark: Offset) -> None:
+        """To `high_watermark`, if that is further than it was."""
+        if self.high_watermark is not None and high_watermark <= self.high_watermark:
+            return
+        invariant(
+            high_watermark <= self.log.end_offset,
+            "the high watermark must not pass the log end",
+            high_watermark=high_watermark,
+            log_end_offset=self.log.end_offset,
+        )
+        self.high_watermark = high_watermark
+        self.out.append(HighWatermarkAdvanced(high_watermark))
+
+    def clone(self) -> "Node":
+        twin = Node.__new__(Node)
+        for name in Node.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.log = self.log.clone()
+        twin.incoming = None if self.incoming is None else self.incoming.clone()
+        twin.in_flight = self.in_flight.copy()
+        twin.paused = self.paused.copy()
+        twin.out = []
+        return twin
+
+    def state_key(self) -> Hashable:
+        return (
+            self.cluster_id,
+            self.key,
+            self.endpoint,
+            self.bootstrap,
+            self.config,
+            self.election,
+            self.leader,
+            self.leader_endpoint,
+            self.heard_of,
+            self.log.key(),
+            self.high_watermark,
+            None if self.incoming is None else self.incoming.state_key(),
+            self.correlation,
+            tuple(sorted(self.in_flight.items())),
+            tuple(sorted(self.paused.items())),
+        )

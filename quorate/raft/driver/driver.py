@@ -1,0 +1,457 @@
+"""Carries out what the core asks for, in order.
+
+Events are stepped in the task that brings them, one after another, and their effects are carried out on
+the spot: a received Fetch is answered before the task that read it from its socket runs on. Only barriers
+(a quorum-state write, a truncation, the installation of a snapshot) and syncs wait for the disk, each in a
+task of its own; while a barrier is under way, events queue up.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import trio
+
+from quorate.raft.core import effects as fx
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import Effect, Role, RoleChanged
+from quorate.raft.core.events import ChangeVoters, Durable, Event, Propose, Resign, Timer, TimerFired
+from quorate.raft.core.messages import FetchSnapshotResponse, Message, Request
+from quorate.raft.driver.driver_times import DriverTimes
+from quorate.raft.driver.late_reads import LateReads
+from quorate.raft.driver.leader_requests import LeaderRequests
+from quorate.raft.driver.log_writing import LogWriter
+from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
+from quorate.raft.leadership import Announcer
+from quorate.raft.snapshots.snapshot_cleaning import Retention
+from quorate.raft.snapshots.snapshot_keeping import Snapshots
+from quorate.raft.snapshots.snapshot_taking import SnapshotTriggers
+from quorate.raft.state_machine.applier import Applier
+from quorate.raft.state_machine.interface import StateMachine
+from quorate.raft.state_machine.proposals import PendingAppend, Proposals
+from quorate.raft.state_machine.record_check import record_check
+from quorate.raft.storage.storage import Storage
+from quorate.raft.telemetry import Telemetry
+from quorate.raft.transport.forwarding import Forwarder
+from quorate.runtime import Runtime
+from quorate.runtime.clock import loop_clock
+from quorate.runtime.disk import Buffer
+from quorate.runtime.log import get_logger
+from quorate.runtime.timers import Timers
+from quorate.types import Epoch, Offset
+
+log = get_logger(__name__)
+
+_EVENTS_MAX = 1000
+"""Behind a barrier; who asks for more is not listened to until it has passed."""
+_BARRIERS = (fx.Persist, fx.Truncate, fx.InstallSnapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """How messages leave. `flush` sends what the others queued."""
+
+    send_request: Callable[[Message], None]
+    send_response: Callable[[Message, Buffer], None]
+    flush: Callable[[], None]
+
+
+class Driver:
+    """Owns the core, the log and the state machine of one node."""
+
+    def __init__(
+        self,
+        *,
+        core: Core,
+        storage: Storage,
+        state_machine: StateMachine[object],
+        runtime: Runtime,
+        telemetry: Telemetry,
+        max_batch_bytes: int,
+        max_pending_bytes: int,
+        fetch_max_bytes: int,
+        snapshot_triggers: SnapshotTriggers,
+        retention: Retention,
+        announcer: Announcer,
+        forwarder: Forwarder,
+        not_leader: Callable[[], NotLeaderError],
+    ) -> None:
+        self.core = core
+        self.log = storage.log
+        self._state_file = storage.state_file
+        self._watermark = storage.watermark
+        self._runtime = runtime
+        self._telemetry = telemetry
+        self._announcer = announcer
+        self._forwarder = forwarder
+        self._fetch_max_bytes = fetch_max_bytes
+        self._check_records = record_check(state_machine)
+        self.proposals = Proposals(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
+        self._now = loop_clock()
+        self._writer = LogWriter(storage.log, self.proposals, runtime.wall_clock, telemetry, self._now)
+        self.requests = LeaderRequests(core, self.deliver, not_leader=not_leader)
+        self.applier = Applier(
+            state_machine,
+            storage.log,
+            self.proposals,
+            on_applied=self._applied,
+            skipped=storage.skipped,
+        )
+        self.snapshots = Snapshots(
+            self,
+            storage,
+            state_machine,
+            runtime.wall_clock,
+            telemetry,
+            triggers=snapshot_triggers,
+            retention=retention,
+        )
+        self._timers: Timers[Timer] = Timers(lambda timer: self.deliver(TimerFired(timer)))
+        self._routes: Routes | None = None
+        self._events: deque[Event] = deque()
+        self._effects: deque[Effect] = deque()
+        """Those that wait behind a barrier."""
+        self._fetched = False
+        """Records of the leader's were appended in this step, and are to be synced."""
+        self._stepping = False
+        self._blocked = False
+        self._barrier_wake = trio.Event()
+        self._unblocked = trio.Event()
+        self._sync_wake = trio.Event()
+        self._commit_wake = trio.Event()
+        self._failure: BaseException | None = None
+        self._failed = trio.Event()
+        self._times = DriverTimes(telemetry, self._now)
+        self._late_reads = LateReads(
+            storage.log,
+            generation=lambda epoch: self.core.generation if self._leads(epoch) else None,
+            answer=self._answer_late,
+        )
+
+    async def run(self, routes: Routes) -> None:
+        """Start and drive the core until cancelled. Raises what stops the node."""
+        self._routes = routes
+        async with trio.open_nursery() as nursery:
+            for task in (
+                self._timers.run,
+                self._run_barriers,
+                self._run_syncs,
+                self._late_reads.run,
+                self._run_commits,
+                self.applier.run,
+                self.snapshots.run,
+                self._watermark.run,
+                self._raise_failure,
+            ):
+                nursery.start_soon(task)
+            self._effects.extend(self.core.start())
+            self._advance()
+
+    # Events in
+
+    def deliver(self, event: Event) -> None:
+        """Step the core with `event`, now unless a barrier is under way. Never raises: what goes wrong
+        stops the node."""
+        self._events.append(event)
+        self._advance()
+
+    def propose(self, append: PendingAppend) -> None:
+        """Queue an append; `commit_waiting` or `commit_soon` proposes what has queued up. The one way into
+        the queue, and so the log. Raises `InvalidAppendError` when the state machine refuses the records."""
+        if self._check_records is not None:
+            self._check_records(append.records)
+        self.proposals.add(append)
+
+    @property
+    def next_offset(self) -> Offset:
+        """That the first record of the next append gets, if this node leads on."""
+        return Offset(self.core.log_end_offset + self.proposals.waiting_records)
+
+    def commit_waiting(self) -> None:
+        if self.proposals.has_waiting:
+            self._advance()
+
+    def commit_soon(self) -> None:
+        """Propose when the tasks that are ready now have run, so that their appends share a batch."""
+        self._commit_wake.set()
+
+    def resign(self) -> None:
+        """Stop leading; no effect on a node that does not lead."""
+        if self.core.role is Role.LEADER:
+            self.deliver(Resign())
+
+    def _advance(self) -> None:
+        if self._stepping or self._blocked or self._failure is not None or self._routes is None:
+            return
+        self._stepping = True
+        started = self._now()
+        try:
+            self._step_all()
+            self._routes.flush()
+            if self._fetched:
+                self._acknowledge()
+        except Exception as error:
+            self.fail(error)
+        finally:
+            self._stepping = False
+        self._times.worked(started)
+
+    def _acknowledge(self) -> None:
+        """A follower's answer to records is its next Fetch, once they are durable. Where a sync holds up the
+        loop anyway it is done here and now: the leader waits for it, and a pass of the loop would apply what
+        was committed before first."""
+        self._fetched = False
+        end_offset = self.log.sync_at_once()
+        if end_offset is None:
+            self._sync_wake.set()
+            return
+        self._events.append(Durable(self.core.generation, end_offset))
+        self._step_all()
+        assert self._routes is not None
+        self._routes.flush()
+
+    def _step_all(self) -> None:
+        core, events = self.core, self._events
+        while self._carry_out():
+            # `next_offset` promised what waits its place: a voter set of our own goes behind it.
+            if (
+                self.proposals.has_waiting
+                and not self.requests.holds_appends_back
+                and (not events or isinstance(events[0], ChangeVoters))
+            ):
+                proposal, group = self.proposals.next_group()
+                self._effects.extend(core.step(Propose(proposal, group.count)))
+            elif events:
+                self._effects.extend(core.step(events.popleft()))
+            else:
+                return
+
+    def _carry_out(self) -> bool:
+        """Carry out effects; False if a barrier stopped it."""
+        effects = self._effects
+        while effects:
+            effect = effects[0]
+            if isinstance(effect, _BARRIERS):
+                self._blocked = True
+                self._barrier_wake.set()
+                return False
+            effects.popleft()
+            self._do(effect)
+        return True
+
+    # Effects out
+
+    def _do(self, effect: Effect) -> None:
+        # Each case costs those below it: what a commit is made of comes first, the most frequent on top.
+        match effect:
+            case fx.ArmTimer(timer, min_ms, max_ms):
+                milliseconds = min_ms if min_ms == max_ms else self._runtime.entropy.between(min_ms, max_ms)
+                self._timers.arm(timer, milliseconds / 1000)
+            case fx.HighWatermarkAdvanced(high_watermark):
+                self._telemetry.high_watermark(high_watermark)
+                self.log.high_watermark = high_watermark
+                self._watermark.advanced(high_watermark)
+                self._writer.committed(high_watermark)
+                self.applier.advance(high_watermark)
+            case fx.Send(message):
+                self._send(message)
+            case fx.SendRecords():
+                self._send_records(effect)
+            case fx.AppendFetched():
+                self._writer.fetched(effect)
+                self._fetched = True
+            case fx.AppendProposal():
+                self._writer.proposal(effect)
+                self._sync_wake.set()
+            case fx.CancelTimer(timer):
+                self._timers.cancel(timer)
+            case fx.AppendLeaderChange():
+                self._writer.leader_change(effect)
+                self._sync_wake.set()
+            case fx.RejectProposal():
+                self.proposals.reject(
+                    effect.proposal,
+                    NotLeaderError(
+                        leader=effect.leader,
+                        epoch=effect.epoch,
+                        endpoint=None if effect.leader is None else self.core.endpoint_of(effect.leader),
+                    ),
+                )
+            case fx.RoleChanged():
+                self._role_changed(effect)
+            case fx.SendSnapshotChunk():
+                self.snapshots.send_chunk(effect)
+            case fx.StoreSnapshotChunk():
+                self.snapshots.store_chunk(effect)
+            case fx.CheckSnapshot():
+                self.snapshots.check(effect)
+            case fx.AppendVoters():
+                self._writer.voters(effect)
+                self._sync_wake.set()
+            case fx.VotersChanged():
+                self.requests.voters_changed(effect)
+            case fx.BarrierPassed():
+                self.requests.barrier_passed(effect)
+            case fx.BarrierFailed():
+                self.requests.barrier_failed(effect)
+            case fx.TransferEnded():
+                self.requests.transfer_ended(effect)
+            case fx.Persist() | fx.Truncate() | fx.InstallSnapshot():
+                raise AssertionError("barriers are carried out by _run_barriers")
+            case _:
+                assert_never(effect)
+
+    def _send(self, message: Message) -> None:
+        assert self._routes is not None
+        if isinstance(message, Request):
+            self._routes.send_request(message)
+        else:
+            self._routes.send_response(message, b"")
+
+    def _send_records(self, effect: fx.SendRecords) -> None:
+        assert self._routes is not None
+        # A peer may ask for more than we want in memory.
+        max_bytes = min(effect.max_bytes, self._fetch_max_bytes)
+        records = self.log.read_tail(effect.start_offset, max_bytes)
+        if records is None:
+            self._late_reads.ask(effect, max_bytes)
+        else:
+            self._routes.send_response(effect.response, records)
+
+    def _applied(self, base_offset: Offset, results: Sequence[object], applied_offset: Offset) -> None:
+        self._forwarder.applied(base_offset, results, applied_offset)
+        self._announcer.applied(applied_offset)
+
+    def _role_changed(self, effect: RoleChanged) -> None:
+        log.info(
+            "role changed",
+            node=self.core.node_id,
+            role=effect.role.value,
+            epoch=effect.epoch,
+            leader=effect.leader,
+            log_end_offset=self.core.log_end_offset,
+        )
+        self._times.role_changed(effect)
+        if effect.role is not Role.LEADER:
+            self.requests.stopped_leading()
+            self.proposals.fail_in_log(
+                OutcomeUnknownError(
+                    f"this node stopped leading (epoch {effect.epoch}) before the append was committed; "
+                    "it may be committed by the next leader"
+                )
+            )
+        self._telemetry.role_changed(
+            effect.role,
+            is_voter=self.core.is_voter,
+            epoch=effect.epoch,
+            leader=effect.leader,
+            voted=effect.voted,
+        )
+        self._announcer.role_changed(effect)
+
+    # What waits for the disk
+
+    async def _run_barriers(self) -> None:
+        while True:
+            await self._barrier_wake.wait()
+            self._barrier_wake = trio.Event()
+            while self._effects and isinstance(barrier := self._effects[0], _BARRIERS):
+                await self._pass(barrier)
+                self._effects.popleft()
+            self._blocked = False
+            self._advance()
+            if not self._blocked:
+                unblocked, self._unblocked = self._unblocked, trio.Event()
+                unblocked.set()
+
+    async def _pass(self, barrier: fx.Persist | fx.Truncate | fx.InstallSnapshot) -> None:
+        match barrier:
+            case fx.Persist(state):
+                await self._state_file.store(state)
+            case fx.Truncate():
+                await self.log.truncate(barrier.end_offset)
+                self._writer.grew()
+            case fx.InstallSnapshot():
+                await self.snapshots.install(barrier)
+            case _:
+                assert_never(barrier)
+
+    async def wait_unblocked(self) -> None:
+        """Return when no barrier is under way: what is delivered before the next await is stepped at once.
+        No checkpoint if that is so."""
+        while self._blocked:
+            await self._unblocked.wait()
+
+    async def wait_room(self) -> None:
+        """Return when what others ask for may be handed over: neither do too many appends wait for their
+        commit, nor too many events behind a barrier. No checkpoint if that is so."""
+        await self.proposals.wait_room()
+        while len(self._events) > _EVENTS_MAX and self._blocked:
+            await self._unblocked.wait()
+
+    async def make_durable(self, end_offset: Offset) -> None:
+        """Return when the core knows that the log is durable below `end_offset`, which it has appended. A
+        failure stops the node, and is raised."""
+        while True:
+            await self.wait_unblocked()
+            if self.core.durable_end_offset >= end_offset:
+                return
+            try:
+                await self._sync()
+            except Exception as error:
+                self.fail(error)
+                raise
+
+    async def _run_syncs(self) -> None:
+        while True:
+            await self._sync_wake.wait()
+            self._sync_wake = trio.Event()
+            await self._sync()
+
+    async def _sync(self) -> None:
+        generation = self.core.generation
+        end_offset = await self.log.sync()
+        self.deliver(Durable(generation, Offset(end_offset)))
+
+    async def _run_commits(self) -> None:
+        while True:
+            await self._commit_wake.wait()
+            self._commit_wake = trio.Event()
+            self._advance()
+
+    def _answer_late(self, effect: fx.SendRecords, records: Buffer) -> None:
+        assert self._routes is not None
+        self._routes.send_response(effect.response, records)
+        self._routes.flush()
+
+    def answer_snapshot_fetch(self, response: FetchSnapshotResponse) -> None:
+        """With a chunk that was read; not if another leads by now, whom the follower will hear of."""
+        if self._leads(response.epoch) and self._routes is not None:
+            self._routes.send_response(response, b"")
+            self._routes.flush()
+
+    def _leads(self, epoch: Epoch) -> bool:
+        return self.core.role is Role.LEADER and self.core.epoch == epoch
+
+    # Failure
+
+    def fail(self, error: BaseException) -> None:
+        """Stop the node because of `error`; the first one counts."""
+        if self._failure is None:
+            self._failure = error
+            self._failed.set()
+
+    async def _raise_failure(self) -> None:
+        await self._failed.wait()
+        assert self._failure is not None
+        raise self._failure
+
+    def stop(self, error: QuorumStoppedError) -> None:
+        """Fail what waits for an answer; nothing is stepped afterwards. What may have happened all the same
+        ends in `OutcomeUnknownError`."""
+        self.fail(error)
+        self.proposals.fail_all(error)
+        self.requests.stop(error)
+        self._forwarder.stop(error)
+        self._announcer.stop(error)

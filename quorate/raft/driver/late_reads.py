@@ -1,0 +1,62 @@
+"""Answers to Fetches of records that are no longer in memory: read from the disk, in a task of their own."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from quorate.log.errors import OffsetOutOfRangeError
+from quorate.raft.core.effects import SendRecords
+from quorate.runtime.disk import Buffer
+from quorate.types import Epoch, Offset
+
+
+class RecordsReader(Protocol):
+    """The log, as far as this needs it."""
+
+    async def read(self, start_offset: Offset, max_bytes: int) -> bytes: ...
+
+
+class LateReads:
+    """One read at a time, in the order in which they were asked for."""
+
+    def __init__(
+        self,
+        log: RecordsReader,
+        *,
+        generation: Callable[[Epoch], int | None],
+        answer: Callable[[SendRecords, Buffer], None],
+    ) -> None:
+        """`generation`: of the log, while this node leads in that epoch; what was read in an earlier one may
+        since have been cut off, and is not sent. `answer` sends."""
+        self._log = log
+        self._generation = generation
+        self._answer = answer
+        self._asked: list[tuple[SendRecords, int]] = []
+        self._wake = trio.Event()
+
+    def ask(self, effect: SendRecords, max_bytes: int) -> None:
+        self._asked.append((effect, max_bytes))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled; raises `DiskError`."""
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            asked, self._asked = self._asked, []
+            for effect, max_bytes in asked:
+                await self._read(effect, max_bytes)
+
+    async def _read(self, effect: SendRecords, max_bytes: int) -> None:
+        epoch = effect.response.epoch
+        generation = self._generation(epoch)
+        records: Buffer
+        try:
+            records = await self._log.read(effect.start_offset, max_bytes)
+        except OffsetOutOfRangeError:
+            # The log start moved, or the log was cut. Told nothing, the follower asks again, and is told what
+            # to do.
+            records = b""
+        if generation is not None and self._generation(epoch) == generation:
+            self._answer(effect, records)

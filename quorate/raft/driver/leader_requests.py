@@ -1,0 +1,190 @@
+"""What only the leader can do beside appending: prove that it leads, change the voters, hand over.
+
+Each is an event for the core, and later an effect that says how it ended; this is who waits in between.
+"""
+
+from collections.abc import Callable
+
+import trio
+
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import BarrierFailed, BarrierPassed, Role, TransferEnded, VotersChanged
+from quorate.raft.core.events import ChangeVoters, Event, ReadBarrier, TransferLeadership, VoterChange
+from quorate.raft.core.messages import ErrorCode
+from quorate.raft.errors import (
+    NotLeaderError,
+    OutcomeUnknownError,
+    QuorumError,
+    RequestRefusedError,
+)
+from quorate.raft.waiters import IndexWaiter
+from quorate.types import NodeId
+
+
+class _Waiting:
+    """A task that waits for the answer to its request."""
+
+    __slots__ = ("done", "error")
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.error: QuorumError | None = None
+
+    def end(self, error: QuorumError | None) -> None:
+        self.error = error
+        self.done.set()
+
+    async def wait(self) -> None:
+        await self.done.wait()
+        if self.error is not None:
+            raise self.error
+
+
+class LeaderRequests:
+    """Owned by the driver. `deliver` steps the core; its effects come back here."""
+
+    def __init__(
+        self, core: Core, deliver: Callable[[Event], None], *, not_leader: Callable[[], NotLeaderError]
+    ) -> None:
+        self._core = core
+        self.not_leader = not_leader
+        self._deliver = deliver
+        self._round = 0
+        self._under_way: list[IndexWaiter] = []
+        """Of the last round."""
+        self._next_round: list[IndexWaiter] = []
+        self._number = 0
+        self._changes: dict[int, _Waiting] = {}
+        self._transfers: dict[NodeId, _Waiting] = {}
+
+    # Read barriers. One round is under way at a time, and whoever comes meanwhile shares the next one: a
+    # round takes every follower's parked Fetch, so a second one would only wait for the first.
+
+    def read_index(self, waiter: IndexWaiter) -> None:
+        """Tell `waiter` what must be applied to see everything committed before this call."""
+        self._next_round.append(waiter)
+        if not self._under_way:
+            self._begin_round()
+
+    def _begin_round(self) -> None:
+        self._under_way, self._next_round = self._next_round, []
+        self._round += 1
+        self._deliver(ReadBarrier(self._round))
+
+    def barrier_passed(self, effect: BarrierPassed) -> None:
+        if effect.barrier == self._round:
+            for waiter in self._end_round():
+                waiter.passed(effect.read_index)
+
+    def barrier_failed(self, effect: BarrierFailed) -> None:
+        if effect.barrier == self._round:
+            error = self.not_leader()
+            for waiter in self._end_round():
+                waiter.failed(error)
+
+    def _end_round(self) -> list[IndexWaiter]:
+        ended, self._under_way = self._under_way, []
+        if self._next_round:
+            # Its event is stepped after the effect that is being carried out.
+            self._begin_round()
+        return ended
+
+    # Voters
+
+    def check_change(self, change: VoterChange) -> None:
+        """Raise `NotLeaderError` or `RequestRefusedError` if `change` would be refused now."""
+        self._check_handover()
+        refused = self._core.refusal_of(change)
+        if refused is not None:
+            raise self._refusal(refused.error, refused.message)
+
+    def _check_handover(self) -> None:
+        if self.holds_appends_back:
+            raise RequestRefusedError(
+                ErrorCode.REQUEST_TIMED_OUT, "leadership is being handed over; try again in a moment"
+            )
+
+    def _refusal(self, error: ErrorCode, message: str) -> QuorumError:
+        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return self.not_leader()
+        return RequestRefusedError(error, message)
+
+    async def change_voters(self, change: VoterChange) -> None:
+        """Return when the change is committed. Raises `NotLeaderError` or `RequestRefusedError` when nothing
+        happened, `OutcomeUnknownError`. If cancelled, the outcome is unknown."""
+        self._check_handover()
+        self._number += 1
+        number = self._number
+        waiting = self._changes[number] = _Waiting()
+        try:
+            self._deliver(ChangeVoters(number, change))
+            await waiting.wait()
+        finally:
+            del self._changes[number]
+
+    def voters_changed(self, effect: VotersChanged) -> None:
+        waiting = self._changes.get(effect.request)
+        if waiting is None:
+            return
+        error: QuorumError | None = None
+        if effect.unknown:
+            error = OutcomeUnknownError(effect.message)
+        elif effect.error is not ErrorCode.NONE:
+            error = self._refusal(effect.error, effect.message)
+        waiting.end(error)
+
+    # Leadership
+
+    async def transfer(self, successor: NodeId) -> None:
+        """Return when this node has resigned in favour of `successor`, whose election then begins.
+
+        Raises `NotLeaderError`, or `RequestRefusedError` when this node leads on.
+        """
+        if self._core.role is not Role.LEADER:
+            raise self.not_leader()
+        waiting = _Waiting()
+        earlier = self._transfers.pop(successor, None)
+        if earlier is not None:
+            earlier.end(_not_handed_over(successor, ErrorCode.REQUEST_TIMED_OUT))
+        self._transfers[successor] = waiting
+        self._deliver(TransferLeadership(successor))
+        await waiting.wait()
+
+    @property
+    def holds_appends_back(self) -> bool:
+        """Nothing may be proposed while a successor catches up."""
+        return bool(self._transfers)
+
+    def transfer_ended(self, effect: TransferEnded) -> None:
+        waiting = self._transfers.pop(effect.successor, None)
+        if waiting is not None:
+            waiting.end(_not_handed_over(effect.successor, effect.error))
+
+    # All of it
+
+    def stopped_leading(self) -> None:
+        """A transfer that was under way has done what it can."""
+        transfers, self._transfers = self._transfers, {}
+        for waiting in transfers.values():
+            waiting.end(None)
+
+    def stop(self, error: QuorumError) -> None:
+        """Nothing will be answered any more."""
+        waiters = self._under_way + self._next_round
+        self._under_way, self._next_round = [], []
+        for index_waiter in waiters:
+            index_waiter.failed(error)
+        unknown = OutcomeUnknownError(f"{error}; what it was asked for may be done all the same")
+        unknown.__cause__ = error.__cause__
+        for waiting in (*self._changes.values(), *self._transfers.values()):
+            waiting.end(unknown)
+        self._transfers.clear()
+
+
+def _not_handed_over(successor: NodeId, code: ErrorCode) -> RequestRefusedError:
+    what = (
+        "it is not another voter of this quorum; describe the quorum to see who is"
+        if code is ErrorCode.INVALID_VOTER_KEY
+        else "it is down, or did not catch up in an election timeout; try again, or see what slows it down"
+    )
+    return RequestRefusedError(code, f"leadership was not handed to node {successor}: {what}")

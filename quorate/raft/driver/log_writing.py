@@ -1,0 +1,104 @@
+"""The core's appends, as batches in the log, and how long they take to commit."""
+
+from collections.abc import Callable
+
+from quorate.log import Log
+from quorate.log.batches.batch import read_headers
+from quorate.log.batches.control import leader_change_batch, voters_batch
+from quorate.log.batches.records import build_batch
+from quorate.raft.core import effects as fx
+from quorate.raft.state_machine.proposals import Proposals
+from quorate.raft.telemetry import Telemetry
+from quorate.runtime.clock import WallClock
+from quorate.types import Epoch, Offset
+
+
+class LogWriter:
+    """Carries out what appends. Syncing is the driver's."""
+
+    __slots__ = ("_clock", "_log", "_measured_offset", "_now", "_proposals", "_telemetry")
+
+    def __init__(
+        self,
+        log: Log,
+        proposals: Proposals,
+        clock: WallClock,
+        telemetry: Telemetry,
+        now: Callable[[], float],
+    ) -> None:
+        """`now`: seconds, as the event loop counts them."""
+        self._now = now
+        self._log = log
+        self._proposals = proposals
+        self._clock = clock
+        self._telemetry = telemetry
+        self._measured_offset = Offset(0)
+        """Commits below have been told to the telemetry."""
+
+    def proposal(self, effect: fx.AppendProposal) -> None:
+        group = self._proposals.take(effect.proposal)
+        group.base_offset, group.end_offset, group.epoch = effect.base_offset, effect.end_offset, effect.epoch
+        group.timestamp_ms = self._clock.now_ms()
+        group.appended_at = self._now()
+        batch = build_batch(
+            base_offset=group.base_offset,
+            epoch=group.epoch,
+            timestamp_ms=group.timestamp_ms,
+            values=group.records(),
+        )
+        group.batch_bytes = len(batch)
+        # Before it is: a write that fails may have left it there, and who waits has to hear that.
+        self._proposals.in_log.append(group)
+        self._log.append_own(
+            batch, base_offset=effect.base_offset, end_offset=effect.end_offset, epoch=effect.epoch
+        )
+        self._telemetry.records_appended(group.count)
+        self.grew()
+
+    def fetched(self, effect: fx.AppendFetched) -> None:
+        # The CRCs were checked when the response was received.
+        headers = list(read_headers(effect.records, check_crc=False))
+        self._log.append_as_follower(effect.records, headers=headers)
+        self._telemetry.records_fetched(effect.batches[-1].end_offset - effect.batches[0].base_offset)
+        self.grew()
+
+    def leader_change(self, effect: fx.AppendLeaderChange) -> None:
+        batch = leader_change_batch(
+            base_offset=effect.base_offset,
+            epoch=effect.epoch,
+            timestamp_ms=self._clock.now_ms(),
+            leader=effect.leader,
+            voters=effect.voters,
+            granting_voters=effect.granting_voters,
+            voter_set=effect.voter_set,
+        )
+        self._control(batch, effect.base_offset, 1 if effect.voter_set is None else 3, effect.epoch)
+
+    def voters(self, effect: fx.AppendVoters) -> None:
+        batch = voters_batch(
+            base_offset=effect.base_offset,
+            epoch=effect.epoch,
+            timestamp_ms=self._clock.now_ms(),
+            voters=effect.voters,
+            first=effect.first,
+        )
+        self._control(batch, effect.base_offset, 2 if effect.first else 1, effect.epoch)
+
+    def _control(self, batch: bytes, base_offset: Offset, count: int, epoch: Epoch) -> None:
+        end_offset = Offset(base_offset + count)
+        self._log.append_own(batch, base_offset=base_offset, end_offset=end_offset, epoch=epoch)
+        self._telemetry.records_appended(count)
+        self.grew()
+
+    def grew(self) -> None:
+        """Or shrank."""
+        self._telemetry.log_end(self._log.end_offset, self._log.last_epoch)
+
+    def committed(self, high_watermark: Offset) -> None:
+        """Measure what was appended here and is now below the high watermark."""
+        for group in self._proposals.in_log:
+            if group.end_offset > high_watermark:
+                break
+            if group.base_offset >= self._measured_offset:
+                self._telemetry.committed(self._now() - group.appended_at, group.count)
+        self._measured_offset = high_watermark

@@ -1,0 +1,132 @@
+"""When each replica last fetched, for DescribeQuorum (KIP-836). The core reads no clock, so this does."""
+
+from dataclasses import dataclass
+
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import Role
+from quorate.raft.core.messages import FetchRequest
+from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
+
+_OBSERVER_SILENCE_MS = 300_000
+"""After this long an observer is forgotten (KIP-836)."""
+_REPLICAS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaStatus:
+    """What the leader knows of one replica. Times are ms of the leader's wall clock, None while unknown."""
+
+    key: ReplicaKey
+    log_end_offset: Offset | None
+    last_fetch_ms: int | None
+    last_caught_up_ms: int | None
+    endpoint: Endpoint | None = None
+    """Where a voter listens; an observer need not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumDescription:
+    """What the leader knows of its quorum (KIP-836). The high watermark is exclusive, None while unknown."""
+
+    leader: NodeId
+    epoch: Epoch
+    high_watermark: Offset | None
+    voters: tuple[ReplicaStatus, ...]
+    observers: tuple[ReplicaStatus, ...]
+
+
+@dataclass(slots=True)
+class _Times:
+    last_fetch_ms: int
+    last_fetch_log_end: Offset
+    """The leader's log end at the last fetch."""
+    last_caught_up_ms: int | None = None
+
+
+class ReplicaTimes:
+    """Kept by the leader, for its epoch only, and for so many replicas at most."""
+
+    __slots__ = ("_epoch", "_times")
+
+    def __init__(self) -> None:
+        self._epoch = Epoch(0)
+        self._times: dict[ReplicaKey, _Times] = {}
+
+    def fetched(self, request: FetchRequest, core: Core, *, now_ms: int) -> bool:
+        """`request` was stepped. Counts only if this node leads in its epoch and took it: returns whether."""
+        if not _was_taken(request, core):
+            return False
+        if core.epoch != self._epoch:
+            self._epoch = core.epoch
+            self._times.clear()
+        times = self._times.get(request.replica)
+        if times is None:
+            if len(self._times) >= _REPLICAS_MAX:
+                del self._times[min(self._times, key=lambda key: self._times[key].last_fetch_ms)]
+            times = self._times[request.replica] = _Times(now_ms, Offset(-1))
+        if request.offset >= core.log_end_offset:
+            times.last_caught_up_ms = now_ms
+        elif 0 <= times.last_fetch_log_end <= request.offset:
+            # It has what was there when it fetched before: it was caught up then.
+            times.last_caught_up_ms = times.last_fetch_ms
+        times.last_fetch_ms = now_ms
+        times.last_fetch_log_end = core.log_end_offset
+        return True
+
+    def describe(self, core: Core, own: ReplicaKey, *, now_ms: int) -> QuorumDescription:
+        """This node leads."""
+        ends = core.replica_end_offsets()
+        if core.epoch != self._epoch:
+            self._times.clear()
+
+        def status(key: ReplicaKey) -> ReplicaStatus:
+            if key.id == own.id:
+                return ReplicaStatus(
+                    key=own,
+                    log_end_offset=core.log_end_offset,
+                    last_fetch_ms=now_ms,
+                    last_caught_up_ms=now_ms,
+                    endpoint=core.voters.endpoint_of(key.id),
+                )
+            known = next((replica for replica in ends if replica.matches(key)), None)
+            # A voter of the configuration has no directory, its fetches name one: the latest is the voter's.
+            times = max(
+                (times for fetching, times in self._times.items() if fetching.matches(key)),
+                key=lambda times: times.last_fetch_ms,
+                default=None,
+            )
+            return ReplicaStatus(
+                key=key if known is None else known,
+                log_end_offset=None if known is None else ends[known],
+                last_fetch_ms=None if times is None else times.last_fetch_ms,
+                last_caught_up_ms=None if times is None else times.last_caught_up_ms,
+                endpoint=core.voters.endpoint_of(key.id),
+            )
+
+        observers = [
+            status(key)
+            for key, times in self._times.items()
+            if key.id not in core.voters and now_ms - times.last_fetch_ms <= _OBSERVER_SILENCE_MS
+        ]
+        return QuorumDescription(
+            leader=own.id,
+            epoch=core.epoch,
+            high_watermark=core.high_watermark,
+            voters=tuple(status(voter.key) for voter in core.voters),
+            observers=tuple(sorted(observers, key=lambda replica: replica.key.id)),
+        )
+
+
+def _was_taken(request: FetchRequest, core: Core) -> bool:
+    """Whether the leader counted it: meant for it, in its epoch, and of a log that does not diverge."""
+    if (
+        core.role is not Role.LEADER
+        or request.epoch != core.epoch
+        or request.destination != core.node_id
+        or request.source != request.replica.id
+    ):
+        return False
+    if request.last_fetched_epoch == core.log_end_epoch and request.offset <= core.log_end_offset:
+        return True  # what every follower that keeps up asks
+    ends = core.replica_end_offsets()
+    return any(key.matches(request.replica) and end == request.offset for key, end in ends.items())

@@ -1,0 +1,109 @@
+"""The log's prefix and old snapshots, removed when a later snapshot stands in for them (KIP-630)."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+
+from quorate.log import Log
+from quorate.log.snapshots.snapshots import SnapshotStore
+from quorate.runtime.clock import WallClock
+from quorate.runtime.disk import DiskError
+from quorate.runtime.log import get_logger
+from quorate.types import EpochEnd, SnapshotId
+
+log = get_logger(__name__)
+
+_INTERVAL_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """While there is a later snapshot, one and the log below its end go when either is exceeded."""
+
+    max_bytes: int
+    """Of the log from its start on, and the snapshots."""
+    max_ms: int
+    """Age of the last record in the snapshot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningHooks:
+    """What cleaning needs of the driver, and tells it."""
+
+    wait_unblocked: Callable[[], Awaitable[None]]
+    """Return when no barrier is under way: the log is not being cut or replaced until the next await."""
+    latest: Callable[[], SnapshotId | None]
+    """The core's: a fetched one that is not installed is none of this log's."""
+    start_moved: Callable[[EpochEnd], None]
+    """The log is about to begin there. The core must know before the records are gone."""
+
+
+class SnapshotCleaner:
+    """Moves the log start, always to the end of a snapshot."""
+
+    def __init__(
+        self,
+        source: Log,
+        store: SnapshotStore,
+        clock: WallClock,
+        *,
+        retention: Retention,
+        hooks: CleaningHooks,
+    ) -> None:
+        self._log = source
+        self._store = store
+        self._clock = clock
+        self._retention = retention
+        self._hooks = hooks
+        self._wake = trio.Event()
+
+    def clean_soon(self) -> None:
+        """There is one snapshot more."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Clean now and then, and when asked. Until cancelled; raises `DiskError`, `LogError`."""
+        while True:
+            await self._clean()
+            with trio.move_on_after(_INTERVAL_SECONDS):
+                await self._wake.wait()
+            self._wake = trio.Event()
+
+    async def _clean(self) -> None:
+        while True:
+            await self._hooks.wait_unblocked()
+            start = self._next_start()
+            if start is None:
+                break
+            self._hooks.start_moved(EpochEnd(start.epoch, start.end_offset))
+            segments = await self._log.advance_log_start(start.end_offset)
+            log.info("moved the log start", log_start_offset=start.end_offset, removed_segments=segments)
+            await self._delete_old()
+        await self._delete_old()
+
+    def _next_start(self) -> SnapshotId | None:
+        """The end of the second-oldest snapshot, if the oldest has to go."""
+        latest = self._hooks.latest()
+        if latest is None:
+            return None
+        start = self._log.log_start_offset
+        held = [one for one in self._store.ids if start <= one.end_offset <= latest.end_offset]
+        if len(held) < 2:
+            return None
+        contents = [self._store.contents(one) for one in held]
+        used = self._log_bytes() + sum(one.size_bytes for one in contents)
+        age_ms = self._clock.now_ms() - contents[0].last_timestamp_ms
+        too_much = used > self._retention.max_bytes or age_ms > self._retention.max_ms
+        return held[1] if too_much else None
+
+    def _log_bytes(self) -> int:
+        """From the log start on: what is below it in its segment is not to be had back."""
+        first = self._log.slice_of(self._log.log_start_offset, 1)
+        return 0 if first is None else self._log.size_bytes - first.position
+
+    async def _delete_old(self) -> None:
+        try:
+            await self._store.delete(self._store.below(self._log.log_start_offset))
+        except DiskError as error:
+            log.warning("an old snapshot was not deleted; the next start does it", problem=str(error))

@@ -1,0 +1,150 @@
+"""One node's snapshots: taken, fetched, served and cleaned up, beside the driver that steps the core."""
+
+from typing import Protocol
+
+import trio
+
+from quorate.log.snapshots.snapshot_file import SnapshotContents
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import CheckSnapshot, InstallSnapshot, SendSnapshotChunk, StoreSnapshotChunk
+from quorate.raft.core.events import Event, LogStartMoved, SnapshotTaken
+from quorate.raft.core.messages import FetchSnapshotResponse
+from quorate.raft.snapshots.snapshot_cleaning import CleaningHooks, Retention, SnapshotCleaner
+from quorate.raft.snapshots.snapshot_fetching import SnapshotReceiver
+from quorate.raft.snapshots.snapshot_serving import SnapshotSender
+from quorate.raft.snapshots.snapshot_taking import SnapshotTaker, SnapshotTriggers, TakingHooks
+from quorate.raft.state_machine.applier import Applier
+from quorate.raft.state_machine.interface import StateMachine
+from quorate.raft.storage.storage import Storage
+from quorate.raft.telemetry import Telemetry
+from quorate.runtime.clock import WallClock
+from quorate.types import EpochEnd, Offset, SnapshotId
+
+
+class SnapshotDriver(Protocol):
+    """What snapshots need of the driver."""
+
+    @property
+    def core(self) -> Core: ...
+
+    @property
+    def applier(self) -> Applier: ...
+
+    def deliver(self, event: Event) -> None: ...
+
+    def answer_snapshot_fetch(self, response: FetchSnapshotResponse) -> None:
+        """Send it, if this node still leads in its epoch."""
+        ...
+
+    async def wait_unblocked(self) -> None:
+        """Return when no barrier is under way: what is delivered before the next await is stepped at
+        once."""
+        ...
+
+    async def make_durable(self, end_offset: Offset) -> None:
+        """Return when the core knows that the log is durable below `end_offset`."""
+        ...
+
+
+class Snapshots:
+    """The parts, wired together. `SnapshotStore` owns the files."""
+
+    def __init__(
+        self,
+        driver: SnapshotDriver,
+        storage: Storage,
+        state_machine: StateMachine[object],
+        clock: WallClock,
+        telemetry: Telemetry,
+        *,
+        triggers: SnapshotTriggers,
+        retention: Retention,
+    ) -> None:
+        self._driver = driver
+        self._log = storage.log
+        self._store = storage.snapshots
+        self._telemetry = telemetry
+        core, applier = driver.core, driver.applier
+        self._taker = SnapshotTaker(
+            state_machine,
+            applier,
+            storage.log,
+            storage.snapshots,
+            triggers=triggers,
+            hooks=TakingHooks(voters_at=core.voters_at, make_durable=driver.make_durable, taken=self._taken),
+        )
+        self._cleaner = SnapshotCleaner(
+            storage.log,
+            storage.snapshots,
+            clock,
+            retention=retention,
+            hooks=CleaningHooks(
+                wait_unblocked=driver.wait_unblocked,
+                latest=self._latest_of_log,
+                start_moved=self._start_moved,
+            ),
+        )
+        self._receiver = SnapshotReceiver(
+            state_machine,
+            applier,
+            storage.log,
+            storage.snapshots,
+            checked=driver.deliver,
+            replaced=self._replaced,
+        )
+        self._sender = SnapshotSender(storage.snapshots, answer=driver.answer_snapshot_fetch)
+
+    @property
+    def ids(self) -> tuple[SnapshotId, ...]:
+        """Those of this node's log, ascending."""
+        latest = self._driver.core.snapshot
+        return () if latest is None else tuple(one for one in self._store.ids if one <= latest)
+
+    async def load_latest(self) -> None:
+        """Before anything is applied. See `SnapshotReceiver.load_latest`."""
+        await self._receiver.load_latest()
+
+    async def run(self) -> None:
+        """Everything that goes on in the background. Until cancelled; raises what stops the node."""
+        async with trio.open_nursery() as nursery:
+            for task in (self._taker.run, self._cleaner.run, self._receiver.run, self._sender.run):
+                nursery.start_soon(task)
+
+    async def take(self) -> SnapshotId:
+        """See `SnapshotTaker.take`."""
+        return await self._taker.take()
+
+    def send_chunk(self, effect: SendSnapshotChunk) -> None:
+        self._sender.send(effect)
+
+    def store_chunk(self, effect: StoreSnapshotChunk) -> None:
+        self._receiver.store_chunk(effect)
+
+    def check(self, effect: CheckSnapshot) -> None:
+        self._receiver.check(effect)
+
+    async def install(self, effect: InstallSnapshot) -> None:
+        """The barrier."""
+        await self._receiver.install(effect)
+
+    # What one part has to do with another
+
+    def _taken(self, contents: SnapshotContents) -> None:
+        self._driver.deliver(SnapshotTaken(contents.snapshot))
+        self._telemetry.snapshot_taken(contents.size_bytes)
+        self._cleaner.clean_soon()
+
+    def _replaced(self, contents: SnapshotContents) -> None:
+        self._taker.replaced(contents.snapshot)
+        self._telemetry.snapshot_loaded(contents.size_bytes)
+        self._telemetry.log_end(self._log.end_offset, self._log.last_epoch)
+        self._cleaner.clean_soon()
+
+    def _latest_of_log(self) -> SnapshotId | None:
+        core = self._driver.core
+        if core.high_watermark is not None:
+            self._receiver.drop_below(core.high_watermark)
+        return core.snapshot
+
+    def _start_moved(self, start: EpochEnd) -> None:
+        self._driver.deliver(LogStartMoved(start))

@@ -1,0 +1,60 @@
+"""A state machine's state, filled from a snapshot's file."""
+
+from dataclasses import dataclass
+
+from quorate.log.snapshots.snapshot_file import SnapshotContents
+from quorate.log.snapshots.snapshots import SnapshotStore
+from quorate.raft.errors import StateMachineError
+from quorate.raft.snapshots.snapshot_slices import Slices
+from quorate.raft.state_machine.interface import SnapshotLoader, StateMachine
+from quorate.types import SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSnapshot:
+    """A state beside the running one."""
+
+    contents: SnapshotContents
+    _loader: SnapshotLoader
+
+    def install(self) -> None:
+        """It becomes the state. Raises `StateMachineError`."""
+        try:
+            self._loader.install()
+        except Exception as error:
+            raise _failed("install raised", self.contents.snapshot, error) from error
+
+
+async def load_snapshot(
+    state_machine: StateMachine[object], store: SnapshotStore, snapshot: SnapshotId, *, urgent: bool
+) -> LoadedSnapshot:
+    """Fill a second state, in slices of the loop; `urgent` when nothing else is to be done. Raises
+    `StateMachineError`, `DamagedSnapshotError`, `SnapshotMissingError`, `DiskError`."""
+    contents = store.contents(snapshot)
+    slices = Slices(rests=not urgent)
+    with store.reader(snapshot) as reader:
+        loader = _begin(state_machine, snapshot)
+        for chunk in reader:
+            try:
+                loader.add(chunk)
+            except Exception as error:
+                raise _failed("add raised", snapshot, error) from error
+            await slices.pause(len(chunk))
+    return LoadedSnapshot(contents, loader)
+
+
+def _begin(state_machine: StateMachine[object], snapshot: SnapshotId) -> SnapshotLoader:
+    try:
+        return state_machine.load_snapshot(snapshot)
+    except Exception as error:
+        raise _failed("load_snapshot raised", snapshot, error) from error
+
+
+def _failed(what: str, snapshot: SnapshotId, error: Exception) -> StateMachineError:
+    return StateMachineError(
+        f"{what} {type(error).__name__} ({error}) for the snapshot ending at offset {snapshot.end_offset}; "
+        "this node stops here. Mend the state machine, which must read what every version of it wrote, and "
+        "restart: the snapshot will be loaded again",
+        offset=snapshot.end_offset,
+        epoch=snapshot.epoch,
+    )

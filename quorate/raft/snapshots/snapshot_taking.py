@@ -1,0 +1,186 @@
+"""Snapshots of this node's own state: when one is due, and how it gets to the disk (KIP-630).
+
+A snapshot is taken between two batches, ends at the applied offset, and is written while further batches are
+applied. It counts when it is durable, has its name, and the local log is durable up to its end.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+
+import trio
+
+from quorate.log import Log
+from quorate.log.snapshots.snapshot_file import SnapshotContents
+from quorate.log.snapshots.snapshot_writer import SnapshotWriter
+from quorate.log.snapshots.snapshots import SnapshotStore
+from quorate.raft.errors import SnapshotNotTakenError
+from quorate.raft.snapshots.snapshot_slices import Slices
+from quorate.raft.state_machine.applier import Applier
+from quorate.raft.state_machine.interface import StateMachine
+from quorate.runtime.log import get_logger
+from quorate.types import Epoch, Offset, SnapshotId, VoterSet
+
+log = get_logger(__name__)
+
+_RETRY_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotTriggers:
+    """When the next snapshot is due: whichever comes first."""
+
+    max_new_bytes: int
+    """Bytes of the log applied since the last one."""
+    max_interval_ms: int
+    """Time since the last one, if anything was applied; 0 for never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakingHooks:
+    """What a snapshot needs of the driver, and tells it."""
+
+    voters_at: Callable[[Offset], VoterSet | None]
+    """The voter set in the log as of an end offset; None while it is static."""
+    make_durable: Callable[[Offset], Awaitable[None]]
+    """Return when the core knows that the local log is durable below this offset."""
+    taken: Callable[[SnapshotContents], None]
+    """A snapshot is complete and durable."""
+
+
+class SnapshotTaker:
+    """Owns what is known of the last snapshot."""
+
+    def __init__(
+        self,
+        state_machine: StateMachine[object],
+        applier: Applier,
+        source: Log,
+        store: SnapshotStore,
+        *,
+        triggers: SnapshotTriggers,
+        hooks: TakingHooks,
+    ) -> None:
+        self._state_machine = state_machine
+        self._applier = applier
+        self._log = source
+        self._store = store
+        self._triggers = triggers
+        self._hooks = hooks
+        self._one_at_a_time = trio.Lock()
+        self._last: SnapshotId | None = None
+        self._last_bytes = 0
+        """`applied_bytes` at its end."""
+        self._last_at = trio.current_time()
+
+    async def run(self) -> None:
+        """Take one whenever it is due. Runs until cancelled."""
+        while True:
+            await self._wait_due()
+            try:
+                await self.take()
+            except SnapshotNotTakenError as error:
+                log.error(
+                    "no snapshot was taken; the log grows on until one is",
+                    problem=str(error),
+                    again_in_seconds=_RETRY_SECONDS,
+                )
+                await trio.sleep(_RETRY_SECONDS)
+
+    def replaced(self, snapshot: SnapshotId) -> None:
+        """The state was loaded from `snapshot`. One of an older state that is being taken is given up."""
+        self._advance(snapshot, self._applier.applied_bytes)
+
+    async def take(self) -> SnapshotId:
+        """Take one of all that is applied now, unless the last one has it; its id. Durable when it returns.
+
+        If cancelled, there may be one or not. Raises `SnapshotNotTakenError`: nothing was taken.
+        """
+        wanted = self._applier.applied_offset
+        if wanted == 0:
+            raise SnapshotNotTakenError("nothing was applied yet that a snapshot could hold; append first")
+        async with self._one_at_a_time:
+            if self._last is None or self._last.end_offset < wanted:
+                try:
+                    await self._take()
+                except Exception as error:
+                    raise SnapshotNotTakenError(
+                        f"taking a snapshot that ends at offset {wanted} or above failed with "
+                        f"{type(error).__name__}: {error}"
+                    ) from error
+            assert self._last is not None
+            return self._last
+
+    async def _take(self) -> None:
+        applier = self._applier
+        end, applied_bytes = applier.applied_offset, applier.applied_bytes
+        snapshot = SnapshotId(end, self._epoch_below(end))
+        started = trio.current_time()
+        chunks = iter(self._state_machine.take_snapshot())
+        try:
+            writer = self._store.write(
+                snapshot, last_timestamp_ms=applier.last_timestamp_ms, voters=self._hooks.voters_at(end)
+            )
+            try:
+                contents = await self._write(writer, chunks)
+            finally:
+                writer.abandon()
+        finally:
+            _close(chunks)
+        if contents is None:
+            return
+        self._advance(snapshot, applied_bytes)
+        log.info(
+            "took a snapshot",
+            end_offset=snapshot.end_offset,
+            epoch=snapshot.epoch,
+            size_bytes=contents.size_bytes,
+            seconds=round(trio.current_time() - started, 3),
+        )
+        self._hooks.taken(contents)
+
+    async def _write(self, writer: SnapshotWriter, chunks: Iterator[bytes]) -> SnapshotContents | None:
+        """None if a later snapshot arrived meanwhile."""
+        end = writer.snapshot.end_offset
+        slices = Slices(rests=True)
+        for chunk in chunks:
+            writer.append(chunk)
+            await slices.pause(len(chunk))
+            await writer.keep_up()
+            if self._is_held(end):
+                return None
+        # Applied, and so committed: but by others, perhaps, and not yet on this node's device.
+        await self._hooks.make_durable(end)
+        if self._is_held(end):
+            return None
+        contents = await writer.freeze()
+        return None if self._is_held(end) else contents
+
+    def _is_held(self, end: Offset) -> bool:
+        return self._last is not None and self._last.end_offset >= end
+
+    def _epoch_below(self, end: Offset) -> Epoch:
+        epoch = self._log.epoch_at(end - 1)
+        return self._log.log_start_epoch if epoch is None else epoch
+
+    def _advance(self, snapshot: SnapshotId, applied_bytes: int) -> None:
+        self._last, self._last_bytes, self._last_at = snapshot, applied_bytes, trio.current_time()
+
+    async def _wait_due(self) -> None:
+        triggers, applier = self._triggers, self._applier
+        interval = triggers.max_interval_ms / 1000 or float("inf")
+        while True:
+            with trio.move_on_at(self._last_at + interval):
+                await applier.wait_bytes(self._last_bytes + triggers.max_new_bytes)
+            # One may have been taken by request, or loaded, while this waited.
+            if applier.applied_bytes - self._last_bytes >= triggers.max_new_bytes:
+                return
+            await applier.wait_bytes(self._last_bytes + 1)
+            if trio.current_time() >= self._last_at + interval:
+                return
+
+
+def _close(chunks: Iterator[bytes]) -> None:
+    """A generator that is dropped halfway tidies up now, not when it is collected."""
+    close = getattr(chunks, "close", None)
+    if close is not None:
+        close()

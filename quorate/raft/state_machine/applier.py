@@ -1,0 +1,204 @@
+"""Feeds committed records to the state machine, in order and once.
+
+On the leader the records are still in memory when they commit, and applying is part of the step that
+committed them, for as long as a step may take; a task of its own goes on from there. Elsewhere, and after a
+start, that task reads them back from the log.
+"""
+
+from collections.abc import Callable, Sequence
+
+import trio
+
+from quorate.log import Log
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.records import values_of
+from quorate.log.errors import OffsetOutOfRangeError
+from quorate.raft.errors import StateMachineError
+from quorate.raft.state_machine.interface import CommittedBatch, StateMachine
+from quorate.raft.state_machine.proposals import Group, Proposals
+from quorate.raft.storage.skipped_batches import SkippedBatches
+from quorate.runtime.slices import SLICE_SECONDS, Slices
+from quorate.runtime.work import WORK
+from quorate.types import Epoch, Offset
+
+_READ_BYTES = 1024 * 1024
+_NEVER = 2**63
+_NONE_SKIPPED = SkippedBatches()
+
+
+class Applier:
+    """Owns the applied offset."""
+
+    def __init__(
+        self,
+        state_machine: StateMachine[object],
+        log: Log,
+        proposals: Proposals,
+        *,
+        on_applied: Callable[[Offset, Sequence[object], Offset], None],
+        skipped: SkippedBatches = _NONE_SKIPPED,
+    ) -> None:
+        self._skipped = skipped or None
+        self._state_machine = state_machine
+        self._log = log
+        self._proposals = proposals
+        self._on_applied = on_applied
+        self._high_watermark = Offset(0)
+        self._wake = trio.Event()
+        self.applied_offset: Offset = log.log_start_offset
+        """Everything below is applied (exclusive). Always the end of a batch, or of a snapshot."""
+        self.applied_bytes = 0
+        """Of the log's batches, since the process started."""
+        self.last_timestamp_ms = 0
+        """Of the last applied batch; 0 before the first."""
+        self._awaited_bytes = _NEVER
+        self._bytes_wake = trio.Event()
+
+    def advance(self, high_watermark: Offset) -> None:
+        """Apply what is committed, now if it is in memory. Raises `StateMachineError`."""
+        self._high_watermark = high_watermark
+        self._apply_from_memory()
+        if self.applied_offset < high_watermark:
+            self._wake.set()
+
+    def replaced(self, end_offset: Offset, *, last_timestamp_ms: int) -> None:
+        """The state is now that of a snapshot that ends at `end_offset`, above what was applied."""
+        self.applied_offset = end_offset
+        self.last_timestamp_ms = last_timestamp_ms
+        self._on_applied(end_offset, (), end_offset)
+
+    async def wait_bytes(self, count: int) -> None:
+        """Return when `applied_bytes` is at least `count`. No checkpoint if it is. One caller at a time."""
+        while self.applied_bytes < count:
+            self._awaited_bytes = count
+            self._bytes_wake = trio.Event()
+            try:
+                await self._bytes_wake.wait()
+            finally:
+                self._awaited_bytes = _NEVER
+
+    def _went_on(self, end: Offset, *, batch_bytes: int, timestamp_ms: int) -> None:
+        self.applied_offset = end
+        self.last_timestamp_ms = timestamp_ms
+        self.applied_bytes += batch_bytes
+        if self.applied_bytes >= self._awaited_bytes:
+            self._bytes_wake.set()
+
+    def _apply_from_memory(self) -> None:
+        """One slice of what is next in memory."""
+        group = self._next_in_memory()
+        if group is None:
+            return
+        slice_end = trio.current_time() + SLICE_SECONDS
+        while True:
+            # Taken off only when applied: if that raises, those who wait have to hear of it.
+            self._proposals.resolve_first(self._apply_group(group))
+            # Looked up each time: whom a result wakes may make this node fail the rest.
+            group = self._next_in_memory()
+            if group is None or trio.current_time() >= slice_end:
+                return
+
+    def _next_in_memory(self) -> Group | None:
+        groups = self._proposals.in_log
+        if not groups:
+            return None
+        group = groups[0]
+        is_next = group.base_offset == self.applied_offset and group.end_offset <= self._high_watermark
+        return group if is_next else None
+
+    def _apply_group(self, group: Group) -> Sequence[object]:
+        batch = CommittedBatch(
+            base_offset=group.base_offset,
+            epoch=group.epoch,
+            timestamp_ms=group.timestamp_ms,
+            records=group.records(),
+        )
+        return self._apply(batch, end=group.end_offset, batch_bytes=group.batch_bytes)
+
+    def _apply(self, batch: CommittedBatch, *, end: Offset, batch_bytes: int) -> Sequence[object]:
+        base, records = batch.base_offset, batch.records
+        WORK.records += len(records)
+        results: Sequence[object]
+        if self._skipped is not None and self._skipped.has(base, batch.epoch):
+            results = [None] * len(records)
+        else:
+            results = self._results_of(batch)
+        self._went_on(end, batch_bytes=batch_bytes, timestamp_ms=batch.timestamp_ms)
+        self._on_applied(base, results, end)
+        return results
+
+    def _results_of(self, batch: CommittedBatch) -> Sequence[object]:
+        base, records = batch.base_offset, batch.records
+        try:
+            results = self._state_machine.apply(batch)
+        except Exception as error:
+            raise StateMachineError(
+                f"apply raised {type(error).__name__} ({error}) for the batch at offset {base}, epoch "
+                f"{batch.epoch}; this node stops here. Mend the state machine and restart: the batch will be "
+                "applied again. If no version of it can, skip this batch, on every node alike: "
+                "docs/how-to/skip-a-batch.md",
+                offset=base,
+                epoch=batch.epoch,
+            ) from error
+        try:
+            count = len(results)
+        except TypeError:
+            count = -1
+        if count != len(records):
+            returned = f"{count} results" if count >= 0 else f"a {type(results).__name__}"
+            raise StateMachineError(
+                f"apply returned {returned} for the {len(records)} records at offset {base}; "
+                "return one result per record",
+                offset=base,
+                epoch=batch.epoch,
+            )
+        return results
+
+    async def run(self) -> None:
+        """Apply what has to be read from the log. Runs until cancelled; raises `StateMachineError`."""
+        while True:
+            self._wake = trio.Event()
+            while self.applied_offset < self._high_watermark:
+                applied_before = self.applied_offset
+                if self._next_in_memory() is None:
+                    await self._apply_from_log()
+                else:
+                    self._apply_from_memory()
+                if self.applied_offset == applied_before:
+                    # The high watermark is inside a batch: wait for the rest of it.
+                    break
+                if self.applied_offset < self._high_watermark:
+                    await trio.lowlevel.checkpoint()
+            await self._wake.wait()
+
+    async def _apply_from_log(self) -> None:
+        offset = self.applied_offset
+        try:
+            data = await self._log.read(offset, _READ_BYTES, max_offset=self._high_watermark)
+        except OffsetOutOfRangeError:
+            if self._log.log_start_offset > offset:
+                # A snapshot has taken the log's place, and takes the state's or has done so.
+                return
+            raise
+        slices = Slices()
+        for number, batch in enumerate(read_batches(data)):
+            if number:
+                await slices.pause()
+            if self._next_in_memory() is not None:
+                break  # those who wait for it are told from there
+            header = batch.header
+            if header.base_offset != self.applied_offset:
+                # Meanwhile applied from memory.
+                continue
+            end = Offset(header.end_offset)
+            if header.is_control:
+                self._went_on(end, batch_bytes=header.size, timestamp_ms=header.max_timestamp)
+                self._on_applied(Offset(header.base_offset), (), end)
+            else:
+                committed = CommittedBatch(
+                    base_offset=Offset(header.base_offset),
+                    epoch=Epoch(header.leader_epoch),
+                    timestamp_ms=header.max_timestamp,
+                    records=values_of(batch),
+                )
+                self._apply(committed, end=end, batch_bytes=header.size)

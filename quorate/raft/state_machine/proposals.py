@@ -1,0 +1,174 @@
+"""Appends on their way: joined into batches without waiting for more, resolved when applied.
+
+Appends that arrive in the same pass of the event loop become one batch with one header, one write and one
+sync. Each stays atomic, because the batch is.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import trio
+
+from quorate.raft.errors import OutcomeUnknownError, QuorumError, QuorumStoppedError
+from quorate.raft.waiters import AppendWaiter
+from quorate.types import Epoch, Offset
+
+
+@dataclass(slots=True)
+class PendingAppend:
+    records: Sequence[bytes]
+    size: int
+    waiter: AppendWaiter
+
+
+@dataclass(slots=True)
+class Group:
+    """Appends that share a batch."""
+
+    appends: list[PendingAppend] = field(default_factory=list)
+    size: int = 0
+    count: int = 0
+    base_offset: Offset = Offset(0)
+    end_offset: Offset = Offset(0)
+    epoch: Epoch = Epoch(0)
+    timestamp_ms: int = 0
+    appended_at: float = 0.0
+    batch_bytes: int = 0
+    """Of the batch in the log."""
+
+    def records(self) -> list[bytes]:
+        if len(self.appends) == 1:
+            return list(self.appends[0].records)
+        return [record for append in self.appends for record in append.records]
+
+    def resolve(self, results: Sequence[object]) -> None:
+        position = 0
+        for append in self.appends:
+            end = position + len(append.records)
+            append.waiter.applied(
+                Offset(self.base_offset + position), self.epoch, results[position:end], self.end_offset
+            )
+            position = end
+
+    def fail(self, error: QuorumError) -> None:
+        for append in self.appends:
+            append.waiter.failed(error)
+
+
+class Proposals:
+    """Appends that were not proposed yet, and batches that are in the log but not applied."""
+
+    __slots__ = (
+        "_emptied",
+        "_max_batch_bytes",
+        "_max_pending_bytes",
+        "_next_id",
+        "_pending_bytes",
+        "_proposed",
+        "_room",
+        "_waiting",
+        "_waiting_records",
+        "in_log",
+    )
+
+    def __init__(self, *, max_batch_bytes: int, max_pending_bytes: int) -> None:
+        self._max_batch_bytes = max_batch_bytes
+        self._max_pending_bytes = max_pending_bytes
+        self._pending_bytes = 0
+        self._room = trio.Event()
+        self._emptied = trio.Event()
+        self._waiting: deque[PendingAppend] = deque()
+        self._waiting_records = 0
+        self._proposed: dict[int, Group] = {}
+        self._next_id = 0
+        self.in_log: deque[Group] = deque()
+        """In offset order, contiguous, all of the epoch in which this node leads."""
+
+    def add(self, append: PendingAppend) -> None:
+        """Whether there is room is for the caller to ask, by `wait_room`."""
+        self._waiting.append(append)
+        self._waiting_records += len(append.records)
+        self._pending_bytes += append.size
+
+    async def wait_room(self) -> None:
+        """Return when less than `max_pending_bytes` is on its way. No checkpoint if that is so."""
+        while self._pending_bytes >= self._max_pending_bytes:
+            await self._room.wait()
+
+    async def wait_empty(self) -> None:
+        """Return when none is on its way. No checkpoint if that is so."""
+        while self._pending_bytes:
+            self._emptied = trio.Event()
+            await self._emptied.wait()
+
+    def _gone(self, size: int) -> None:
+        full = self._pending_bytes >= self._max_pending_bytes
+        self._pending_bytes -= size
+        if not self._pending_bytes:
+            self._emptied.set()
+        if full and self._pending_bytes < self._max_pending_bytes:
+            self._room.set()
+            self._room = trio.Event()
+
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def waiting_records(self) -> int:
+        return self._waiting_records
+
+    def next_group(self) -> tuple[int, Group]:
+        """Join waiting appends, at least one, into a group that fits a batch."""
+        group = Group()
+        while self._waiting:
+            append = self._waiting[0]
+            if group.appends and group.size + append.size > self._max_batch_bytes:
+                break
+            self._waiting.popleft()
+            group.appends.append(append)
+            group.size += append.size
+            group.count += len(append.records)
+        self._waiting_records -= group.count
+        self._next_id += 1
+        self._proposed[self._next_id] = group
+        return self._next_id, group
+
+    def take(self, proposal: int) -> Group:
+        """The group of a proposal that the core has decided on."""
+        return self._proposed.pop(proposal)
+
+    def resolve_first(self, results: Sequence[object]) -> None:
+        """The first batch in the log is applied."""
+        group = self.in_log.popleft()
+        self._gone(group.size)
+        group.resolve(results)
+
+    def reject(self, proposal: int, error: QuorumError) -> None:
+        """The core did not append it."""
+        group = self.take(proposal)
+        self._gone(group.size)
+        group.fail(error)
+
+    def fail_in_log(self, error: QuorumError) -> None:
+        groups, self.in_log = self.in_log, deque()
+        for group in groups:
+            self._gone(group.size)
+            group.fail(error)
+
+    def fail_all(self, error: QuorumStoppedError) -> None:
+        """Nothing that waits will be answered otherwise. What is in the log, or may be, may yet be committed:
+        only what is certainly not hears `error`."""
+        waiting, self._waiting = self._waiting, deque()
+        self._waiting_records = 0
+        proposed, self._proposed = self._proposed, {}
+        for append in waiting:
+            self._gone(append.size)
+            append.waiter.failed(error)
+        for group in proposed.values():
+            self._gone(group.size)
+            group.fail(error)
+        unknown = OutcomeUnknownError(f"{error}; the append is in its log, and may be committed")
+        unknown.__cause__ = error.__cause__
+        self.fail_in_log(unknown)

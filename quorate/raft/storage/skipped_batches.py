@@ -1,0 +1,95 @@
+"""Committed batches that this node leaves out, because an operator said so: the file that names them."""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.quorum_state.errors import UnreadableStateError
+from quorate.runtime.disk import Disk, read_file, write_file_atomically
+from quorate.runtime.log import get_logger
+from quorate.types import Epoch, Offset
+
+log = get_logger(__name__)
+
+SKIPPED_BATCHES: Final = "skipped-batches"
+_VERSION = 1
+_RESTORE = (
+    "Restore it as it is on the other nodes: a node that applies what they leave out has another state than "
+    "they."
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SkippedBatch:
+    """One batch, by its first record's offset and the epoch of the leader that appended it. Together they
+    name it in every log of the cluster."""
+
+    offset: Offset
+    epoch: Epoch
+
+
+class SkippedBatches:
+    """Those of one node, as the applier asks for them."""
+
+    __slots__ = ("_epochs",)
+
+    def __init__(self, batches: tuple[SkippedBatch, ...] = ()) -> None:
+        self._epochs = {each.offset: each.epoch for each in batches}
+
+    def __bool__(self) -> bool:
+        return bool(self._epochs)
+
+    def all(self) -> tuple[SkippedBatch, ...]:
+        """Ascending."""
+        return tuple(sorted(SkippedBatch(offset, epoch) for offset, epoch in self._epochs.items()))
+
+    def has(self, offset: Offset, epoch: Epoch) -> bool:
+        """Whether to leave out the batch at this offset, said to the log either way where a skip names the
+        offset. One of another epoch is another batch: the one that the skip named was never committed."""
+        named = self._epochs.get(offset)
+        if named is None:
+            return False
+        if named != epoch:
+            log.warning(
+                "a skip names another batch; this one is applied", offset=offset, epoch=epoch, named=named
+            )
+            return False
+        log.warning("a committed batch is skipped, not applied", offset=offset, epoch=epoch)
+        return True
+
+
+def load_skipped(disk: Disk, log_folder: str) -> SkippedBatches:
+    """None of them if there is no file. Raises `UnreadableStateError`."""
+    path = f"{log_folder}/{SKIPPED_BATCHES}"
+    try:
+        data = read_file(disk, path)
+    except FileNotFoundError:
+        return SkippedBatches()
+    try:
+        content = json.loads(data)
+        if content["version"] != _VERSION:
+            problem = f"version is {content['version']}, this quorate knows {_VERSION}"
+            raise UnreadableStateError(path, problem, _RESTORE)
+        batches = tuple(
+            SkippedBatch(Offset(_whole(each["offset"])), Epoch(_whole(each["epoch"])))
+            for each in content["skipped"]
+        )
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        problem = f"it can't be read ({type(error).__name__}: {error})"
+        raise UnreadableStateError(path, problem, _RESTORE) from error
+    return SkippedBatches(batches)
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is not a whole number")
+    return value
+
+
+async def store_skipped(disk: Disk, log_folder: str, skipped: tuple[SkippedBatch, ...]) -> None:
+    """Durable when it returns."""
+    content = {
+        "version": _VERSION,
+        "skipped": [{"offset": each.offset, "epoch": each.epoch} for each in skipped],
+    }
+    await write_file_atomically(disk, f"{log_folder}/{SKIPPED_BATCHES}", json.dumps(content).encode() + b"\n")

@@ -1,0 +1,90 @@
+"""How far the metadata log is committed, kept beside it for who reads the folder without the node.
+
+A hint, and a lower bound: the quorum itself never reads it, and learns its high watermark from the leader.
+Kafka's format and file name, but in the log's own folder: the file of that name in the parent folder is the
+replica manager's where metadata and partitions share a directory.
+"""
+
+from typing import Final
+
+import trio
+
+from quorate.log.checkpoints import (
+    HIGH_WATERMARKS,
+    TopicPartition,
+    UnreadableCheckpointError,
+    load_offsets,
+    store_offsets,
+)
+from quorate.runtime.disk import Disk
+from quorate.runtime.log import get_logger
+from quorate.types import Offset
+
+log = get_logger(__name__)
+
+METADATA_PARTITION: Final[TopicPartition] = ("__cluster_metadata", 0)
+
+
+class WatermarkCheckpoint:
+    """Keeps `replication-offset-checkpoint` in `log_folder` up to date."""
+
+    __slots__ = ("_disk", "_high_watermark", "_interval_ms", "_path", "_stored", "_wake")
+
+    def __init__(self, disk: Disk, log_folder: str, *, end_offset: Offset, interval_ms: int = 1000) -> None:
+        """`end_offset`: the log's. A file that can't be read, or says more than that, counts as none, with a
+        warning, and is written anew as soon as the high watermark is known: no vote, commit or apply goes by
+        it. Raises `UnreadableCheckpointError` for one that a newer quorate wrote, and `DiskError`."""
+        self._disk = disk
+        self._path = f"{log_folder}/{HIGH_WATERMARKS}"
+        self._interval_ms = interval_ms
+        self._high_watermark = self._stored = _believable(disk, log_folder, end_offset)
+        self._wake = trio.Event()
+
+    def advanced(self, high_watermark: Offset) -> None:
+        """The high watermark (exclusive) is known to be here. It is durable in the log on a majority, and
+        need not yet be so in this node's. Costs nothing; never goes back."""
+        if self._high_watermark is None or high_watermark > self._high_watermark:
+            self._high_watermark = high_watermark
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Write at most once per interval, when it moved. Until cancelled; raises `DiskError`."""
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            await self.store()
+            await trio.sleep(self._interval_ms / 1000)
+
+    async def store(self) -> None:
+        """Write it now if it moved: at shutdown. Durable when it returns; raises `DiskError`. If cancelled,
+        the file says what it said before, or the newer offset."""
+        high_watermark = self._high_watermark
+        if high_watermark is not None and high_watermark != self._stored:
+            await store_offsets(self._disk, self._path, {METADATA_PARTITION: high_watermark})
+            self._stored = high_watermark
+
+
+def load_high_watermark(disk: Disk, log_folder: str) -> Offset | None:
+    """What was stored last (exclusive); None if nothing ever was. Raises `UnreadableCheckpointError`."""
+    return load_offsets(disk, f"{log_folder}/{HIGH_WATERMARKS}").get(METADATA_PARTITION)
+
+
+def _believable(disk: Disk, log_folder: str, end_offset: Offset) -> Offset | None:
+    try:
+        stored = load_high_watermark(disk, log_folder)
+    except UnreadableCheckpointError as error:
+        if error.is_newer:
+            raise
+        problem = error.problem
+    else:
+        if stored is None or stored <= end_offset:
+            return stored
+        # A power loss may do that, and so may a flipped bit. Kept, it would be told to readers until the
+        # high watermark passes it.
+        problem = f"it says {stored}, and the log ends at {end_offset}"
+    log.warning(
+        "the stored high watermark can't be believed, and is written anew once the quorum tells it",
+        path=f"{log_folder}/{HIGH_WATERMARKS}",
+        reason=problem,
+    )
+    return None

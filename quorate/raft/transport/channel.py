@@ -1,0 +1,290 @@
+"""A client's connection to one node: appends and application requests, answered in any order."""
+
+from collections.abc import Callable, Sequence
+
+import trio
+
+from quorate.raft.core.events import VoterChange
+from quorate.raft.errors import InvalidAppendError, OutcomeUnknownError, PeerProtocolError
+from quorate.raft.transport.append_frames import (
+    Success,
+    decode_application_response,
+    decode_response,
+    encode_request,
+    size_of,
+)
+from quorate.raft.transport.description_frames import QuorumView, decode_view
+from quorate.raft.transport.frames import PREFACE, Field, Frame, FrameReader, Kind, encode_frame
+from quorate.raft.transport.leader_frames import (
+    decode_done,
+    decode_read_index,
+    decode_snapshot,
+    voter_change_fields,
+)
+from quorate.raft.transport.outbox import Outbox
+from quorate.runtime.log import get_logger
+from quorate.runtime.network import Address, Network, NetworkError
+from quorate.types import Epoch, NodeId, Offset, SnapshotId
+
+log = get_logger(__name__)
+
+
+class _Answer:
+    """What one request waits for."""
+
+    __slots__ = ("count", "event", "frame", "since", "success")
+
+    def __init__(self) -> None:
+        self.event = trio.Event()
+        self.count = 0
+        """Records in the frame, of all appends that share it."""
+        self.frame: Frame | None = None
+        self.since = trio.current_time()
+        self.success: Success | None = None
+        """Decoded once, for all appends that shared the frame."""
+
+
+class Channel:
+    """Requests on one connection. Appends made in the same pass of the event loop share a frame.
+
+    `connect`, then `run` in a task of its own; usable from `connect` until that task ends.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        address: Address,
+        *,
+        cluster_id: str,
+        max_frame_bytes: int,
+        max_append_bytes: int,
+        connect_timeout_ms: int = 1000,
+        silence_timeout_ms: int = 4000,
+        on_committed: Callable[[Epoch, Offset], None] | None = None,
+    ) -> None:
+        """`silence_timeout_ms`: a connection on which requests wait and nothing comes for so long is closed.
+        A leader that can't commit resigns in less, and answers then. `on_committed` is told what each
+        append's answer says: the epoch, and the end of what is committed."""
+        self._on_committed = on_committed
+        self.address = address
+        self._connect_s = connect_timeout_ms / 1000
+        self._silence_s = silence_timeout_ms / 1000
+        self._heard_at = trio.current_time()
+        self._network = network
+        self._cluster_id = cluster_id
+        self._max_frame_bytes = max_frame_bytes
+        self._max_append_bytes = max_append_bytes
+        self._outbox: Outbox | None = None
+        self._correlation = 0
+        self._answers: dict[int, _Answer] = {}
+        self._joined: list[bytes] = []
+        self._joined_size = 0
+        self._joined_answer: _Answer | None = None
+        self._wake = trio.Event()
+        self.broken = False
+
+    async def connect(self) -> None:
+        """Raises `NetworkError`, also when there is no connection within `connect_timeout_ms`: the operating
+        system would try for minutes."""
+        with trio.move_on_after(self._connect_s) as limit:
+            outbox = Outbox(await self._network.connect(self.address))
+        if limit.cancelled_caught:
+            raise NetworkError(f"no connection to {self.address} within {self._connect_s:g} s")
+        outbox.push([PREFACE])
+        self._outbox = outbox
+
+    async def run(self) -> None:
+        """Serve requests from after `connect` until the connection breaks, which fails what is under way
+        with `OutcomeUnknownError`."""
+        outbox = self._outbox
+        assert outbox is not None
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(outbox.run)
+                nursery.start_soon(self._send_joined)
+                nursery.start_soon(self._close_when_silent)
+                await self._read(FrameReader(outbox.stream, max_frame_bytes=self._max_frame_bytes))
+                nursery.cancel_scope.cancel()
+        finally:
+            self.broken = True
+            outbox.close()
+            if self._joined_answer is not None:
+                self._joined_answer.event.set()
+            for answer in self._answers.values():
+                answer.event.set()
+            self._answers.clear()
+
+    def close(self) -> None:
+        self.broken = True
+        if self._outbox is not None:
+            self._outbox.close()
+
+    async def _read(self, reader: FrameReader) -> None:
+        try:
+            while frames := await reader.receive():
+                self._heard_at = trio.current_time()
+                for frame in frames:
+                    answer = self._answers.pop(frame.correlation, None)
+                    if answer is not None:
+                        answer.frame = frame
+                        answer.event.set()
+        except NetworkError:
+            pass
+        except PeerProtocolError as error:
+            log.warning("closed a connection", address=str(self.address), reason=str(error))
+
+    async def _close_when_silent(self) -> None:
+        """The other end may be gone without a word, and nothing else would ever notice."""
+        while True:
+            await trio.sleep(self._silence_s / 2)
+            oldest = next(iter(self._answers.values()), None)
+            if oldest is not None:
+                silent_since = max(oldest.since, self._heard_at)
+                if trio.current_time() - silent_since >= self._silence_s:
+                    log.info("closed a silent connection", address=str(self.address))
+                    self.close()
+
+    async def append(self, records: Sequence[bytes]) -> tuple[Offset, Epoch]:
+        """Base offset and epoch once committed. Raises what the leader answers, or `OutcomeUnknownError`
+        when the connection breaks. If cancelled, the append may or may not happen."""
+        size = size_of(records)
+        if self._joined and self._joined_size + size > self._max_append_bytes:
+            self._send_joined_now()
+        if self._joined_answer is None:
+            self._joined_answer = _Answer()
+        answer, position = self._joined_answer, len(self._joined)
+        self._joined.extend(records)
+        self._joined_size += size
+        if not self._answers and self._outbox is not None:
+            # Nobody to share a frame with was here a moment ago: a lone append should not wait for a pass.
+            self._send_joined_now()
+        elif not position:
+            self._wake.set()
+        frame = await self._wait(answer)
+        success = answer.success
+        if success is None:
+            try:
+                success = answer.success = self._success_of(frame)
+            except InvalidAppendError:
+                if answer.count == len(records):
+                    raise
+                # Somebody else's records, maybe: nothing happened, so each is asked for by itself.
+                success, position = await self._append_alone(records), 0
+        return Offset(success.base_offset + position), success.epoch
+
+    async def _append_alone(self, records: Sequence[bytes]) -> Success:
+        answer = _Answer()
+        if self._outbox is not None and not self.broken:
+            self._send_append(answer, records)
+        return self._success_of(await self._wait(answer))
+
+    def _success_of(self, frame: Frame) -> Success:
+        try:
+            success = decode_response(frame)
+        except PeerProtocolError as error:
+            raise self._misunderstood(error) from error
+        if self._on_committed is not None:
+            self._on_committed(success.epoch, success.batch_end)
+        return success
+
+    async def request(self, payload: bytes) -> bytes:
+        """Send one of the application's requests; its response. Raises `NotLeaderError` when nobody serves
+        such requests there, and nothing happened, or `OutcomeUnknownError`."""
+        frame = await self._ask(Kind.APPLICATION, [], payload)
+        try:
+            return decode_application_response(frame)
+        except PeerProtocolError as error:
+            raise self._misunderstood(error) from error
+
+    async def read_index(self) -> Offset:
+        """What must be applied to see everything committed before this call. Raises `NotLeaderError`, or
+        `OutcomeUnknownError` when the connection breaks: nothing is known."""
+        frame = await self._ask(Kind.READ_INDEX, [])
+        try:
+            return decode_read_index(frame)
+        except PeerProtocolError as error:
+            raise self._misunderstood(error) from error
+
+    async def change_voters(self, change: VoterChange) -> None:
+        """Return when it is committed. Raises `NotLeaderError` or `RequestRefusedError` when nothing
+        happened, `OutcomeUnknownError`."""
+        await self._ask_and_wait(Kind.CHANGE_VOTERS, voter_change_fields(change))
+
+    async def transfer_leadership(self, successor: NodeId) -> None:
+        """Return when the leader has resigned in favour of `successor`. Raises as `change_voters`."""
+        await self._ask_and_wait(Kind.TRANSFER_LEADERSHIP, [successor])
+
+    async def describe_quorum(self) -> QuorumView:
+        """What the node at the other end knows of its quorum. Raises `OutcomeUnknownError` when it gave no
+        answer."""
+        frame = await self._ask(Kind.DESCRIBE_QUORUM, [])
+        try:
+            return decode_view(frame)
+        except PeerProtocolError as error:
+            raise self._misunderstood(error) from error
+
+    async def take_snapshot(self) -> SnapshotId:
+        """As `Quorum.take_snapshot`, on the node at the other end. Raises `SnapshotNotTakenError`, or
+        `OutcomeUnknownError`."""
+        frame = await self._ask(Kind.TAKE_SNAPSHOT, [])
+        try:
+            return decode_snapshot(frame)
+        except PeerProtocolError as error:
+            raise self._misunderstood(error) from error
+
+    async def _ask_and_wait(self, kind: Kind, fields: Sequence[Field]) -> None:
+        frame = await self._ask(kind, fields)
+        try:
+            decode_done(frame, kind)
+        except PeerProtocolError as error:
+            raise self._misunderstood(error) from error
+
+    def _misunderstood(self, error: PeerProtocolError) -> OutcomeUnknownError:
+        if not self.broken:
+            log.warning("closed a connection", address=str(self.address), reason=str(error))
+            self.close()
+        return OutcomeUnknownError(f"{self.address} answered, but not in this protocol: {error}")
+
+    async def _ask(self, kind: Kind, fields: Sequence[Field], payload: bytes = b"") -> Frame:
+        answer = _Answer()
+        self._correlation += 1
+        self._answers[self._correlation] = answer
+        if self._outbox is not None:
+            self._outbox.push(
+                encode_frame(
+                    kind,
+                    self._correlation,
+                    [self._cluster_id, *fields],
+                    [payload] if payload else (),
+                )
+            )
+            self._outbox.flush()
+        return await self._wait(answer)
+
+    async def _wait(self, answer: _Answer) -> Frame:
+        if self.broken:
+            raise OutcomeUnknownError(f"the connection to {self.address} broke")
+        await answer.event.wait()
+        if answer.frame is None:
+            raise OutcomeUnknownError(f"the connection to {self.address} broke before it answered")
+        return answer.frame
+
+    async def _send_joined(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            self._send_joined_now()
+
+    def _send_joined_now(self) -> None:
+        if self._joined_answer is None or self._outbox is None:
+            return
+        self._send_append(self._joined_answer, self._joined)
+        self._joined, self._joined_size, self._joined_answer = [], 0, None
+
+    def _send_append(self, answer: _Answer, records: Sequence[bytes]) -> None:
+        assert self._outbox is not None
+        answer.count = len(records)
+        self._correlation += 1
+        self._answers[self._correlation] = answer
+        self._outbox.push(encode_request(self._correlation, self._cluster_id, records))
+        self._outbox.flush()

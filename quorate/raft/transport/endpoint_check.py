@@ -1,0 +1,100 @@
+"""Whether a node listens where a voter is said to listen, before the voters are told (KIP-853).
+
+KRaft asks the new voter's endpoint for its API versions. Here it is asked who it is, so that another node's
+address, or another cluster's, is refused too.
+"""
+
+import trio
+
+from quorate.raft.core.events import AddVoter, UpdateVoter, VoterChange
+from quorate.raft.core.messages import ErrorCode
+from quorate.raft.errors import QuorumError, RequestRefusedError
+from quorate.raft.transport.channel import Channel
+from quorate.raft.transport.description_frames import QuorumView
+from quorate.runtime.network import Address, Network, NetworkError
+from quorate.types import NodeId, ReplicaKey, Voter
+
+_MAX_ANSWER_BYTES = 2 * 1024 * 1024
+
+
+class EndpointCheck:
+    """Asks one endpoint at a time, on a connection of its own."""
+
+    def __init__(
+        self, network: Network, *, node_id: NodeId, cluster_id: str, connect_timeout_ms: int, timeout_ms: int
+    ) -> None:
+        """`timeout_ms` bounds the whole of it."""
+        self._network = network
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._connect_timeout_ms = connect_timeout_ms
+        self._timeout_ms = timeout_ms
+
+    async def check(self, change: VoterChange) -> None:
+        """Ask the endpoint that `change` would write down, if any. Raises `RequestRefusedError`, with
+        REQUEST_TIMED_OUT if nobody answers there and INVALID_REQUEST if another does."""
+        match change:
+            case AddVoter(voter) | UpdateVoter(voter) if voter.key.id != self._node_id:
+                await self._check(voter)
+            case _:
+                return
+
+    async def _check(self, voter: Voter) -> None:
+        address = Address(voter.endpoint.host, voter.endpoint.port)
+        code, problem = ErrorCode.INVALID_REQUEST, ""
+        try:
+            with trio.fail_after(self._timeout_ms / 1000):
+                problem = self._problem(await self._ask(address), voter)
+        except trio.TooSlowError:
+            code = ErrorCode.REQUEST_TIMED_OUT
+            problem = f"nothing answered there within {self._timeout_ms} ms; start it"
+        except NetworkError as error:
+            code, problem = ErrorCode.REQUEST_TIMED_OUT, f"it can't be ({error}); start it"
+        except QuorumError as error:
+            problem = f"what listens there is no node of this cluster ({error}); see what it is"
+        if problem:
+            raise RequestRefusedError(
+                code,
+                f"node {voter.key.id} is to be reached at {address}, but {problem}, or correct the address",
+            )
+
+    def _problem(self, view: QuorumView, voter: Voter) -> str:
+        """Empty if there is none."""
+        if view.cluster_id != self._cluster_id:
+            return f"cluster {view.cluster_id} answers there; see who it is"
+        if view.node is None:
+            return "it did not say which node it is; upgrade it"
+        if not view.node.matches(voter.key):
+            return f"{_shown(view.node)} answers there, not {_shown(voter.key)}; see which of them is meant"
+        return ""
+
+    async def _ask(self, address: Address) -> QuorumView:
+        channel = Channel(
+            self._network,
+            address,
+            cluster_id=self._cluster_id,
+            max_frame_bytes=_MAX_ANSWER_BYTES,
+            max_append_bytes=_MAX_ANSWER_BYTES,
+            connect_timeout_ms=self._connect_timeout_ms,
+            silence_timeout_ms=self._timeout_ms,
+        )
+        await channel.connect()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(channel.run)
+                failure: QuorumError | None = None
+                view: QuorumView | None = None
+                try:
+                    view = await channel.describe_quorum()
+                except QuorumError as error:
+                    failure = error  # kept out of the nursery, which would wrap it
+                nursery.cancel_scope.cancel()
+        finally:
+            channel.close()
+        if view is None:
+            raise failure if failure is not None else NetworkError(f"the connection to {address} ended")
+        return view
+
+
+def _shown(key: ReplicaKey) -> str:
+    return f"node {key.id} with directory {key.directory_id}"

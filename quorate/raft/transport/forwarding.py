@@ -1,0 +1,172 @@
+"""Requests of this node's user to the node that leads."""
+
+from collections.abc import Callable, Sequence
+
+import trio
+
+from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError, QuorumStoppedError
+from quorate.raft.transport.channel import Channel
+from quorate.runtime.network import Address, Network, NetworkError
+from quorate.types import Epoch, NodeId, Offset
+
+
+class Forwarder:
+    """Keeps one channel to the leader, and the local results of what was forwarded.
+
+    An append that another node took is answered here with what this node's own state machine returned for
+    it, so results are kept that an append under way may yet ask for: those since the oldest was forwarded.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        cluster_id: str,
+        max_frame_bytes: int,
+        max_append_bytes: int,
+        connect_timeout_ms: int,
+        silence_timeout_ms: int,
+        on_committed: Callable[[Epoch, Offset], None],
+    ) -> None:
+        """`on_committed` is told what a leader's answer says: of which epoch, and the end of what is
+        committed."""
+        self._network = network
+        self._on_committed = on_committed
+        self._cluster_id = cluster_id
+        self._max_frame_bytes = max_frame_bytes
+        self._max_append_bytes = max_append_bytes
+        self._connect_timeout_ms = connect_timeout_ms
+        self._silence_timeout_ms = silence_timeout_ms
+        self._channel: Channel | None = None
+        self._nursery: trio.Nursery | None = None
+        self._opening = trio.Lock()
+        self._under_way: dict[int, Offset] = {}
+        """By number, oldest first: what was applied when an append was forwarded. Its records come later."""
+        self._idle = trio.Event()
+        self._forwarded = 0
+        self._stopped: QuorumError | None = None
+        self._results: dict[int, object] = {}
+        self._applied_offset = Offset(0)
+        self._progress = trio.Event()
+        self._awaiting_progress = 0
+
+    async def run(self) -> None:
+        """Hold the channels' tasks. Runs until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    def applied(self, base_offset: Offset, results: Sequence[object], applied_offset: Offset) -> None:
+        """The local state machine has applied everything below `applied_offset`, these results last."""
+        self._applied_offset = applied_offset
+        if self._under_way:
+            self._results.update(enumerate(results, base_offset))
+        if self._awaiting_progress:
+            self._notify()
+
+    def _notify(self) -> None:
+        progress, self._progress = self._progress, trio.Event()
+        progress.set()
+
+    def stop(self, error: QuorumError) -> None:
+        """Nothing more will be applied: who waits for it gets `error`."""
+        self._stopped = self._stopped or error
+        self._notify()
+
+    async def wait_applied(self, end_offset: Offset) -> None:
+        """Return when everything below `end_offset` is applied. Raises `QuorumStoppedError`."""
+        while self._applied_offset < end_offset:
+            if self._stopped is not None:
+                raise QuorumStoppedError(str(self._stopped)) from self._stopped.__cause__
+            self._awaiting_progress += 1
+            try:
+                await self._progress.wait()
+            finally:
+                self._awaiting_progress -= 1
+
+    async def append(
+        self, leader: NodeId, address: Address, records: Sequence[bytes]
+    ) -> tuple[Offset, Epoch, list[object]]:
+        """As `Quorum.append`, by way of the node at `address`."""
+        self._forwarded += 1
+        number = self._forwarded
+        self._under_way[number] = self._applied_offset
+        try:
+            channel = await self.channel_to(leader, address)
+            base_offset, epoch = await channel.append(records)
+            end_offset = Offset(base_offset + len(records))
+            try:
+                await self.wait_applied(end_offset)
+            except QuorumStoppedError as stopped:
+                raise OutcomeUnknownError(
+                    f"the append was committed at offset {base_offset}, but this node stopped before it "
+                    "applied it: what it returns is not known here"
+                ) from stopped
+            try:
+                results = [self._results[offset] for offset in range(base_offset, end_offset)]
+            except KeyError:
+                raise OutcomeUnknownError(
+                    f"the append was committed at offset {base_offset}, but this node was so far behind that "
+                    "a snapshot took the place of applying it: what it returned is not known here"
+                ) from None
+            return base_offset, epoch, results
+        finally:
+            del self._under_way[number]
+            if not self._under_way:
+                self._idle.set()
+            self._forget()
+
+    async def wait_idle(self) -> None:
+        """Return when no append is under way. No checkpoint if that is so."""
+        while self._under_way:
+            self._idle = trio.Event()
+            await self._idle.wait()
+
+    def _heard(self, epoch: Epoch, batch_end: Offset) -> None:
+        if self._applied_offset < batch_end:
+            self._on_committed(epoch, batch_end)
+
+    def _forget(self) -> None:
+        """Results that nothing under way can ask for."""
+        oldest = next(iter(self._under_way.values()), None)
+        if oldest is None:
+            self._results.clear()
+            return
+        while self._results and (first := next(iter(self._results))) < oldest:
+            del self._results[first]
+
+    async def request(self, leader: NodeId, address: Address, payload: bytes) -> bytes:
+        channel = await self.channel_to(leader, address)
+        return await channel.request(payload)
+
+    async def channel_to(self, leader: NodeId, address: Address) -> Channel:
+        """The connection that this node's requests share. Raises `NotLeaderError` when the leader can't be
+        reached: nothing was sent."""
+        async with self._opening:
+            channel = self._channel
+            if channel is not None and channel.address == address and not channel.broken:
+                return channel
+            if channel is not None:
+                channel.close()
+            channel = Channel(
+                self._network,
+                address,
+                cluster_id=self._cluster_id,
+                max_frame_bytes=self._max_frame_bytes,
+                max_append_bytes=self._max_append_bytes,
+                connect_timeout_ms=self._connect_timeout_ms,
+                silence_timeout_ms=self._silence_timeout_ms,
+                on_committed=self._heard,
+            )
+            try:
+                await channel.connect()
+            except NetworkError as error:
+                raise NotLeaderError(leader=leader, epoch=Epoch(0)) from error
+            if self._nursery is None:
+                raise QuorumStoppedError("the quorum on this node has stopped")
+            self._nursery.start_soon(channel.run)
+            self._channel = channel
+            return channel

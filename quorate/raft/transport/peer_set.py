@@ -1,0 +1,64 @@
+"""The nodes that this one asks, as the voter set and the leader change."""
+
+from collections.abc import Callable
+
+import trio
+
+from quorate.raft.core.core import Core
+from quorate.raft.core.events import Event, RequestFailed
+from quorate.raft.core.messages import Message
+from quorate.raft.transport.peers import Peer
+from quorate.types import Endpoint, NodeId, VoterSet
+
+MakePeer = Callable[[NodeId, Endpoint], Peer]
+
+
+class PeerSet:
+    """One `Peer` per node that there is reason to ask, made when it is first asked."""
+
+    def __init__(self, core: Core, make: MakePeer, *, deliver: Callable[[Event], None]) -> None:
+        self._core = core
+        self._deliver = deliver
+        self._make = make
+        self._peers: dict[NodeId, Peer] = {}
+        self._asked: list[Peer] = []
+        """Those with a request that waits for the next flush."""
+        self._voters: VoterSet = core.voters
+        self._nursery: trio.Nursery | None = None
+
+    def run_in(self, nursery: trio.Nursery) -> None:
+        """Before the first request: where the peers' tasks run."""
+        self._nursery = nursery
+
+    def send(self, message: Message) -> None:
+        """Queue a request; `flush` sends it. It fails at once when nobody knows where its destination is."""
+        peer = self._peers.get(message.destination)
+        endpoint = self._core.endpoint_of(message.destination)
+        if peer is None or peer.endpoint != endpoint:
+            assert self._nursery is not None
+            if endpoint is None:
+                self._deliver(RequestFailed(message.destination, message.correlation))
+                return
+            if peer is not None:
+                peer.close()
+            if message.destination >= 0 and message.destination not in self._core.voters:
+                self._forget_strangers()
+            peer = self._peers[message.destination] = self._make(message.destination, endpoint)
+            self._nursery.start_soon(peer.run)
+        peer.send(message)
+        self._asked.append(peer)
+
+    def flush(self) -> None:
+        if self._asked:
+            for peer in self._asked:
+                peer.flush()
+            self._asked.clear()
+        if self._core.voters is not self._voters:
+            self._forget_strangers()
+
+    def _forget_strangers(self) -> None:
+        """After a change of the voters, or for the next stranger: who is no voter is not connected to any
+        more, unless it leads."""
+        self._voters = self._core.voters
+        for node in [node for node in self._peers if node not in self._voters and node != self._core.leader]:
+            self._peers.pop(node).close()

@@ -1,0 +1,297 @@
+"""The controller listener: answers other nodes' quorum requests, appends, and the application's requests."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Protocol
+
+import trio
+
+from quorate.raft.core.events import VoterChange
+from quorate.raft.core.messages import Message
+from quorate.raft.errors import (
+    InvalidAppendError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    PeerProtocolError,
+    QuorumError,
+)
+from quorate.raft.state_machine.proposals import PendingAppend
+from quorate.raft.transport.append_frames import RemoteAppend, decode_request, encode_failure, size_of
+from quorate.raft.transport.connections import CONNECTIONS_MAX, Connection, Connections
+from quorate.raft.transport.description_frames import QuorumView, encode_view
+from quorate.raft.transport.fields import FieldReader
+from quorate.raft.transport.frames import RESPONSE, Frame, FrameReader, Kind, encode_frame
+from quorate.raft.transport.leader_frames import (
+    RemoteReader,
+    decode_cluster_id,
+    decode_transfer,
+    decode_voter_change,
+    described,
+    encode_done,
+    encode_snapshot,
+)
+from quorate.raft.transport.outbox import Outbox
+from quorate.raft.transport.raft_codec import decode, encode, is_core_message
+from quorate.raft.transport.turnstile import PAUSE_SECONDS, Turnstile
+from quorate.raft.waiters import IndexWaiter
+from quorate.runtime.disk import Buffer
+from quorate.runtime.log import get_logger
+from quorate.runtime.network import Listener, NetworkError, Stream
+from quorate.types import Epoch, NodeId, SnapshotId
+
+log = get_logger(__name__)
+
+_FIRST_FRAME_SECONDS = 10
+"""A connection that has asked for nothing after so long is closed."""
+_SLOW_KINDS: Final = (Kind.APPLICATION, Kind.CHANGE_VOTERS, Kind.TRANSFER_LEADERSHIP, Kind.TAKE_SNAPSHOT)
+_MAX_SLOW_REQUESTS = 64
+"""Under way at once on one connection; further ones wait in the socket."""
+
+ApplicationHandler = Callable[[bytes], Awaitable[bytes]]
+
+
+class Inbound(Protocol):
+    """What the server hands requests to."""
+
+    def receive(self, message: Message) -> None: ...
+
+    def append(self, append: PendingAppend) -> None: ...
+
+    def commit_waiting(self) -> None: ...
+
+    async def wait_room(self) -> None:
+        """Return when appends may be handed over."""
+        ...
+
+    def read_index(self, waiter: IndexWaiter) -> None: ...
+
+    async def change_voters(self, change: VoterChange) -> None: ...
+
+    async def transfer_leadership(self, successor: NodeId) -> None: ...
+
+    async def take_snapshot(self) -> SnapshotId: ...
+
+    def is_voter(self, node: NodeId) -> bool:
+        """Whether it is another voter."""
+        ...
+
+    @property
+    def view(self) -> QuorumView: ...
+
+
+class Server:
+    """Serves one listener. An answer goes back on the connection that its request came on, and only there."""
+
+    def __init__(
+        self, *, cluster_id: str, inbound: Inbound, max_frame_bytes: int, max_append_bytes: int
+    ) -> None:
+        self._cluster_id = cluster_id
+        self._inbound = inbound
+        self._max_frame_bytes = max_frame_bytes
+        self._max_append_bytes = max_append_bytes
+        self._dirty: dict[Outbox, None] = {}
+        self._connections = Connections()
+        self._turnstile = Turnstile()
+        self._full = False
+        self.handler: ApplicationHandler | None = None
+
+    def send_response(self, message: Message, records: Buffer = b"") -> None:
+        """Queue a response of the core, with `records` if it is a Fetch's; `flush` sends it."""
+        asked = self._connections.answered(message.correlation)
+        if asked is not None:
+            connection, correlation = asked
+            outbox = connection.outbox
+            outbox.push(encode(message, records, correlation=correlation))
+            self._dirty[outbox] = None
+
+    def flush(self) -> None:
+        if self._dirty:
+            for outbox in self._dirty:
+                outbox.flush()
+            self._dirty.clear()
+
+    async def run(self, listener: Listener) -> None:
+        """Accept until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                stream = await listener.accept()
+                if self._has_room_for(stream):
+                    nursery.start_soon(self._serve, stream)
+                else:
+                    stream.close()
+
+    def _has_room_for(self, stream: Stream) -> bool:
+        """Makes it, if there is a connection that is silent and no voter's."""
+        if len(self._connections) < CONNECTIONS_MAX:
+            self._full = False
+            return True
+        displaced = self._connections.displace()
+        if not self._full:
+            self._full = True
+            log.warning(
+                "too many connections are open: each new one takes the place of the one that has been silent "
+                "for longest",
+                limit=CONNECTIONS_MAX,
+                peer=stream.peer,
+                displaced=None if displaced is None else displaced.outbox.peer,
+            )
+        if displaced is not None:
+            displaced.outbox.close()
+        return displaced is not None
+
+    async def _serve(self, stream: Stream) -> None:
+        outbox = Outbox(stream)
+        connection = Connection(outbox)
+        self._connections.add(connection)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(outbox.run)
+                reader = FrameReader(stream, max_frame_bytes=self._max_frame_bytes)
+                await self._read(reader, connection, nursery)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._connections.remove(connection)
+            outbox.close()
+            self._dirty.pop(outbox, None)
+
+    async def _read(self, reader: FrameReader, connection: Connection, nursery: trio.Nursery) -> None:
+        limit = trio.CapacityLimiter(_MAX_SLOW_REQUESTS)
+        outbox = connection.outbox
+        try:
+            with trio.fail_after(_FIRST_FRAME_SECONDS):
+                if not await reader.receive_preface():
+                    return
+                frames = await reader.receive()
+            while frames:
+                self._connections.heard(connection)
+                for frame in frames:
+                    if frame.kind in _SLOW_KINDS:
+                        await self._start_slow(frame, outbox, limit, nursery)
+                    else:
+                        self._received(frame, connection)
+                self._inbound.commit_waiting()
+                self.flush()
+                # Whoever asks for more than is done, or doesn't take the answers, is not listened to.
+                await self._inbound.wait_room()
+                await outbox.wait_room()
+                frames = await reader.receive()
+        except trio.TooSlowError:
+            log.info("closed a connection", peer=outbox.peer, reason="it asked for nothing")
+        except NetworkError:
+            pass
+        except PeerProtocolError as error:
+            log.warning("closed a connection", peer=outbox.peer, reason=str(error))
+
+    def _received(self, frame: Frame, connection: Connection) -> None:
+        outbox = connection.outbox
+        if frame.kind == Kind.APPEND:
+            self._received_append(frame, outbox)
+        elif frame.kind == Kind.READ_INDEX:
+            self._check_cluster(decode_cluster_id(frame))
+            self._inbound.read_index(RemoteReader(outbox, frame.correlation, self._dirty))
+        elif frame.kind == Kind.DESCRIBE_QUORUM:
+            # Who asks from outside may know nothing but an address.
+            self._check_cluster(decode_cluster_id(frame) or self._cluster_id)
+            outbox.push(encode_view(frame.correlation, self._inbound.view))
+            self._dirty[outbox] = None
+        elif is_core_message(frame) and not frame.kind & RESPONSE:
+            message = decode(frame, correlation=self._connections.asked(connection, frame.correlation))
+            if message.source != connection.node:
+                is_voter = self._inbound.is_voter(message.source)
+                self._connections.is_of(connection, message.source if is_voter else None)
+            self._inbound.receive(message)
+        else:
+            raise PeerProtocolError(f"frames of kind {frame.kind} are not requests of this version")
+
+    def _received_append(self, frame: Frame, outbox: Outbox) -> None:
+        cluster_id, records = decode_request(frame)
+        problem = None
+        if cluster_id != self._cluster_id:
+            problem = f"this is cluster {self._cluster_id}, the append is for {cluster_id}"
+        elif not records:
+            problem = "an append needs at least one record"
+        elif (size := size_of(records)) > self._max_append_bytes:
+            problem = f"the append has {size} bytes, the limit is {self._max_append_bytes}"
+        if problem is not None:
+            outbox.push(encode_failure(frame.correlation, InvalidAppendError(problem)))
+            self._dirty[outbox] = None
+            return
+        waiter = RemoteAppend(outbox, frame.correlation, self._dirty)
+        self._inbound.append(PendingAppend(records, size_of(records), waiter))
+
+    def _check_cluster(self, cluster_id: str) -> None:
+        if cluster_id != self._cluster_id:
+            raise PeerProtocolError(f"its request is for cluster {cluster_id}, this is {self._cluster_id}")
+
+    async def _start_slow(
+        self, frame: Frame, outbox: Outbox, limit: trio.CapacityLimiter, nursery: trio.Nursery
+    ) -> None:
+        """Answer it in a task of its own: by the application, or after a commit or an election."""
+        answer = self._answer_of(frame)
+        borrower = object()
+        try:
+            limit.acquire_on_behalf_of_nowait(borrower)
+        except trio.WouldBlock:
+            # What goes on may be waiting for an append that came with it.
+            self._inbound.commit_waiting()
+            await limit.acquire_on_behalf_of(borrower)
+        nursery.start_soon(self._answer_slow, frame, answer, outbox, limit, borrower)
+
+    def _answer_of(self, frame: Frame) -> Callable[[], Awaitable[list[Buffer]]]:
+        """What to do for it. Raises `PeerProtocolError` for what can't be decoded."""
+        match frame.kind:
+            case Kind.CHANGE_VOTERS:
+                cluster_id, change = decode_voter_change(frame)
+                self._check_cluster(cluster_id)
+                return partial(self._done, frame, partial(self._inbound.change_voters, change))
+            case Kind.TRANSFER_LEADERSHIP:
+                cluster_id, successor = decode_transfer(frame)
+                self._check_cluster(cluster_id)
+                return partial(self._done, frame, partial(self._inbound.transfer_leadership, successor))
+            case Kind.TAKE_SNAPSHOT:
+                self._check_cluster(decode_cluster_id(frame))
+                return partial(self._snapshot, frame)
+            case _:
+                self._check_cluster(FieldReader(frame.kind, frame.fields).text())
+                return partial(self._apply, frame)
+
+    async def _done(self, frame: Frame, action: Callable[[], Awaitable[None]]) -> list[Buffer]:
+        await action()
+        return encode_done(frame)
+
+    async def _snapshot(self, frame: Frame) -> list[Buffer]:
+        return encode_snapshot(frame, await self._inbound.take_snapshot())
+
+    async def _apply(self, frame: Frame) -> list[Buffer]:
+        if self.handler is None:
+            raise NotLeaderError(leader=None, epoch=Epoch(0))
+        response = await self.handler(bytes(frame.payload))
+        if len(response) > self._max_frame_bytes // 2:
+            raise OutcomeUnknownError(
+                f"the answer has {len(response)} bytes, at most {self._max_frame_bytes // 2} can be sent"
+            )
+        return encode_frame(Kind.APPLICATION + RESPONSE, frame.correlation, [], [response])
+
+    async def _answer_slow(
+        self,
+        frame: Frame,
+        answer_of: Callable[[], Awaitable[list[Buffer]]],
+        outbox: Outbox,
+        limit: trio.CapacityLimiter,
+        borrower: object,
+    ) -> None:
+        kind = Kind(frame.kind)
+        try:
+            what = described(frame) if kind in PAUSE_SECONDS else ""
+            answer = await self._turnstile.through(kind, what, outbox.peer, answer_of)
+        except QuorumError as error:
+            answer = encode_failure(frame.correlation, error, kind=kind)
+        except Exception as error:
+            # The application's mistake must not stop the quorum, nor what else this connection carries.
+            log.exception("the application failed to answer a request", peer=outbox.peer)
+            failure = OutcomeUnknownError(f"the application failed to answer ({type(error).__name__})")
+            answer = encode_failure(frame.correlation, failure, kind=kind)
+        finally:
+            limit.release_on_behalf_of(borrower)
+        outbox.push(answer)
+        outbox.flush()

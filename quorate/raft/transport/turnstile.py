@@ -1,0 +1,70 @@
+"""How fast administrative requests from connections are carried out, and what is told of them."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+import trio
+
+from quorate.raft.core.messages import ErrorCode
+from quorate.raft.errors import QuorumError, RequestRefusedError
+from quorate.raft.transport.frames import Kind
+from quorate.runtime.log import get_logger
+
+log = get_logger(__name__)
+
+Answer = TypeVar("Answer")
+
+PAUSE_SECONDS: Final = {
+    Kind.CHANGE_VOTERS: 0.0,
+    # Each costs an election; in between there must be time to append.
+    Kind.TRANSFER_LEADERSHIP: 1.0,
+    Kind.TAKE_SNAPSHOT: 0.0,
+}
+"""From the end of one to the next of its kind."""
+WAITING_MAX: Final = 20
+"""Of a kind; more are refused."""
+
+
+class Turnstile:
+    """Lets one administrative request of a kind through at a time, however many ask. Whoever reaches the
+    listener may ask (there is no authentication yet), and must not keep the quorum busy with it.
+
+    Each request leaves one log line, with who asked and how it ended; repeated ones (a node that asks until
+    it may join) leave one until something changes.
+    """
+
+    def __init__(self) -> None:
+        self._locks = {kind: trio.Lock() for kind in PAUSE_SECONDS}
+        self._ready_at = dict.fromkeys(PAUSE_SECONDS, 0.0)
+        self._told: tuple[str, str, str] | None = None
+
+    async def through(self, kind: Kind, what: str, peer: str, act: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Call `act` when its turn has come. Raises what it raises, or `RequestRefusedError` when too many
+        wait."""
+        lock = self._locks.get(kind)
+        if lock is None:
+            return await act()
+        try:
+            if lock.statistics().tasks_waiting >= WAITING_MAX:
+                raise RequestRefusedError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"{WAITING_MAX} requests of this kind wait here already; try again later, and see in the "
+                    "log of this node who asks",
+                )
+            async with lock:
+                await trio.sleep_until(self._ready_at[kind])
+                try:
+                    answer = await act()
+                finally:
+                    self._ready_at[kind] = trio.current_time() + PAUSE_SECONDS[kind]
+        except QuorumError as error:
+            self._tell(what, peer, str(error) or type(error).__name__)
+            raise
+        self._tell(what, peer, "done")
+        return answer
+
+    def _tell(self, what: str, peer: str, outcome: str) -> None:
+        told = (what, peer.rpartition(":")[0], outcome)
+        if told != self._told:
+            self._told = told
+            log.info("an administrative request", request=what, peer=peer, outcome=outcome)

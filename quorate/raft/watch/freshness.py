@@ -1,0 +1,63 @@
+"""How old a follower's state may be, by what it last heard from its leader."""
+
+from collections.abc import Callable
+
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import Role
+from quorate.raft.core.messages import ErrorCode, FetchRequest, FetchResponse
+from quorate.types import Epoch, Offset
+
+
+class Freshness:
+    """When the last answered Fetch was sent. Its answer was made later, by who led then or had led less than
+    1.5 fetch timeouts before: a leader without its majority resigns (KIP-595). So everything that was
+    committed by that much before the Fetch was sent is below the answer's high watermark.
+    """
+
+    __slots__ = ("_answered_at", "_asked_at", "_correlation", "_epoch", "_leader_lag_ms", "_now")
+
+    def __init__(self, *, fetch_timeout_ms: int, now: Callable[[], float]) -> None:
+        """`now`: seconds; may be read from another thread."""
+        self._now = now
+        self._leader_lag_ms = fetch_timeout_ms * 3 // 2
+        self._correlation = -1
+        self._asked_at = 0.0
+        self._answered_at: float | None = None
+        self._epoch = Epoch(-1)
+
+    def asked(self, request: FetchRequest) -> None:
+        self._correlation = request.correlation
+        self._asked_at = self._now()
+
+    def asked_at(self, response: FetchResponse) -> float | None:
+        """When what it answers was sent; None if that is not the last request. To be kept before the core
+        takes it, and asks the next."""
+        return self._asked_at if response.correlation == self._correlation else None
+
+    def answered(self, response: FetchResponse, asked_at: float | None, core: Core) -> None:
+        """After the core took it."""
+        if (
+            asked_at is not None
+            and response.error is ErrorCode.NONE
+            and response.leader == response.source
+            and response.high_watermark is not None
+            and response.diverging is None
+            and response.epoch == core.epoch
+            and core.high_watermark is not None
+            and core.high_watermark >= response.high_watermark
+        ):
+            self._answered_at = asked_at
+            self._epoch = response.epoch
+
+    def staleness_ms(self, core: Core, applied_offset: Offset) -> int | None:
+        """An upper bound; None if none is known: not following, or behind what is known to be committed."""
+        if core.role is Role.LEADER:
+            start = core.epoch_start_offset
+            known = core.high_watermark is not None and start is not None and core.high_watermark > start
+            lag_ms = 0.0
+        else:
+            known = self._answered_at is not None and self._epoch == core.epoch
+            lag_ms = 0.0 if self._answered_at is None else (self._now() - self._answered_at) * 1000
+        if not known or core.high_watermark is None or applied_offset < core.high_watermark:
+            return None
+        return int(lag_ms) + self._leader_lag_ms + 1

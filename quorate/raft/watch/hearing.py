@@ -1,0 +1,127 @@
+"""Whether this node has heard of who keeps the quorum going: its leader, or as leader a majority."""
+
+from collections.abc import Callable
+
+import trio
+
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import Role
+from quorate.raft.core.messages import (
+    BeginQuorumEpochRequest,
+    ErrorCode,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Message,
+)
+from quorate.types import Epoch, NodeId
+
+_FETCHES = (FetchRequest, FetchSnapshotRequest)
+_ANSWERS = (FetchResponse, FetchSnapshotResponse)
+
+
+class Hearing:
+    """Owns the times. A node that has heard nothing for the fetch timeout is *silent*: it may know who led
+    last, but not who leads. A leader becomes so before it resigns, which takes 1.5 fetch timeouts.
+
+    `now`: seconds; may be read from another thread. `changed` is called when the node becomes silent, or
+    hears again.
+    """
+
+    __slots__ = (
+        "_changed",
+        "_core",
+        "_heard_at",
+        "_now",
+        "_term",
+        "_timeout_s",
+        "_voters_at",
+        "silent",
+    )
+
+    def __init__(
+        self, core: Core, *, timeout_ms: int, now: Callable[[], float], changed: Callable[[], None]
+    ) -> None:
+        self._core = core
+        self._timeout_s = timeout_ms / 1000
+        self._now = now
+        self._changed = changed
+        self._heard_at = now()
+        """Of the leader, if this node is not it; at first, of the start."""
+        self._voters_at: dict[NodeId, float] = {}
+        """As leader: when each voter fetched last in this epoch."""
+        self._term: tuple[Epoch, NodeId | None] = (Epoch(-1), None)
+        self.silent = False
+        """As far as `changed` was told."""
+
+    def role_changed(self, epoch: Epoch, leader: NodeId | None) -> None:
+        """A leader that is new here counts as heard: somebody has heard of it. One that is gone back to,
+        after a pre-vote in vain, does not."""
+        if leader is not None and (epoch, leader) != self._term:
+            self._term = epoch, leader
+            self._voters_at.clear()
+            self._heard()
+
+    def received(self, message: Message) -> None:
+        """After the core took it, and believed it."""
+        core = self._core
+        if core.role is Role.LEADER:
+            if isinstance(message, _FETCHES) and message.epoch == core.epoch:
+                self._fetched(message.source)
+        elif isinstance(message, _ANSWERS):
+            if message.error is ErrorCode.NONE:
+                self._told(message.source, message.epoch)
+        elif isinstance(message, BeginQuorumEpochRequest):
+            self._told(message.source, message.epoch)
+
+    def _fetched(self, source: NodeId) -> None:
+        # Who has been a voter in this epoch is found at once; the times of one that is removed aren't read.
+        if source in self._voters_at or source in self._core.voters:
+            self._voters_at[source] = self._now()
+            if self.silent:
+                self._look()
+
+    def _told(self, source: NodeId, epoch: Epoch) -> None:
+        if source == self._core.leader and epoch == self._core.epoch:
+            self._heard()
+
+    def _heard(self) -> None:
+        self._heard_at = self._now()
+        if self.silent:
+            self._look()
+
+    @property
+    def silence_ms(self) -> int:
+        """Since the leader was heard, or as leader a majority of the voters; since the start, if never."""
+        return int((self._now() - self._last_heard()) * 1000)
+
+    @property
+    def is_silent(self) -> bool:
+        """Now, whatever `changed` was told."""
+        return self._now() >= self._last_heard() + self._timeout_s
+
+    def _last_heard(self) -> float:
+        core = self._core
+        if core.role is not Role.LEADER:
+            return self._heard_at
+        voters = core.voters
+        others = sorted(
+            (self._voters_at.get(each, self._heard_at) for each in voters.ids if each != core.node_id),
+            reverse=True,
+        )
+        wanted = voters.majority - (core.node_id in voters)
+        return self._now() if wanted <= 0 else others[wanted - 1]
+
+    def _look(self) -> None:
+        silent = self.is_silent
+        if silent != self.silent:
+            self.silent = silent
+            self._changed()
+
+    async def run(self) -> None:
+        """Notice silence. Until cancelled."""
+        while True:
+            self._look()
+            rest_s = self._last_heard() + self._timeout_s - self._now()
+            await trio.sleep(rest_s if rest_s > 0 else self._timeout_s)

@@ -1,0 +1,124 @@
+"""What other nodes say that only a mistake in somebody's configuration explains.
+
+Each mistake is logged once, with its remedy. Nothing is refused for it: the protocol bears a voter that comes
+back with another disk, or a set of voters that is not yet everybody's, and can't tell them apart in time.
+"""
+
+from quorate.log.batches.batch import Batch
+from quorate.log.batches.control import ControlType, control_records_of, read_leader_change
+from quorate.quorum_state.parameter_names import ParameterNames
+from quorate.runtime.log import get_logger
+from quorate.types import NodeId, ReplicaKey, VoterSet
+
+log = get_logger(__name__)
+
+_NODES_MAX = 1000
+_DIRECTORIES_MAX = 16
+
+
+class Misconfiguration:
+    """Of one quorum, as one of its nodes notices it."""
+
+    __slots__ = (
+        "_configured",
+        "_directories",
+        "_names",
+        "_node",
+        "_static",
+        "_told_ids",
+        "_told_static",
+        "_told_voters",
+    )
+
+    def __init__(self, node: NodeId, configured: VoterSet, names: ParameterNames) -> None:
+        """`configured`: the static voter set, empty if none is configured."""
+        self._names = names
+        self._node = node
+        self._static = configured
+        self._told_static = False
+        self._configured = tuple(sorted(configured.ids))
+        self._directories: dict[NodeId, list[str | None]] = {}
+        """That each node fetched with, the latest last."""
+        self._told_ids: dict[NodeId, None] = {}
+        self._told_voters: tuple[int, ...] | None = None
+
+    def fetched(self, replica: ReplicaKey) -> None:
+        """Of the leader: this replica's fetch was taken. One disk replaces another, but never comes back for
+        it: then there are two, which would have one vote and one acknowledgement between them."""
+        directories = self._directories.get(replica.id)
+        if directories is None:
+            if len(self._directories) < _NODES_MAX:
+                self._directories[replica.id] = [replica.directory_id]
+        elif directories[-1] != replica.directory_id:
+            if replica.directory_id in directories:
+                directories.remove(replica.directory_id)
+                self._tell_twins(replica, directories[-1])
+            directories.append(replica.directory_id)
+            del directories[:-_DIRECTORIES_MAX]
+
+    def _tell_twins(self, replica: ReplicaKey, other: str | None) -> None:
+        if replica.id not in self._told_ids:
+            self._told_ids[replica.id] = None
+            log.error(
+                "two nodes have one id",
+                node=replica.id,
+                directories=[replica.directory_id, other],
+                reason="what one of them acknowledges the other may not have; stop the one that does not "
+                "belong here (compare directory.id in meta.properties), and give it an id of its own",
+            )
+
+    def voters_in_log(self, voters: VoterSet) -> None:
+        """The log, or a snapshot, holds this set, and who votes is no more a matter of configuration
+        (KIP-853)."""
+        if self._told_static or not self._static:
+            return
+        self._told_static = True
+        in_log, configured = _listed(voters), _listed(self._static)
+        if in_log == configured:
+            log.info(
+                "the voters are in the log",
+                node=self._node,
+                voters=in_log,
+                reason=f"{self._names.voters} says the same and does not count any more; "
+                f"{self._names.bootstrap} can replace it",
+            )
+        else:
+            log.warning(
+                "the voters in the log count, not the configured ones",
+                node=self._node,
+                voters=in_log,
+                configured=configured,
+                reason=f"{self._names.voters} can't change a set that is in the log: use "
+                f"{self._names.change_voters}, and replace it by {self._names.bootstrap}",
+            )
+
+    def control_batch(self, batch: Batch) -> None:
+        """Of a follower: this came from the leader. Raises `InvalidBatchError`."""
+        if not self._configured:
+            return
+        for record, kind in control_records_of(batch):
+            if kind is not ControlType.LEADER_CHANGE:
+                continue
+            try:
+                change = read_leader_change(record.value or b"")
+            except ValueError:
+                continue  # of a newer version: nothing depends on it
+            voters = tuple(sorted(change.voters))
+            if voters != self._configured and voters != self._told_voters:
+                log.error(
+                    "the leader counts other voters than this node is configured with",
+                    leader=change.leader,
+                    its_voters=list(voters),
+                    own_voters=list(self._configured),
+                    reason="two majorities that need not share a node may each elect a leader; make "
+                    f"{self._names.voters} the same on every node",
+                )
+            self._told_voters = voters
+
+
+def _listed(voters: VoterSet) -> list[str]:
+    """As controller.quorum.voters has them, by id. Directory ids are the log's alone."""
+    return [
+        f"{voter.key.id}@{voter.endpoint.host}:{voter.endpoint.port}"
+        for voter in sorted(voters, key=lambda voter: voter.key.id)
+    ]

@@ -1,0 +1,349 @@
+"""Simulated hosts that run the shipped `BrokerServer`, each broker and controller in one."""
+
+import random
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import trio
+
+from quorate.broker.failure_reports import UntoldFailureError
+from quorate.broker.log_directories import SameDirectoryError
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.states import PartitionState
+from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError
+from quorate.broker.server import BrokerServer
+from quorate.broker.settings.server_config import ServerConfig
+from quorate.log import Log
+from quorate.quorum_state.meta_properties import META_PROPERTIES
+from quorate.raft.quorum import Quorum
+from quorate.raft.storage.storage import format_folder
+from quorate.runtime.disk import DiskError
+from quorate.runtime.entropy import parse_uuid, uuid_text
+from quorate.runtime.network import Address
+from quorate.simulation.checkers.invariants import Checker, WatchedTelemetry
+from quorate.simulation.checkers.node_view import LostReplica, NodeView
+from quorate.simulation.faults.hosts import FOLDER, SimulatedCluster
+from quorate.simulation.faults.voter_faults import VotersIn, VotingNode, adopt_voters
+from quorate.simulation.violations import LivenessViolation
+from quorate.simulation.world.disk import SimulatedDisk, Volume
+from quorate.simulation.world.network import NetworkSettings
+from quorate.simulation.world.runtime import DiskSpeed, SimulatedRuntime
+from quorate.simulation.world.scheduler import Scheduler
+from quorate.simulation.world.trace import Trace
+from quorate.types import Endpoint, ReplicaKey, Voter, VoterSet
+
+CLUSTER_ID = "simulated-brokers-0001"
+CLIENT_PORT = 9092
+CONTROLLER_PORT = 9093
+MORE = "more"
+"""A second folder of log.dirs."""
+BOOTSTRAP = "controller.quorum.bootstrap.servers"
+VOTERS = "controller.quorum.voters"
+AGAIN = "again"
+"""Where a folder of log.dirs is mounted for the second time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerClusterSettings:
+    """`values`: keys of server.properties that differ from their defaults."""
+
+    brokers: int = 3
+    min_isr: int = 2
+    partitions: int = 2
+    values: Mapping[str, str] = field(default_factory=dict)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    disk: DiskSpeed = field(default_factory=DiskSpeed)
+    sync_at_once: tuple[bool, ...] = ()
+    """Whether each host's disk syncs in the pass that asks (`SyncStrategy.INLINE`), in turn."""
+    voters_in: VotersIn = VotersIn.CONFIGURATION
+    auto_join: bool = False
+    """Whether brokers take their places among the voters by themselves, where those are in the log."""
+    log_dirs: tuple[str, ...] = (FOLDER,)
+    """Of every broker; the first holds the metadata log too."""
+
+
+class BrokerHost(VotingNode):
+    """`server` and `quorum` are those of its running process."""
+
+    def __init__(
+        self, number: int, host: SimulatedRuntime, values: Mapping[str, str], log_dirs: tuple[str, ...]
+    ) -> None:
+        """`values`: its server.properties but for log.dirs, which faults change."""
+        super().__init__(number, host)
+        self._values = dict(values)
+        self.log_dirs = log_dirs
+        self.away: Volume | None = None
+        """What was in the second folder of log.dirs, while it is taken away."""
+        self.server: BrokerServer | None = None
+        self.quorum: Quorum[None] | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.server is not None
+
+    @property
+    def electorate(self) -> Quorum[None] | None:
+        return None if self.server is None else self.server.quorum
+
+    @property
+    def config(self) -> ServerConfig:
+        values = {"log.dirs": ",".join(self.log_dirs)} | self._values
+        return ServerConfig.parse("\n".join(f"{key}={value}" for key, value in values.items()))
+
+    def votes_by_the_log(self, servers: Iterable[str]) -> None:
+        """Its configuration says only whom to ask, from its next start on."""
+        self._values.pop(VOTERS, None)
+        self._values[BOOTSTRAP] = ",".join(servers)
+
+    @property
+    def directories(self) -> set[uuid.UUID]:
+        """The ids in its folders of log.dirs, whether or not a process runs."""
+        files = (self.disk.durable_content(f"{folder}/{META_PROPERTIES}") for folder in self.config.log_dirs)
+        lines = [line for file in files if file is not None for line in file.decode().splitlines()]
+        return {
+            parse_uuid(value)
+            for key, _, value in (line.partition("=") for line in lines)
+            if key == "directory.id"
+        }
+
+    @property
+    def degraded(self) -> bool:
+        """Whether it serves without one of its folders of log.dirs, which has failed."""
+        broker = None if self.server is None or not self.alive else self.server.broker
+        return broker is not None and len(broker.replicas.online_dirs()) < len(self.config.log_dirs)
+
+    @property
+    def address(self) -> Address:
+        return Address(self.name, CLIENT_PORT)
+
+    @property
+    def serving(self) -> BrokerServer:
+        """Raises `ValueError` if there is none."""
+        if self.server is None:
+            raise ValueError(f"{self.name} is down")
+        return self.server
+
+    @property
+    def log(self) -> Log:
+        """Of the quorum."""
+        if self.quorum is None:
+            raise ValueError(f"{self.name} is down")
+        return self.quorum.log
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.serving.metadata.image
+
+    def is_unfenced(self, image: MetadataImage) -> bool:
+        """Whether `image` has it so, of the incarnation that runs now."""
+        broker = None if self.server is None or not self.alive else self.server.broker
+        own = None if broker is None else broker.lifecycle.own
+        return own is not None and image.is_active(self.id) and image.broker(self.id) == own
+
+
+class _WatchedQuorum(WatchedTelemetry):
+    __slots__ = ("_host",)
+
+    def __init__(self, host: BrokerHost, checker: Checker) -> None:
+        super().__init__(host, checker)
+        self._host = host
+
+    def opened(self, quorum: Quorum[None]) -> None:
+        self._host.quorum = quorum
+
+
+class BrokerCluster(SimulatedCluster[BrokerHost]):
+    """`checker` watches every step of every node's quorum."""
+
+    disk_errors = (
+        DiskError,
+        AllFoldersFailedError,
+        DuplicateReplicaError,
+        SameDirectoryError,
+        UntoldFailureError,
+    )
+
+    def __init__(
+        self,
+        settings: BrokerClusterSettings,
+        source: random.Random,
+        scheduler: Scheduler,
+        nursery: trio.Nursery,
+        trace: Trace,
+    ) -> None:
+        self.settings = settings
+        self._lost: dict[str, LostReplica] = {}
+        """By directory id."""
+        super().__init__(
+            settings.brokers,
+            settings.network,
+            settings.disk,
+            settings.sync_at_once,
+            source,
+            scheduler,
+            nursery,
+            trace,
+        )
+        self.checker = Checker(self.nodes, trace, self.found, self._voters_of)
+        self.creating = 0
+        """Topics whose creation was asked for and not answered yet."""
+
+    @property
+    def voters(self) -> Sequence[BrokerHost]:
+        return self.nodes
+
+    def _voters_of(self, view: NodeView) -> Sequence[NodeView]:
+        quorum = self.nodes[view.id - 1].quorum
+        if quorum is None:
+            return self.nodes
+        keys = (voter.key for voter in quorum.voters)
+        return [self._lost.get(key.directory_id or "", self.nodes[key.id - 1]) for key in keys]
+
+    def _node(self, number: int, host: SimulatedRuntime) -> BrokerHost:
+        addresses = {
+            voter: f"node-{voter}:{CONTROLLER_PORT}" for voter in range(1, self.settings.brokers + 1)
+        }
+        if self.settings.voters_in is VotersIn.FORMATTED:
+            quorum = {BOOTSTRAP: ",".join(addresses.values())}
+        else:
+            voters = (f"{voter}@{address}" for voter, address in addresses.items())
+            quorum = {VOTERS: ",".join(voters)}
+        values = {
+            "process.roles": "broker,controller",
+            "node.id": str(number),
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{host.name}:{CLIENT_PORT},CONTROLLER://{host.name}:{CONTROLLER_PORT}",
+            "metrics.http.port": "-1",
+            "min.insync.replicas": str(self.settings.min_isr),
+            "default.replication.factor": str(self.settings.brokers),
+            "num.partitions": str(self.settings.partitions),
+        }
+        if self.settings.auto_join:
+            values["controller.quorum.auto.join.enable"] = "true"
+        values |= quorum | dict(self.settings.values)
+        return BrokerHost(number, host, values, self.settings.log_dirs)
+
+    async def boot(self) -> None:
+        """Format every folder, start every node, and see to it that the voters are where they should be."""
+        voters = self._first_voters() if self.settings.voters_in is VotersIn.FORMATTED else None
+        for node in self.nodes:
+            meta = await format_folder(
+                node.host.runtime(), FOLDER, cluster_id=CLUSTER_ID, node_id=node.id, voters=voters
+            )
+            node.directory_id = uuid_text(meta.directory_id)
+        for node in self.nodes:
+            self.start(node)
+        if self.settings.voters_in is VotersIn.ADOPTED:
+            await adopt_voters(self)
+
+    async def formatted(self, node: BrokerHost) -> tuple[Volume, str]:
+        """An empty folder for a new replica of the node, and its directory id."""
+        disk = SimulatedDisk()
+        runtime = replace(node.host.runtime(), disk=disk)
+        meta = await format_folder(runtime, FOLDER, cluster_id=CLUSTER_ID, node_id=node.id)
+        return disk.unmount(FOLDER), uuid_text(meta.directory_id)
+
+    def replace_folder(self, node: BrokerHost, empty: Volume, directory_id: str) -> None:
+        """The folder with the metadata log is lost, and `empty` in its place. Only where the voters are in
+        the log; the node's configuration no longer says who votes. No process may run."""
+        gone = SimulatedDisk()
+        gone.mount(FOLDER, node.disk.unmount(FOLDER))
+        self._lost[node.directory_id] = LostReplica(
+            id=node.id, folder=FOLDER, disk=gone, life=node.life, disks=node.disks
+        )
+        node.disk.mount(FOLDER, empty)
+        node.disks += 1
+        node.directory_id = directory_id
+        node.votes_by_the_log(f"{other.name}:{CONTROLLER_PORT}" for other in self.nodes)
+        self.trace.add(node.name, f"has an empty {FOLDER}, {directory_id}")
+
+    def _first_voters(self) -> VoterSet:
+        """Each with the directory id that formatting gives it."""
+        keys = [ReplicaKey(node.id, uuid_text(node.host.runtime().entropy.uuid())) for node in self.nodes]
+        return VoterSet(tuple(Voter(key, Endpoint(f"node-{key.id}", CONTROLLER_PORT)) for key in keys))
+
+    def start(self, node: BrokerHost) -> None:
+        super().start(node)
+        if node.log_dirs != self.settings.log_dirs:
+            # It says what it misses, or refuses to start.
+            node.disk_failing = True
+
+    async def supervise(self, source: random.Random) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(super().supervise, source)
+            if len(self.settings.log_dirs) > 1:
+                nursery.start_soon(self._mend_folders)
+
+    async def _mend_folders(self) -> None:
+        """Start brokers again that run on without a folder that has failed."""
+        while True:
+            await trio.sleep(1)
+            for node in self.nodes:
+                if node.degraded:
+                    await self.crash(node, power_loss=False)
+                    if not node.up and not node.damaged:
+                        self.start(node)
+
+    async def _process(self, node: BrokerHost) -> None:
+        watched = _WatchedQuorum(node, self.checker)
+        async with BrokerServer.open(node.config, runtime=node.host.runtime(), telemetry=watched) as server:
+            node.server = server
+            await node.stop.wait()
+
+    def _process_ended(self, node: BrokerHost) -> None:
+        node.server = node.quorum = None
+
+    def leader(self) -> BrokerHost | None:
+        known = [node for node in self.running if node.serving.quorum.is_leader]
+        return max(known, key=lambda node: node.serving.quorum.epoch, default=None)
+
+    def resign(self, leader: BrokerHost) -> None:
+        leader.serving.quorum.resign()
+
+    # Partitions
+
+    def states(self, topic: str) -> Mapping[int, PartitionState]:
+        """As the active controller's node has applied them; empty if nobody knows."""
+        leader = self.leader()
+        if leader is None:
+            return {}
+        found = leader.image.topic(topic)
+        if found is None:
+            return {}
+        return dict(enumerate(leader.image.partitions(found.topic_id)))
+
+    def all_in_sync(self) -> bool:
+        """Whether the active controller's node has it so: every replica in its ISR, and every broker unfenced
+        in the incarnation that runs now."""
+        leader = self.leader()
+        if leader is None:
+            return False
+        return all(node.is_unfenced(leader.image) for node in self.nodes) and all(
+            len(state.isr) == len(state.replicas) for _, state in leader.image.all_partitions()
+        )
+
+    def directories_are_as_registered(self) -> bool:
+        """Whether every active broker has all directories that metadata says it has. No if nobody leads."""
+        leader = self.leader()
+        if leader is None:
+            return False
+        image = leader.image
+        brokers = ((node, image.broker(node.id)) for node in self.nodes if image.is_active(node.id))
+        return all(broker is None or set(broker.log_dirs) <= node.directories for node, broker in brokers)
+
+    async def converge(self, *, within_s: float) -> None:
+        """Wait until every replica of every partition is in sync. Raises `LivenessViolation`."""
+        with trio.move_on_after(within_s):
+            while True:
+                if self.all_in_sync():
+                    return
+                await trio.sleep(0.1)
+        leader = self.leader()
+        partitions = [] if leader is None else leader.image.all_partitions()
+        states = {key: (state.leader, state.isr) for key, state in partitions}
+        nodes = {node.name: node.open for node in self.nodes}
+        raise LivenessViolation(
+            f"not all in sync {within_s:g} s after the last fault: partitions' leader and ISR {states}, "
+            f"nodes open {nodes}"
+        )

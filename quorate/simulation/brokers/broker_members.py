@@ -1,0 +1,244 @@
+"""Members of a consumer group of a simulated broker cluster: they join, share the partitions, and commit.
+
+What a member commits for a partition is one more than the group has committed before, so commits tell by
+themselves whether any was lost, taken back or taken from a member whose partition is another's by now.
+"""
+
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.runtime.network import Address, NetworkError
+from quorate.simulation.brokers.broker_cluster import BrokerCluster
+from quorate.simulation.violations import SafetyViolation
+
+GROUP: Final = "readers"
+_REQUEST_TIMEOUT_S: Final = 2.0
+_REBALANCE_TIMEOUT: Final = timedelta(seconds=2)
+_SESSION_TIMEOUT: Final = timedelta(seconds=2)
+
+
+class _StartAgainError(Exception):
+    """As a new member: what became of the last request is not known, or the coordinator is elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Generation:
+    number: int
+    member_id: str
+    partitions: Sequence[int]
+
+
+class GroupMembers:
+    """`members` consumers of one group that commit offsets for the partitions of `topic` until `finish`."""
+
+    def __init__(
+        self, cluster: BrokerCluster, topic: str, source: random.Random, *, members: int, think_max_s: float
+    ) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._random = source
+        self._members = members
+        self._think_max_s = think_max_s
+        self._finish = trio.Event()
+        self.acknowledged: dict[int, int] = {}
+        """By partition: the newest offset whose commit was acknowledged."""
+        self.commits = 0
+        """How many were acknowledged."""
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(1, self._members + 1):
+                source = random.Random(self._random.getrandbits(64))
+                nursery.start_soon(self._member, f"member-{number}", source)
+
+    def finish(self) -> None:
+        self._finish.set()
+
+    async def check(self) -> None:
+        """Whoever coordinates the group now knows what was acknowledged. Raises `SafetyViolation`."""
+        held = await self._held()
+        for partition, offset in self.acknowledged.items():
+            if held[partition] < offset:
+                raise SafetyViolation(
+                    f"CommittedOffsetsStay: {offset} was committed for {self._topic}-{partition}, and the "
+                    f"group is at {held[partition]} now"
+                )
+
+    async def _held(self) -> dict[int, int]:
+        while True:
+            try:
+                async with self._coordinator("auditor", self._random) as connection:
+                    return await self._fetch_offsets(connection, range(self._cluster.settings.partitions))
+            except (NetworkError, KafkaError, _StartAgainError):
+                await trio.sleep(0.2)
+
+    # A member
+
+    async def _member(self, client: str, source: random.Random) -> None:
+        while not self._finish.is_set():
+            try:
+                async with self._coordinator(client, source) as connection:
+                    await self._live(client, connection, source)
+            except (NetworkError, KafkaError, _StartAgainError):
+                await self._think(source)
+
+    async def _think(self, source: random.Random) -> None:
+        with trio.move_on_after(source.uniform(0.05, self._think_max_s)):
+            await self._finish.wait()
+
+    @asynccontextmanager
+    async def _coordinator(self, client: str, source: random.Random) -> AsyncIterator[WireClient]:
+        network = self._cluster.network.for_node(client)
+        host = source.choice(self._cluster.nodes)
+        async with open_client(
+            network, host.address, client_id=client, timeout_s=_REQUEST_TIMEOUT_S
+        ) as connection:
+            answer: Any = await connection.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=[GROUP])
+        found = answer.coordinators[0]
+        if found.error_code is not ErrorCode.none:
+            raise _StartAgainError
+        async with open_client(
+            network, Address(found.host, found.port), client_id=client, timeout_s=_REQUEST_TIMEOUT_S
+        ) as connection:
+            yield connection
+
+    async def _live(self, client: str, connection: WireClient, source: random.Random) -> None:
+        """From one generation to the next with one coordinator."""
+        member_id = ""
+        while not self._finish.is_set():
+            generation = await self._join(connection, member_id)
+            member_id = generation.member_id
+            self._cluster.trace.add(client, f"generation {generation.number} of {generation.partitions}")
+            held = await self._fetch_offsets(connection, generation.partitions)
+            while await self._goes_on(connection, generation):
+                for partition in generation.partitions:
+                    held[partition] = max(held[partition], 0) + 1
+                await self._commit(client, connection, generation, held)
+                await self._think(source)
+                if self._finish.is_set():
+                    return
+
+    async def _join(self, connection: WireClient, member_id: str) -> _Generation:
+        joined = await self._ask_to_join(connection, member_id)
+        if joined.error_code is ErrorCode.member_id_required:
+            joined = await self._ask_to_join(connection, joined.member_id)
+        if joined.error_code is not ErrorCode.none:
+            raise _StartAgainError
+        partitions = range(self._cluster.settings.partitions)
+        members = sorted(each.member_id for each in joined.members)
+        synced: Any = await connection.call(
+            ApiKey.SYNC_GROUP,
+            timeout_s=_REBALANCE_TIMEOUT.total_seconds() + _REQUEST_TIMEOUT_S,
+            group_id=GROUP,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            group_instance_id=None,
+            protocol_type="consumer",
+            protocol_name="share",
+            assignments=[
+                {"member_id": each, "assignment": bytes(partitions[index :: len(members)])}
+                for index, each in enumerate(members)
+            ],
+        )
+        if synced.error_code is ErrorCode.rebalance_in_progress:
+            return await self._join(connection, joined.member_id)
+        if synced.error_code is not ErrorCode.none:
+            raise _StartAgainError
+        return _Generation(joined.generation_id, joined.member_id, tuple(synced.assignment))
+
+    async def _ask_to_join(self, connection: WireClient, member_id: str) -> Any:
+        return await connection.call(
+            ApiKey.JOIN_GROUP,
+            timeout_s=_REBALANCE_TIMEOUT.total_seconds() + _REQUEST_TIMEOUT_S,
+            group_id=GROUP,
+            session_timeout=_SESSION_TIMEOUT,
+            rebalance_timeout=_REBALANCE_TIMEOUT,
+            member_id=member_id,
+            group_instance_id=None,
+            protocol_type="consumer",
+            protocols=[{"name": "share", "metadata": b""}],
+        )
+
+    async def _goes_on(self, connection: WireClient, generation: _Generation) -> bool:
+        """Whether the generation does; otherwise join the next one."""
+        answer: Any = await connection.call(
+            ApiKey.HEARTBEAT,
+            group_id=GROUP,
+            generation_id=generation.number,
+            member_id=generation.member_id,
+            group_instance_id=None,
+        )
+        if answer.error_code not in (ErrorCode.none, ErrorCode.rebalance_in_progress):
+            raise _StartAgainError
+        return answer.error_code is ErrorCode.none
+
+    async def _fetch_offsets(self, connection: WireClient, partitions: Sequence[int]) -> dict[int, int]:
+        """-1 where nothing was committed."""
+        answer: Any = await connection.call(
+            ApiKey.OFFSET_FETCH,
+            groups=[
+                {
+                    "group_id": GROUP,
+                    "topics": [{"name": self._topic, "partition_indexes": list(partitions)}],
+                }
+            ],
+            require_stable=False,
+        )
+        group = answer.groups[0]
+        if group.error_code is not ErrorCode.none:
+            raise _StartAgainError
+        return {each.partition_index: each.committed_offset for each in group.topics[0].partitions}
+
+    async def _commit(
+        self, client: str, connection: WireClient, generation: _Generation, held: dict[int, int]
+    ) -> None:
+        before = dict(self.acknowledged)
+        answer: Any = await connection.call(
+            ApiKey.OFFSET_COMMIT,
+            group_id=GROUP,
+            generation_id_or_member_epoch=generation.number,
+            member_id=generation.member_id,
+            group_instance_id=None,
+            topics=[
+                {
+                    "name": self._topic,
+                    "partitions": [
+                        {
+                            "partition_index": partition,
+                            "committed_offset": offset,
+                            "committed_leader_epoch": -1,
+                            "committed_metadata": "",
+                        }
+                        for partition, offset in held.items()
+                    ],
+                }
+            ],
+        )
+        if not held:
+            return
+        for each in answer.topics[0].partitions:
+            if each.error_code is not ErrorCode.none:
+                # A commit that may yet happen must not follow those of a later generation: leave this one.
+                raise _StartAgainError
+            partition, offset = each.partition_index, held[each.partition_index]
+            self.commits += 1
+            self._cluster.trace.add(client, f"committed {offset} for {partition}")
+            if offset <= before.get(partition, -1):
+                self._cluster.found(
+                    "CommittedOffsetsStay",
+                    SafetyViolation(
+                        f"{client}, generation {generation.number}, committed {offset} for {self._topic}-"
+                        f"{partition}, where {before[partition]} had been acknowledged before it asked"
+                    ),
+                )
+            self.acknowledged[partition] = max(offset, self.acknowledged.get(partition, -1))

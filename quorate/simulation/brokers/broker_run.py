@@ -1,0 +1,379 @@
+"""One seed of a broker cluster: break it within the budget, heal it, and see what clients were promised."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import trio
+
+from quorate.simulation.brokers.broker_admin import Administrator
+from quorate.simulation.brokers.broker_clients import (
+    TOPIC,
+    BrokerClients,
+    BrokerClientSettings,
+    read_everything,
+)
+from quorate.simulation.brokers.broker_cluster import (
+    CONTROLLER_PORT,
+    MORE,
+    BrokerCluster,
+    BrokerClusterSettings,
+    BrokerHost,
+)
+from quorate.simulation.brokers.broker_members import GroupMembers
+from quorate.simulation.brokers.directory_faults import DirectoryFaults
+from quorate.simulation.brokers.lost_disks import LostDisks
+from quorate.simulation.faults.faults import Fault, Faults, FaultSettings
+from quorate.simulation.faults.hosts import FOLDER
+from quorate.simulation.faults.voter_faults import VoterFaults, VotersIn
+from quorate.simulation.histories.history import Outcome
+from quorate.simulation.quorum.quorum_run import first_of
+from quorate.simulation.totals import Counts
+from quorate.simulation.violations import LivenessViolation, SafetyViolation
+from quorate.simulation.world.network import LinkQuality, NetworkSettings
+from quorate.simulation.world.runtime import DiskSpeed, draw_sync_at_once
+from quorate.simulation.world.scheduler import Scheduler, run
+from quorate.simulation.world.trace import Trace, logs_into
+
+_PATIENCE_S = 60.0
+"""Virtual time until a healed cluster must have every replica in sync and every producer an answer."""
+
+BROKER_FAULTS = (
+    Fault.CRASH,
+    Fault.POWER_LOSS,
+    Fault.CRASH_THEN_POWER_LOSS,
+    Fault.STOP,
+    Fault.PAUSE,
+    Fault.PARTITION,
+    Fault.ONE_WAY,
+    Fault.SLOW_LINK,
+    Fault.CUT,
+    Fault.HALF_OPEN,
+    Fault.SLOW_DISK,
+    Fault.STALLED_DISK,
+    Fault.SYNC_ERROR,
+    Fault.CLOCK_JUMP,
+    Fault.RESIGN,
+)
+"""Partition data is not synced on append: what only syncs protect is beyond the budget."""
+
+DIRECTORY_FAULTS = (Fault.LOST_DIRECTORY, Fault.ABSENT_DIRECTORY, Fault.DIRECTORY_TWICE)
+"""On top of these, where brokers have two folders of log.dirs."""
+
+
+class BrokerFaults(Faults[BrokerHost]):
+    """Keeps to the budget of partitions: fewer than min ISR members lose unsynced data at once.
+
+    A broker counts as one that lost data from the moment its host loses power, its disk is told to fail, or
+    one of its folders of log.dirs goes (`DirectoryFaults`), until the controller knows of its next life and
+    every partition has min ISR members in sync again.
+    Processes may be killed at any time beside that. Of the brokers all but one vote at least, and one at most
+    has lost the folder with its vote in it (`LostDisks`).
+    """
+
+    clock_jumps_ms = (-86_400_000, -3_600_000, -1000, 1000, 3_600_000, 86_400_000)
+
+    def __init__(self, cluster: BrokerCluster, settings: FaultSettings, source: random.Random) -> None:
+        super().__init__(cluster, settings, source)
+        self._brokers = cluster
+        self._lost: dict[BrokerHost, int] = {}
+        """Who lost data, and in which life."""
+        self.directories = DirectoryFaults(
+            cluster, source, choose=self._some, may_lose=self._may_lose, last=self._last
+        )
+        self._do |= {
+            Fault.LOST_DIRECTORY: self.directories.lose,
+            Fault.ABSENT_DIRECTORY: self.directories.take_away,
+            Fault.DIRECTORY_TWICE: self.directories.mount_twice,
+        }
+        self.voters = VoterFaults(
+            cluster,
+            source,
+            port=CONTROLLER_PORT,
+            may_go=lambda voters: len(voters) == len(cluster.nodes) and not self.disks.voter_is_lost,
+            among_appends=True,
+            joining=cluster.settings.auto_join,
+        )
+        self.disks = LostDisks(
+            cluster,
+            self.voters,
+            source,
+            choose=self._some,
+            may_lose=lambda node: self.directories.is_spare(node) and self._may_lose(node),
+            last=self._last,
+        )
+        if cluster.settings.voters_in is not VotersIn.CONFIGURATION:
+            self._do[Fault.VOTERS] = self.voters.change
+            self._do[Fault.LOST_DISK] = self.disks.lose
+
+    async def repair(self) -> None:
+        """When all is healed: let every broker vote again. Raises `LivenessViolation`."""
+        if self._brokers.settings.voters_in is VotersIn.CONFIGURATION:
+            return
+        with trio.move_on_after(_PATIENCE_S) as patience:
+            await self.voters.all_vote()
+        if patience.cancelled_caught:
+            raise LivenessViolation(
+                f"ReconfigurationNotStuck: a voter is not added {_PATIENCE_S:g} s after the last fault"
+            )
+
+    def _may_lose(self, node: BrokerHost) -> bool:
+        """Whether the budget has room for it; it is taken then."""
+        self._forget_who_recovered()
+        least = self._brokers.settings.min_isr
+        if len(self._lost.keys() | {node}) >= least:
+            return False
+        self._lost[node] = node.life
+        return True
+
+    def _forget_who_recovered(self) -> None:
+        leader = self._brokers.leader()
+        if leader is None:
+            return
+        image, least = leader.image, self._brokers.settings.min_isr
+        if all(len(state.isr) >= least for _, state in image.all_partitions()):
+            self._lost = {
+                node: life
+                for node, life in self._lost.items()
+                if node.life == life or node.disk_failing or not node.is_unfenced(image)
+            }
+
+    async def _sync_error(self) -> None:
+        if self._may_lose(node := self._some()):
+            self._fail_disk(node)
+
+    async def _power_loss(self) -> None:
+        if self._may_lose(node := self._some()):
+            await self._cut_power(node)
+
+    async def _crash_then_power_loss(self) -> None:
+        node = self._some()
+        await self._cluster.crash(node, power_loss=False)
+        if self._random.random() < 0.5:
+            self._start(node)
+        await trio.sleep(self._random.random() * self._random.choice((0.02, 0.5, 3.0)))
+        if self._may_lose(node):
+            await self._cluster.crash(node, power_loss=True)
+        await self._last()
+        self._start(node)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRunSettings:
+    cluster: BrokerClusterSettings = field(default_factory=BrokerClusterSettings)
+    clients: BrokerClientSettings = field(default_factory=BrokerClientSettings)
+    faults: FaultSettings = field(default_factory=lambda: FaultSettings(kinds=BROKER_FAULTS))
+    faults_s: float = 10.0
+
+    @classmethod
+    def draw(cls, source: random.Random) -> "BrokerRunSettings":
+        faults = FaultSettings.draw(source)
+        kinds = tuple(kind for kind in faults.kinds if kind in BROKER_FAULTS)
+        settings = cls(
+            cluster=BrokerClusterSettings(
+                min_isr=source.choice((2, 2, 2, 3)),
+                partitions=source.choice((1, 2)),
+                values={
+                    "broker.heartbeat.interval.ms": source.choice(("200", "500")),
+                    "broker.session.timeout.ms": source.choice(("1500", "3000")),
+                    "replica.lag.time.max.ms": source.choice(("1000", "3000")),
+                    "replica.fetch.wait.max.ms": "300",
+                    "offsets.topic.num.partitions": "1",
+                    "group.initial.rebalance.delay.ms": "100",
+                    "group.min.session.timeout.ms": "1000",
+                    "controller.quorum.election.timeout.ms": "500",
+                    "controller.quorum.fetch.timeout.ms": "1000",
+                },
+                network=NetworkSettings(
+                    link=LinkQuality(latency_max_s=source.choice((0.001, 0.01, 0.05))),
+                    short_read_chance=source.choice((0.0, 0.1)),
+                ),
+                disk=DiskSpeed(sync_max_s=source.choice((0.001, 0.01))),
+            ),
+            clients=BrokerClientSettings(
+                idempotent=1,
+                plain=source.choice((0, 1)),
+                consumers=1,
+                members=source.choice((0, 1, 2)),
+                churn=source.random() < 0.5,
+                think_max_s=source.choice((0.2, 0.6)),
+            ),
+            faults=replace(faults, kinds=kinds or (Fault.CRASH,)),
+            faults_s=source.uniform(4.0, 8.0),
+        )
+        # Drawn last, so that the seeds of before have everything else as they had it.
+        sync_at_once = draw_sync_at_once(source)
+        values = {"quorate.controller.partitions.per.step": source.choice(("1", "2", "128"))}
+        cluster = replace(
+            settings.cluster, sync_at_once=sync_at_once, values={**settings.cluster.values, **values}
+        )
+        kinds = settings.faults.kinds
+        if source.random() >= 0.5:
+            kinds += tuple(kind for kind in DIRECTORY_FAULTS if source.random() < 0.6)
+            cluster = replace(cluster, log_dirs=(FOLDER, MORE))
+        if source.random() < 0.5:
+            cluster = replace(cluster, voters_in=source.choice((VotersIn.ADOPTED, VotersIn.FORMATTED)))
+            kinds += (Fault.VOTERS,)
+            if source.random() < 0.6:
+                kinds += (Fault.LOST_DISK,)
+            cluster = replace(cluster, auto_join=source.random() < 0.5)
+        return replace(settings, cluster=cluster, faults=replace(settings.faults, kinds=kinds))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRunResult:
+    digest: str
+    events: int
+    virtual_s: float
+    acknowledged: int
+    """Produces."""
+    records: int
+    """In these."""
+    failed: int
+    unknown: int
+    read: int
+    commits: int
+    topics: int
+    leader_epochs: tuple[int, ...]
+    faults: dict[str, int]
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(self.events, self.virtual_s, self.records, self.faults)
+
+
+class BrokerRun:
+    """As `QuorumRun`, of a broker cluster."""
+
+    def __init__(
+        self, seed: int, settings: BrokerRunSettings, *, show: Callable[[str], None] | None = None
+    ) -> None:
+        self.seed = seed
+        self.settings = settings
+        self.trace = Trace(show)
+        self.result: BrokerRunResult | None = None
+
+    def execute(self) -> BrokerRunResult:
+        """Raises `SafetyViolation`, `LivenessViolation` or `StuckError`."""
+        with logs_into(self.trace):
+            run(self.seed, self._main, limit_seconds=1200)
+        assert self.result is not None
+        return self.result
+
+    async def _main(self, scheduler: Scheduler) -> None:
+        source = random.Random(f"broker/{self.seed}")
+        cluster: BrokerCluster | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                cluster = BrokerCluster(self.settings.cluster, source, scheduler, nursery, self.trace)
+                await self._phases(cluster, source)
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise first_of(group) from group
+        finally:
+            if cluster is not None and cluster.violation is not None:
+                raise cluster.violation
+
+    async def _phases(self, cluster: BrokerCluster, source: random.Random) -> None:
+        await cluster.boot()
+        settings = self.settings.clients
+        clients = BrokerClients(cluster, settings, _derived(source))
+        admin = Administrator(cluster, _derived(source))
+        members = GroupMembers(
+            cluster, TOPIC, _derived(source), members=settings.members, think_max_s=settings.think_max_s
+        )
+        faults = BrokerFaults(cluster, self.settings.faults, _derived(source))
+        await admin.create(TOPIC, partitions=cluster.settings.partitions)
+        await cluster.converge(within_s=_PATIENCE_S)
+        async with trio.open_nursery() as consumers:
+            consumers.start_soon(clients.consume)
+            async with trio.open_nursery() as others:
+                others.start_soon(clients.produce)
+                others.start_soon(members.run)
+                if settings.churn:
+                    others.start_soon(admin.churn)
+                with trio.move_on_after(self.settings.faults_s):
+                    await faults.run()
+                cluster.heal()
+                await cluster.start_all()
+                # One whose disk failed just before may be ending only now.
+                consumers.start_soon(cluster.supervise, _derived(source))
+                for node in cluster.nodes:
+                    await faults.directories.unmount_again(node)
+                # Two voters have no leader while a folder is put back on one of them.
+                await faults.repair()
+                for node in cluster.nodes:
+                    await faults.directories.restore(node)
+                await trio.sleep(2)
+                clients.finish()
+                admin.finish()
+                members.finish()
+                others.cancel_scope.deadline = trio.current_time() + _PATIENCE_S
+            if others.cancel_scope.cancelled_caught:
+                raise LivenessViolation(
+                    f"a client got no answer within {_PATIENCE_S:g} s after the last fault"
+                )
+            await cluster.converge(within_s=_PATIENCE_S)
+            consumers.cancel_scope.cancel()
+        await check_promises(cluster, clients)
+        await admin.check(within_s=_PATIENCE_S)
+        if members.acknowledged:
+            with trio.move_on_after(_PATIENCE_S) as patience:
+                await members.check()
+            if patience.cancelled_caught:
+                raise LivenessViolation("the group's offsets can't be read")
+        leader_epochs = tuple(state.leader_epoch for state in cluster.states(TOPIC).values())
+        for node in list(cluster.running):
+            await cluster.stop(node)
+        histories = list(clients.histories.values())
+        self.result = BrokerRunResult(
+            digest=self.trace.digest,
+            events=self.trace.events,
+            virtual_s=round(trio.current_time(), 3),
+            acknowledged=sum(history.count(Outcome.ACKNOWLEDGED) for history in histories),
+            records=sum(history.acknowledged_records for history in histories),
+            failed=sum(history.count(Outcome.FAILED) for history in histories),
+            unknown=sum(history.count(Outcome.UNKNOWN) for history in histories),
+            read=sum(len(got) for _, got in clients.consumed.values()),
+            commits=members.commits,
+            topics=len(admin.fates),
+            leader_epochs=leader_epochs,
+            faults={fault.value: count for fault, count in faults.counts.items()},
+        )
+
+
+def _derived(source: random.Random) -> random.Random:
+    return random.Random(source.getrandbits(64))
+
+
+async def check_promises(cluster: BrokerCluster, clients: BrokerClients) -> None:
+    """A consumer that starts now sees everything that was acknowledged, once and where it was said to be,
+    and all that any consumer ever saw; and every replica holds the same.
+
+    For a cluster that is in sync and idle. Raises `SafetyViolation`, `LivenessViolation`.
+    """
+    states = cluster.states(TOPIC)
+    for partition, state in states.items():
+        leader = cluster.nodes[state.leader - 1].serving.broker
+        assert leader is not None
+        end = leader.replicas.partition(TOPIC, partition).log.end_offset
+        auditor = f"auditor-{partition}"
+        with trio.move_on_after(_PATIENCE_S) as patience:
+            await clients.consume_partition(auditor, partition, until=end)
+        if patience.cancelled_caught:
+            raise LivenessViolation(f"{TOPIC}-{partition} can't be read up to {end}")
+        final = clients.consumed[auditor][1]
+        clients.histories[partition].check(final)
+        for client, (read, got) in clients.consumed.items():
+            if read == partition and got != final[: len(got)]:
+                differing = next(pair for pair, now in zip(got, final, strict=False) if pair != now)
+                raise SafetyViolation(f"WhatWasReadStays: {client} read {differing}, which is not there now")
+        for node in cluster.nodes:
+            broker = node.serving.broker
+            assert broker is not None
+            log = broker.replicas.partition(TOPIC, partition).log
+            data = await log.read(log.log_start_offset, 1 << 30)
+            if list(read_everything(data)) != final:
+                raise SafetyViolation(
+                    f"ReplicasAgree: {node.name} is in sync and differs in {TOPIC}-{partition}"
+                )

@@ -1,0 +1,339 @@
+"""What must hold after every step of every node: small named checks on what nodes say of themselves.
+
+By the names of the TLA+ specifications of KRaft (`kraft.md` section 10): ElectionSafety is
+`OneLeaderPerEpoch`; LogMatching, NoLogDivergence and AckedValueNotLost are `CommittedPrefixAgrees` with
+`CommittedIsDurableOnAMajority`; LeaderCompleteness is `LeaderHasEverythingCommitted`; NoIllegalState and
+ValidRolesAndStates are held by the core, whose `InvariantError` stops a node, which nodes never do by
+themselves (`NodesStayUp`). What must happen at last (EventuallyLeaderElected, NotStuckInProspective,
+ValuesEventuallyAcked, ReconfigurationNotStuck) is looked at when all is healed, in `quorum_run`.
+
+Nodes tell through the same `Telemetry` that metrics use, so the code that is checked is the code that ships.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from quorate.log.batches.batch import read_batches
+from quorate.quorum_state.election_state import QUORUM_STATE
+from quorate.raft.core.effects import Role
+from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.raft.storage.storage import LOG_FOLDER
+from quorate.raft.telemetry import NoTelemetry
+from quorate.simulation.checkers.committed_log import CommittedLog, CommittedPiece
+from quorate.simulation.checkers.node_view import NodeView, RoleSeen, read_log
+from quorate.simulation.violations import SafetyViolation
+from quorate.simulation.world.trace import Trace
+from quorate.simulation.world.work import uncounted
+from quorate.types import Epoch, NodeId, Offset
+
+
+class Invariant:
+    """A named promise. Hooks raise `SafetyViolation`; those that it has no interest in stay empty."""
+
+    def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
+        pass
+
+    def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
+        pass
+
+    def applied(self, node: NodeView, batch: CommittedBatch) -> None:
+        pass
+
+    def loaded(self, node: NodeView, entries: Sequence[tuple[int, bytes]]) -> None:
+        """A snapshot with these records and their offsets became the node's state."""
+
+
+class OneLeaderPerEpoch(Invariant):
+    def __init__(self) -> None:
+        self._leaders: dict[Epoch, NodeId] = {}
+
+    def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
+        leader = node.id if seen.role is Role.LEADER else seen.leader
+        if leader is not None and self._leaders.setdefault(seen.epoch, leader) != leader:
+            raise SafetyViolation(
+                f"two leaders in epoch {seen.epoch}: {self._leaders[seen.epoch]} and {leader}, says {node.id}"
+            )
+
+
+class OneVotePerEpoch(Invariant):
+    """Across restarts too."""
+
+    def __init__(self) -> None:
+        self._votes: dict[tuple[NodeId, int, Epoch], NodeId] = {}
+
+    def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
+        if seen.voted is not None:
+            first = self._votes.setdefault((node.id, node.disks, seen.epoch), seen.voted)
+            if first != seen.voted:
+                raise SafetyViolation(
+                    f"node {node.id} voted twice in epoch {seen.epoch}: for {first}, then for {seen.voted}"
+                )
+
+
+class VotesAreDurable(Invariant):
+    """Before anybody is told, the quorum-state file on the device has the epoch and the vote."""
+
+    def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
+        if seen.voted is None:
+            return
+        stored = node.disk.durable_content(f"{node.folder}/{LOG_FOLDER}/{QUORUM_STATE}")
+        state = json.loads(stored or b"{}")
+        if (state.get("leaderEpoch"), state.get("votedId")) != (seen.epoch, seen.voted):
+            raise SafetyViolation(
+                f"node {node.id} voted for {seen.voted} in epoch {seen.epoch}, but its device holds {state}"
+            )
+
+
+class EpochNeverGoesBack(Invariant):
+    """Across restarts too."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[tuple[NodeId, int], Epoch] = {}
+
+    def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
+        newest = self._epochs.get((node.id, node.disks), Epoch(0))
+        if seen.epoch < newest:
+            raise SafetyViolation(f"node {node.id} went back from epoch {newest} to {seen.epoch}")
+        self._epochs[node.id, node.disks] = seen.epoch
+
+
+class HighWatermarkNeverGoesBack(Invariant):
+    """In the life of a process."""
+
+    def __init__(self) -> None:
+        self._highest: dict[tuple[NodeId, int], Offset] = {}
+
+    def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
+        highest = self._highest.get((node.id, node.life), Offset(0))
+        if offset < highest:
+            raise SafetyViolation(
+                f"the high watermark of node {node.id} went back from {highest} to {offset}"
+            )
+        self._highest[node.id, node.life] = offset
+
+
+class CommittedPrefixAgrees(Invariant):
+    """What is committed is the same on every node, to the byte, and never changes."""
+
+    def __init__(self, committed: CommittedLog) -> None:
+        self._committed = committed
+        self._checked: dict[tuple[NodeId, int], Offset] = {}
+
+    def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
+        # What is only in a snapshot now was checked when others had it in their logs.
+        position = max(self._checked.get((node.id, node.life), Offset(0)), node.log.log_start_offset)
+        if offset > node.log.end_offset:
+            raise SafetyViolation(
+                f"the high watermark of node {node.id} is {offset}, its log ends at {node.log.end_offset}"
+            )
+        while position < offset:
+            data = read_log(node, position, offset)
+            if not data:
+                raise SafetyViolation(f"node {node.id} has no whole batch in [{position}, {offset})")
+            for batch in read_batches(data):
+                header = batch.header
+                piece = CommittedPiece(
+                    Offset(header.base_offset),
+                    Offset(header.end_offset),
+                    Epoch(header.leader_epoch),
+                    data[header.position : header.position + header.size],
+                )
+                self._check(node, piece, epoch=piece.epoch if role is None else role.epoch)
+                position = piece.end_offset
+        self._checked[node.id, node.life] = position
+
+    def _check(self, node: NodeView, piece: CommittedPiece, *, epoch: Epoch) -> None:
+        known = self._committed.at(piece.base_offset)
+        if known is None and piece.base_offset == self._committed.end_offset:
+            self._committed.add(piece, epoch=epoch)
+        elif known != piece:
+            was = "nothing" if known is None else f"a batch of epoch {known.epoch} to {known.end_offset}"
+            raise SafetyViolation(
+                f"node {node.id} committed a batch of epoch {piece.epoch} to {piece.end_offset} at offset "
+                f"{piece.base_offset}, where {was} was committed before"
+            )
+
+
+class CommitsAreOfTheLeadersEpoch(Invariant):
+    """Older epochs' records commit only together with one of the leader's own (Raft §5.4.2)."""
+
+    def __init__(self, committed: CommittedLog) -> None:
+        self._committed = committed
+
+    def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
+        last = self._committed.last
+        if role is None or role.role is not Role.LEADER or last is None or last.end_offset != offset:
+            return
+        if last.epoch != role.epoch:
+            raise SafetyViolation(
+                f"node {node.id}, leader of epoch {role.epoch}, committed up to {offset} by counting copies "
+                f"of a record of epoch {last.epoch}"
+            )
+
+
+class CommittedIsDurableOnAMajority(Invariant):
+    """On the devices, not just in caches. Nodes that lost synced bytes are given the benefit of the doubt."""
+
+    def __init__(
+        self, committed: CommittedLog, voters_of: Callable[[NodeView], Sequence[NodeView | None]]
+    ) -> None:
+        self._committed = committed
+        self._voters_of = voters_of
+        self._checked = Offset(0)
+
+    def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
+        last = self._committed.last
+        if last is None or last.end_offset <= self._checked:
+            return
+        self._checked = last.end_offset
+        voters = self._voters_of(node)
+        having = [each for each in voters if each is None or each.damaged or _is_durable(each, last)]
+        if 2 * len(having) <= len(voters):
+            names = [each.id for each in having if each is not None]
+            raise SafetyViolation(
+                f"node {node.id} committed up to {offset}, but only the devices of nodes {names} have it"
+            )
+
+
+def _is_durable(node: NodeView, piece: CommittedPiece) -> bool:
+    """In the log on its device, or in a snapshot there."""
+    folder = f"{node.folder}/{LOG_FOLDER}"
+    for path in node.disk.durable_names(folder):
+        if path.endswith(".log") and piece.data in (node.disk.durable_content(path) or b""):
+            return True
+        if path.endswith(".checkpoint") and int(path.rpartition("/")[2][:20]) >= piece.end_offset:
+            return True
+    return False
+
+
+class LeaderHasEverythingCommitted(Invariant):
+    """Leader completeness (Raft §5.4): all that was committed in older epochs."""
+
+    def __init__(self, committed: CommittedLog) -> None:
+        self._committed = committed
+
+    def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
+        last = self._committed.last_before(seen.epoch)
+        if seen.role is not Role.LEADER or last is None or node.log.log_start_offset >= last.end_offset:
+            return
+        has = (
+            read_log(node, last.base_offset, last.end_offset)
+            if node.log.end_offset > last.base_offset
+            else b""
+        )
+        if has != last.data:
+            raise SafetyViolation(
+                f"node {node.id} leads epoch {seen.epoch} with a log that ends at {node.log.end_offset} and "
+                f"lacks the batch of epoch {last.epoch} at [{last.base_offset}, {last.end_offset}) that was "
+                "committed in an older one"
+            )
+
+
+class AppliedIsCommittedAndInOrder(Invariant):
+    """Each node's state machine gets each committed record once per life, in order."""
+
+    def __init__(self, committed: CommittedLog) -> None:
+        self._committed = committed
+        self._next: dict[tuple[NodeId, int], int] = {}
+
+    def applied(self, node: NodeView, batch: CommittedBatch) -> None:
+        piece = self._committed.at(batch.base_offset)
+        end = batch.base_offset + len(batch.records)
+        if piece is None or (piece.end_offset, piece.epoch) != (end, batch.epoch):
+            raise SafetyViolation(
+                f"node {node.id} applied [{batch.base_offset}, {end}), which is not committed"
+            )
+        position = self._next.get((node.id, node.life), 0)
+        while position < batch.base_offset:
+            skipped = self._committed.at(position)
+            if skipped is None or not next(iter(read_batches(skipped.data))).header.is_control:
+                raise SafetyViolation(
+                    f"node {node.id} skipped offset {position} when it applied {batch.base_offset}"
+                )
+            position = skipped.end_offset
+        if position != batch.base_offset:
+            raise SafetyViolation(f"node {node.id} applied offset {batch.base_offset} again")
+        self._next[node.id, node.life] = end
+
+    def loaded(self, node: NodeView, entries: Sequence[tuple[int, bytes]]) -> None:
+        # A snapshot may end in control records, which are skipped below.
+        offset = entries[-1][0] + 1 if entries else 0
+        if offset < self._next.get((node.id, node.life), 0):
+            raise SafetyViolation(f"node {node.id} went back to a snapshot of what is below offset {offset}")
+        if offset > self._committed.end_offset:
+            raise SafetyViolation(
+                f"node {node.id} loaded a snapshot of offset {offset - 1}, which is not committed"
+            )
+        self._next[node.id, node.life] = offset
+
+
+@dataclass(slots=True)
+class Checker:
+    """All invariants of one cluster. The first violation is told to `found`: `Driver` would take a raised one
+    for a failure of its node."""
+
+    nodes: Sequence[NodeView]
+    trace: Trace
+    found: Callable[[str, SafetyViolation], None]
+    voters_of: Callable[[NodeView], Sequence[NodeView | None]] | None = None
+    """The voters by what a node knows, None for one whose disk is gone. By default they are `nodes`."""
+    committed: CommittedLog = field(default_factory=CommittedLog)
+    broken: bool = False
+    invariants: tuple[Invariant, ...] = ()
+
+    def __post_init__(self) -> None:
+        committed = self.committed
+        self.invariants = (
+            OneLeaderPerEpoch(),
+            OneVotePerEpoch(),
+            VotesAreDurable(),
+            EpochNeverGoesBack(),
+            HighWatermarkNeverGoesBack(),
+            # This one extends `committed`, which those behind it look at.
+            CommittedPrefixAgrees(committed),
+            CommitsAreOfTheLeadersEpoch(committed),
+            CommittedIsDurableOnAMajority(committed, self.voters_of or (lambda _: self.nodes)),
+            LeaderHasEverythingCommitted(committed),
+            AppliedIsCommittedAndInOrder(committed),
+        )
+
+    def check(self, hook: Callable[[Invariant], None]) -> None:
+        if self.broken:
+            return
+        with uncounted():
+            for invariant in self.invariants:
+                try:
+                    hook(invariant)
+                except SafetyViolation as violation:
+                    self.broken = True
+                    self.found(type(invariant).__name__, violation)
+                    return
+
+
+class WatchedTelemetry(NoTelemetry):
+    """`Telemetry` of one process: what it says is checked and traced."""
+
+    __slots__ = ("_checker", "_node", "_role")
+
+    def __init__(self, node: NodeView, checker: Checker) -> None:
+        self._node = node
+        self._checker = checker
+        self._role: RoleSeen | None = None
+
+    def role_changed(
+        self, role: Role, *, is_voter: bool, epoch: Epoch, leader: NodeId | None, voted: NodeId | None
+    ) -> None:
+        if not self._node.alive:
+            return
+        seen = self._role = RoleSeen(role, epoch, leader, voted)
+        self._checker.trace.add(
+            f"node-{self._node.id}", f"{role.value} epoch={epoch} leader={leader} voted={voted}"
+        )
+        self._checker.check(lambda invariant: invariant.role_changed(self._node, seen))
+
+    def high_watermark(self, offset: Offset) -> None:
+        if not self._node.alive:
+            return
+        self._checker.trace.add(f"node-{self._node.id}", f"high watermark {offset}")
+        self._checker.check(lambda invariant: invariant.high_watermark(self._node, offset, self._role))

@@ -1,0 +1,85 @@
+"""What checks see of a node of the quorum."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from quorate.log import Log
+from quorate.raft.core.effects import Role
+from quorate.simulation.world.disk import SimulatedDisk
+from quorate.types import Epoch, NodeId
+
+_ALL = 2**31
+
+
+class NodeView(Protocol):
+    """What the checks see of a node."""
+
+    @property
+    def id(self) -> NodeId: ...
+
+    @property
+    def folder(self) -> str: ...
+
+    @property
+    def disk(self) -> SimulatedDisk: ...
+
+    @property
+    def life(self) -> int:
+        """Counts the node's processes."""
+        ...
+
+    @property
+    def disks(self) -> int:
+        """Counts the node's disks: with another one it is another replica, and may vote anew."""
+        ...
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def damaged(self) -> bool:
+        """Lost synced bytes."""
+        ...
+
+    @property
+    def alive(self) -> bool:
+        """False from the instant in which the process is killed: what it still says is said to nobody."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostReplica:
+    """`NodeView` of one whose disk is gone: what it had acknowledged by then."""
+
+    id: NodeId
+    folder: str
+    disk: SimulatedDisk
+    life: int
+    disks: int
+    damaged: bool = False
+    alive: bool = False
+
+    @property
+    def log(self) -> Log:
+        raise ValueError(f"node {self.id} lost disk {self.disks} with its log")
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSeen:
+    role: Role
+    epoch: Epoch
+    leader: NodeId | None
+    voted: NodeId | None
+
+
+def read_log(node: NodeView, offset: int, end_offset: int) -> bytes:
+    """Whole batches of a node's log from `offset` on, past any fault of its disk. May stop before
+    `end_offset`."""
+    log = node.log
+    data = log.read_tail(offset, _ALL, max_offset=end_offset)
+    if data is None:
+        found = log.slice_of(offset, _ALL, max_offset=end_offset)
+        if found is None:
+            return b""
+        data = node.disk.content(found.file.path)[found.position : found.position + found.size]
+    return data

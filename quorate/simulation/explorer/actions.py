@@ -1,0 +1,286 @@
+"""What the nodes make of what may happen to them, computed once each, and in numbers.
+
+The numbers are names for things that are kept once, in tables.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from quorate.raft.core.core import Core
+from quorate.raft.core.core_config import CoreConfig
+from quorate.raft.core.effects import Role
+from quorate.raft.core.events import (
+    ChangeVoters,
+    Event,
+    LogStartMoved,
+    Propose,
+    ReadBarrier,
+    Received,
+    RemoveVoter,
+    RequestFailed,
+    Resign,
+    SnapshotChecked,
+    SnapshotDamaged,
+    SnapshotTaken,
+    TimerFired,
+    TimerKind,
+    TransferLeadership,
+    Unreachable,
+)
+from quorate.raft.core.messages import Request
+from quorate.simulation.core.core_node import CoreFactory
+from quorate.simulation.explorer import canonical, steps
+from quorate.simulation.explorer import explored_invariants as promises
+from quorate.simulation.explorer.bounds import Bound, Budget
+from quorate.simulation.explorer.coverage import Coverage
+from quorate.simulation.explorer.node.machine import Half, Letter, Machine, Outcome
+from quorate.simulation.explorer.node.node_disk import Disk, Snapshot, end_of, up_to
+from quorate.simulation.explorer.node.observations import Sight
+from quorate.simulation.explorer.tables import Table
+from quorate.types import Endpoint, EpochEnd, NodeId, ReplicaKey, SnapshotId, Voter, VoterSet
+
+CLUSTER_ID: Final = "explored"
+CONFIG: Final = CoreConfig()
+DIRECTORY: Final = "directory"
+"""Of every node: directories tell a node's disks apart, and nobody changes its disk here."""
+
+FREE: Final = -1
+REQUEST: Final = -2
+"""The cost of giving a request up: nothing if it is lost, else a timeout."""
+
+TIMER_COST: Final = {
+    TimerKind.ELECTION: Budget.TIMEOUTS,
+    TimerKind.FETCH: Budget.TIMEOUTS,
+    TimerKind.CHECK_QUORUM: Budget.TIMEOUTS,
+    TimerKind.TRANSFER: Budget.TIMEOUTS,
+    TimerKind.BEGIN_QUORUM: Budget.TICKS,
+    TimerKind.FETCH_WAIT: Budget.TICKS,
+    TimerKind.BACKOFF: FREE,
+}
+
+_LEADERS_ONLY: Final[tuple[Event, ...]] = (
+    Propose(0, 1),
+    Resign(),
+    TransferLeadership(NodeId(1)),
+    ReadBarrier(1),
+    ChangeVoters(0, RemoveVoter(ReplicaKey(NodeId(1), DIRECTORY))),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Did:
+    """What happened on the way from one state to the next: enough to tell, and to do it again."""
+
+    what: str
+    """deliver, repeat, lose, step, crash, power or start."""
+    node: int
+    """Index of the node it happened to; of a lost message, of its destination."""
+    event: int = -1
+    """Number of the event, or of the message."""
+    keep: int = -1
+    """For a power loss: how many batches remained."""
+    half: int = -1
+    """Crashed in the middle of it: before which thing would have been stored."""
+
+
+@dataclass(slots=True)
+class Move:
+    """What a machine makes of an event, in numbers."""
+
+    machine: int
+    sent: tuple[int, ...]
+    sights: tuple[Sight, ...]
+    forgotten: tuple[NodeId, ...]
+    halves: tuple[tuple[Disk, tuple[int, ...], tuple[Sight, ...]], ...]
+    broken: str
+
+
+class Broken(Exception):
+    """A promise was broken by going on from a state."""
+
+    def __init__(self, did: Did, promise: str) -> None:
+        super().__init__(promise)
+        self.did = did
+        self.promise = promise
+
+
+class Moves:
+    """Of the nodes of one `Bound`. `core` is the shipped one, or a broken one for a test of the tests."""
+
+    def __init__(self, bound: Bound, *, core: CoreFactory = Core) -> None:
+        self.bound = bound
+        self._core = core
+        self.names = tuple(NodeId(number) for number in range(1, bound.voters + bound.observers + 1))
+        self._index = {each: index for index, each in enumerate(self.names)}
+        self.static = VoterSet(
+            tuple(Voter(ReplicaKey(each), endpoint(each)) for each in self.names[: bound.voters])
+        )
+        self.coverage = Coverage()
+
+        self.machines: Table[Machine] = Table(Machine.identity)
+        self.letters: Table[Letter] = Table(lambda letter: letter)
+        self.events: Table[Event] = Table(lambda event: event)
+
+        self._received: dict[tuple[int, int], Move] = {}
+        self._stepped: dict[tuple[int, int], Move] = {}
+        self._started: dict[int, Move] = {}
+        self._enabled: dict[int, tuple[tuple[int, int], ...]] = {}
+        self._stale: dict[int, int] = {}
+        self._crashed: dict[tuple[int, int], int] = {}
+
+    def voter(self, node: NodeId) -> Voter:
+        """With its directory, as the log names it."""
+        return Voter(ReplicaKey(node, DIRECTORY), endpoint(node))
+
+    def _make(self, each: Machine) -> Core:
+        core = self._core(
+            config=CONFIG,
+            cluster_id=CLUSTER_ID,
+            key=each.key,
+            endpoint=endpoint(each.key.id),
+            voters=self.static,
+            election=each.disk.election,
+            log=each.disk.recovered(),
+        )
+        canonical.fresh(core)
+        return core
+
+    def receive(self, number: int, letter: int) -> Move:
+        move = self._received.get((number, letter))
+        if move is None:
+            it = self.letters[letter]
+            move = self._moved(number, Received(it.message), it)
+            self._received[number, letter] = move
+        return move
+
+    def step(self, number: int, event: int) -> Move:
+        move = self._stepped.get((number, event))
+        if move is None:
+            move = self._moved(number, self.events[event], None)
+            self._stepped[number, event] = move
+        return move
+
+    def start(self, number: int) -> Move:
+        move = self._started.get(number)
+        if move is None:
+            move = self._in_numbers(steps.start(self.machines[number], self._make))
+            self._started[number] = move
+        return move
+
+    def _moved(self, number: int, event: Event, letter: Letter | None) -> Move:
+        each = self.machines[number]
+        self.coverage.saw(each.up.role, event)
+        if isinstance(event, TimerFired):
+            each = replace(each, timers=each.timers - {event.timer})
+        elif isinstance(event, SnapshotTaken):
+            snapshot = Snapshot(event.snapshot, up_to(each.disk.history, event.snapshot.end_offset))
+            each = replace(each, disk=replace(each.disk, snapshots=(*each.disk.snapshots, snapshot)))
+        elif isinstance(event, LogStartMoved):
+            each = replace(each, disk=replace(each.disk, log_start_offset=event.start.end_offset))
+        return self._in_numbers(steps.step(each, event, letter, fetch_batches=self.bound.fetch_batches))
+
+    def _in_numbers(self, outcome: Outcome) -> Move:
+        if outcome.broken:
+            return Move(-1, (), (), (), (), outcome.broken)
+        return Move(
+            self.machines.number(outcome.machine),
+            tuple(self.letters.number(letter) for letter in outcome.sent),
+            outcome.sights,
+            outcome.forgotten,
+            tuple(self._half(half) for half in outcome.halves),
+            "",
+        )
+
+    def _half(self, half: Half) -> tuple[Disk, tuple[int, ...], tuple[Sight, ...]]:
+        """Nobody waits for the answers to what a crashed node asked."""
+        sent = (
+            self.stale(self.letters.number(letter))
+            if isinstance(letter.message, Request)
+            else self.letters.number(letter)
+            for letter in half.sent
+        )
+        return half.disk, tuple(sent), half.sights
+
+    def crashed(self, number: int, keep: int) -> int:
+        down = self._crashed.get((number, keep))
+        if down is None:
+            each = self.machines[number]
+            disk = each.disk
+            if keep < len(disk.history):
+                disk = replace(disk, history=disk.history[:keep])
+            # What is left is synced before it counts, so how much of it was synced before means nothing.
+            down = self.machines.number(each.down(replace(disk, synced=disk.end_offset)))
+            self._crashed[number, keep] = down
+        return down
+
+    def stale(self, letter: int) -> int:
+        stale = self._stale.get(letter)
+        if stale is None:
+            it = self.letters[letter]
+            stale = self.letters.number(replace(it, message=replace(it.message, correlation=canonical.STALE)))
+            self._stale[letter] = stale
+        return stale
+
+    # --- what may happen to a machine by itself ---
+
+    def own_events(self, number: int) -> tuple[tuple[int, int], ...]:
+        """As `enabled`, but for what is asked of a leader."""
+        known = self._enabled.get(number)
+        if known is None:
+            known = tuple(
+                (self.events.number(event), cost) for event, cost in self._events_of(self.machines[number])
+            )
+            self._enabled[number] = known
+            self._check_refusals(number)
+        return known
+
+    def _check_refusals(self, number: int) -> None:
+        """What only a leader, or only a follower, does changes nothing elsewhere. Raises Broken."""
+        each = self.machines[number]
+        role = each.up.role
+        refused = [] if role is Role.FOLLOWER else [Unreachable(self.names[0])]
+        node = self._index[each.key.id]
+        for event in refused if role is Role.LEADER else [*refused, *_LEADERS_ONLY]:
+            did = Did("step", node, self.events.number(event))
+            move = self.step(number, did.event)
+            if move.broken or move.machine != number or move.sent:
+                raise Broken(did, move.broken or f"as {role.value} a node does not heed {event}")
+
+    def _events_of(self, each: Machine) -> Iterator[tuple[Event, int]]:
+        core = each.up
+        for timer in sorted(each.timers, key=lambda timer: (timer.kind.value, timer.node or 0)):
+            yield TimerFired(timer), TIMER_COST[timer.kind]
+        for sync in each.syncs:
+            yield sync, FREE
+        for peer in canonical.asked(core):
+            yield RequestFailed(peer, canonical.CURRENT), REQUEST
+        leader = core.leader
+        if core.role is Role.FOLLOWER and leader is not None:
+            yield Unreachable(leader), Budget.TIMEOUTS
+        if core.role is Role.LEADER:
+            yield Resign(), Budget.RESIGNATIONS
+            for peer in core.voters.ids:
+                if peer != core.node_id:
+                    yield TransferLeadership(peer), Budget.TRANSFERS
+        if each.checking is not None and each.partial is not None:
+            voters = promises.voters_in(each.partial.history, VoterSet(()))
+            yield SnapshotChecked(each.checking, voters if len(voters) else None), FREE
+            yield SnapshotDamaged(each.checking), Budget.DAMAGES
+        else:
+            yield from self._snapshots_of(each)
+
+    def _snapshots_of(self, each: Machine) -> Iterator[tuple[Event, int]]:
+        disk = each.disk
+        committed = up_to(disk.history, min(each.up.high_watermark or 0, disk.synced))
+        latest = disk.snapshots[-1] if disk.snapshots else None
+        if committed and (latest is None or latest.id.end_offset < end_of(committed)):
+            taken = SnapshotId(end_of(committed), committed[-1].epoch)
+            yield SnapshotTaken(taken), Budget.SNAPSHOTS
+        if latest is not None and latest.id.end_offset > disk.log_start_offset:
+            start = EpochEnd(latest.id.epoch, latest.id.end_offset)
+            yield LogStartMoved(start), Budget.SNAPSHOTS
+
+
+def endpoint(node: NodeId) -> Endpoint:
+    return Endpoint(f"node-{node}", 9093)

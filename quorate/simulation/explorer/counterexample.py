@@ -1,0 +1,154 @@
+"""A violation told as a story, and how to see it again."""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+
+from quorate.raft.core.events import Durable, Event, RequestFailed, TimerFired
+from quorate.raft.core.messages import Message
+from quorate.simulation.explorer.actions import Broken, Did
+from quorate.simulation.explorer.bounds import Bound
+from quorate.simulation.explorer.initial_states import begin
+from quorate.simulation.explorer.node.machine import Letter, Machine
+from quorate.simulation.explorer.search import Violation
+from quorate.simulation.explorer.world import State, World
+
+_UNTOLD = frozenset(
+    (
+        "source",
+        "destination",
+        "correlation",
+        "cluster_id",
+        "leader_endpoint",
+        "endpoint",
+        "max_wait_ms",
+        "max_bytes",
+        "records",
+        "chunk",
+        "voter",
+        "candidate",
+        "replica",
+        "batches",
+    )
+)
+
+
+def told(world: World, did: Did) -> str:
+    """One thing that happened, in words. Says all that tells it from another in the same state."""
+    node = world.names[did.node]
+    match did.what:
+        case "deliver":
+            text = f"node {node} receives {_letter(world.letters[did.event])}"
+        case "repeat":
+            text = f"node {node} receives a copy of {_letter(world.letters[did.event])}"
+        case "lose":
+            text = f"{_letter(world.letters[did.event])} to node {node} is lost"
+        case "start":
+            text = f"node {node} starts"
+        case "crash":
+            text = f"node {node}'s process is killed"
+        case "power":
+            text = f"node {node} loses power, and all but the first {did.keep} batches of its log"
+        case _:
+            text = _event(node, world.events[did.event])
+    if did.half >= 0:
+        text += f", and is killed before it has done all of it (point {did.half + 1})"
+    return text
+
+
+def token(world: World, did: Did) -> str:
+    """Names what happened, in a replay."""
+    return hashlib.blake2b(told(world, did).encode(), digest_size=3).hexdigest()
+
+
+def story(world: World, violation: Violation) -> Iterator[str]:
+    """Line by line: what happened, and what became of the node that it happened to."""
+    yield f"BROKEN: {violation.promise}"
+    if not violation.path:
+        yield f"It happens on the way to the situation '{world.bound.situation}'."
+        return
+    yield f"It takes {len(violation.path)} steps from the situation '{world.bound.situation}':"
+    first = violation.path[0][0]
+    for machine in world.machines_of(first):
+        yield f"    {_machine(machine)}"
+    states = [state for state, _ in violation.path]
+    for index, (_, did) in enumerate(violation.path):
+        yield f"{index + 1:3}. {told(world, did)}"
+        if index + 1 < len(states):
+            machine = world.machines_of(states[index + 1])[did.node]
+            if machine is not world.machines_of(states[index])[did.node]:
+                yield f"     -> {_machine(machine)}"
+
+
+def path_of(world: World, violation: Violation) -> str:
+    return ".".join(token(world, did) for _, did in violation.path)
+
+
+def replay(bound: Bound, path: str, *, reduce: bool = True) -> tuple[World, Violation | None]:
+    """Go that way again. ValueError if it is not a way in this code."""
+    world = World(bound, reduce=reduce)
+    state = begin(world)
+    gone: list[tuple[State, Did]] = []
+    for step in path.split("."):
+        try:
+            did, after = next(
+                (did, after) for did, after in world.successors(state) if token(world, did) == step
+            )
+        except Broken as broken:
+            return world, Violation(broken.promise, (*gone, (state, broken.did)))
+        except StopIteration:
+            raise ValueError(f"nothing called {step} can happen after {len(gone)} steps") from None
+        gone.append((state, did))
+        state = after
+    return world, None
+
+
+def _event(node: int, event: Event) -> str:
+    match event:
+        case TimerFired():
+            of = f" for node {event.timer.node}" if event.timer.node is not None else ""
+            return f"node {node}'s {event.timer.kind.value} timer{of} fires"
+        case Durable():
+            return f"node {node} has synced its log below {event.end_offset} (generation {event.generation})"
+        case RequestFailed():
+            return f"node {node} gives up its request to node {event.destination}"
+        case _:
+            return f"node {node} is told {event}"
+
+
+def _letter(letter: Letter) -> str:
+    message = letter.message
+    fields = [
+        f"{each.name}={_value(getattr(message, each.name))}"
+        for each in dataclasses.fields(message)
+        if each.name not in _UNTOLD and getattr(message, each.name) not in (None, False)
+    ]
+    if letter.history:
+        fields.append("[" + " ".join(f"{batch.base_offset}:e{batch.epoch}" for batch in letter.history) + "]")
+    stale = "" if message.correlation else ", which nobody waits for"
+    return f"{_kind(message)}({', '.join(fields)}) from node {message.source}{stale}"
+
+
+def _kind(message: Message) -> str:
+    return type(message).__name__
+
+
+def _value(value: object) -> str:
+    return str(getattr(value, "name", value))
+
+
+def _machine(machine: Machine) -> str:
+    disk, core = machine.disk, machine.core
+    log = " ".join(
+        f"{batch.base_offset}:e{batch.epoch}{'' if batch.end_offset <= disk.synced else '?'}"
+        for batch in disk.history
+    )
+    stored = f"log [{log}]"
+    if disk.log_start_offset:
+        stored += f" from {disk.log_start_offset}"
+    if core is None:
+        return f"node {machine.key.id}: down, epoch {disk.election.epoch}, {stored}"
+    return (
+        f"node {machine.key.id}: {core.role.value}, epoch {core.epoch}, leader {core.leader}, "
+        f"{stored}, high watermark {core.high_watermark}"
+    )

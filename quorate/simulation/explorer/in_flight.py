@@ -1,0 +1,107 @@
+"""Messages under way: what becomes of them when nobody waits any more."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from quorate.raft.core.core import Core
+from quorate.raft.core.events import RequestFailed
+from quorate.raft.core.messages import Request, Response
+from quorate.simulation.core.core_node import CoreFactory
+from quorate.simulation.explorer import canonical
+from quorate.simulation.explorer.actions import Did, Moves
+from quorate.simulation.explorer.bounds import Bound
+from quorate.simulation.explorer.node.machine import Letter
+from quorate.types import NodeId
+
+
+class Mail(Moves):
+    """`reduce`: leave out answers that nobody waits for."""
+
+    def __init__(self, bound: Bound, *, core: CoreFactory = Core, reduce: bool = True) -> None:
+        super().__init__(bound, core=core)
+        self.reduce = reduce
+        self._forgot: dict[tuple[int, NodeId], int] = {}
+        self._parked: dict[int, tuple[NodeId, ...]] = {}
+
+    def destination(self, letter: int) -> int:
+        return self._index[self.letters[letter].message.destination]
+
+    def settled(self, letters: list[int]) -> list[int]:
+        """Without the answers that nobody waits for, which do nothing (see `heeded_answers`)."""
+        if not self.reduce:
+            return letters
+        return [letter for letter in letters if not _is_stale_answer(self.letters[letter])]
+
+    def forget(
+        self, node: int, peers: tuple[NodeId, ...], letters: list[int], machines: list[int]
+    ) -> list[int]:
+        """The node waits no more for what it asked these peers."""
+        here = self.names[node]
+        after = []
+        for letter in letters:
+            message = self.letters[letter].message
+            mine = (
+                message.source == here and message.destination in peers
+                if isinstance(message, Request)
+                else message.destination == here and message.source in peers
+            )
+            after.append(self.stale(letter) if mine else letter)
+        for peer in peers:
+            index = self._index.get(peer)
+            if index is not None and here in self.parked_at(machines[index]):
+                machines[index] = self._forgotten(machines[index], here)
+        return after
+
+    def parked_at(self, number: int) -> tuple[NodeId, ...]:
+        parked = self._parked.get(number)
+        if parked is None:
+            core = self.machines[number].core
+            parked = canonical.parked(core) if core is not None else ()
+            self._parked[number] = parked
+        return parked
+
+    def _forgotten(self, number: int, source: NodeId) -> int:
+        after = self._forgot.get((number, source))
+        if after is None:
+            each = self.machines[number]
+            after = self.machines.number(replace(each, core=canonical.forget(each.up, source)))
+            self._forgot[number, source] = after
+        return after
+
+    def is_lost(self, node: int, event: int, machines: Sequence[int], letters: Sequence[int]) -> bool:
+        """Nothing can come of this request any more, so that it is only a matter of time."""
+        failed = self.events[event]
+        if not isinstance(failed, RequestFailed):
+            raise TypeError(f"{failed} is no failed request")
+        here, there = self.names[node], failed.destination
+        for letter in letters:
+            message = self.letters[letter].message
+            if message.correlation == canonical.CURRENT:
+                ends = (message.source, message.destination)
+                if ends == ((here, there) if isinstance(message, Request) else (there, here)):
+                    return False
+        return here not in self.parked_at(machines[self._index[there]])
+
+    def heeded_answers(self) -> Iterator[tuple[int, Did]]:
+        """Machines that heed an answer which they don't wait for. There must be none: it is what makes it
+        right to leave such answers out. To be asked when all states are known."""
+        stale = [
+            (number, self.destination(number))
+            for number in range(len(self.letters))
+            if _is_stale_answer(self.letters[number])
+        ]
+        for number in range(len(self.machines)):
+            each = self.machines[number]
+            if each.core is None:
+                continue
+            node = self._index[each.key.id]
+            for letter, destination in stale:
+                if destination == node:
+                    move = self.receive(number, letter)
+                    if move.broken or move.machine != number or move.sent or move.sights:
+                        yield number, Did("deliver", node, letter)
+
+
+def _is_stale_answer(letter: Letter) -> bool:
+    message = letter.message
+    return isinstance(message, Response) and message.correlation == canonical.STALE

@@ -1,0 +1,393 @@
+"""Where explorations begin: states of the shipped core that a few things in order lead to."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from quorate.raft.core.effects import Role
+from quorate.raft.core.events import (
+    AdoptVoters,
+    ChangeVoters,
+    Durable,
+    Event,
+    LogStartMoved,
+    Propose,
+    RemoveVoter,
+    RequestFailed,
+    Resign,
+    SnapshotChecked,
+    SnapshotTaken,
+    Timer,
+    TimerFired,
+    TimerKind,
+    Unreachable,
+)
+from quorate.raft.core.messages import FetchSnapshotRequest
+from quorate.simulation.explorer.canonical import CURRENT
+from quorate.simulation.explorer.world import State, World
+from quorate.types import EpochEnd, NodeId, SnapshotId
+
+
+class SituationError(Exception):
+    """The core does not get there: it makes no progress, or goes another way."""
+
+
+class Director:
+    """Lets things happen in a `World` one by one, at no cost to its budgets. Nodes by index, from 0."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.state = world.down()
+        self._proposals = 0
+
+    def start(self, *nodes: int) -> None:
+        for node in nodes:
+            self.state = self.world.starts(self.state, node)
+
+    def happens(self, node: int, event: Event) -> None:
+        self.state = self.world.happens(self.state, node, event)
+
+    def fire(self, node: int, kind: TimerKind) -> None:
+        self.happens(node, TimerFired(Timer(kind)))
+
+    def propose(self, node: int) -> None:
+        self._proposals += 1
+        self.happens(node, Propose(-self._proposals, 1))
+
+    def crash(self, node: int) -> None:
+        self.state = self.world.falls(self.state, node)
+
+    def settle(self, *nodes: int, leads: int | None = None) -> None:
+        """Among these (all, if none are given) every message arrives and every sync ends, until nothing is
+        left, or until the node `leads` does."""
+        names = {self.world.names[node] for node in nodes or range(len(self.world.names))}
+        for _ in range(1000):
+            if (leads is not None and self.role(leads) is Role.LEADER) or not self._one(names):
+                return
+        raise SituationError("the nodes never come to rest")
+
+    def role(self, node: int) -> Role | None:
+        core = self.world.machines_of(self.state)[node].core
+        return core.role if core is not None else None
+
+    def must_lead(self, node: int) -> None:
+        role = self.role(node)
+        if role is not Role.LEADER:
+            raise SituationError(f"node {node + 1} should lead, but is {role.value if role else 'down'}")
+
+    def lose(self, *, to: int | None = None) -> None:
+        """Everything that is under way, or on the way to that node."""
+        for number, letter in self.world.letters_of(self.state):
+            if to is None or letter.message.destination == self.world.names[to]:
+                self.state = self.world.vanishes(self.state, number)
+
+    def _one(self, names: set[NodeId]) -> bool:
+        for node, machine in enumerate(self.world.machines_of(self.state)):
+            if machine.key.id in names and machine.syncs:
+                self.happens(node, Durable(machine.syncs[0].generation, machine.syncs[0].end_offset))
+                return True
+        for number, letter in self.world.letters_of(self.state):
+            message = letter.message
+            if message.source in names and message.destination in names:
+                machine = next(
+                    each for each in self.world.machines_of(self.state) if each.key.id == message.destination
+                )
+                if machine.core is not None:
+                    self.state = self.world.arrives(self.state, number)
+                    return True
+        return False
+
+
+def cold(director: Director) -> None:
+    """Every node has just started for the first time."""
+    director.start(*range(len(director.world.names)))
+
+
+def rivals(director: Director) -> None:
+    """Two of the nodes that have just started stand for election at once."""
+    cold(director)
+    director.settle()
+    for node in range(1, len(director.world.names)):
+        director.fire(node, TimerKind.ELECTION)
+
+
+def elected(director: Director) -> None:
+    """The first node leads epoch 1; everybody has its LeaderChange record and waits for more."""
+    cold(director)
+    director.settle()
+    if director.role(0) is not Role.LEADER:  # a sole voter needs no timer
+        director.fire(0, TimerKind.ELECTION)
+        director.settle()
+    director.must_lead(0)
+
+
+def premature(director: Director) -> None:
+    """The first node led epoch 1, but nobody has its LeaderChange record, and it is down; the second asks
+    for votes."""
+    cold(director)
+    director.settle()
+    director.fire(0, TimerKind.ELECTION)
+    director.settle(leads=0)
+    director.must_lead(0)
+    director.crash(0)
+    director.lose()
+    kind = TimerKind.FETCH if director.role(1) is Role.FOLLOWER else TimerKind.ELECTION
+    director.fire(1, kind)
+
+
+def lagging(director: Director) -> None:
+    """The first node leads; the last has missed the last two committed records and lost touch."""
+    elected(director)
+    director.propose(0)
+    director.propose(0)
+    director.settle(*range(len(director.world.names) - 1))
+    director.lose()
+
+
+def short_candidate(director: Director) -> None:
+    """The leader is down; the last node, which has missed a committed record, asks for votes."""
+    lagging(director)
+    director.crash(0)
+    last = len(director.world.names) - 1
+    for node in range(1, last):
+        director.happens(node, Unreachable(director.world.names[0]))
+    director.fire(last, TimerKind.FETCH)
+
+
+def wooed(director: Director) -> None:
+    """The leader has a new record that nobody else has; the second node has lost touch with it, and the
+    last asks that one for its vote."""
+    elected(director)
+    director.happens(1, Unreachable(director.world.names[0]))
+    director.fire(len(director.world.names) - 1, TimerKind.FETCH)
+    director.propose(0)
+
+
+def diverged(director: Director) -> None:
+    """The first node led epoch 1, appended records that nobody else got, and is down; the second asks for
+    votes."""
+    elected(director)
+    director.propose(0)
+    director.propose(0)
+    director.settle(0)
+    director.crash(0)
+    director.lose()
+    _second_stands(director)
+
+
+def stale_candidate(director: Director) -> None:
+    """As diverged, but the second node has led epoch 2, committed in it, and is down; the first, whose log
+    is the longer, asks for votes."""
+    diverged(director)
+    director.settle(*range(1, len(director.world.names)))
+    director.must_lead(1)
+    director.lose()
+    director.crash(1)
+    for node in range(2, len(director.world.names)):
+        director.happens(node, Unreachable(director.world.names[1]))
+    director.start(0)
+    director.fire(0, TimerKind.ELECTION)
+    director.lose()
+    director.fire(0, TimerKind.ELECTION)
+
+
+def deposed(director: Director) -> None:
+    """The first node leads epoch 1 and does not know that the second leads epoch 2."""
+    elected(director)
+    _second_stands(director)
+    director.settle(*range(1, len(director.world.names)))
+    director.must_lead(1)
+    director.lose()
+
+
+def _second_stands(director: Director) -> None:
+    """Of the first node nothing is heard any more."""
+    for node in range(1, len(director.world.names)):
+        director.happens(node, Unreachable(director.world.names[0]))
+    director.fire(1, TimerKind.FETCH)
+
+
+def dynamic(director: Director) -> None:
+    """As elected, and the voters are in the log."""
+    elected(director)
+    director.happens(0, ChangeVoters(0, AdoptVoters()))
+    director.settle()
+    machine = director.world.machines_of(director.state)[0]
+    if machine.disk.history[-1].voters is None or machine.up.high_watermark != machine.disk.end_offset:
+        raise SituationError("the voters should be in the log, and committed")
+
+
+def undone_change(director: Director) -> None:
+    """As diverged, but what nobody else got is a change of the voters."""
+    dynamic(director)
+    director.happens(0, ChangeVoters(0, RemoveVoter(director.world.voter(director.world.names[-1]).key)))
+    director.settle(0)
+    director.crash(0)
+    director.lose()
+    _second_stands(director)
+
+
+def behind_the_start(director: Director) -> None:
+    """The first node leads and its log starts with a snapshot; the last node is behind that, and lost
+    touch."""
+    lagging(director)
+    disk = director.world.machines_of(director.state)[0].disk
+    director.happens(0, SnapshotTaken(SnapshotId(disk.end_offset, disk.last_epoch)))
+    director.happens(0, LogStartMoved(EpochEnd(disk.last_epoch, disk.end_offset)))
+
+
+def _ask_again(director: Director) -> None:
+    """The last node, which lost touch, gives up its old Fetch and sends another."""
+    first = director.world.names[0]
+    last = len(director.world.names) - 1
+    director.happens(last, RequestFailed(first, CURRENT))
+    director.happens(last, TimerFired(Timer(TimerKind.BACKOFF, first)))
+
+
+def checking(director: Director) -> None:
+    """As behind the start, and the last node has fetched the snapshot and checks it, when the leader
+    resigns."""
+    behind_the_start(director)
+    _ask_again(director)
+    director.settle()
+    if director.world.machines_of(director.state)[-1].checking is None:
+        raise SituationError("the last node should have a snapshot to check")
+    director.happens(0, Resign())
+    director.lose()
+    director.fire(0, TimerKind.ELECTION)
+
+
+def loading(director: Director) -> None:
+    """As behind the start, and the last node's first request for the snapshot is under way, when the leader
+    resigns."""
+    behind_the_start(director)
+    _ask_again(director)
+    for _ in range(2):
+        number, _letter = director.world.letters_of(director.state)[-1]
+        director.state = director.world.arrives(director.state, number)
+    director.happens(0, Resign())
+    for number, letter in director.world.letters_of(director.state):
+        if not isinstance(letter.message, FetchSnapshotRequest):
+            director.state = director.world.vanishes(director.state, number)
+
+
+def late_request(director: Director) -> None:
+    """As loading, and the node that led asks for votes when the request for its snapshot is still under
+    way."""
+    loading(director)
+    director.fire(0, TimerKind.ELECTION)
+    director.happens(1, Unreachable(director.world.names[0]))
+    director.lose(to=1)
+    director.fire(0, TimerKind.ELECTION)
+    director.lose(to=len(director.world.names) - 1)
+
+
+def late_request_to_a_follower(director: Director) -> None:
+    """As loading, and the second node asks for votes."""
+    loading(director)
+    director.happens(1, Unreachable(director.world.names[0]))
+    director.fire(1, TimerKind.FETCH)
+
+
+def late_chunk(director: Director) -> None:
+    """The last node has loaded a snapshot of which it had asked for the first bytes twice, and asks for
+    votes. The leader is down."""
+    behind_the_start(director)
+    _ask_again(director)
+    for _ in range(2):
+        number, _letter = director.world.letters_of(director.state)[-1]
+        director.state = director.world.arrives(director.state, number)
+    _ask_again(director)
+    director.settle()
+    last = len(director.world.names) - 1
+    checked = director.world.machines_of(director.state)[last].checking
+    if checked is None:
+        raise SituationError("the last node should have a snapshot to check")
+    director.happens(last, SnapshotChecked(checked, None))
+    director.settle()
+    director.crash(0)
+    director.lose()
+    for node in range(1, last):
+        director.happens(node, Unreachable(director.world.names[0]))
+    director.fire(last, TimerKind.FETCH)
+    director.lose(to=0)
+
+
+def late_check(director: Director) -> None:
+    """As checking, and the node that led asks for votes."""
+    checking(director)
+    director.happens(1, Unreachable(director.world.names[0]))
+    director.lose()
+    director.fire(0, TimerKind.ELECTION)
+
+
+def late_sync(director: Director) -> None:
+    """The leader is down; the last node has fetched a record of its, asks for votes, and has not synced it
+    yet."""
+    elected(director)
+    director.propose(0)
+    last = director.world.names[-1]
+    for number, letter in director.world.letters_of(director.state):
+        if letter.message.destination == last:
+            director.state = director.world.arrives(director.state, number)
+    director.crash(0)
+    director.lose()
+    for node in range(1, len(director.world.names) - 1):
+        director.happens(node, Unreachable(director.world.names[0]))
+    director.fire(len(director.world.names) - 1, TimerKind.FETCH)
+    director.lose(to=0)
+
+
+def late_timer(director: Director) -> None:
+    """The node that led asks for votes, and the timer of a Fetch that it has long answered still runs."""
+    elected(director)
+    director.propose(0)
+    director.happens(0, Resign())
+    director.lose()
+    director.fire(0, TimerKind.ELECTION)
+    director.lose()
+    director.fire(0, TimerKind.ELECTION)
+
+
+def resigned(director: Director) -> None:
+    """The first node has resigned, and does not know that the second leads epoch 2."""
+    elected(director)
+    director.happens(0, Resign())
+    director.lose()
+    _second_stands(director)
+    director.settle(*range(1, len(director.world.names)))
+    director.must_lead(1)
+    director.lose()
+
+
+SITUATIONS: Final[Mapping[str, Callable[[Director], None]]] = {
+    "cold": cold,
+    "rivals": rivals,
+    "premature": premature,
+    "elected": elected,
+    "lagging": lagging,
+    "short candidate": short_candidate,
+    "wooed": wooed,
+    "diverged": diverged,
+    "stale candidate": stale_candidate,
+    "deposed": deposed,
+    "dynamic": dynamic,
+    "undone change": undone_change,
+    "behind the start": behind_the_start,
+    "loading": loading,
+    "checking": checking,
+    "late request": late_request,
+    "late request to a follower": late_request_to_a_follower,
+    "late chunk": late_chunk,
+    "late check": late_check,
+    "late sync": late_sync,
+    "late timer": late_timer,
+    "resigned": resigned,
+}
+
+
+def begin(world: World) -> State:
+    """The world's situation; from here on its bound counts."""
+    director = Director(world)
+    SITUATIONS[world.bound.situation](director)
+    world.limit(director.state)
+    return director.state

@@ -1,0 +1,84 @@
+"""One node as it stands, and what a step of it comes to."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from quorate.raft.core.core import Core
+from quorate.raft.core.effects import Effect
+from quorate.raft.core.events import Durable, Timer
+from quorate.raft.core.messages import Message
+from quorate.simulation.explorer.node.node_disk import Disk, History, Snapshot
+from quorate.simulation.explorer.node.observations import Sight
+from quorate.types import NodeId, ReplicaKey, SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message with what its bytes would hold."""
+
+    message: Message
+    history: History = ()
+    """The batches of a FetchResponse, or all that the snapshot of a FetchSnapshotResponse holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A node as it stands between two steps. Never changed: a step makes another."""
+
+    key: ReplicaKey
+    core: Core | None
+    """None while it is down."""
+    disk: Disk
+    timers: frozenset[Timer] = frozenset()
+    syncs: tuple[Durable, ...] = ()
+    """Asked for and not done, in order."""
+    partial: Snapshot | None = None
+    """Fetched up to `position`."""
+    position: int = 0
+    checking: SnapshotId | None = None
+
+    def identity(self) -> Hashable:
+        """Equal for two machines exactly if they behave alike from here on."""
+        return (
+            self.key,
+            self.core.key() if self.core is not None else None,
+            self.disk,
+            self.timers,
+            self.syncs,
+            self.partial,
+            self.position,
+            self.checking,
+        )
+
+    @property
+    def up(self) -> Core:
+        if self.core is None:
+            raise ValueError(f"node {self.key.id} is down")
+        return self.core
+
+    def down(self, disk: Disk) -> "Machine":
+        return Machine(self.key, None, disk)
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """Where a crash in the middle of a step leaves the node: just before something would have been stored."""
+
+    disk: Disk
+    sent: tuple[Letter, ...]
+    sights: tuple[Sight, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a step came to."""
+
+    machine: Machine
+    sent: tuple[Letter, ...] = ()
+    sights: tuple[Sight, ...] = ()
+    forgotten: tuple[NodeId, ...] = ()
+    """Peers whose answers to what was asked before are not waited for any more."""
+    halves: tuple[Half, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    broken: str = ""
+    """The promise that this step broke by itself."""

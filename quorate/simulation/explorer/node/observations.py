@@ -1,0 +1,41 @@
+"""What one node says or does that has to agree with all others."""
+
+from dataclasses import dataclass
+
+from quorate.simulation.explorer.node.node_disk import History
+from quorate.types import Epoch, Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Leads:
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """`history`: the node's, up to the high watermark."""
+
+    history: History
+    own_epoch: Epoch | None
+    """The leader's, if it counted copies; None if it was told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """Batches leave the log."""
+
+    history: History
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPassed:
+    barrier: int
+    read_index: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFailed:
+    barrier: int
+
+
+Sight = Leads | Commits | Cuts | ReadPassed | ReadFailed

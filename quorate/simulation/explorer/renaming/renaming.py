@@ -1,0 +1,213 @@
+"""Nodes under other names: whatever names a node, said again with the names exchanged."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Final
+
+from quorate.raft.core.core_config import BatchSpan
+from quorate.raft.core.events import (
+    AddVoter,
+    ChangeVoters,
+    Event,
+    Received,
+    RemoveVoter,
+    RequestFailed,
+    SnapshotChecked,
+    Timer,
+    TimerFired,
+    TransferLeadership,
+    Unreachable,
+    UpdateVoter,
+    VoterChange,
+)
+from quorate.raft.core.messages import FetchRequest, Message
+from quorate.simulation.explorer.explored_invariants import Past
+from quorate.simulation.explorer.node.machine import Letter
+from quorate.simulation.explorer.node.node_disk import Batch, Disk, History, Snapshot
+from quorate.simulation.explorer.node.observations import Commits, Cuts, Sight
+from quorate.types import ElectionState, Endpoint, NodeId, ReplicaKey, Voter, VotersAt, VoterSet
+
+NAMELESS: Final = frozenset(
+    (
+        "correlation",
+        "cluster_id",
+        "epoch",
+        "error",
+        "last_epoch",
+        "end_offset",
+        "pre_vote",
+        "leader_resigned",
+        "granted",
+        "offset",
+        "last_fetched_epoch",
+        "max_wait_ms",
+        "max_bytes",
+        "high_watermark",
+        "barrier",
+        "log_start_offset",
+        "diverging",
+        "snapshot",
+        "records",
+        "position",
+        "size",
+        "length",
+        "chunk",
+    )
+)
+"""Fields of messages in which no node occurs."""
+
+
+class Renaming:
+    """Who is called what. Order that is only the order of ids is that of the new ids."""
+
+    def __init__(self, names: Mapping[NodeId, NodeId], endpoints: Mapping[Endpoint, Endpoint]) -> None:
+        self._names = names
+        self._endpoints = endpoints
+
+    def node(self, node: NodeId) -> NodeId:
+        return self._names[node]
+
+    def node_if_any(self, node: NodeId | None) -> NodeId | None:
+        return None if node is None else self._names[node]
+
+    def endpoint(self, endpoint: Endpoint | None) -> Endpoint | None:
+        return None if endpoint is None else self._endpoints[endpoint]
+
+    def heard_of(self, told: tuple[NodeId, Endpoint] | None) -> tuple[NodeId, Endpoint] | None:
+        return None if told is None else (self._names[told[0]], self._endpoints[told[1]])
+
+    def key(self, key: ReplicaKey) -> ReplicaKey:
+        return ReplicaKey(self._names[key.id], key.directory_id)
+
+    def key_if_any(self, key: ReplicaKey | None) -> ReplicaKey | None:
+        return None if key is None else self.key(key)
+
+    def voter(self, voter: Voter) -> Voter:
+        return Voter(self.key(voter.key), self._endpoints[voter.endpoint])
+
+    def voters(self, voters: VoterSet) -> VoterSet:
+        renamed = (self.voter(voter) for voter in voters)
+        return VoterSet(tuple(sorted(renamed, key=lambda voter: voter.key.id)))
+
+    def voters_at(self, voters: VotersAt | None) -> VotersAt | None:
+        return None if voters is None else VotersAt(voters.offset, self.voters(voters.voters))
+
+    def election(self, election: ElectionState) -> ElectionState:
+        return ElectionState(
+            election.epoch, self.node_if_any(election.leader), self.key_if_any(election.voted)
+        )
+
+    # --- what is stored ---
+
+    def history(self, history: History) -> History:
+        return tuple(self._batch(batch) for batch in history)
+
+    def _batch(self, batch: Batch) -> Batch:
+        return replace(batch, leader=self.node_if_any(batch.leader), voters=self.voters_at(batch.voters))
+
+    def snapshot(self, snapshot: Snapshot) -> Snapshot:
+        return Snapshot(snapshot.id, self.history(snapshot.history))
+
+    def disk(self, disk: Disk) -> Disk:
+        return replace(
+            disk,
+            election=self.election(disk.election),
+            history=self.history(disk.history),
+            snapshots=tuple(self.snapshot(snapshot) for snapshot in disk.snapshots),
+        )
+
+    # --- what is said ---
+
+    def letter(self, letter: Letter) -> Letter:
+        return Letter(self.message(letter.message), self.history(letter.history))
+
+    def fetch(self, request: FetchRequest) -> FetchRequest:
+        return replace(
+            request,
+            source=self.node(request.source),
+            destination=self.node(request.destination),
+            replica=self.key(request.replica),
+        )
+
+    def message(self, message: Message) -> Message:
+        changes = {
+            field.name: self._field(field.name, getattr(message, field.name))
+            for field in fields(message)
+            if field.name not in NAMELESS
+        }
+        return replace(message, **changes)  # type: ignore[arg-type]
+
+    def _field(self, name: str, told: object) -> object:
+        match told:
+            case None:
+                return None
+            case int():
+                return self._names[NodeId(told)]
+            case Endpoint():
+                return self._endpoints[told]
+            case ReplicaKey():
+                return self.key(told)
+            case tuple() if name == "preferred_successors":
+                return tuple(sorted(self._names[node] for node in told))
+            case tuple():
+                return tuple(self._each(name, each) for each in told)
+            case _:
+                raise TypeError(f"{name} may hold a node; say how to rename {told!r}")
+
+    def _each(self, name: str, told: object) -> object:
+        return self._span(told) if isinstance(told, BatchSpan) else self._field(name, told)
+
+    def _span(self, span: BatchSpan) -> BatchSpan:
+        return span if span.voters is None else replace(span, voters=self.voters_at(span.voters))
+
+    # --- what happens ---
+
+    def timer(self, timer: Timer) -> Timer:
+        return Timer(timer.kind, self.node_if_any(timer.node))
+
+    def event(self, event: Event) -> Event:
+        match event:
+            case Received():
+                return Received(self.message(event.message))
+            case TimerFired():
+                return TimerFired(self.timer(event.timer))
+            case RequestFailed():
+                return RequestFailed(self.node(event.destination), event.correlation)
+            case Unreachable():
+                return Unreachable(self.node(event.node))
+            case TransferLeadership():
+                return TransferLeadership(self.node(event.successor))
+            case ChangeVoters():
+                return ChangeVoters(event.request, self._change(event.change))
+            case SnapshotChecked():
+                voters = None if event.voters is None else self.voters(event.voters)
+                return SnapshotChecked(event.snapshot, voters)
+            case _:
+                return event
+
+    def _change(self, change: VoterChange) -> VoterChange:
+        match change:
+            case AddVoter():
+                return AddVoter(self.voter(change.voter))
+            case RemoveVoter():
+                return RemoveVoter(self.key(change.key))
+            case UpdateVoter():
+                return UpdateVoter(self.voter(change.voter))
+            case _:
+                return change
+
+    # --- what has to be remembered ---
+
+    def sight(self, sight: Sight) -> Sight:
+        match sight:
+            case Commits() | Cuts():
+                return replace(sight, history=self.history(sight.history))
+            case _:
+                return sight
+
+    def past(self, past: Past) -> Past:
+        return Past(
+            self.history(past.committed),
+            tuple(sorted((epoch, self.node(leader)) for epoch, leader in past.leaders)),
+            tuple(replace(read, node=self.node(read.node)) for read in past.reads),
+        )

@@ -1,0 +1,269 @@
+"""Simulated hosts with a process on each: started, stopped, killed, cut off from power, and healed."""
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+import trio
+
+from quorate.log.errors import LogError
+from quorate.quorum_state.errors import QuorumStateError
+from quorate.runtime.disk import DiskError
+from quorate.simulation.violations import SafetyViolation
+from quorate.simulation.world.disk import SimulatedDisk
+from quorate.simulation.world.network import NetworkSettings, SimulatedNetwork
+from quorate.simulation.world.runtime import DiskSpeed, SimulatedRuntime
+from quorate.simulation.world.scheduler import Scheduler, current_process
+from quorate.simulation.world.trace import Trace
+from quorate.types import NodeId
+
+FOLDER = "data"
+
+
+class SimulatedNode:
+    """One host, and the process on it while there is one."""
+
+    folder = FOLDER
+
+    def __init__(self, number: int, host: SimulatedRuntime) -> None:
+        self.id = NodeId(number)
+        self.host = host
+        self.life = 0
+        self.disks = 1
+        """How many it has had: another disk is another replica."""
+        self.up = False
+        """A process runs, or starts or ends, on it."""
+        self.alive = False
+        """What its process says counts: it was not killed."""
+        self.formatting = False
+        """Its new disk is being formatted, which faults leave alone."""
+        self.damaged = False
+        self.disk_failing = False
+        """A disk error was asked for, or has happened to the process: it may end by it."""
+        self.failure: Exception | None = None
+        """Why the last process ended, if it was not asked to."""
+        self.scope = trio.CancelScope()
+        self.stop = trio.Event()
+        self.ended = trio.Event()
+
+    @property
+    def name(self) -> str:
+        return self.host.name
+
+    @property
+    def disk(self) -> SimulatedDisk:
+        return self.host.disk
+
+    @property
+    def open(self) -> bool:
+        """The process has started and takes requests."""
+        raise NotImplementedError
+
+
+Node = TypeVar("Node", bound=SimulatedNode)
+
+
+class SimulatedCluster(ABC, Generic[Node]):
+    """Hosts are named node-1, node-2, and so on. Their processes run in `nursery`. `sync_at_once`: which of
+    their disks do, in turn; empty for none.
+
+    The first broken promise is kept in `violation` and cancels the nursery.
+    """
+
+    disk_errors: tuple[type[Exception], ...] = (DiskError,)
+    """What a process may end with when its disk fails."""
+
+    def __init__(
+        self,
+        nodes: int,
+        network: NetworkSettings,
+        disk: DiskSpeed,
+        sync_at_once: Sequence[bool],
+        source: random.Random,
+        scheduler: Scheduler,
+        nursery: trio.Nursery,
+        trace: Trace,
+    ) -> None:
+        self.trace = trace
+        self.scheduler = scheduler
+        self.network_settings = network
+        self._disk_speed = disk
+        self._sync_at_once = sync_at_once
+        self._random = source
+        self._nursery = nursery
+        self.network = SimulatedNetwork(random.Random(source.getrandbits(64)), network)
+        self.network.on_receive = trace.received
+        self.nodes: Sequence[Node] = [self._host(number) for number in range(1, nodes + 1)]
+        self.violation: SafetyViolation | None = None
+        trace.on_error = self._logged_error
+
+    def _host(self, number: int) -> Node:
+        at_once = self._sync_at_once
+        host = SimulatedRuntime(
+            f"node-{number}",
+            self.network,
+            random.Random(self._random.getrandbits(64)),
+            disk_speed=replace(self._disk_speed),
+            syncs_at_once=at_once[(number - 1) % len(at_once)] if at_once else False,
+        )
+        host.watched_by(self.trace)
+        return self._node(number, host)
+
+    @abstractmethod
+    def _node(self, number: int, host: SimulatedRuntime) -> Node: ...
+
+    @abstractmethod
+    async def _process(self, node: Node) -> None:
+        """Run the node's program until `node.stop`, then end it in order."""
+
+    @abstractmethod
+    def _process_ended(self, node: Node) -> None:
+        """However it ended."""
+
+    @property
+    @abstractmethod
+    def voters(self) -> Sequence[Node]: ...
+
+    @abstractmethod
+    def leader(self) -> Node | None:
+        """Of the quorum: of the newest epoch that any running node knows, if it may serve already."""
+
+    @abstractmethod
+    def resign(self, leader: Node) -> None:
+        """Ask it to step down."""
+
+    @property
+    def running(self) -> Iterable[Node]:
+        return (node for node in self.nodes if node.open and node.alive)
+
+    def found(self, promise: str, violation: SafetyViolation) -> None:
+        """A promise was broken."""
+        if self.violation is None:
+            self.violation = SafetyViolation(f"{promise}: {violation}")
+            self.trace.add("checker", str(self.violation))
+            self._nursery.cancel_scope.cancel()
+
+    def _logged_error(self, line: str) -> None:
+        """An error is for somebody to act on: nothing but a harmed disk gives reason for one."""
+        name = current_process()
+        node = next((each for each in self.nodes if each.name == name), None)
+        if node is None or not node.alive:
+            return
+        if not (node.disk_failing or node.damaged or node.disk.has_failed):
+            self.found("NoErrorWithoutHarm", SafetyViolation(f"{name} logged: {line}"))
+
+    def spawn(self, task: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        """Run a task for as long as the cluster exists."""
+        self._nursery.start_soon(task, *arguments)
+
+    # Processes
+
+    def start(self, node: Node) -> None:
+        """Begin a process on a node that is down. What comes of it shows later."""
+        if node.up:
+            raise ValueError(f"{node.name} is up already")
+        node.life += 1
+        node.up = node.alive = True
+        node.failure = None
+        node.disk_failing = node.disk.failing or node.disk.space_left is not None
+        node.scope, node.stop, node.ended = trio.CancelScope(), trio.Event(), trio.Event()
+        self.trace.add(node.name, f"starts, life {node.life}")
+        self.network.restart_node(node.name)
+        with self.scheduler.process(node.name):
+            self._nursery.start_soon(self._run, node)
+
+    async def _run(self, node: Node) -> None:
+        try:
+            with node.scope:
+                await self._process(node)
+        except Exception as error:
+            if node.alive:
+                self._failed(node, error)
+        finally:
+            if node.alive:
+                # The process ended by itself: the kernel closes what it left open.
+                node.alive = False
+                self.network.crash_node(node.name, silent=False)
+                node.disk.crash_process()
+            self._process_ended(node)
+            node.up = False
+            node.ended.set()
+
+    def _failed(self, node: Node, error: Exception) -> None:
+        node.failure = error
+        causes: list[BaseException] = [error]
+        while causes[-1].__cause__ is not None or isinstance(causes[-1], BaseExceptionGroup):
+            last = causes[-1]
+            inner = last.exceptions[0] if isinstance(last, BaseExceptionGroup) else last.__cause__
+            assert inner is not None
+            causes.append(inner)
+        reasons = " from ".join(f"{type(cause).__name__}: {cause}" for cause in causes)
+        self.trace.add(node.name, f"stops: {reasons}")
+        if node.disk_failing and any(isinstance(cause, self.disk_errors) for cause in causes):
+            return
+        if node.damaged and any(isinstance(cause, LogError | QuorumStateError) for cause in causes):
+            return
+        self.found("NodesStayUp", SafetyViolation(f"node {node.id} stopped by itself: {reasons}"))
+
+    async def supervise(self, source: random.Random) -> None:
+        """Start processes again that ended by themselves, until cancelled."""
+        while True:
+            await trio.sleep(0.5 + source.random())
+            for node in self.nodes:
+                if not node.up and node.failure is not None and not node.damaged:
+                    self.start(node)
+
+    async def stop(self, node: Node) -> None:
+        """In order; returns when its process has ended."""
+        self.trace.add(node.name, "stops in order")
+        node.stop.set()
+        await node.ended.wait()
+
+    async def crash(self, *nodes: Node, power_loss: bool) -> None:
+        """End processes in one instant, with no last words. With `power_loss` their hosts lose what was not
+        synced, also on nodes whose process had ended before."""
+        for node in nodes:
+            self.trace.add(node.name, "loses power" if power_loss else "crashes")
+            if node.up:
+                node.alive = False
+                node.disk.cut()
+                self.network.crash_node(node.name, silent=power_loss)
+                self.scheduler.kill(node.name)
+                node.scope.cancel()
+        lives = [node.life for node in nodes]
+        with trio.CancelScope(shield=True):
+            for node, life in zip(nodes, lives, strict=True):
+                if node.up:
+                    await node.ended.wait()
+                if node.life != life or node.formatting:
+                    continue  # already started again, or about to be
+                if power_loss:
+                    node.disk.lose_power(self._random)
+                else:
+                    node.disk.crash_process()
+
+    # After the faults
+
+    def heal(self) -> None:
+        """Undo what faults left behind, except that nodes are down. Silent connections stay silent."""
+        self.trace.add("cluster", "heals")
+        self.network.heal()
+        for source in self.nodes:
+            for target in self.nodes:
+                self.network.set_link(source.name, target.name, self.network_settings.link)
+        for node in self.nodes:
+            self.scheduler.resume(node.name)
+            node.disk.release()
+            node.disk.clear_faults()
+            node.disk.space_left = None
+            node.host.disk_speed = replace(self._disk_speed)
+
+    async def start_all(self) -> None:
+        """Those that are down, or about to be, and not for good."""
+        for node in self.nodes:
+            if node.up and node.stop.is_set():
+                await node.ended.wait()
+            if not node.up and not node.damaged:
+                self.start(node)

@@ -1,0 +1,163 @@
+"""What clients asked for and were told, and whether one log explains all of it."""
+
+import enum
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from quorate.simulation.histories import models
+from quorate.simulation.histories.linearizability import Operation, check_history
+from quorate.simulation.histories.models import AppendBatch, KnownLog
+from quorate.simulation.violations import SafetyViolation
+from quorate.types import Epoch, Offset
+
+
+class Outcome(enum.Enum):
+    """What a client knows of its append."""
+
+    ACKNOWLEDGED = "acknowledged"
+    FAILED = "failed"
+    """Told that nothing happened."""
+    UNKNOWN = "unknown"
+    """Not answered, or told that nobody can tell."""
+
+
+@dataclass(slots=True)
+class Append:
+    """One call. `records` are unique in a history. Times in seconds; an unknown outcome has no end."""
+
+    client: str
+    records: Sequence[bytes]
+    invoked_at: float
+    ended_at: float = math.inf
+    outcome: Outcome = Outcome.UNKNOWN
+    base_offset: Offset = Offset(-1)
+    epoch: Epoch = Epoch(-1)
+
+    def __str__(self) -> str:
+        what = f"append of {[bytes(record[:24]) for record in self.records]} by {self.client}"
+        when = f"{self.invoked_at:.6f} to {self.ended_at:.6f} s"
+        where = f", at {self.base_offset} in epoch {self.epoch}" if self.base_offset >= 0 else ""
+        return f"{what} ({when}: {self.outcome.value}{where})"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One answered call that saw everything below `end_offset`, and nothing else."""
+
+    client: str
+    invoked_at: float
+    ended_at: float
+    end_offset: Offset
+
+
+class History:
+    """All appends and answered reads of a run, in the order of their invocation and answer."""
+
+    def __init__(self) -> None:
+        self.appends: list[Append] = []
+        self.reads: list[Read] = []
+
+    def invoke(self, client: str, records: Sequence[bytes], now: float) -> Append:
+        append = Append(client, records, now)
+        self.appends.append(append)
+        return append
+
+    @staticmethod
+    def acknowledge(append: Append, base_offset: Offset, epoch: Epoch, now: float) -> None:
+        append.outcome, append.ended_at = Outcome.ACKNOWLEDGED, now
+        append.base_offset, append.epoch = base_offset, epoch
+
+    @staticmethod
+    def fail(append: Append, now: float) -> None:
+        append.outcome, append.ended_at = Outcome.FAILED, now
+
+    def count(self, outcome: Outcome) -> int:
+        return sum(append.outcome is outcome for append in self.appends)
+
+    @property
+    def acknowledged_records(self) -> int:
+        acknowledged = (each for each in self.appends if each.outcome is Outcome.ACKNOWLEDGED)
+        return sum(len(append.records) for append in acknowledged)
+
+    def check(self, log: Iterable[tuple[int, bytes]]) -> None:
+        """Raise `SafetyViolation` unless `log`, the committed (offset, record) pairs in order, explains
+        every answer: acknowledged appends are there whole, once, and where they were said to be; failed
+        ones are not; unknown ones are there once or not at all; nothing else is there; and an append that
+        was acknowledged before another was invoked comes before it."""
+        found: dict[bytes, int] = {}
+        for offset, record in log:
+            if record in found:
+                raise SafetyViolation(
+                    f"appended twice: {record[:24]!r} is at offsets {found[record]} and {offset}"
+                )
+            found[record] = offset
+        known = 0
+        for append in self.appends:
+            offsets = [found[record] for record in append.records if record in found]
+            known += len(offsets)
+            self._check_whole(append, offsets)
+        if known != len(found):
+            asked = {record for append in self.appends for record in append.records}
+            strange = [offset for record, offset in found.items() if record not in asked]
+            raise SafetyViolation(f"nobody appended what is at offsets {strange[:5]}")
+        self._check_order(found)
+        self._check_linearizable(found)
+
+    def _check_whole(self, append: Append, offsets: list[int]) -> None:
+        if offsets and offsets != list(range(offsets[0], offsets[0] + len(append.records))):
+            raise SafetyViolation(f"torn apart: {append} is at offsets {offsets}")
+        if append.outcome is Outcome.ACKNOWLEDGED:
+            if not offsets:
+                raise SafetyViolation(f"acknowledged but lost: {append}")
+            if offsets[0] != append.base_offset:
+                raise SafetyViolation(f"acknowledged elsewhere: {append} is at offset {offsets[0]}")
+        elif append.outcome is Outcome.FAILED and offsets:
+            raise SafetyViolation(f"refused but appended: {append} is at offset {offsets[0]}")
+
+    def _check_linearizable(self, found: Mapping[bytes, int]) -> None:
+        """The reads too. Whether an append of unknown outcome took effect, and where, the log says."""
+        operations: list[Operation[AppendBatch | models.LogRead, int]] = []
+        starts = []
+        for append in self.appends:
+            offset = found.get(append.records[0])
+            if offset is not None:
+                starts.append(offset)
+                operations.append(
+                    Operation(
+                        client=append.client,
+                        request=AppendBatch(),
+                        answer=offset,
+                        invoked_at=append.invoked_at,
+                        returned_at=append.ended_at if append.outcome is Outcome.ACKNOWLEDGED else math.inf,
+                    )
+                )
+        for read in self.reads:
+            operations.append(
+                Operation(
+                    client=read.client,
+                    request=models.LogRead(),
+                    answer=read.end_offset,
+                    invoked_at=read.invoked_at,
+                    returned_at=read.ended_at,
+                )
+            )
+        check_history(KnownLog(tuple(sorted(starts))), operations).require()
+
+    def _check_order(self, found: dict[bytes, int]) -> None:
+        """Sweep over time: what is invoked lies above everything that was acknowledged before."""
+        ended = sorted(
+            (append for append in self.appends if append.outcome is Outcome.ACKNOWLEDGED),
+            key=lambda append: append.ended_at,
+        )
+        position, newest = 0, None
+        for append in self.appends:
+            while position < len(ended) and ended[position].ended_at < append.invoked_at:
+                if newest is None or ended[position].base_offset > newest.base_offset:
+                    newest = ended[position]
+                position += 1
+            offset = found.get(append.records[0])
+            if newest is not None and offset is not None and offset <= newest.base_offset:
+                raise SafetyViolation(
+                    f"out of order: {append} is at offset {offset}, below an earlier one: {newest}"
+                )

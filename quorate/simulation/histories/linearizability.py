@@ -1,0 +1,377 @@
+"""Is there one order of a history's operations that explains every answer? (linearizability)
+
+For anybody's histories: write down what each client asked, what it was told and when, choose a `Model`, and
+call `check_history`.
+
+The search is Wing and Gong's (1993) with Lowe's pruning (2017): walk over the returns in time order; before
+each, choose which of the open operations took effect, in which order; never enter a configuration twice.
+A configuration is the set of operations that have taken effect and the model's state. All that have returned
+are in that set, so that only the open ones need bits: a configuration stays small however long the history.
+"""
+
+import enum
+import math
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+
+from quorate.simulation.violations import SafetyViolation
+
+State = TypeVar("State", bound=Hashable)
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+RequestIn = TypeVar("RequestIn", contravariant=True)
+AnswerIn = TypeVar("AnswerIn", contravariant=True)
+
+
+class Unknown(enum.Enum):
+    """The answer of an operation that nobody can tell the outcome of."""
+
+    UNKNOWN = "unknown"
+
+    def __repr__(self) -> str:
+        return "?"
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Generic[Request, Answer]):
+    """One call of one client. Times in any unit, from one clock. Equal times count as overlapping.
+
+    An operation that was never answered, or with an error that says nothing about its effect, has the answer
+    `UNKNOWN` and returns at infinity: it may have taken effect at any time since, or never. One that
+    certainly had no effect is left out of the history. One that never returned, but whose effect is known
+    from elsewhere, returns at infinity with the answer that it would have had.
+    """
+
+    client: str
+    request: Request
+    answer: Answer | Unknown = UNKNOWN
+    invoked_at: float
+    returned_at: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.returned_at < self.invoked_at:
+            raise ValueError(f"{self} returned before it was invoked")
+        if self.answer is UNKNOWN and not math.isinf(self.returned_at):
+            raise ValueError(f"{self}: without an answer, it may take effect later: it returns at infinity")
+
+    @property
+    def has_returned(self) -> bool:
+        return not math.isinf(self.returned_at)
+
+    def __str__(self) -> str:
+        return f"{self.client}: {self.request} -> {self.answer} ({self.invoked_at:g} to {self.returned_at:g})"
+
+
+class Model(Protocol[State, RequestIn, AnswerIn]):
+    """What one object, used by one client at a time, would answer. States are immutable and hashable.
+
+    `quorate.simulation.histories.models` has some.
+    """
+
+    def initial(self) -> State: ...
+
+    def step(self, state: State, request: RequestIn, answer: AnswerIn | Unknown) -> tuple[bool, State]:
+        """Whether `answer` is right in `state`, and the state after it. An unknown answer always is."""
+        ...
+
+    def is_read(self, request: RequestIn) -> bool:
+        """True only if it leaves every state as it is. Reads make histories much easier to check."""
+        ...
+
+
+class Verdict(enum.Enum):
+    LINEARIZABLE = "linearizable"
+    NOT_LINEARIZABLE = "not linearizable"
+    UNDECIDED = "undecided"
+    """The search was given up: raise `configurations_max`, or cut the history by key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report(Generic[Request, Answer]):
+    """What `check_history` found."""
+
+    verdict: Verdict
+    operations: int
+    configurations: int
+    """How many were visited."""
+    key: Hashable = None
+    """Of the part of the history that the rest is about."""
+    counterexample: tuple[Operation[Request, Answer], ...] = ()
+    """The fewest operations found that no order explains, by time of invocation."""
+    bystanders: tuple[Operation[Request, Answer], ...] = ()
+    """Those of `counterexample` whose own answer does not matter: others may have seen their effect."""
+
+    def __str__(self) -> str:
+        if self.verdict is not Verdict.NOT_LINEARIZABLE:
+            effort = f"{self.configurations} configurations"
+            return f"{self.operations} operations, {self.verdict.value} ({effort})"
+        where = "" if self.key is None else f" of key {self.key!r}"
+        lines = [f"no order of these operations{where} explains their answers:"]
+        for operation in self.counterexample:
+            remark = ", whatever it was told" if operation in self.bystanders else ""
+            lines.append(f"  {operation}{remark}")
+        return "\n".join(lines)
+
+    def require(self) -> None:
+        """Raise `SafetyViolation` unless the history is linearizable."""
+        if self.verdict is not Verdict.LINEARIZABLE:
+            raise SafetyViolation(str(self))
+
+
+def check_history(
+    model: Model[State, Request, Answer],
+    operations: Iterable[Operation[Request, Answer]],
+    *,
+    key: Callable[[Request], Hashable] | None = None,
+    configurations_max: int = 5_000_000,
+) -> Report[Request, Answer]:
+    """Whether some order of `operations` explains every answer and puts each between its call and its return.
+
+    `key`: what part of the object a request is about, when the parts are independent of each other and the
+    model is of one part. The parts are then checked one by one, which is as strict (linearizability is
+    compositional) and far cheaper. After `configurations_max` of one part its search is given up.
+    """
+    parts: dict[Hashable, list[Operation[Request, Answer]]] = {}
+    for operation in operations:
+        parts.setdefault(None if key is None else key(operation.request), []).append(operation)
+    total = sum(map(len, parts.values()))
+    visited = 0
+    verdict = Verdict.LINEARIZABLE
+    for name, part in parts.items():
+        part.sort(key=lambda operation: operation.invoked_at)
+        search = Search(model, part, configurations_max=configurations_max)
+        found = search.run()
+        visited += search.configurations
+        if found is Verdict.NOT_LINEARIZABLE:
+            smallest = Shrinker(model).smallest(search.prefix())
+            return Report(
+                verdict=found,
+                operations=total,
+                configurations=visited,
+                key=name,
+                counterexample=tuple(part.operation for part in smallest),
+                bystanders=tuple(part.operation for part in smallest if part.is_bystander),
+            )
+        if found is Verdict.UNDECIDED:
+            verdict = found
+    return Report(verdict=verdict, operations=total, configurations=visited)
+
+
+class Search(Generic[State, Request, Answer]):
+    """One depth-first search over one history, whose operations are in the order of their invocation.
+
+    `bystanders`: numbers of operations whose answer is not looked at, and which may have had no effect.
+
+    Operations of unknown outcome are what makes histories hard: each may take effect now, later or never. A
+    configuration in which more of them have taken effect can do nothing that one with fewer and the same
+    state could not, so it is not entered.
+    """
+
+    def __init__(
+        self,
+        model: Model[State, Request, Answer],
+        operations: Sequence[Operation[Request, Answer]],
+        *,
+        configurations_max: int,
+        bystanders: Container[int] = (),
+    ) -> None:
+        self._model = model
+        self._operations = operations
+        self._configurations_max = configurations_max
+        self._bystanders = [number in bystanders for number in range(len(operations))]
+        self.configurations = 0
+        self._returns: list[int] = []
+        """Numbers of operations, in the order of their returns."""
+        self._open: list[tuple[int, ...]] = []
+        """For each return: which answered operations are open then, the returning one first."""
+        self._unknown: list[int] = []
+        """Numbers of the operations that never return, in the order of their invocation."""
+        self._unknown_open: list[int] = []
+        """For each return: how many of `_unknown` were invoked by then."""
+        self._bits: list[int] = [0] * len(operations)
+        """Each operation's: unique among those that are open together, or among the unknown."""
+        self._seen: dict[tuple[int, int, State], list[int]] = {}
+        """(number of the next return, open operations in effect, state): sets of unknown ones in effect."""
+        self._stack: list[tuple[int, int, int, State]] = []
+        self._furthest = 0
+        self._plan()
+
+    def _plan(self) -> None:
+        moments = [(each.invoked_at, 0, number) for number, each in enumerate(self._operations)]
+        moments += [
+            (each.returned_at, 1, number) for number, each in enumerate(self._operations) if each.has_returned
+        ]
+        moments.sort()
+        open_now: dict[int, None] = {}
+        free: list[int] = []
+        slots = 0
+        for _, is_return, number in moments:
+            if is_return:
+                del open_now[number]
+                self._returns.append(number)
+                self._open.append((number, *open_now))
+                self._unknown_open.append(len(self._unknown))
+                free.append(self._bits[number])
+            elif not self._operations[number].has_returned:
+                self._bits[number] = 1 << len(self._unknown)
+                self._unknown.append(number)
+            else:
+                open_now[number] = None
+                if not free:
+                    free.append(1 << slots)
+                    slots += 1
+                self._bits[number] = free.pop()
+
+    def run(self) -> Verdict:
+        """Once per search."""
+        if self._reaches_the_end(0, 0, 0, self._model.initial()):
+            return Verdict.LINEARIZABLE
+        while self._stack:
+            self.configurations += 1
+            if self.configurations > self._configurations_max:
+                return Verdict.UNDECIDED
+            if self._extend(*self._stack.pop()):
+                return Verdict.LINEARIZABLE
+        return Verdict.NOT_LINEARIZABLE
+
+    def _reaches_the_end(self, at: int, done: int, guessed: int, state: State) -> bool:
+        """Put a configuration on the stack, unless one has been there that can do all that it can."""
+        while at < len(self._returns) and done & self._bits[self._returns[at]]:
+            done ^= self._bits[self._returns[at]]
+            at += 1
+        if at == len(self._returns):
+            return True
+        fewer = self._seen.setdefault((at, done, state), [])
+        if not any(other & guessed == other for other in fewer):
+            fewer.append(guessed)
+            self._stack.append((at, done, guessed, state))
+            self._furthest = max(self._furthest, at)
+        return False
+
+    def _extend(self, at: int, done: int, guessed: int, state: State) -> bool:
+        """Let each open operation take effect next. What is likeliest to help is pushed last: that is tried
+        first. A read whose answer is right takes effect now: later is never better."""
+        step, operations = self._model.step, self._operations
+        possible: list[tuple[int, State]] = []
+        for number in reversed(self._open[at]):
+            bit = self._bits[number]
+            if not done & bit:
+                operation = operations[number]
+                answer = UNKNOWN if self._bystanders[number] else operation.answer
+                ok, after = step(state, operation.request, answer)
+                if ok and self._model.is_read(operation.request):
+                    return self._reaches_the_end(at, done | bit, guessed, state)
+                if ok:
+                    possible.append((bit, after))
+        for number in self._unknown[: self._unknown_open[at]]:
+            bit = self._bits[number]
+            if not guessed & bit:
+                ok, after = step(state, operations[number].request, operations[number].answer)
+                if ok and after != state and self._reaches_the_end(at, done, guessed | bit, after):
+                    return True
+        for bit, after in possible:
+            if self._reaches_the_end(at, done | bit, guessed, after):
+                return True
+        if self._bystanders[self._returns[at]]:
+            return self._reaches_the_end(at + 1, done, guessed, state)
+        return False
+
+    def prefix(self) -> list[Operation[Request, Answer]]:
+        """After a failed search: the operations invoked before the return that none of its ways got past.
+        They are not linearizable either: the search saw no others."""
+        until = self._operations[self._returns[self._furthest]].returned_at
+        return [operation for operation in self._operations if operation.invoked_at <= until]
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[Request, Answer]):
+    """An operation of a counterexample."""
+
+    operation: Operation[Request, Answer]
+    is_bystander: bool
+
+
+class Shrinker(Generic[State, Request, Answer]):
+    """Makes a counterexample small without making it a lie.
+
+    Leaving out a write would turn an honest read of it into an impossible one. So operations first become
+    bystanders, if the others still can't be explained: whatever they were told, and whether or not they had
+    an effect, which only allows more. Then those bystanders go that no answer needs. Each of the two ends
+    where it is when `configurations_max` were visited.
+    """
+
+    def __init__(self, model: Model[State, Request, Answer], *, configurations_max: int = 1_000_000) -> None:
+        self._model = model
+        self._configurations_max = self._left = configurations_max
+
+    def smallest(self, operations: Iterable[Operation[Request, Answer]]) -> list[Part[Request, Answer]]:
+        """`operations` are in the order of their invocation, and not linearizable."""
+        history = self._without_answers([Part(each, False) for each in operations])
+        self._left = self._configurations_max
+        return self._without_the_needless(history)
+
+    def _without_answers(self, history: list[Part[Request, Answer]]) -> list[Part[Request, Answer]]:
+        size = len(history)
+        while size:
+            for start in range(0, len(history), size):
+                end = start + size
+                chunk = [Part(part.operation, part.operation.has_returned) for part in history[start:end]]
+                relaxed = [*history[:start], *chunk, *history[end:]]
+                if relaxed != history and self._verdict(relaxed) is Verdict.NOT_LINEARIZABLE:
+                    history = relaxed
+            size //= 2
+        return history
+
+    def _without_the_needless(self, history: list[Part[Request, Answer]]) -> list[Part[Request, Answer]]:
+        explained = [
+            part
+            for part in history
+            if _matters(part) and self._alone(part, history) is not Verdict.NOT_LINEARIZABLE
+        ]
+        size = len(history)
+        while size:
+            start = 0
+            while start < len(history):
+                chunk = [part for part in history[start : start + size] if _matters(part)]
+                fewer = [*history[:start], *chunk, *history[start + size :]]
+                if len(fewer) < len(history) and all(
+                    self._alone(part, fewer) is Verdict.LINEARIZABLE for part in explained
+                ):
+                    history = fewer
+                    start += len(chunk)
+                else:
+                    start += size
+            size //= 2
+        return history
+
+    def _verdict(self, history: Sequence[Part[Request, Answer]]) -> Verdict:
+        if self._left <= 0:
+            return Verdict.UNDECIDED
+        search = Search(
+            self._model,
+            [part.operation for part in history],
+            bystanders={number for number, part in enumerate(history) if part.is_bystander},
+            configurations_max=self._left,
+        )
+        verdict = search.run()
+        self._left -= search.configurations
+        return verdict
+
+    def _alone(self, one: Part[Request, Answer], history: Sequence[Part[Request, Answer]]) -> Verdict:
+        """Whether its answer could be right if nothing were known of the others."""
+        until = one.operation.returned_at
+        return self._verdict(
+            [
+                part if part is one else Part(part.operation, part.operation.has_returned)
+                for part in history
+                if part.operation.invoked_at <= until
+            ]
+        )
+
+
+def _matters(part: Part[Request, Answer]) -> bool:
+    return part.operation.has_returned and not part.is_bystander

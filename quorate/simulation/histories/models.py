@@ -1,0 +1,201 @@
+"""Small objects to check histories against with `linearizability.check_history`."""
+
+from bisect import bisect_left
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from quorate.simulation.histories.linearizability import UNKNOWN, Unknown
+
+Value = TypeVar("Value", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """Answered with the value: of a register, a counter, or the whole log as a tuple."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Answered with None."""
+
+    value: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class CompareAndSet:
+    """Answered with whether the value was `expected`, and is `value` now."""
+
+    expected: Hashable
+    value: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """One value that is read, written, and compared and set."""
+
+    value: Hashable = None
+
+    def initial(self) -> Hashable:
+        return self.value
+
+    def step(
+        self, state: Hashable, request: LogRead | Write | CompareAndSet, answer: Hashable | Unknown
+    ) -> tuple[bool, Hashable]:
+        match request:
+            case LogRead():
+                return answer is UNKNOWN or answer == state, state
+            case Write(value):
+                return answer is UNKNOWN or answer is None, value
+            case CompareAndSet(expected, value):
+                matches = state == expected
+                return answer is UNKNOWN or answer is matches, value if matches else state
+
+    def is_read(self, request: LogRead | Write | CompareAndSet) -> bool:
+        return isinstance(request, LogRead)
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Answered with the sum after it, or with None by counters that don't tell."""
+
+    amount: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A sum."""
+
+    value: int = 0
+
+    def initial(self) -> int:
+        return self.value
+
+    def step(self, state: int, request: LogRead | Add, answer: int | Unknown | None) -> tuple[bool, int]:
+        match request:
+            case LogRead():
+                return answer is UNKNOWN or answer == state, state
+            case Add(amount):
+                return answer is UNKNOWN or answer is None or answer == state + amount, state + amount
+
+    def is_read(self, request: LogRead | Add) -> bool:
+        return isinstance(request, LogRead)
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Answered with the value's offset. Offsets grow, maybe with gaps: logs have records of their own."""
+
+    value: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """`hash_` stands for `values` in hashes: logs are long, and each step makes a new one."""
+
+    values: tuple[Hashable, ...] = ()
+    last_offset: int = -1
+    """The highest that anybody was told."""
+    hash_: int = 0
+
+    def __hash__(self) -> int:
+        return hash((self.hash_, self.last_offset))
+
+
+@dataclass(frozen=True, slots=True)
+class AppendLog:
+    """A log that only grows. `LogRead` answers with all its values, as a tuple."""
+
+    def initial(self) -> LogState:
+        return LogState()
+
+    def step(
+        self, state: LogState, request: LogRead | Append, answer: int | tuple[Hashable, ...] | Unknown
+    ) -> tuple[bool, LogState]:
+        match request:
+            case LogRead():
+                return answer is UNKNOWN or answer == state.values, state
+            case Append(value):
+                if answer is UNKNOWN:
+                    offset = state.last_offset
+                elif isinstance(answer, int) and answer > state.last_offset:
+                    offset = answer
+                else:
+                    return False, state
+                return True, LogState((*state.values, value), offset, hash((state.hash_, value)))
+
+    def is_read(self, request: LogRead | Append) -> bool:
+        return isinstance(request, LogRead)
+
+
+@dataclass(frozen=True, slots=True)
+class AppendBatch:
+    """Answered with the offset of the first record."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLog:
+    """What `AppendLog` says of a log that is known at last. As the order of appends is known too, even very
+    long and concurrent histories are quickly checked.
+
+    `starts`: where each batch begins that any of the appends in the history left in the log, in order; of an
+    append whose outcome nobody was told, the log tells the answer. `LogRead` is answered with the end of what
+    it saw, exclusive. That the records are the right ones has to be checked by other means. The state is how
+    many batches are there.
+    """
+
+    starts: tuple[int, ...]
+
+    def initial(self) -> int:
+        return 0
+
+    def step(
+        self, state: int, request: LogRead | AppendBatch, answer: Hashable | Unknown
+    ) -> tuple[bool, int]:
+        match request:
+            case LogRead():
+                seen = bisect_left(self.starts, answer) if isinstance(answer, int) else None
+                return answer is UNKNOWN or seen == state, state
+            case AppendBatch():
+                is_next = state < len(self.starts) and answer == self.starts[state]
+                return answer is UNKNOWN or is_next, state + is_next
+
+    def is_read(self, request: LogRead | AppendBatch) -> bool:
+        return isinstance(request, LogRead)
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Answered with the key's value, None if it has none."""
+
+    key: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Answered with None. The value None removes the key."""
+
+    key: Hashable
+    value: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValue:
+    """One key of a store: pass `key=key_of` to `check_history`, so that each is checked by itself."""
+
+    def initial(self) -> Hashable:
+        return None
+
+    def step(self, state: Hashable, request: Get | Put, answer: Hashable | Unknown) -> tuple[bool, Hashable]:
+        match request:
+            case Get():
+                return answer is UNKNOWN or answer == state, state
+            case Put(_, value):
+                return answer is UNKNOWN or answer is None, value
+
+    def is_read(self, request: Get | Put) -> bool:
+        return isinstance(request, Get)
+
+
+def key_of(request: Get | Put) -> Hashable:
+    return request.key

@@ -1,0 +1,216 @@
+"""Clients of a simulated quorum: each appends, one call after another, and writes down what it was told."""
+
+import random
+from dataclasses import dataclass
+
+import trio
+
+from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
+from quorate.raft.transport.channel import Channel
+from quorate.runtime.network import NetworkError
+from quorate.simulation.histories.history import Append, History, Outcome, Read
+from quorate.simulation.quorum.quorum_cluster import CLUSTER_ID, QuorumCluster, QuorumNode
+from quorate.simulation.violations import SafetyViolation
+from quorate.types import Epoch, NodeId, Offset
+
+_FRAME_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """`in_process`: clients that call `Quorum.append` on a node; `remote`: clients on hosts of their own."""
+
+    in_process: int = 2
+    remote: int = 1
+    readers: int = 1
+    """Clients that ask any node for linearizable reads."""
+    think_max_s: float = 0.2
+    timeout_s: float = 4.0
+    records_max: int = 3
+    padding_max: int = 200
+
+
+class AppendingClients:
+    """Runs until `finish`, then lets the calls under way end."""
+
+    def __init__(
+        self, cluster: QuorumCluster, history: History, settings: ClientSettings, source: random.Random
+    ) -> None:
+        self._cluster = cluster
+        self._history = history
+        self._settings = settings
+        self._random = source
+        self._finish = trio.Event()
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(1, self._settings.in_process + 1):
+                client = f"caller-{number}"
+                nursery.start_soon(self._call, client, random.Random(self._random.getrandbits(64)))
+            for number in range(1, self._settings.remote + 1):
+                client = f"client-{number}"
+                nursery.start_soon(self._send, client, random.Random(self._random.getrandbits(64)))
+            for number in range(1, self._settings.readers + 1):
+                client = f"reader-{number}"
+                nursery.start_soon(self._read, client, random.Random(self._random.getrandbits(64)))
+
+    def finish(self) -> None:
+        self._finish.set()
+
+    def _begin(self, client: str, source: random.Random) -> Append:
+        self._cluster.check_leaders()
+        number = len(self._history.appends)
+        count = source.randint(1, self._settings.records_max)
+        records = [
+            b"%s/%d/%d " % (client.encode(), number, part)
+            + b"." * source.randint(0, self._settings.padding_max)
+            for part in range(count)
+        ]
+        self._cluster.trace.add(client, f"append {number}")
+        return self._history.invoke(client, records, trio.current_time())
+
+    async def _think(self, source: random.Random) -> None:
+        with trio.move_on_after(source.uniform(0, self._settings.think_max_s)):
+            await self._finish.wait()
+
+    def _acknowledged(self, append: Append, base_offset: Offset, epoch: Epoch) -> None:
+        self._history.acknowledge(append, base_offset, epoch, trio.current_time())
+        self._cluster.trace.add(append.client, f"acknowledged at {base_offset} in epoch {epoch}")
+        piece_end = self._cluster.checker.committed.end_offset
+        if base_offset + len(append.records) > piece_end:
+            self._cluster.found(
+                "AcknowledgedIsCommitted",
+                SafetyViolation(f"{append}, when nothing above {piece_end} is committed"),
+            )
+
+    def _ended(self, append: Append, outcome: Outcome) -> None:
+        self._cluster.trace.add(append.client, outcome.value)
+        if outcome is Outcome.FAILED:
+            self._history.fail(append, trio.current_time())
+
+    # In the node's process
+
+    async def _call(self, client: str, source: random.Random) -> None:
+        cluster = self._cluster
+        while not self._finish.is_set():
+            running = list(cluster.running)
+            if running:
+                node = source.choice(running)
+                append = self._begin(client, source)
+                done = trio.Event()
+                with cluster.scheduler.process(node.name):
+                    cluster.spawn(self._append_on, node, append, done)
+                with trio.move_on_after(self._settings.timeout_s + 1):
+                    await done.wait()
+            await self._think(source)
+
+    async def _append_on(self, node: QuorumNode, append: Append, done: trio.Event) -> None:
+        quorum, life = node.quorum, node.life
+        outcome, appended = Outcome.UNKNOWN, None
+        if quorum is not None and node.alive:
+            try:
+                appended = await quorum.append(
+                    append.records, timeout_ms=int(self._settings.timeout_s * 1000)
+                )
+            except (NotLeaderError, QuorumStoppedError):
+                outcome = Outcome.FAILED
+            except OutcomeUnknownError:
+                pass
+        if not node.alive or node.life != life:
+            # Killed: whatever it was about to be told, it was not.
+            done.set()
+            return
+        if appended is None:
+            self._ended(append, outcome)
+        else:
+            self._acknowledged(append, appended.base_offset, appended.epoch)
+            expected = tuple(range(appended.base_offset, appended.base_offset + len(append.records)))
+            if appended.results != expected:
+                self._cluster.found(
+                    "ResultsAreTheStateMachines",
+                    SafetyViolation(f"{append} was answered with {appended.results}, expected {expected}"),
+                )
+        done.set()
+
+    async def _read(self, client: str, source: random.Random) -> None:
+        cluster = self._cluster
+        while not self._finish.is_set():
+            running = list(cluster.running)
+            if running:
+                node = source.choice(running)
+                done = trio.Event()
+                with cluster.scheduler.process(node.name):
+                    cluster.spawn(self._read_from, node, client, done)
+                with trio.move_on_after(self._settings.timeout_s + 1):
+                    await done.wait()
+            await self._think(source)
+
+    async def _read_from(self, node: QuorumNode, client: str, done: trio.Event) -> None:
+        quorum, life, invoked_at = node.quorum, node.life, trio.current_time()
+        if quorum is not None and node.alive:
+            try:
+                await quorum.read_barrier(timeout_ms=int(self._settings.timeout_s * 1000))
+            except (NotLeaderError, QuorumStoppedError, OutcomeUnknownError):
+                pass
+            else:
+                if self._still_lives(node, life):
+                    end_offset = quorum.applied_offset
+                    self._history.reads.append(Read(client, invoked_at, trio.current_time(), end_offset))
+                    self._cluster.trace.add(client, f"reads below {end_offset} from {node.name}")
+        done.set()
+
+    @staticmethod
+    def _still_lives(node: QuorumNode, life: int) -> bool:
+        """Otherwise, whatever it was about to be told, it was not."""
+        return node.alive and node.life == life
+
+    # Over the network
+
+    async def _send(self, client: str, source: random.Random) -> None:
+        voters = self._cluster.voters
+        target = source.choice(voters)
+        while not self._finish.is_set():
+            leader = await self._session(client, target, source)
+            if leader is not None and source.random() < 0.9:
+                target = self._cluster.nodes[leader - 1]
+            else:
+                target = source.choice(voters)
+            await self._think(source)
+
+    async def _session(self, client: str, target: QuorumNode, source: random.Random) -> NodeId | None:
+        """Append to one node until it fails; who leads, if it said so."""
+        assert target.address is not None
+        channel = Channel(
+            self._cluster.network.for_node(client),
+            target.address,
+            cluster_id=CLUSTER_ID,
+            max_frame_bytes=_FRAME_BYTES,
+            max_append_bytes=_FRAME_BYTES,
+        )
+        try:
+            with trio.fail_after(1.0):
+                await channel.connect()
+        except (NetworkError, trio.TooSlowError):
+            return None
+        leader: NodeId | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(channel.run)
+            while not self._finish.is_set() and not channel.broken:
+                append = self._begin(client, source)
+                outcome = Outcome.UNKNOWN
+                with trio.move_on_after(self._settings.timeout_s):
+                    try:
+                        base_offset, epoch = await channel.append(append.records)
+                        outcome = Outcome.ACKNOWLEDGED
+                        self._acknowledged(append, base_offset, epoch)
+                    except NotLeaderError as error:
+                        outcome, leader = Outcome.FAILED, error.leader
+                    except OutcomeUnknownError:
+                        pass
+                if outcome is not Outcome.ACKNOWLEDGED:
+                    self._ended(append, outcome)
+                    break
+                await self._think(source)
+            channel.close()
+            nursery.cancel_scope.cancel()
+        return leader

@@ -1,0 +1,275 @@
+"""A quorum of simulated hosts that run the shipped `Quorum`."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import trio
+
+from quorate.log import Log
+from quorate.raft.core.core_config import CoreConfig
+from quorate.raft.quorum import Quorum
+from quorate.raft.quorum_config import QuorumConfig
+from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.raft.storage.storage import format_folder
+from quorate.runtime.entropy import uuid_text
+from quorate.runtime.network import Address
+from quorate.simulation.checkers.invariants import Checker, WatchedTelemetry
+from quorate.simulation.checkers.node_view import NodeView
+from quorate.simulation.faults.hosts import FOLDER, SimulatedCluster
+from quorate.simulation.faults.voter_faults import VotingNode
+from quorate.simulation.quorum.journal import Journal
+from quorate.simulation.violations import LivenessViolation, SafetyViolation
+from quorate.simulation.world.network import NetworkSettings
+from quorate.simulation.world.runtime import DiskSpeed, SimulatedRuntime
+from quorate.simulation.world.scheduler import Scheduler
+from quorate.simulation.world.trace import Trace
+from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
+
+CLUSTER_ID = "simulated-cluster-0001"
+PORT = 9093
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """What a cluster is made of."""
+
+    voters: int = 3
+    observers: int = 0
+    dynamic: bool = False
+    """Whether the voters are written into the log, so that they can be changed (KIP-853)."""
+    core: CoreConfig = field(default_factory=CoreConfig)
+    segment_bytes: int = 1024 * 1024
+    recovery_point_bytes: int = 64 * 1024
+    snapshot_bytes: int = 20 * 1024 * 1024
+    """After how many bytes of log a node takes a snapshot."""
+    retention_bytes: int = 100 * 1024 * 1024
+    """Of log and snapshots; what is above goes if it can."""
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    disk: DiskSpeed = field(default_factory=DiskSpeed)
+    sync_at_once: tuple[bool, ...] = ()
+    """Whether each node's disk syncs in the pass that asks (`SyncStrategy.INLINE`), in turn: a follower then
+    acknowledges in the pass that received."""
+    clock_rates: tuple[float, ...] = ()
+    """How many of its own ms each node takes for one of the others': 2.0 is a clock at half speed. A process
+    only ever measures durations on its monotonic clock, and all of them are configured, so this is the same
+    as to scale its configuration, which is how it is done. (A wait that a request asks for is measured by who
+    parks it.)"""
+
+
+class QuorumNode(VotingNode):
+    """`quorum` and `journal` are those of its running process."""
+
+    def __init__(self, config: QuorumConfig, host: SimulatedRuntime) -> None:
+        super().__init__(config.node_id, host)
+        self.config = config
+        self.quorum: Quorum[int] | None = None
+        self.journal: Journal | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.quorum is not None
+
+    @property
+    def electorate(self) -> Quorum[int] | None:
+        return self.quorum
+
+    @property
+    def log(self) -> Log:
+        return self.serving.log
+
+    @property
+    def serving(self) -> Quorum[int]:
+        """Raises `ValueError` if there is none."""
+        if self.quorum is None:
+            raise ValueError(f"{self.name} is down")
+        return self.quorum
+
+    @property
+    def address(self) -> Address | None:
+        return self.config.listen_address
+
+
+class QuorumCluster(SimulatedCluster[QuorumNode]):
+    """Voters first, then observers. `checker` watches every step of every node."""
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        source: random.Random,
+        scheduler: Scheduler,
+        nursery: trio.Nursery,
+        trace: Trace,
+    ) -> None:
+        self.settings = settings
+        self.lost_directories: dict[str, QuorumNode] = {}
+        """Directory ids of disks that are gone, and whose they were."""
+        nodes = settings.voters + settings.observers
+        super().__init__(
+            nodes,
+            settings.network,
+            settings.disk,
+            settings.sync_at_once,
+            source,
+            scheduler,
+            nursery,
+            trace,
+        )
+        self.checker = Checker(self.voters, trace, self.found, self._voters_of)
+
+    @property
+    def voters(self) -> Sequence[QuorumNode]:
+        return self.nodes[: self.settings.voters]
+
+    def _voters_of(self, view: NodeView) -> Sequence[QuorumNode | None]:
+        quorum = self.nodes[view.id - 1].quorum
+        if quorum is None:
+            return self.voters
+        holders: list[QuorumNode | None] = []
+        for voter in quorum.voters:
+            holder = self.nodes[voter.key.id - 1]
+            is_lost = voter.key.directory_id is not None and voter.key.directory_id in self.lost_directories
+            holders.append(None if is_lost else holder)
+        return holders
+
+    def _node(self, number: int, host: SimulatedRuntime) -> QuorumNode:
+        voters = tuple(
+            Voter(ReplicaKey(NodeId(voter)), Endpoint(f"node-{voter}", PORT))
+            for voter in range(1, self.settings.voters + 1)
+        )
+        config = QuorumConfig(
+            node_id=NodeId(number),
+            cluster_id=CLUSTER_ID,
+            folder=FOLDER,
+            voters=VoterSet(voters),
+            observer=number > self.settings.voters,
+            # Observers too, where they may become voters.
+            listen=Address(f"node-{number}", PORT) if self.settings.dynamic else None,
+            core=self._clocked(number),
+            segment_bytes=self.settings.segment_bytes,
+            recovery_point_bytes=self.settings.recovery_point_bytes,
+            snapshot_max_new_bytes=self.settings.snapshot_bytes,
+            retention_bytes=self.settings.retention_bytes,
+        )
+        return QuorumNode(config, host)
+
+    def _clocked(self, number: int) -> CoreConfig:
+        core, rates = self.settings.core, self.settings.clock_rates
+        rate = rates[(number - 1) % len(rates)] if rates else 1.0
+        if rate == 1.0:
+            return core
+        return replace(
+            core,
+            election_timeout_ms=int(core.election_timeout_ms * rate),
+            fetch_timeout_ms=int(core.fetch_timeout_ms * rate),
+            election_backoff_max_ms=int(core.election_backoff_max_ms * rate),
+            request_timeout_ms=int(core.request_timeout_ms * rate),
+            retry_backoff_ms=int(core.retry_backoff_ms * rate),
+            fetch_max_wait_ms=int(core.fetch_max_wait_ms * rate),
+            broken_connection_wait_ms=int(core.broken_connection_wait_ms * rate),
+        )
+
+    async def boot(self) -> None:
+        """Format every folder and start every node."""
+        for node in self.nodes:
+            await self._format(node)
+        for node in self.nodes:
+            self.start(node)
+
+    async def _format(self, node: QuorumNode) -> None:
+        runtime = node.host.runtime()
+        node.formatting = True
+        try:
+            meta = await format_folder(runtime, FOLDER, cluster_id=CLUSTER_ID, node_id=node.id)
+        finally:
+            node.formatting = False
+        node.directory_id = uuid_text(meta.directory_id)
+
+    async def replace_disk(self, node: QuorumNode) -> None:
+        """The node loses its disk and gets an empty one. It comes back as another replica that knows only
+        where to ask. Only where the voters are in the log: or it would vote again for what it forgot."""
+        await self.crash(node, power_loss=True)
+        self.lost_directories[node.directory_id] = node
+        node.disks += 1
+        node.host.replace_disk()
+        config = node.config
+        endpoints = tuple(Endpoint(f"node-{number}", PORT) for number in range(1, len(self.nodes) + 1))
+        node.config = replace(
+            config, voters=VoterSet(()), bootstrap=endpoints, listen=Address(node.name, PORT)
+        )
+        await self._format(node)
+        self.trace.add(node.name, f"has a new disk, {node.directory_id}")
+
+    async def _process(self, node: QuorumNode) -> None:
+        node.journal = Journal(
+            lambda batch: self._applied(node, batch), lambda entries: self._loaded(node, entries)
+        )
+        async with Quorum[int].open(
+            node.config,
+            node.journal,
+            runtime=node.host.runtime(),
+            telemetry=WatchedTelemetry(node, self.checker),
+        ) as quorum:
+            node.quorum = quorum
+            await node.stop.wait()
+
+    def _process_ended(self, node: QuorumNode) -> None:
+        node.quorum = None
+
+    def _applied(self, node: QuorumNode, batch: CommittedBatch) -> None:
+        if node.alive:
+            self.checker.check(lambda invariant: invariant.applied(node, batch))
+
+    def _loaded(self, node: QuorumNode, entries: Sequence[tuple[int, bytes]]) -> None:
+        if node.alive:
+            self.trace.add(node.name, f"loads a snapshot of {len(entries)} records")
+            self.checker.check(lambda invariant: invariant.loaded(node, entries))
+
+    def leader(self) -> QuorumNode | None:
+        known = [node for node in self.running if node.serving.is_leader]
+        return max(known, key=lambda node: node.serving.epoch, default=None)
+
+    def resign(self, leader: QuorumNode) -> None:
+        leader.serving.resign()
+
+    def check_leaders(self) -> None:
+        """A node that says it leads has applied all that older epochs committed, so its state is current."""
+        for node in self.running:
+            if node.serving.is_leader:
+                before = self.checker.committed.last_before(node.serving.epoch)
+                applied = node.serving.applied_offset
+                if before is not None and applied < before.end_offset:
+                    self.found(
+                        "LeaderIsCurrent",
+                        SafetyViolation(
+                            f"node {node.id} says it leads epoch {node.serving.epoch}, but has applied "
+                            f"{applied} of the {before.end_offset} that older epochs committed"
+                        ),
+                    )
+
+    async def converge(self, *, within_s: float) -> QuorumNode:
+        """Wait until one node leads, all running ones know it, and all have applied everything; the leader.
+        Raises `LivenessViolation`."""
+        with trio.move_on_after(within_s):
+            while True:
+                leader = self.leader()
+                if leader is not None and self._agree(leader):
+                    return leader
+                await trio.sleep(0.05)
+        states = ", ".join(
+            f"{node.name} {node.serving.role.value} epoch {node.serving.epoch} leader {node.serving.leader} "
+            f"high watermark {node.serving.high_watermark} applied {node.serving.applied_offset} "
+            f"log end {node.log.end_offset}"
+            for node in self.running
+        )
+        raise LivenessViolation(f"no agreement {within_s:g} s after the last fault: {states}")
+
+    def _agree(self, leader: QuorumNode) -> bool:
+        end = leader.log.end_offset
+        return all(
+            node.quorum is not None
+            and node.quorum.leader == leader.id
+            and node.quorum.high_watermark == node.quorum.applied_offset == node.log.end_offset == end
+            for node in self.nodes
+            if node.up
+        )

@@ -1,0 +1,107 @@
+"""What goes wrong in a simulated quorum beyond what any cluster may suffer; what its operators ask for."""
+
+import random
+
+import trio
+
+from quorate.raft.errors import QuorumError
+from quorate.raft.quorum import Quorum
+from quorate.simulation.faults.faults import Fault, Faults, FaultSettings
+from quorate.simulation.faults.voter_faults import VoterFaults
+from quorate.simulation.quorum.quorum_cluster import PORT, QuorumCluster, QuorumNode
+
+
+class QuorumFaults(Faults[QuorumNode]):
+    """As `Faults`, with leaders that hand over, voters that change and disks that are lost.
+
+    Of the voters one at most is gone at a time, be it damaged or on a lost disk, and then the set is not
+    made smaller but by that one.
+    """
+
+    def __init__(self, cluster: QuorumCluster, settings: FaultSettings, source: random.Random) -> None:
+        super().__init__(cluster, settings, source)
+        self._quorum = cluster
+        self._voters = VoterFaults(
+            cluster, source, port=PORT, may_go=lambda voters: not self._gone and len(voters) >= 2
+        )
+        self._do[Fault.TRANSFER] = self._transfer
+        self._do[Fault.SNAPSHOT] = self._snapshot
+        if cluster.settings.dynamic:
+            self._do[Fault.VOTERS] = self._voters.change
+            self._do[Fault.LOST_DISK] = self._lost_disk
+            self._do[Fault.DAMAGE] = self._damage_or_nothing
+
+    async def _transfer(self) -> None:
+        leader = self._quorum.leader()
+        if leader is None or leader.quorum is None or self._voters.changing:
+            return
+        quorum, to = leader.quorum, self._random.choice(self._quorum.nodes)
+        self._voters.ask(
+            leader, f"hand over to {to.name}", lambda: quorum.transfer_leadership(to.id, timeout_ms=3000)
+        )
+
+    async def _snapshot(self) -> None:
+        node = self._some()
+        if node.quorum is not None and node.alive:
+            quorum = node.quorum
+            with self._quorum.scheduler.process(node.name):
+                self._quorum.spawn(self._take, node, quorum)
+
+    async def _take(self, node: QuorumNode, quorum: Quorum[int]) -> None:
+        try:
+            snapshot = await quorum.take_snapshot()
+        except QuorumError as error:
+            self._quorum.trace.add("operator", f"snapshot of {node.name}: {type(error).__name__}: {error}")
+        else:
+            if node.quorum is quorum:
+                self._quorum.trace.add("operator", f"snapshot of {node.name} ends at {snapshot.end_offset}")
+
+    # --- voters ---
+
+    @property
+    def _gone(self) -> bool:
+        """Some voter has lost what it had."""
+        leader = self._quorum.leader()
+        if leader is None or leader.quorum is None or any(node.damaged for node in self._quorum.nodes):
+            return True
+        lost = self._quorum.lost_directories
+        return any(voter.key.directory_id in lost for voter in leader.quorum.voters)
+
+    @property
+    def _all_know_the_voters(self) -> bool:
+        """So that no earlier or later set may decide anything."""
+        sets = [node.quorum.voters if node.quorum is not None else None for node in self._quorum.nodes]
+        return all(each is not None and each == sets[0] for each in sets)
+
+    async def _lost_disk(self) -> None:
+        cluster, node = self._quorum, self._random.choice(self._quorum.nodes)
+        leader = cluster.leader()
+        if leader is None or leader.quorum is None or self._voters.changing or self._gone:
+            return
+        voters = leader.quorum.voters
+        if not self._all_know_the_voters or (len(voters) < 3 and node.id in voters):
+            return
+        self._voters.changing = True
+        await cluster.replace_disk(node)
+        self._voters.changing = False
+        await self._last()
+        self._start(node)
+
+    async def _damage_or_nothing(self) -> None:
+        leader = self._quorum.leader()
+        if leader is None or leader.quorum is None or self._voters.changing or self._gone:
+            return
+        if self._all_know_the_voters and len(leader.quorum.voters) >= 3:
+            await self._damage()
+
+    async def repair(self) -> None:
+        """When all is healed: remove the voters that are gone for good. Cancel it if it takes too long."""
+        while True:
+            leader = self._quorum.leader()
+            if leader is not None and leader.quorum is not None:
+                lost = self._quorum.lost_directories
+                gone = [each.key for each in leader.quorum.voters if each.key.directory_id in lost]
+                if not gone:
+                    return
+                self._voters.remove(leader, gone[0])
+            await trio.sleep(1.0)

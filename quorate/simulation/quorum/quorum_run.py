@@ -1,0 +1,239 @@
+"""One seed of the quorum: draw a cluster and its troubles, break it, heal it, and see what it promised."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import trio
+
+from quorate.raft.core.core_config import CoreConfig
+from quorate.raft.errors import NotLeaderError, OutcomeUnknownError
+from quorate.simulation.faults.faults import Fault, FaultSettings
+from quorate.simulation.faults.voter_faults import adopt_voters
+from quorate.simulation.histories.history import History, Outcome
+from quorate.simulation.quorum.quorum_clients import AppendingClients, ClientSettings
+from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster, QuorumNode
+from quorate.simulation.quorum.quorum_faults import QuorumFaults
+from quorate.simulation.totals import Counts
+from quorate.simulation.violations import LivenessViolation, SafetyViolation
+from quorate.simulation.world.network import LinkQuality, NetworkSettings
+from quorate.simulation.world.runtime import DiskSpeed, draw_sync_at_once
+from quorate.simulation.world.scheduler import Scheduler, run
+from quorate.simulation.world.trace import Trace, logs_into
+
+_CONVERGE_TIMEOUTS = 20
+"""Election timeouts until a healed cluster must agree."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumRunSettings:
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    clients: ClientSettings = field(default_factory=ClientSettings)
+    faults: FaultSettings = field(default_factory=FaultSettings)
+    faults_s: float = 10.0
+    """How long things go wrong."""
+    blackout_at_end: bool = True
+    """Whether all hosts lose power once more after they agreed."""
+
+    @classmethod
+    def draw(cls, source: random.Random) -> "QuorumRunSettings":
+        fetch_timeout_ms = source.choice((600, 1000, 2000))
+        faults = FaultSettings.draw(source, tuple(Fault))
+        dynamic = source.random() < 0.5
+        snapshot_bytes = source.choice((1000, 5000, 20_000))
+        rates = tuple(source.choice((0.5, 0.8, 1.0, 1.25, 2.0)) for _ in range(8))
+        settings = cls(
+            cluster=ClusterSettings(
+                voters=source.choice((3, 3, 3, 4, 5, 5, 7, 1, 2)),
+                observers=source.choice((0, 0, 1)),
+                dynamic=dynamic,
+                snapshot_bytes=snapshot_bytes if Fault.SNAPSHOT in faults.kinds else 20 * 1024 * 1024,
+                retention_bytes=source.choice((1, 10_000, 100 * 1024 * 1024)),
+                clock_rates=rates if Fault.CLOCK_RATE in faults.kinds else (),
+                core=CoreConfig(
+                    election_timeout_ms=source.choice((300, 1000)),
+                    fetch_timeout_ms=fetch_timeout_ms,
+                    request_timeout_ms=source.choice((600, 2000)),
+                    fetch_max_wait_ms=source.choice((100, 300)),
+                    fetch_max_bytes=source.choice((512, 8 * 1024 * 1024)),
+                    high_watermark_wait_ms=source.choice((0, 0, 5)),
+                ),
+                segment_bytes=source.choice((2048, 16 * 1024, 1024 * 1024)),
+                recovery_point_bytes=source.choice((1024, 8 * 1024, 64 * 1024)),
+                network=NetworkSettings(
+                    link=LinkQuality(latency_max_s=source.choice((0.001, 0.01, 0.1))),
+                    window_bytes=source.choice((2048, 256 * 1024, 256 * 1024)),
+                    short_read_chance=source.choice((0.0, 0.1, 0.3)),
+                ),
+                disk=DiskSpeed(sync_max_s=source.choice((0.001, 0.005, 0.05))),
+            ),
+            clients=ClientSettings(
+                in_process=source.randint(1, 3),
+                remote=source.randint(0, 2),
+                readers=source.randint(0, 2),
+                think_max_s=source.choice((0.2, 0.5, 1.0)),
+                padding_max=source.choice((20, 300)),
+            ),
+            faults=faults,
+            faults_s=source.uniform(3.0, 8.0),
+            blackout_at_end=source.random() < 0.5,
+        )
+        # Drawn last, so that the seeds of before have everything else as they had it.
+        return replace(settings, cluster=replace(settings.cluster, sync_at_once=draw_sync_at_once(source)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    digest: str
+    """Of the trace: equal for equal runs."""
+    events: int
+    virtual_s: float
+    acknowledged: int
+    failed: int
+    unknown: int
+    read: int
+    committed: int
+    epoch: int
+    faults: dict[str, int]
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(self.events, self.virtual_s, self.committed, self.faults)
+
+
+class QuorumRun:
+    """What a run consists of. Tests may replace its parts before `execute`."""
+
+    def __init__(
+        self, seed: int, settings: QuorumRunSettings, *, show: Callable[[str], None] | None = None
+    ) -> None:
+        self.seed = seed
+        self.settings = settings
+        self.trace = Trace(show)
+        self.history = History()
+        self.result: RunResult | None = None
+
+    def execute(self) -> RunResult:
+        """Raises `SafetyViolation`, `LivenessViolation` or `StuckError`."""
+        with logs_into(self.trace):
+            run(self.seed, self._main, limit_seconds=600)
+        assert self.result is not None
+        return self.result
+
+    async def _main(self, scheduler: Scheduler) -> None:
+        source = random.Random(f"quorum/{self.seed}")
+        cluster: QuorumCluster | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                cluster = QuorumCluster(self._cluster_settings, source, scheduler, nursery, self.trace)
+                await self._phases(cluster, source)
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise first_of(group) from group
+        finally:
+            if cluster is not None and cluster.violation is not None:
+                raise cluster.violation
+
+    async def _phases(self, cluster: QuorumCluster, source: random.Random) -> None:
+        await cluster.boot()
+        if self.settings.cluster.dynamic:
+            await adopt_voters(cluster)
+        clients = AppendingClients(
+            cluster, self.history, self.settings.clients, random.Random(source.getrandbits(64))
+        )
+        faults = QuorumFaults(cluster, self.settings.faults, random.Random(source.getrandbits(64)))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(clients.run)
+            with trio.move_on_after(self.settings.faults_s):
+                await faults.run()
+            cluster.heal()
+            await cluster.start_all()
+            await trio.sleep(2 * self._patience_s / _CONVERGE_TIMEOUTS)
+            clients.finish()
+        with trio.move_on_after(self._patience_s) as patience:
+            await faults.repair()
+        if patience.cancelled_caught:
+            raise LivenessViolation("ReconfigurationNotStuck: a voter that is gone is not removed")
+        leader = await cluster.converge(within_s=self._patience_s)
+        await self._append_through_every_node(cluster)
+        leader = await cluster.converge(within_s=self._patience_s)
+        self._check(cluster, leader)
+        if self.settings.blackout_at_end:
+            await cluster.crash(*cluster.nodes, power_loss=True)
+            await cluster.start_all()
+            leader = await cluster.converge(within_s=self._patience_s)
+            self._check(cluster, leader)
+        for node in list(cluster.running):
+            await cluster.stop(node)
+        self.result = RunResult(
+            digest=self.trace.digest,
+            events=self.trace.events,
+            virtual_s=round(trio.current_time(), 3),
+            acknowledged=self.history.count(Outcome.ACKNOWLEDGED),
+            failed=self.history.count(Outcome.FAILED),
+            unknown=self.history.count(Outcome.UNKNOWN),
+            read=len(self.history.reads),
+            committed=cluster.checker.committed.end_offset,
+            epoch=0 if cluster.checker.committed.last is None else cluster.checker.committed.last.epoch,
+            faults={
+                fault.value: count
+                for fault, count in sorted(faults.counts.items(), key=lambda item: item[0].value)
+            },
+        )
+
+    @property
+    def _cluster_settings(self) -> ClusterSettings:
+        cluster = self.settings.cluster
+        if Fault.CLOCK_RATE in self.settings.faults.skipped:
+            return replace(cluster, clock_rates=())
+        return cluster
+
+    @property
+    def _patience_s(self) -> float:
+        core, rates = self.settings.cluster.core, self.settings.cluster.clock_rates
+        longest_ms = max(core.election_timeout_ms, core.fetch_timeout_ms, core.request_timeout_ms)
+        return _CONVERGE_TIMEOUTS * longest_ms * max(rates, default=1.0) / 1000
+
+    async def _append_through_every_node(self, cluster: QuorumCluster) -> None:
+        """A healed cluster takes appends, whichever node is asked."""
+        for node in list(cluster.running):
+            with trio.move_on_after(self._patience_s):
+                if await self._append_until_known(node):
+                    continue
+            raise LivenessViolation(
+                f"an append through {node.name} was not answered within {self._patience_s} s"
+            )
+
+    async def _append_until_known(self, node: QuorumNode) -> bool:
+        for _ in range(1000):
+            if await self._append(node):
+                return True
+            await trio.sleep(0.01)
+        return False
+
+    async def _append(self, node: QuorumNode) -> bool:
+        record = b"last words %d of %s" % (len(self.history.appends), node.name.encode())
+        append = self.history.invoke(node.name, [record], trio.current_time())
+        try:
+            appended = await node.serving.append(append.records)
+        except OutcomeUnknownError:
+            return False
+        except NotLeaderError:
+            self.history.fail(append, trio.current_time())
+            return False
+        self.history.acknowledge(append, appended.base_offset, appended.epoch, trio.current_time())
+        return True
+
+    def _check(self, cluster: QuorumCluster, leader: QuorumNode) -> None:
+        assert leader.journal is not None
+        self.history.check(leader.journal.entries)
+        for node in cluster.running:
+            if node.journal is None or node.journal.entries != leader.journal.entries:
+                raise SafetyViolation(f"{node.name} and {leader.name} agree on offsets but not on state")
+
+
+def first_of(error: BaseException) -> BaseException:
+    """The first error in a group of groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,344 @@
+"""A disk in memory that forgets what was not synced.
+
+Each file has two contents: what the page cache holds and what the device holds; each folder has two lists
+of names likewise. A process crash loses neither cache; a power loss keeps of the unsynced part whatever a
+`random.Random` draws: nothing, all of it, a part torn at any byte, or sectors out of order. What a failed
+sync covered is clean in the cache yet not on the device, as on Linux: only rewriting it helps.
+
+Simplified: folders themselves are durable when made.
+"""
+
+import posixpath
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import trio
+
+from quorate.runtime.disk import DescriptorsExhaustedError, DiskError, DiskLockedError
+from quorate.simulation.world.disk_content import (
+    Created,
+    FileContent,
+    NameChange,
+    Removed,
+    Renamed,
+    apply_change,
+)
+from quorate.simulation.world.disk_faults import DiskFaults
+from quorate.simulation.world.disk_faults import Operation as Operation
+from quorate.simulation.world.disk_file import SimulatedFile as SimulatedFile
+
+
+def _folder_of(path: str) -> str:
+    return posixpath.dirname(path) or "."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """A folder that was taken off a disk."""
+
+    names: dict[str, FileContent]
+    durable_names: dict[str, FileContent]
+    name_changes: dict[str, list[NameChange]]
+    folders: set[str]
+
+
+class SimulatedDisk:
+    """`quorate.runtime.disk.Disk` in memory, with faults.
+
+    `sync_delay` is how long a sync or folder sync takes, in seconds by file path; 0 is one checkpoint.
+    `space_left` is the number of bytes that may still be written, None for no limit. `syncs_at_once`: it
+    does `File.sync_at_once`, as a real disk whose syncs hold up the event loop; that takes no virtual time.
+    """
+
+    def __init__(
+        self, *, sync_delay: Callable[[str], float] | float = 0.0, syncs_at_once: bool = False
+    ) -> None:
+        self.sync_delay = sync_delay
+        self.syncs_at_once = syncs_at_once
+        self.space_left: int | None = None
+        self.descriptors: int | None = None
+        """What `descriptors_left` says; at 0, opening a file is refused."""
+        self.syncs = 0
+        """Syncs and folder syncs that finished."""
+        self.power_losses = 0
+        self.on_sync: Callable[[str], None] | None = None
+        """Told of the path after each. For traces."""
+        self._names: dict[str, FileContent] = {}
+        self._durable_names: dict[str, FileContent] = {}
+        self._name_changes: dict[str, list[NameChange]] = {}
+        self._folders: set[str] = {".", "/"}
+        self._locks: dict[str, _SimulatedLock] = {}
+        self._faults = DiskFaults()
+        self._boots = 0
+        self._sync_number = 0
+        self._cut = False
+        self._released: trio.Event | None = None
+        self._stall_syncs = self._stall_reads = False
+
+    # Faults
+
+    def fail(self, operation: Operation, *, path_part: str = "", skip: int = 0, times: int = 1) -> None:
+        """The next `times` such operations on paths that contain `path_part` raise `DiskError`, after
+        `skip` that don't."""
+        self._faults.add(operation, path_part=path_part, skip=skip, times=times)
+
+    @property
+    def failing(self) -> bool:
+        """Something that `fail` asked for has yet to happen."""
+        return bool(self._faults)
+
+    @property
+    def has_failed(self) -> bool:
+        """Something that `fail` asked for has happened to the process that uses the disk."""
+        return self._faults.happened
+
+    def clear_faults(self) -> None:
+        """What `fail` asked for and has not happened does not happen."""
+        self._faults.clear()
+
+    def stall(self, *, syncs: bool = True, reads: bool = True) -> None:
+        """Syncs, folder syncs and awaited reads, or some of these, wait until `release`."""
+        if self._released is None:
+            self._released = trio.Event()
+        self._stall_syncs, self._stall_reads = syncs, reads
+
+    @property
+    def is_stalled(self) -> bool:
+        return self._released is not None
+
+    def release(self) -> None:
+        if self._released is not None:
+            self._released.set()
+            self._released = None
+
+    def overtake(self) -> trio.Event:
+        """As `release` for what comes from now on; what waits goes on waiting until the event is set. Only
+        while stalled."""
+        assert self._released is not None
+        released, self._released = self._released, None
+        return released
+
+    def cut(self) -> None:
+        """From now on every operation raises `DiskError`, until a crash or power loss."""
+        self._cut = True
+
+    def crash_process(self) -> None:
+        """Open files and locks die; the page cache survives. The disk is usable again at once."""
+        self._boots += 1
+        self._cut = self._faults.happened = False
+        self._locks.clear()
+        self.release()
+        for content in self._names.values():
+            content.under_way.clear()
+
+    def lose_power(self, draw: random.Random) -> None:
+        """As `crash_process`, and what was not synced is lost, kept, torn or reordered as drawn."""
+        self.crash_process()
+        self.power_losses += 1
+        for folder in sorted(self._name_changes):
+            changes = self._name_changes[folder]
+            if draw.random() < 0.5:
+                kept = changes[: draw.randint(0, len(changes))]
+            else:
+                kept = [change for change in changes if draw.random() < 0.5]
+            for change in kept:
+                apply_change(self._durable_names, change)
+        self._name_changes.clear()
+        self._names = dict(self._durable_names)
+        for path in sorted(self._names):
+            self._names[path].lose_power(draw)
+
+    def unmount(self, path: str) -> "Volume":
+        """Take a folder away with everything in it, as it is. No process may run."""
+        path = posixpath.normpath(path)
+
+        def inside(name: str) -> bool:
+            return name == path or name.startswith(f"{path}/")
+
+        volume = Volume(
+            names={name: self._names.pop(name) for name in sorted(self._names) if inside(name)},
+            durable_names={
+                name: self._durable_names.pop(name) for name in sorted(self._durable_names) if inside(name)
+            },
+            name_changes={
+                name: self._name_changes.pop(name) for name in sorted(self._name_changes) if inside(name)
+            },
+            folders={folder for folder in self._folders if inside(folder)},
+        )
+        self._folders -= volume.folders
+        return volume
+
+    def mount(self, path: str, volume: "Volume") -> None:
+        """Put back what `unmount` took from there, in the place of whatever is there now. No process may
+        run."""
+        self.unmount(path)
+        self._names.update(volume.names)
+        self._durable_names.update(volume.durable_names)
+        self._name_changes.update(volume.name_changes)
+        self._folders |= volume.folders
+
+    def mount_twice(self, path: str, other: str) -> None:
+        """Show the files that are in a folder in `other` as well, until that is unmounted. No process may
+        run."""
+        path, other = posixpath.normpath(path), posixpath.normpath(other)
+        self._folders.add(other)
+        for name in [name for name in self._names if _folder_of(name) == path]:
+            there = f"{other}/{posixpath.basename(name)}"
+            self._names[there] = self._durable_names[there] = self._names[name]
+
+    def flip(self, path: str, position: int, *, bit: int = 0) -> None:
+        """Damage at rest: flip one bit in the cache and on the device."""
+        content = self._names[posixpath.normpath(path)]
+        content.cached[position] ^= 1 << bit
+        if position < len(content.durable):
+            content.durable[position] ^= 1 << bit
+
+    def content(self, path: str) -> bytes:
+        """What readers see, except for the zeros of a reserve; for tests."""
+        return bytes(self._names[posixpath.normpath(path)].cached)
+
+    def durable_content(self, path: str) -> bytes | None:
+        """What the device is sure to hold, except for the zeros of a reserve; for tests. None if the name is
+        not durable."""
+        content = self._durable_names.get(posixpath.normpath(path))
+        return None if content is None else bytes(content.durable)
+
+    def durable_names(self, folder: str) -> list[str]:
+        """Paths of the files in `folder` that the device is sure to know, sorted; for tests."""
+        folder = posixpath.normpath(folder)
+        return sorted(path for path in self._durable_names if _folder_of(path) == folder)
+
+    # Disk
+
+    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+        path = self._enter(Operation.OPEN, path)
+        if self.descriptors is not None and self.descriptors <= 0:
+            raise DescriptorsExhaustedError("no file descriptor is left; raise the limit", path=path)
+        content = self._names.get(path)
+        if content is None:
+            if not create:
+                raise FileNotFoundError(path)
+            if _folder_of(path) not in self._folders:
+                raise DiskError("the folder does not exist", path=path)
+            content = FileContent()
+            self._change(Created(path, content), path)
+        return SimulatedFile(self, path, content, self._boots)
+
+    def exists(self, path: str) -> bool:
+        path = self._enter(None, path)
+        return path in self._names or path in self._folders
+
+    def list(self, path: str) -> list[str]:
+        path = self._enter(None, path)
+        return sorted(
+            posixpath.basename(other)
+            for other in (*self._names, *self._folders)
+            if _folder_of(other) == path and other != path
+        )
+
+    def make_folder(self, path: str) -> None:
+        path = self._enter(None, path)
+        while path not in self._folders:
+            self._folders.add(path)
+            path = _folder_of(path)
+
+    def rename(self, old: str, new: str) -> None:
+        old = self._enter(Operation.RENAME, old)
+        new = posixpath.normpath(new)
+        if old not in self._names:
+            raise FileNotFoundError(old)
+        self._change(Renamed(old, new), new)
+
+    def remove(self, path: str) -> None:
+        path = self._enter(Operation.REMOVE, path)
+        if path not in self._names:
+            raise FileNotFoundError(path)
+        self._change(Removed(path), path)
+
+    def remove_folder(self, path: str) -> None:
+        path = self._enter(Operation.REMOVE, path)
+        inside = path + "/"
+        for folder in [name for name in self._name_changes if name == path or name.startswith(inside)]:
+            del self._name_changes[folder]
+        for name in sorted({*self._names, *self._durable_names}):
+            if name.startswith(inside):
+                self._names.pop(name, None)
+                # Durable with the parent's sync, as the folder's own removal is.
+                self._name_changes.setdefault(_folder_of(path), []).append(Removed(name))
+        self._folders = {
+            folder for folder in self._folders if folder != path and not folder.startswith(path + "/")
+        }
+
+    async def sync_folder(self, path: str) -> None:
+        path = self._enter(None, path)
+        boots = self._boots
+        taken = list(self._name_changes.get(path, ()))
+        await self._wait(path)
+        self._check_alive(boots, path)
+        self._enter(Operation.SYNC_FOLDER, path)
+        self.syncs += 1
+        pending = self._name_changes.get(path, [])
+        for change in taken:
+            if change in pending:
+                pending.remove(change)
+                apply_change(self._durable_names, change)
+        if self.on_sync is not None:
+            self.on_sync(path)
+
+    def in_background(self) -> "SimulatedDisk":
+        return self
+
+    def descriptors_left(self) -> int | None:
+        return self.descriptors
+
+    def lock(self, path: str) -> "_SimulatedLock":
+        path = self._enter(None, path)
+        if path in self._locks:
+            raise DiskLockedError("another process holds the lock on this folder", path=path)
+        held = self._locks[path] = _SimulatedLock(self._locks, path)
+        return held
+
+    # For files
+
+    def _enter(self, operation: Operation | None, path: str) -> str:
+        if self._cut:
+            raise DiskError("the disk is gone", path=path)
+        if operation is not None:
+            self._faults.check(operation, path)
+        return posixpath.normpath(path)
+
+    def _check_alive(self, boots: int, path: str) -> None:
+        if self._cut or boots != self._boots:
+            raise DiskError("the disk is gone", path=path)
+
+    def _take_space(self, size: int) -> int:
+        """How many of `size` bytes fit."""
+        if self.space_left is None:
+            return size
+        fits = min(size, self.space_left)
+        self.space_left -= fits
+        return fits
+
+    async def _wait(self, path: str) -> None:
+        delay = self.sync_delay(path) if callable(self.sync_delay) else self.sync_delay
+        if self._released is not None and self._stall_syncs:
+            await self._released.wait()
+        if delay > 0:
+            await trio.sleep(delay)
+        else:
+            await trio.lowlevel.checkpoint()
+
+    def _change(self, change: NameChange, path: str) -> None:
+        apply_change(self._names, change)
+        self._name_changes.setdefault(_folder_of(path), []).append(change)
+
+
+class _SimulatedLock:
+    def __init__(self, locks: "dict[str, _SimulatedLock]", path: str) -> None:
+        self._locks = locks
+        self._path = path
+
+    def release(self) -> None:
+        if self._locks.get(self._path) is self:
+            del self._locks[self._path]

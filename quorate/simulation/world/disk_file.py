@@ -1,0 +1,156 @@
+"""An open file of a simulated disk. What becomes of its bytes when power is lost is for `disk_content`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from quorate.runtime.disk import Buffer, DiskError, DiskFullError
+from quorate.simulation.world.disk_content import FileContent, SyncUnderWay
+from quorate.simulation.world.disk_faults import Operation
+
+if TYPE_CHECKING:
+    from quorate.simulation.world.disk import SimulatedDisk
+
+
+class SimulatedFile:
+    """`quorate.runtime.disk.File` in memory."""
+
+    __slots__ = ("_boots", "_closed", "_content", "_disk", "_path", "_reserved")
+
+    def __init__(self, disk: "SimulatedDisk", path: str, content: FileContent, boots: int) -> None:
+        self._disk = disk
+        self._path = path
+        self._content = content
+        self._boots = boots
+        self._closed = False
+        self._reserved = False
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size(self) -> int:
+        return len(self._content.cached) if self._reserved else self._content.size
+
+    def _enter(self, operation: Operation) -> None:
+        if self._closed:
+            raise DiskError("the file is closed", path=self._path)
+        self._disk._check_alive(self._boots, self._path)
+        self._disk._enter(operation, self._path)
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        self._enter(Operation.APPEND)
+        content = self._content
+        position = self.size
+        self._fill_up_to(position)
+        data = b"".join(buffers)
+        room = max(0, content.size - position)
+        fits = min(len(data), room)
+        fits += self._disk._take_space(len(data) - fits)
+        content.touched(position)
+        content.cached += data[:fits]
+        if fits < len(data):
+            raise DiskFullError("no space left on the device", path=self._path)
+        return position
+
+    def reserve(self, size_bytes: int) -> None:
+        self._enter(Operation.RESERVE)
+        content, disk = self._content, self._disk
+        self._fill_up_to(self.size)
+        self._reserved = True
+        more = size_bytes - content.size
+        if more > 0 and (disk.space_left is None or disk.space_left >= more):
+            disk._take_space(more)
+            content.reserve = size_bytes
+
+    def _fill_up_to(self, size: int) -> None:
+        content = self._content
+        if size > len(content.cached):
+            content.touched(len(content.cached))
+            content.cached = content.cached.ljust(size, b"\0")
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._enter(Operation.WRITE_AT)
+        content = self._content
+        self._fill_up_to(position)
+        content.touched(position)
+        content.cached[position : position + len(data)] = data
+
+    def read_at(self, position: int, size: int) -> bytes:
+        self._enter(Operation.READ)
+        return self._read(position, size)
+
+    async def read(self, position: int, size: int) -> bytes:
+        self._enter(Operation.READ)
+        if self._disk._released is not None and self._disk._stall_reads:
+            await self._disk._released.wait()
+        await trio.lowlevel.checkpoint()
+        self._disk._check_alive(self._boots, self._path)
+        return self._read(position, size)
+
+    def _read(self, position: int, size: int) -> bytes:
+        return self._content.read(position, min(size, max(0, self.size - position)))
+
+    async def sync(self) -> None:
+        if self._closed:
+            raise DiskError("the file is closed", path=self._path)
+        disk, content = self._disk, self._content
+        disk._check_alive(self._boots, self._path)
+        low = content.dirty_low
+        data = bytes(memoryview(content.cached)[low:])
+        reserve = content.reserve
+        disk._sync_number += 1
+        this = SyncUnderWay(disk._sync_number, len(content.cached))
+        content.under_way.append(this)
+        try:
+            await disk._wait(self._path)
+            disk._check_alive(self._boots, self._path)
+        finally:
+            if this in content.under_way:
+                content.under_way.remove(this)
+        if content.last_applied > this.number:
+            return
+        content.last_applied = this.number
+        content.dirty_low = min(this.low_since, len(content.cached))
+        disk._enter(Operation.SYNC, self._path)
+        disk.syncs += 1
+        if len(content.durable) < low:
+            content.durable = content.durable.ljust(low, b"\0")
+        content.durable[low:] = data
+        content.durable_reserve = reserve
+        if disk.on_sync is not None:
+            disk.on_sync(self._path)
+
+    def sync_at_once(self) -> bool:
+        disk, content = self._disk, self._content
+        if not disk.syncs_at_once or disk.is_stalled:
+            return False
+        if self._closed:
+            raise DiskError("the file is closed", path=self._path)
+        disk._check_alive(self._boots, self._path)
+        disk._sync_number += 1
+        content.last_applied = disk._sync_number
+        low, content.dirty_low = content.dirty_low, len(content.cached)
+        disk._enter(Operation.SYNC, self._path)
+        disk.syncs += 1
+        if len(content.durable) < low:
+            content.durable = content.durable.ljust(low, b"\0")
+        content.durable[low:] = memoryview(content.cached)[low:]
+        content.durable_reserve = content.reserve
+        if disk.on_sync is not None:
+            disk.on_sync(self._path)
+        return True
+
+    def truncate(self, size: int) -> None:
+        self._enter(Operation.TRUNCATE)
+        content, disk = self._content, self._disk
+        if content.reserve > len(content.cached) and disk.space_left is not None:
+            disk.space_left += content.reserve - max(size, len(content.cached))
+        content.touched(size)
+        content.reserve = min(content.reserve, size)
+        del content.cached[size:]
+
+    def close(self) -> None:
+        self._closed = True

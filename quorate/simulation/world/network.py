@@ -1,0 +1,311 @@
+"""A network under virtual time: byte streams between named nodes, with the faults that real ones have.
+
+Everything is computed from `trio.current_time` and one `random.Random`; there are no background tasks. A
+segment of bytes carries the time at which it arrives, so a slow, stalled or partitioned link only ever holds
+bytes back, in order. What a fault does to a connection:
+
+- partition (one way or both): bytes wait until it heals, connects hang.
+- cut: both ends get `NetworkError`.
+- half-open: bytes vanish in both directions and nobody is told; sends fill the window and then wait.
+- crash of a process: its peers are reset, and its port refuses.
+- crash of a host (`silent`): nobody is told, connects hang; when the node comes back, old streams are reset.
+
+No two arrivals fall on one instant: a seeded offset below a microsecond tells them apart, because trio orders
+equal deadlines by object identity.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import trio
+
+from quorate.runtime.network import Address, AddressInUseError, NetworkError
+from quorate.simulation.world.network_ends import NodeNetwork, SimulatedListener, SimulatedStream
+from quorate.simulation.world.pipes import Last, Pipe
+from quorate.simulation.world.pipes import LinkQuality as LinkQuality
+from quorate.simulation.world.pipes import NetworkSettings as NetworkSettings
+
+_FIRST_EPHEMERAL_PORT: Final = 49152
+_OFFSET_S: Final = 1e-6
+
+
+class SimulatedNetwork:
+    """All links, and the hands that break them. Nodes are names; they need no introduction."""
+
+    def __init__(self, source: random.Random, settings: NetworkSettings | None = None) -> None:
+        self._random = source
+        self._settings = settings or NetworkSettings()
+        self._links: dict[tuple[str, str], LinkQuality] = {}
+        self._blocked: dict[tuple[str, str], None] = {}
+        self._down: dict[str, bool] = {}
+        """Crashed nodes; the value says whether silently."""
+        self._listeners: dict[Address, SimulatedListener] = {}
+        self._owners: dict[Address, str] = {}
+        self._pipes: list[tuple[Pipe, Pipe]] = []
+        self._next_port = _FIRST_EPHEMERAL_PORT
+        self._changed = trio.Event()
+        self.room: int | None = None
+        """What listeners say: how many more connections there can be; None: as many as you like."""
+        self.on_receive: Callable[[str, str, bytes], None] | None = None
+        """Told of what is handed to a receiver: source, target, bytes. For traces."""
+
+    def for_node(self, name: str) -> NodeNetwork:
+        return NodeNetwork(self, name)
+
+    # Faults
+
+    def set_link(self, source: str, target: str, quality: LinkQuality) -> None:
+        """Latency and rate of what `source` sends to `target` from now on."""
+        self._links[source, target] = quality
+
+    def block(self, source: str, target: str) -> None:
+        """Hold back what `source` sends to `target`, bytes on their way included."""
+        self._blocked[source, target] = None
+
+    def partition(self, left: Sequence[str], right: Sequence[str]) -> None:
+        """Block every link between the two groups, both ways."""
+        for a in left:
+            for b in right:
+                self.block(a, b)
+                self.block(b, a)
+
+    def heal(self, source: str | None = None, target: str | None = None) -> None:
+        """Unblock one direction, or everything. Held bytes arrive a fresh latency later, in order."""
+        if source is not None and target is not None:
+            self._blocked.pop((source, target), None)
+            healed = {(source, target): None}
+        else:
+            healed = self._blocked
+            self._blocked = {}
+        for pair in self._pipes:
+            for pipe in pair:
+                if (pipe.source, pipe.target) in healed:
+                    self._reschedule(pipe)
+                pipe.notify()
+        self._wake()
+
+    def cut(self, left: str, right: str) -> None:
+        """Reset every stream between two nodes, at once. New ones can be opened."""
+        for pair in self._between(left, right):
+            for pipe in pair:
+                pipe.fail("connection reset")
+
+    def half_open(self, left: str, right: str) -> None:
+        """From now on the streams between two nodes swallow what is sent, and neither end is told."""
+        for pair in self._between(left, right):
+            for pipe in pair:
+                pipe.swallow()
+
+    def crash_node(self, name: str, *, silent: bool) -> None:
+        """Kill listeners and streams of a node at once. Its own tasks get `NetworkError`. Its peers are
+        reset as soon as that can reach them, or learn nothing if `silent` (the host died with it)."""
+        self._down[name] = silent
+        for listener in [each for each in self._listeners.values() if each.node == name]:
+            listener.shut("the node crashed")
+        for pair in self._of(name):
+            for incoming, outgoing in (pair, pair[::-1]):
+                if incoming.target != name:
+                    continue
+                if silent:
+                    incoming.swallow()
+                    outgoing.swallow()
+                self._leave(incoming, outgoing, "the node crashed", None if silent else Last.RESET)
+        self._wake()
+
+    def restart_node(self, name: str) -> None:
+        """The node may connect and listen again. Streams from before a silent crash are reset."""
+        silent = self._down.pop(name, False)
+        for pair in self._of(name) if silent else ():
+            for incoming, outgoing in (pair, pair[::-1]):
+                if incoming.target == name and outgoing.last is None:
+                    outgoing.vanishing = False
+                    self._finish(outgoing, Last.RESET)
+                    incoming.deaf_at = outgoing.last_arrival
+                    incoming.notify()
+        self._wake()
+
+    # What streams and listeners call
+
+    def _listen(self, node: str, address: Address) -> SimulatedListener:
+        if node in self._down:
+            raise NetworkError(f"{address}: {node} is down")
+        if address.port == 0:
+            address = Address(address.host, self._draw_port())
+        if address in self._listeners:
+            raise AddressInUseError(f"{address} is in use by {self._listeners[address].node}")
+        listener = SimulatedListener(self, node, address)
+        self._listeners[address] = listener
+        self._owners[address] = node
+        return listener
+
+    def _draw_port(self) -> int:
+        self._next_port += 1
+        return self._next_port
+
+    async def _connect(self, node: str, address: Address) -> SimulatedStream:
+        owner = self._owners.get(address)
+        await trio.sleep(self._latency(node, owner or node))
+        while owner is not None and self._unreachable(node, owner):
+            await self._changed.wait()
+        if node in self._down:
+            raise NetworkError(f"{address}: {node} is down")
+        await trio.sleep(self._latency(owner or node, node))
+        listener = self._listeners.get(address)
+        if listener is None:
+            raise NetworkError(f"can't connect to {address}: connection refused")
+        there, back = Pipe(node, listener.node), Pipe(listener.node, node)
+        ours = SimulatedStream(self, back, there, str(address))
+        theirs = SimulatedStream(self, there, back, f"{node}:{self._draw_port()}")
+        if not listener.offer(theirs):
+            raise NetworkError(f"can't connect to {address}: its backlog is full")
+        self._pipes = [pair for pair in self._pipes if not all(pipe.over for pipe in pair)]
+        self._pipes.append((there, back))
+        return ours
+
+    def _unreachable(self, node: str, owner: str) -> bool:
+        return (
+            (node, owner) in self._blocked
+            or (owner, node) in self._blocked
+            or (self._down.get(owner, False) and node not in self._down)
+        )
+
+    def _send_nowait(self, pipe: Pipe, data: bytes, peer: str) -> int:
+        if pipe.send_error is not None:
+            raise NetworkError(f"{peer}: {pipe.send_error}")
+        deaf_at = self._deaf_at(pipe)
+        if deaf_at is not None and deaf_at <= trio.current_time():
+            raise NetworkError(f"{peer}: connection reset by peer")
+        segment = data[: max(0, self._settings.window_bytes - pipe.in_flight)]
+        pipe.in_flight += len(segment)
+        if segment and not pipe.vanishing:
+            pipe.segments.append((self._arrival(pipe, len(segment)), segment))
+            pipe.notify()
+        return len(segment)
+
+    async def _send(self, pipe: Pipe, data: bytes, peer: str) -> None:
+        await trio.lowlevel.checkpoint()
+        while True:
+            data = data[self._send_nowait(pipe, data, peer) :]
+            if not data:
+                return
+            await self._wait(pipe, self._deaf_at(pipe))
+
+    def _deaf_at(self, pipe: Pipe) -> float | None:
+        return None if (pipe.target, pipe.source) in self._blocked else pipe.deaf_at
+
+    async def _receive(self, pipe: Pipe, max_bytes: int, peer: str) -> bytes:
+        await trio.lowlevel.checkpoint()
+        while True:
+            if pipe.receive_error is not None:
+                raise NetworkError(f"{peer}: {pipe.receive_error}")
+            arrival = self._next_arrival(pipe)
+            if arrival is None or arrival > trio.current_time():
+                await self._wait(pipe, arrival)
+            elif pipe.segments:
+                return self._take(pipe, max_bytes)
+            elif pipe.last is Last.END:
+                return b""
+            else:
+                raise NetworkError(f"{peer}: connection reset by peer")
+
+    async def _wait(self, pipe: Pipe, until: float | None) -> None:
+        changed = pipe.changed
+        if until is None:
+            await changed.wait()
+        else:
+            with trio.move_on_at(until):
+                await changed.wait()
+
+    def _next_arrival(self, pipe: Pipe) -> float | None:
+        if (pipe.source, pipe.target) in self._blocked:
+            return None
+        if pipe.segments:
+            return pipe.segments[0][0]
+        return None if pipe.last is None else pipe.last_arrival
+
+    def _take(self, pipe: Pipe, max_bytes: int) -> bytes:
+        if self._random.random() < self._settings.short_read_chance:
+            max_bytes = self._random.randint(1, max_bytes)
+        now = trio.current_time()
+        parts: list[bytes] = []
+        room = max_bytes
+        while room and pipe.segments and pipe.segments[0][0] <= now:
+            arrival, segment = pipe.segments.popleft()
+            if len(segment) > room:
+                pipe.segments.appendleft((arrival, segment[room:]))
+                segment = segment[:room]
+            parts.append(segment)
+            room -= len(segment)
+        data = b"".join(parts)
+        pipe.in_flight -= len(data)
+        pipe.notify()
+        if self.on_receive is not None:
+            self.on_receive(pipe.source, pipe.target, data)
+        return data
+
+    def _leave(self, incoming: Pipe, outgoing: Pipe, reason: str, last: Last | None) -> None:
+        """One end of a stream goes. What it sent still arrives, then `last`; None says nothing."""
+        outgoing.fail(reason, receiver=False)
+        incoming.fail(reason, sender=False)
+        # What the peer still sends is received by nobody.
+        incoming.vanishing = True
+        if last is not None and not outgoing.vanishing:
+            self._finish(outgoing, last)
+            incoming.deaf_at = outgoing.last_arrival
+            incoming.notify()
+
+    def _finish(self, pipe: Pipe, last: Last) -> None:
+        if pipe.last is None:
+            self._arrival(pipe, 0)
+            pipe.last = last
+            pipe.notify()
+
+    # Times
+
+    def _quality(self, source: str, target: str) -> LinkQuality:
+        if source == target:
+            return self._settings.loopback
+        return self._links.get((source, target), self._settings.link)
+
+    def _latency(self, source: str, target: str) -> float:
+        quality = self._quality(source, target)
+        return self._random.uniform(quality.latency_min_s, quality.latency_max_s) + self._offset()
+
+    def _offset(self) -> float:
+        return self._random.random() * _OFFSET_S
+
+    def _arrival(self, pipe: Pipe, size: int) -> float:
+        now = trio.current_time()
+        quality = self._quality(pipe.source, pipe.target)
+        sending = size / quality.bytes_per_s if quality.bytes_per_s else 0.0
+        arrival = max(
+            now + self._latency(pipe.source, pipe.target) + sending,
+            pipe.last_arrival + sending + self._offset(),
+        )
+        pipe.last_arrival = arrival
+        return arrival
+
+    def _reschedule(self, pipe: Pipe) -> None:
+        """What was held back arrives from now on, in order."""
+        arrival = trio.current_time() + self._latency(pipe.source, pipe.target)
+        moved = deque[tuple[float, bytes]]()
+        for due, segment in pipe.segments:
+            arrival = max(due, arrival + self._offset())
+            moved.append((arrival, segment))
+        pipe.segments = moved
+        pipe.last_arrival = max(pipe.last_arrival, arrival + self._offset())
+
+    # Which streams
+
+    def _of(self, name: str) -> list[tuple[Pipe, Pipe]]:
+        return [pair for pair in self._pipes if name in (pair[0].source, pair[0].target)]
+
+    def _between(self, left: str, right: str) -> list[tuple[Pipe, Pipe]]:
+        ends = ((left, right), (right, left))
+        return [pair for pair in self._pipes if (pair[0].source, pair[0].target) in ends]
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()

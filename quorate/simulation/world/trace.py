@@ -1,0 +1,55 @@
+"""What happened, in order: a line per event, and a hash that tells two runs apart."""
+
+import hashlib
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import trio
+
+from quorate.simulation.world.logs import LogEntry, taking_logs
+
+_ERRORS = ("error", "critical")
+
+
+class Trace:
+    """Lines are kept only if asked for; the hash always covers all of them."""
+
+    __slots__ = ("_hash", "_show", "events", "on_error")
+
+    def __init__(self, show: Callable[[str], None] | None = None) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._show = show
+        self.events = 0
+        self.on_error: Callable[[str], None] | None = None
+        """Called with each line that the library logs as an error (see `logs_into`)."""
+
+    def add(self, where: str, what: str) -> None:
+        """`where`: the node, link or client. A detail that differs between runs of one seed is a bug here."""
+        line = f"{trio.current_time():.7f} {where} {what}\n"
+        self._hash.update(line.encode())
+        self.events += 1
+        if self._show is not None:
+            self._show(line[:-1])
+
+    def received(self, source: str, target: str, data: bytes) -> None:
+        self.add(f"{source}>{target}", f"{len(data)} bytes {zlib.crc32(data):08x}")
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+@contextmanager
+def logs_into(trace: Trace) -> Iterator[None]:
+    """What the library logs goes into `trace`, a line per entry, instead of where it usually goes."""
+
+    def take(entry: LogEntry) -> None:
+        level, event = entry.pop("log_level"), entry.pop("event")
+        line = f"{level} {event} {' '.join(f'{name}={value}' for name, value in sorted(entry.items()))}"
+        trace.add("log", line)
+        if trace.on_error is not None and level in _ERRORS:
+            trace.on_error(line)
+
+    with taking_logs(take):
+        yield

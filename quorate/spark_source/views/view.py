@@ -1,0 +1,106 @@
+"""What a view of the log is: it turns entries into rows, and remembers what later rows need.
+
+A view is fed every entry from the start of the log, in order, so that the same log gives the same rows
+however it is divided: whoever starts in the middle is handed a view that has been fed what comes before.
+"""
+
+import uuid
+from collections.abc import Iterable
+from typing import ClassVar, Final, Protocol, TypeAlias
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from quorate.broker.metadata.metadata_records import (
+    BrokerRegistrationChange,
+    Config,
+    ConfigType,
+    Partition,
+    PartitionChange,
+    RegisterBroker,
+    RemoveTopic,
+    Topic,
+    UnregisterBroker,
+)
+from quorate.spark_source.entries import Entry, type_number
+
+Row: TypeAlias = tuple[object, ...]
+
+TEXT: Final = StringType()
+INTEGER: Final = IntegerType()
+LONG: Final = LongType()
+BOOLEAN: Final = BooleanType()
+INTEGERS: Final = ArrayType(IntegerType(), containsNull=False)
+TEXTS: Final = ArrayType(StringType(), containsNull=False)
+
+
+def schema(*columns: tuple[str, DataType]) -> StructType:
+    """The first columns of every view (where in the log, in which epoch, and the leader's clock at the
+    append), and the view's own, which may be null."""
+    return StructType(
+        [
+            StructField("offset", LONG, nullable=False),
+            StructField("epoch", INTEGER, nullable=False),
+            StructField("timestamp", TimestampType(), nullable=False),
+            *(StructField(name, of) for name, of in columns),
+        ]
+    )
+
+
+def common(entry: Entry) -> Row:
+    """Values of the first columns. Timestamps are microseconds from here on, as in Spark."""
+    return entry.offset, entry.epoch, entry.timestamp_ms * 1000
+
+
+_ID: Final = uuid.UUID(int=0)
+TOPIC: Final = type_number(Topic(name="t", topic_id=_ID))
+REMOVE_TOPIC: Final = type_number(RemoveTopic(topic_id=_ID))
+PARTITION: Final = type_number(Partition(topic_id=_ID, partition_id=0, replicas=(), isr=()))
+PARTITION_CHANGE: Final = type_number(PartitionChange(topic_id=_ID, partition_id=0))
+CONFIG: Final = type_number(Config(resource_type=ConfigType.TOPIC, resource_name="t", name="n", value=None))
+REGISTER_BROKER: Final = type_number(RegisterBroker(broker_id=0, incarnation_id=_ID, broker_epoch=0))
+BROKER_CHANGE: Final = type_number(BrokerRegistrationChange(broker_id=0, broker_epoch=0))
+UNREGISTER_BROKER: Final = type_number(UnregisterBroker(broker_id=0, broker_epoch=0))
+
+
+class View(Protocol):
+    """Picklable; equal state gives equal rows."""
+
+    schema: ClassVar[StructType]
+    remembers: ClassVar[frozenset[int]]
+    """The type numbers that change what it remembers: all it must be fed where no rows are wanted."""
+    wants: ClassVar[frozenset[int] | None]
+    """The type numbers that make rows or change what it remembers; None: every record."""
+
+    def rows(self, entry: Entry) -> Iterable[Row]:
+        """The rows that this entry makes, none to many, in the order of `schema`."""
+        ...
+
+
+class TopicNames:
+    """The names of the topics there are, by id."""
+
+    __slots__ = ("_names",)
+
+    def __init__(self) -> None:
+        self._names: dict[uuid.UUID, str] = {}
+
+    def created(self, record: Topic) -> None:
+        self._names[record.topic_id] = record.name
+
+    def removed(self, topic_id: uuid.UUID) -> str | None:
+        """Its name until now."""
+        return self._names.pop(topic_id, None)
+
+    def of(self, topic_id: uuid.UUID) -> str | None:
+        """None if the log, as far as it was read, does not say."""
+        return self._names.get(topic_id)

@@ -1,0 +1,151 @@
+"""The nouns that all rooms share: who and where in a log (KIP-595, KIP-630, KIP-853)."""
+
+from collections.abc import Iterator, Mapping
+from typing import NewType
+
+from quorate.value import value
+
+NodeId = NewType("NodeId", int)
+Epoch = NewType("Epoch", int)
+Offset = NewType("Offset", int)
+"""A position in the log. Names say whether it is inclusive (`last_offset`, `base_offset`) or exclusive
+(`end_offset`, the high watermark)."""
+
+
+@value(frozen=True, slots=True)
+class ReplicaKey:
+    """Who a replica is: a node id, and the directory that holds its log (KIP-853). A missing directory id
+    matches any."""
+
+    id: NodeId
+    directory_id: str | None = None
+
+    def matches(self, other: "ReplicaKey") -> bool:
+        return self.id == other.id and (
+            self.directory_id is None or other.directory_id is None or self.directory_id == other.directory_id
+        )
+
+
+@value(frozen=True, slots=True)
+class Endpoint:
+    host: str
+    port: int
+
+
+@value(frozen=True, slots=True)
+class Voter:
+    key: ReplicaKey
+    endpoint: Endpoint
+
+
+@value(frozen=True, slots=True)
+class VoterSet:
+    """Who may vote. Ordered by id, so that every node walks it alike."""
+
+    voters: tuple[Voter, ...]
+
+    def __post_init__(self) -> None:
+        ids = [voter.key.id for voter in self.voters]
+        if sorted(set(ids)) != ids:
+            raise ValueError(f"voter ids must be distinct and in order, not {ids}")
+
+    def __iter__(self) -> Iterator[Voter]:
+        return iter(self.voters)
+
+    def __len__(self) -> int:
+        return len(self.voters)
+
+    def __contains__(self, node: object) -> bool:
+        return any(voter.key.id == node for voter in self.voters)
+
+    @property
+    def ids(self) -> tuple[NodeId, ...]:
+        return tuple(voter.key.id for voter in self.voters)
+
+    @property
+    def majority(self) -> int:
+        """How many voters decide."""
+        return len(self.voters) // 2 + 1
+
+    def has(self, key: ReplicaKey) -> bool:
+        return any(voter.key.matches(key) for voter in self.voters)
+
+    def endpoint_of(self, node: NodeId) -> Endpoint | None:
+        return next((voter.endpoint for voter in self.voters if voter.key.id == node), None)
+
+    def with_voter(self, voter: Voter) -> "VoterSet":
+        """This set with `voter`, in place of any of the same id."""
+        others = (other for other in self.voters if other.key.id != voter.key.id)
+        return VoterSet(tuple(sorted((*others, voter), key=lambda each: each.key.id)))
+
+    def without(self, node: NodeId) -> "VoterSet":
+        return VoterSet(tuple(voter for voter in self.voters if voter.key.id != node))
+
+
+@value(frozen=True, slots=True)
+class EpochEnd:
+    """An epoch and the end offset (exclusive) of its records."""
+
+    epoch: Epoch
+    end_offset: Offset
+
+
+@value(frozen=True, slots=True)
+class EpochStart:
+    """An epoch and the offset of its first record."""
+
+    epoch: Epoch
+    start_offset: Offset
+
+
+@value(frozen=True, slots=True, order=True)
+class SnapshotId:
+    """A snapshot holds what the records below `end_offset` (exclusive) made; the last of them is of `epoch`
+    (KIP-630). `SnapshotId(0, 0)` is the bootstrap snapshot, which only names the first voters."""
+
+    end_offset: Offset
+    epoch: Epoch
+
+
+@value(frozen=True, slots=True)
+class VotersAt:
+    """The voter set from a KRaftVoters control record on (KIP-853): it counts as soon as it is in the log."""
+
+    offset: Offset
+    """Of the record; of a snapshot's voters, the last offset that the snapshot holds (-1 in the
+    bootstrap)."""
+    voters: VoterSet
+
+
+@value(frozen=True, slots=True)
+class ElectionState:
+    """What the quorum-state file holds (KIP-595): durable before anything that depends on it is said."""
+
+    epoch: Epoch
+    leader: NodeId | None = None
+    voted: ReplicaKey | None = None
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class RecoveredLog:
+    """What is in the local log at start-up, all of it durable."""
+
+    epochs: tuple[EpochStart, ...] = ()
+    """Epoch cache: strictly increasing epochs and start offsets."""
+    log_start_offset: Offset = Offset(0)
+    start_epoch: Epoch = Epoch(0)
+    """Of the record below the log start, which only a snapshot still holds; 0 at offset 0."""
+    end_offset: Offset = Offset(0)
+    snapshot: SnapshotId | None = None
+    """The latest complete snapshot in the folder. Not the bootstrap's. Its end is at or above the log
+    start."""
+    voters: tuple[VotersAt, ...] = ()
+    """Voter sets found in the latest snapshot and in the log above it, by offset. Empty while the set is
+    static."""
+
+    @property
+    def last_epoch(self) -> Epoch:
+        return self.epochs[-1].epoch if self.epochs else self.start_epoch
+
+
+Endpoints = Mapping[NodeId, Endpoint]
