@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass
 
 from quorate.broker.lifecycle import BrokerLifecycle, LifecycleState
-from quorate.broker.replication.replica_manager import ReplicaManager
-from quorate.raft.quorum import Quorum
+from quorate.broker.replication import ReplicaManager
+from quorate.raft import Quorum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

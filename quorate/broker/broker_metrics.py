@@ -11,16 +11,19 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from quorate.broker.controller.controller import METADATA_VERSION
+from quorate.broker.controller import METADATA_VERSION
 from quorate.broker.controller_node import ControllerNode
-from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import NO_LEADER, LeaderRecoveryState
+from quorate.broker.metadata import (
+    NO_LEADER,
+    LeaderRecoveryState,
+    MetadataDelta,
+    MetadataImage,
+    PartitionDelta,
+)
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.replication.replica_manager import ReplicaManager
-from quorate.metrics import RaftMetrics
-from quorate.metrics.declarations import BROKER_METADATA, CONTROLLER, families
-from quorate.raft.quorum import Quorum
+from quorate.broker.replication import ReplicaManager
+from quorate.metrics import BROKER_METADATA, CONTROLLER, RaftMetrics, families
+from quorate.raft import Quorum
 
 
 class BrokerMetrics(Collector):

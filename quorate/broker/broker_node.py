@@ -5,14 +5,17 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
-from quorate.broker.apis.context import Broker
-from quorate.broker.apis.dispatch import Dispatcher, error_table
-from quorate.broker.apis.features import features_of
-from quorate.broker.apis.leader_readiness import LeaderReadiness
-from quorate.broker.apis.producer_ids import ProducerIds
-from quorate.broker.apis.topic_creation import TopicCreator
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.apis import (
+    Broker,
+    ClusterMetadataReader,
+    Dispatcher,
+    LeaderReadiness,
+    ProducerIds,
+    TopicCreator,
+    error_table,
+    features_of,
+)
+from quorate.broker.controller.rpc import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     AssignReplicasToDirsRequest,
@@ -21,24 +24,18 @@ from quorate.broker.controller.rpc.rpc import (
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.broker.failure_reports import FailureReports
 from quorate.broker.group_log import OffsetsLog
-from quorate.broker.groups.coordinator import OFFSETS_TOPIC, GroupConfig, GroupCoordinator
-from quorate.broker.groups.group import GroupLimits
+from quorate.broker.groups import OFFSETS_TOPIC, GroupConfig, GroupCoordinator, GroupLimits
 from quorate.broker.lifecycle import BrokerLifecycle, Identity, LifecycleTimes
-from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import Listener
+from quorate.broker.metadata import Listener, MetadataDelta, MetadataImage, PartitionDelta
 from quorate.broker.metadata_cache import MetadataCache, whole_image
-from quorate.broker.replication.replica_manager import ReplicaManager
-from quorate.broker.replication.replication_config import ReplicationConfig
-from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory
-from quorate.broker.settings.server_config import ServerConfig
-from quorate.broker.wire.kafka_server import ServerConfig as WireConfig
-from quorate.broker.wire.kafka_server import WireServer
-from quorate.raft.quorum import Quorum
-from quorate.runtime import Runtime
-from quorate.runtime.log import get_logger
-from quorate.runtime.network import Address
-from quorate.runtime.network import Listener as NetworkListener
+from quorate.broker.replication import ReplicaManager, ReplicationConfig
+from quorate.broker.replication.storage import BadDirectory, Directory
+from quorate.broker.settings import ServerConfig
+from quorate.broker.wire import ServerConfig as WireConfig
+from quorate.broker.wire import WireServer
+from quorate.raft import Quorum
+from quorate.runtime import Address, Runtime, get_logger
+from quorate.runtime import Listener as NetworkListener
 
 log = get_logger(__name__)
 

@@ -7,15 +7,17 @@ from typing import Final, Protocol, TypeVar
 
 import trio
 
-from quorate.broker.controller.rpc.controller_client import ControllerClient
-from quorate.broker.controller.rpc.rpc import CreateTopicsRequest, CreateTopicsResponse, NewTopic
-from quorate.broker.controller.rpc.rpc_codec import RpcDecodeError
+from quorate.broker.controller.rpc import (
+    ControllerClient,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    NewTopic,
+    RpcDecodeError,
+)
 from quorate.broker.controller_node import CONTROLLER_REQUEST
-from quorate.broker.metadata.errors import ErrorCode
-from quorate.raft.errors import NotLeaderError, OutcomeUnknownError
-from quorate.raft.quorum import Quorum
-from quorate.raft.quorum_description import QuorumDescription
-from quorate.runtime.entropy import Entropy
+from quorate.broker.metadata import ErrorCode
+from quorate.raft import NotLeaderError, OutcomeUnknownError, Quorum, QuorumDescription
+from quorate.runtime import Entropy
 
 _RETRY_SECONDS: Final = 0.05
 _SOMEBODY_ELSE: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)

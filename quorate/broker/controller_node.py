@@ -4,16 +4,13 @@ from typing import Final
 
 import trio
 
-from quorate.broker.controller.controller import Controller, ControllerSettings
-from quorate.broker.controller.operations.topics import TopicDefaults
-from quorate.broker.controller.quorum_log import QuorumMetadataLog
-from quorate.broker.controller.service import ControllerService
+from quorate.broker.controller import Controller, ControllerService, ControllerSettings, QuorumMetadataLog
+from quorate.broker.controller.operations import TopicDefaults
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.settings.server_config import ServerConfig
-from quorate.metrics.controller_stats import ControllerStats
-from quorate.raft.quorum import Quorum
-from quorate.runtime import Runtime
-from quorate.runtime.log import get_logger
+from quorate.broker.settings import ServerConfig
+from quorate.metrics import ControllerStats
+from quorate.raft import Quorum
+from quorate.runtime import Runtime, get_logger
 
 log = get_logger(__name__)
 

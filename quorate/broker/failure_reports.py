@@ -6,7 +6,7 @@ from typing import Final
 
 import trio
 
-from quorate.runtime.entropy import uuid_text
+from quorate.runtime import uuid_text
 
 _AGAIN_SECONDS: Final = 1.0
 """Between two looks at whether a directory that nobody could be told of has something to lead."""

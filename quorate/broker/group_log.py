@@ -5,15 +5,11 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.groups.coordinator import OFFSETS_TOPIC, GroupLogError
-from quorate.broker.replication.errors import PartitionError
-from quorate.broker.replication.replica_manager import ReplicaManager
-from quorate.broker.replication.requests import AppendItem
-from quorate.log.batches.batch import read_batches
-from quorate.log.batches.records import KeyValue, Record, build_keyed_batch, records_of
-from quorate.log.errors import LogError
-from quorate.runtime.clock import WallClock
-from quorate.runtime.disk import DiskError
+from quorate.broker.groups import OFFSETS_TOPIC, GroupLogError
+from quorate.broker.replication import AppendItem, PartitionError, ReplicaManager
+from quorate.log import LogError
+from quorate.log.batches import KeyValue, Record, build_keyed_batch, read_batches, records_of
+from quorate.runtime import DiskError, WallClock
 
 _READ_BYTES: Final = 1 << 20
 

@@ -9,22 +9,25 @@ from typing import Final
 
 import trio
 
-from quorate.broker.controller.rpc.controller_client import ControllerClient
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
+    ControllerClient,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
-from quorate.broker.metadata.delta import MetadataDelta
-from quorate.broker.metadata.errors import ErrorCode
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import FeatureRange, Listener
-from quorate.broker.metadata.states import BrokerState
+from quorate.broker.metadata import (
+    BrokerState,
+    ErrorCode,
+    FeatureRange,
+    Listener,
+    MetadataDelta,
+    MetadataImage,
+)
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.replication.storage.log_folder import NO_PROOF, Proof
-from quorate.runtime.log import get_logger
+from quorate.broker.replication.storage import NO_PROOF, Proof
+from quorate.runtime import get_logger
 
 log = get_logger(__name__)
 

@@ -3,13 +3,21 @@
 import uuid
 from collections.abc import Callable, Sequence
 
-from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory
-from quorate.quorum_state.errors import MissingStateError
-from quorate.quorum_state.meta_properties import MetaProperties, load_meta_properties, store_meta_properties
-from quorate.runtime import Runtime
-from quorate.runtime.disk import DescriptorsExhaustedError, DiskError, DiskLockedError
-from quorate.runtime.entropy import uuid_text
-from quorate.runtime.log import get_logger
+from quorate.broker.replication.storage import BadDirectory, Directory
+from quorate.quorum_state import (
+    MetaProperties,
+    MissingStateError,
+    load_meta_properties,
+    store_meta_properties,
+)
+from quorate.runtime import (
+    DescriptorsExhaustedError,
+    DiskError,
+    DiskLockedError,
+    Runtime,
+    get_logger,
+    uuid_text,
+)
 
 log = get_logger(__name__)
 

@@ -4,13 +4,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 import trio
 
-from quorate.broker.metadata.delta import MetadataDelta, apply_records
-from quorate.broker.metadata.difference import difference
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import Record
-from quorate.broker.metadata.metadata_snapshot import ImageLoader, image_chunks
-from quorate.broker.metadata.record_codec import decode
-from quorate.raft.state_machine.interface import CommittedBatch, SnapshotLoader
+from quorate.broker.metadata import (
+    ImageLoader,
+    MetadataDelta,
+    MetadataImage,
+    Record,
+    apply_records,
+    decode,
+    difference,
+    image_chunks,
+)
+from quorate.raft.state_machine import CommittedBatch, SnapshotLoader
 from quorate.types import SnapshotId
 
 _CHECKED_MAX = 100_000

@@ -2,9 +2,8 @@
 
 from typing import Protocol
 
-from quorate.raft.core.effects import Role
-from quorate.raft.quorum import Quorum
-from quorate.raft.telemetry import Telemetry
+from quorate.raft import Quorum, Telemetry
+from quorate.raft.core import Role
 from quorate.types import Epoch, NodeId, Offset
 
 

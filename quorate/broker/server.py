@@ -14,18 +14,16 @@ from quorate.broker.broker_node import BrokerNode
 from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.controller_node import ControllerNode
 from quorate.broker.log_directories import open_directories
-from quorate.broker.metadata.metadata_records import Listener
+from quorate.broker.metadata import Listener
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.raft_log_lines import BothTelemetry, ServerTelemetry
-from quorate.broker.settings.server_config import ServerConfig
+from quorate.broker.settings import ServerConfig
 from quorate.metrics import RaftMetrics, serve_metrics
-from quorate.quorum_state.meta_properties import load_meta_properties
-from quorate.raft.quorum import Quorum
-from quorate.raft.storage.storage import LOCK_FILE
-from quorate.runtime import Runtime
-from quorate.runtime.log import get_logger
-from quorate.runtime.network import Address
-from quorate.runtime.network import Listener as NetworkListener
+from quorate.quorum_state import load_meta_properties
+from quorate.raft import Quorum
+from quorate.raft.storage import LOCK_FILE
+from quorate.runtime import Address, Runtime, get_logger
+from quorate.runtime import Listener as NetworkListener
 from quorate.runtime.real import SyncStrategy, real_runtime
 
 log = get_logger(__name__)

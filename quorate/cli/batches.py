@@ -11,7 +11,7 @@ import typer
 from quorate.cli.errors import ExitCode, fail
 
 if TYPE_CHECKING:
-    from quorate.log.batches.batch import Batch
+    from quorate.log.batches import Batch
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _BLOCK = 1024 * 1024
@@ -48,7 +48,7 @@ def print_batch(batch: "Batch", *, metadata: bool, as_json: bool, with_records: 
 @contextmanager
 def damage_told(file: Path, rest: str) -> Iterator[None]:
     """End the command with what is damaged and where in `file`, and what to think of the rest."""
-    from quorate.log.errors import InvalidBatchError
+    from quorate.log import InvalidBatchError
 
     try:
         yield
@@ -58,7 +58,7 @@ def damage_told(file: Path, rest: str) -> Iterator[None]:
 
 def batches_of(view: memoryview) -> "Iterator[Batch]":
     """Whole batches up to the zeros that a file may end in, room made ahead. Raises `InvalidBatchError`."""
-    from quorate.log.batches.batch import Batch, read_header
+    from quorate.log.batches import Batch, read_header
 
     position = 0
     while position < len(view):
@@ -78,8 +78,8 @@ def _all_zeros(view: memoryview) -> bool:
 
 def _records(batch: "Batch", *, metadata: bool) -> list[dict[str, object]] | None:
     """None for compressed ones, which are not decoded."""
-    from quorate.log.batches.records import records_of
-    from quorate.log.errors import InvalidBatchError
+    from quorate.log import InvalidBatchError
+    from quorate.log.batches import records_of
     from quorate.spark_source.entries import entries_of, record_json
     from quorate.spark_source.errors import DamagedRecordError
 

@@ -6,10 +6,10 @@ from typing import TypeVar
 
 import trio
 
-from quorate.broker.wire.codecs.primitives import MalformedError
-from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.broker.wire import WireClient, open_client
+from quorate.broker.wire.codecs import MalformedError
 from quorate.cli.errors import ExitCode, fail, user_errors
-from quorate.runtime.network import Address, NetworkError
+from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 
 Answer = TypeVar("Answer")

@@ -37,11 +37,9 @@ from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i16, i32, i32Timedelta, u16
 
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.kafka_client import WireClient
-from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
-from quorate.runtime.entropy import parse_uuid, uuid_text
-from quorate.runtime.network import Address
+from quorate.broker.wire import KafkaError, WireClient
+from quorate.raft import QuorumDescription, ReplicaStatus
+from quorate.runtime import Address, parse_uuid, uuid_text
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter
 
 METADATA_TOPIC: Final = "__cluster_metadata"

@@ -8,7 +8,7 @@ import typer
 from quorate.cli.errors import ExitCode, fail, user_errors
 
 if TYPE_CHECKING:
-    from quorate.broker.settings.server_config import ServerConfig
+    from quorate.broker.settings import ServerConfig
 
 ConfigOption = Annotated[
     Path, typer.Option("--config", "-c", help="The node's server.properties.", exists=True, dir_okay=False)
@@ -17,7 +17,7 @@ ConfigOption = Annotated[
 
 def load_config(path: Path) -> "ServerConfig":
     """Exits with the file, the line, what is wrong there and the remedy."""
-    from quorate.broker.settings.server_config import ServerConfig, ServerConfigError
+    from quorate.broker.settings import ServerConfig, ServerConfigError
 
     with user_errors():
         try:

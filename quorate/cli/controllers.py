@@ -7,13 +7,10 @@ from typing import Final, TypeVar
 
 import trio
 
-from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, VoterChange
-from quorate.raft.core.messages import ErrorCode
-from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, RequestRefusedError
-from quorate.raft.quorum_description import QuorumDescription
-from quorate.raft.transport.channel import Channel
-from quorate.raft.transport.description_frames import QuorumView
-from quorate.runtime.network import Address, NetworkError
+from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumDescription, RequestRefusedError
+from quorate.raft.core import AddVoter, AdoptVoters, ErrorCode, RemoveVoter, VoterChange
+from quorate.raft.transport import Channel, QuorumView
+from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 from quorate.types import Epoch, NodeId, ReplicaKey, SnapshotId, Voter
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from quorate.runtime.extras import MissingExtraError, need
+from quorate.runtime import MissingExtraError, need
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ def user_errors() -> Iterator[None]:
 
 def _stopped_by(error: BaseException) -> BaseException | None:
     """What stopped the quorum, of which other errors are a consequence. None if nothing did."""
-    from quorate.raft.errors import QuorumStoppedError
+    from quorate.raft import QuorumStoppedError
 
     return error.__cause__ if isinstance(error, QuorumStoppedError) else None
 
@@ -63,10 +63,9 @@ def _stopped_by(error: BaseException) -> BaseException | None:
 def _log_bug(stopped_by: BaseException | None) -> None:
     """A state machine that failed on a batch that it can read has a mistake that nobody finds without its
     stack trace. What can't be read or doesn't fit needs none."""
-    from quorate.broker.metadata.record_codec import RecordDecodeError
-    from quorate.broker.metadata.states import ImageError
-    from quorate.raft.errors import StateMachineError
-    from quorate.runtime.log import get_logger
+    from quorate.broker.metadata import ImageError, RecordDecodeError
+    from quorate.raft import StateMachineError
+    from quorate.runtime import get_logger
 
     match stopped_by:
         case StateMachineError(__cause__=RecordDecodeError() | ImageError()):
@@ -85,26 +84,27 @@ def _plain_errors(raised: BaseException) -> list[BaseException]:
 def _code_of(error: BaseException) -> ExitCode | None:
     """None for what no user can act on."""
     # Imported here: a command that ends well has no use for most of them.
-    from quorate.broker.controller_channel import ControllerTimedOutError
-    from quorate.broker.failure_reports import UntoldFailureError
-    from quorate.broker.lifecycle import BrokerRegistrationError
-    from quorate.broker.log_directories import SameDirectoryError
-    from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError
-    from quorate.broker.replication.storage.log_folder import UnreadablePartitionMetadataError
-    from quorate.broker.settings.server_config import ServerConfigError
-    from quorate.broker.wire.codecs.primitives import MalformedError
-    from quorate.broker.wire.errors import KafkaError
-    from quorate.log.errors import LogError
-    from quorate.quorum_state.errors import QuorumStateError
-    from quorate.raft.errors import (
+    from quorate.broker import (
+        BrokerRegistrationError,
+        ControllerTimedOutError,
+        SameDirectoryError,
+        UntoldFailureError,
+    )
+    from quorate.broker.replication import AllFoldersFailedError, DuplicateReplicaError
+    from quorate.broker.replication.storage import UnreadablePartitionMetadataError
+    from quorate.broker.settings import ServerConfigError
+    from quorate.broker.wire import KafkaError
+    from quorate.broker.wire.codecs import MalformedError
+    from quorate.log import LogError
+    from quorate.quorum_state import QuorumStateError
+    from quorate.raft import (
         OutcomeUnknownError,
         QuorumConfigError,
         QuorumError,
         QuorumStoppedError,
         StateMachineError,
     )
-    from quorate.runtime.disk import DescriptorsExhaustedError, DiskError
-    from quorate.runtime.network import AddressInUseError, NetworkError
+    from quorate.runtime import AddressInUseError, DescriptorsExhaustedError, DiskError, NetworkError
     from quorate.spark_source.errors import LogUnavailableError, SourceError
 
     match error:
@@ -141,7 +141,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
 
 
 def _message_of(error: BaseException) -> str:
-    from quorate.broker.wire.codecs.primitives import MalformedError
+    from quorate.broker.wire.codecs import MalformedError
 
     match error:
         case MalformedError():

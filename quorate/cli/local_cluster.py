@@ -25,12 +25,9 @@ from quorate.cli.cluster_requests import (
     topic_as_dict,
 )
 from quorate.cli.errors import CommandError, ExitCode
-from quorate.quorum_state.meta_properties import load_meta_properties
-from quorate.raft.storage.storage import LOCK_FILE, format_folder
-from quorate.runtime import Runtime
-from quorate.runtime.disk import DiskLockedError
-from quorate.runtime.entropy import uuid_text
-from quorate.runtime.network import NetworkError
+from quorate.quorum_state import load_meta_properties
+from quorate.raft.storage import LOCK_FILE, format_folder
+from quorate.runtime import DiskLockedError, NetworkError, Runtime, uuid_text
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 

@@ -9,7 +9,7 @@ from quorate.cli.errors import ExitCode, fail
 from quorate.cli.options import DEFAULT_BOOTSTRAP
 
 if TYPE_CHECKING:
-    from quorate.broker.wire.kafka_client import WireClient
+    from quorate.broker.wire import WireClient
     from quorate.cli.controllers import Controllers
 
 Answer = TypeVar("Answer")

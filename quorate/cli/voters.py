@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from quorate.cli.errors import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from quorate.broker.settings.server_config import ServerConfig
+    from quorate.broker.settings import ServerConfig
     from quorate.types import Voter, VoterSet
 
 
@@ -17,7 +17,7 @@ class VoterTextError(CommandError):
 
 def parse_voter(text: str) -> "Voter":
     """Raises `VoterTextError`."""
-    from quorate.runtime.network import Address
+    from quorate.runtime import Address
     from quorate.types import Endpoint, NodeId, ReplicaKey, Voter
 
     node, _, rest = text.strip().partition("@")
@@ -34,7 +34,7 @@ def parse_voter(text: str) -> "Voter":
 
 def parse_directory(text: str) -> str:
     """A directory id, as `quorate storage info` shows it. Raises `ValueError`."""
-    from quorate.runtime.entropy import parse_uuid, uuid_text
+    from quorate.runtime import parse_uuid, uuid_text
 
     try:
         return uuid_text(parse_uuid(text))
@@ -58,8 +58,8 @@ def parse_voters_with_directories(text: str) -> "VoterSet":
 def voter_of_folder(config: "ServerConfig") -> "Voter":
     """The node of this configuration on this machine, with the directory id of its folder. Raises
     `VoterTextError` for a node that is no controller, and `QuorumStateError`."""
-    from quorate.quorum_state.meta_properties import load_meta_properties
-    from quorate.runtime.entropy import uuid_text
+    from quorate.quorum_state import load_meta_properties
+    from quorate.runtime import uuid_text
     from quorate.runtime.real import SyncStrategy, real_runtime
     from quorate.types import ReplicaKey, Voter
 

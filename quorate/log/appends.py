@@ -4,12 +4,11 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from quorate.log.batches.batch import STAMP_BYTES, BatchHeader, read_headers, stamp
+from quorate.log.batches import STAMP_BYTES, BatchHeader, read_headers, stamp
 from quorate.log.errors import EpochRegressionError, OffsetGapError
 from quorate.log.log_state import LogState
-from quorate.log.segments.segment import Segment
-from quorate.runtime.disk import Buffer, DescriptorsExhaustedError, DiskError
-from quorate.runtime.work import WORK
+from quorate.log.segments import Segment
+from quorate.runtime import WORK, Buffer, DescriptorsExhaustedError, DiskError
 from quorate.types import Offset
 
 _TIMESTAMPS = struct.Struct(">qq")

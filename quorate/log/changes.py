@@ -8,9 +8,8 @@ from itertools import pairwise
 from quorate.log.durability import Durability
 from quorate.log.errors import LogError, OffsetOutOfRangeError
 from quorate.log.log_state import base_of
-from quorate.log.segments.segment import Segment
-from quorate.log.segments.walk import read_cold
-from quorate.runtime.disk import DiskError
+from quorate.log.segments import Segment, read_cold
+from quorate.runtime import DiskError
 from quorate.types import EpochEnd, Offset
 
 

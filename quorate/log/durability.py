@@ -5,7 +5,7 @@ from quorate.log.epoch_cache import FILE_NAME as EPOCHS
 from quorate.log.errors import DamagedLogError
 from quorate.log.log_state import LogState
 from quorate.log.recovery import segment_bases
-from quorate.runtime.disk import DescriptorsExhaustedError, Disk, DiskError
+from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError
 from quorate.types import Offset
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from quorate.log.checkpoints import UnreadableCheckpointError, decode_lines, encode_lines, is_number
-from quorate.runtime.disk import Disk, read_file, write_file_atomically
+from quorate.runtime import Disk, read_file, write_file_atomically
 from quorate.types import Epoch, EpochEnd, EpochStart, Offset
 
 FILE_NAME = "leader-epoch-checkpoint"

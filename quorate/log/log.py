@@ -9,7 +9,7 @@ from quorate.log.errors import LogError
 from quorate.log.log_config import LogConfig
 from quorate.log.reads import FileSlice, Reads
 from quorate.log.recovery import recover
-from quorate.runtime.disk import Disk
+from quorate.runtime import Disk
 from quorate.types import Epoch, EpochEnd, EpochStart, Offset
 
 __all__ = ["AppendInfo", "FileSlice", "Log"]

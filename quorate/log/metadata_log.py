@@ -14,9 +14,8 @@ from quorate.log.errors import DamagedLogError, UncoveredLogStartError
 from quorate.log.log import Log
 from quorate.log.log_config import LogConfig
 from quorate.log.recovery import segment_bases
-from quorate.log.snapshots.snapshots import SnapshotStore
-from quorate.runtime.disk import Disk
-from quorate.runtime.log import get_logger
+from quorate.log.snapshots import SnapshotStore
+from quorate.runtime import Disk, get_logger
 from quorate.types import Epoch, EpochEnd, Offset, RecoveredLog, SnapshotId
 
 log = get_logger(__name__)

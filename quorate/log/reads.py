@@ -3,11 +3,11 @@
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from quorate.log.batches.control_walk import voter_sets_in
+from quorate.log.batches import voter_sets_in
 from quorate.log.errors import DamagedLogError
 from quorate.log.log_state import LogState, base_of
-from quorate.log.segments.walk import Steps, read_cold, read_now
-from quorate.runtime.disk import DiskError, File
+from quorate.log.segments import Steps, read_cold, read_now
+from quorate.runtime import DiskError, File
 from quorate.types import Offset, VotersAt
 
 _NO_LIMIT = 2**63 - 1

@@ -14,13 +14,17 @@ from dataclasses import dataclass
 from quorate.log.epoch_cache import EpochCache, load_epochs
 from quorate.log.errors import DamagedLogError
 from quorate.log.log_config import LogConfig
-from quorate.log.segments.batch_reader import BatchReader
-from quorate.log.segments.segment import LOG_SUFFIX, Segment
-from quorate.log.segments.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from quorate.log.segments.walk import HeaderWalk, Steps, read_cold
-from quorate.runtime.disk import Disk
-from quorate.runtime.log import get_logger
-from quorate.runtime.slices import Slices
+from quorate.log.segments import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    BatchReader,
+    HeaderWalk,
+    Segment,
+    Steps,
+    read_cold,
+)
+from quorate.runtime import Disk, Slices, get_logger
 from quorate.types import EpochStart, Offset
 
 log = get_logger(__name__)

@@ -1,6 +1,8 @@
 """Every metric, declared in one place, and the endpoint that shows them."""
 
+from quorate.metrics.controller_stats import ControllerStats
+from quorate.metrics.declarations import BROKER_METADATA, CONTROLLER, families
 from quorate.metrics.endpoint import serve_metrics
 from quorate.metrics.raft_metrics import RaftMetrics
 
-__all__ = ["RaftMetrics", "serve_metrics"]
+__all__ = ["BROKER_METADATA", "CONTROLLER", "ControllerStats", "RaftMetrics", "families", "serve_metrics"]

@@ -8,8 +8,7 @@ import trio
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from quorate.runtime.log import get_logger
-from quorate.runtime.network import Listener, NetworkError, Stream
+from quorate.runtime import Listener, NetworkError, Stream, get_logger
 
 log = get_logger(__name__)
 

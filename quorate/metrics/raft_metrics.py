@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from quorate.metrics.declarations import RAFT, SNAPSHOTS, Declaration, Kind, counter, families
 from quorate.metrics.shared_registry import join, leave
 from quorate.metrics.windows import Window
-from quorate.raft.core.effects import Role
+from quorate.raft.core import Role
 from quorate.types import Epoch, NodeId, Offset
 
 

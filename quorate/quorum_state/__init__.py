@@ -1,13 +1,26 @@
 """The durable identity and vote of a node."""
 
-from quorate.quorum_state.election_state import QuorumStateFile
-from quorate.quorum_state.errors import QuorumStateError
-from quorate.quorum_state.meta_properties import MetaProperties, load_meta_properties, store_meta_properties
+from quorate.quorum_state.election_state import QUORUM_STATE, QuorumStateFile
+from quorate.quorum_state.errors import MissingStateError, QuorumStateError, UnreadableStateError
+from quorate.quorum_state.meta_properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    load_meta_properties,
+    store_meta_properties,
+)
+from quorate.quorum_state.parameter_names import EMBEDDED, SERVER, ParameterNames
 
 __all__ = [
+    "EMBEDDED",
+    "META_PROPERTIES",
+    "QUORUM_STATE",
+    "SERVER",
     "MetaProperties",
+    "MissingStateError",
+    "ParameterNames",
     "QuorumStateError",
     "QuorumStateFile",
+    "UnreadableStateError",
     "load_meta_properties",
     "store_meta_properties",
 ]

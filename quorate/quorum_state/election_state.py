@@ -16,7 +16,7 @@ from quorate.quorum_state.errors import (
     UnknownVersionError,
     UnreadableStateError,
 )
-from quorate.runtime.disk import Disk, read_file, write_file_atomically
+from quorate.runtime import Disk, read_file, write_file_atomically
 from quorate.types import ElectionState, Epoch, NodeId, ReplicaKey
 
 QUORUM_STATE = "quorum-state"

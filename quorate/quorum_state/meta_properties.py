@@ -10,8 +10,7 @@ from quorate.quorum_state.errors import (
     UnreadableStateError,
 )
 from quorate.quorum_state.parameter_names import SERVER, ParameterNames
-from quorate.runtime.disk import Disk, read_file, write_file_atomically
-from quorate.runtime.entropy import parse_uuid, uuid_text
+from quorate.runtime import Disk, parse_uuid, read_file, uuid_text, write_file_atomically
 
 META_PROPERTIES = "meta.properties"
 _NODE_ID_DIGITS = 10

@@ -10,8 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quorate.raft.core.core_config import CoreConfig
-    from quorate.raft.core.effects import Role
+    from quorate.raft.core import CoreConfig, Role
     from quorate.raft.errors import (
         InvalidAppendError,
         InvalidArgumentError,
@@ -29,74 +28,76 @@ if TYPE_CHECKING:
         StateMachineError,
     )
     from quorate.raft.leadership import Leadership
-    from quorate.raft.quorum import Quorum
-    from quorate.raft.quorum_config import QuorumConfig, parse_voters
+    from quorate.raft.quorum import PendingLocalAppend, Quorum
+    from quorate.raft.quorum_config import HIGH_WATERMARK_WAIT_MS, QuorumConfig, parse_voters
     from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
-    from quorate.raft.state_machine.interface import (
+    from quorate.raft.state_machine import (
         Appended,
         CheckingStateMachine,
         CommittedBatch,
         SnapshotLoader,
         StateMachine,
     )
-    from quorate.raft.storage.skipped_batches import SkippedBatch
-    from quorate.raft.storage.skipping import skip_batch
-    from quorate.raft.storage.storage import format_folder
-    from quorate.raft.telemetry import Telemetry
-    from quorate.raft.watch.health import Health
+    from quorate.raft.storage import SkippedBatch, format_folder, skip_batch
+    from quorate.raft.telemetry import NoTelemetry, Telemetry
+    from quorate.raft.watch import Health
     from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
 
 _HOMES = {
-    "QuorumConfig": "config",
-    "parse_voters": "config",
-    "Role": "core.effects",
-    "CoreConfig": "core.types",
-    "Endpoint": "core.types",
-    "Epoch": "core.types",
-    "NodeId": "core.types",
-    "Offset": "core.types",
-    "ReplicaKey": "core.types",
-    "SnapshotId": "core.types",
-    "Voter": "core.types",
-    "VoterSet": "core.types",
-    "InvalidAppendError": "errors",
-    "InvalidArgumentError": "errors",
-    "NotLeaderError": "errors",
-    "OutcomeUnknownError": "errors",
-    "PeerProtocolError": "errors",
-    "QuorumBusyError": "errors",
-    "QuorumConfigError": "errors",
-    "QuorumError": "errors",
-    "QuorumForkedError": "errors",
-    "QuorumStoppedError": "errors",
-    "RequestRefusedError": "errors",
-    "SkipRefusedError": "errors",
-    "SnapshotNotTakenError": "errors",
-    "StateMachineError": "errors",
-    "Health": "health",
-    "Leadership": "leadership",
-    "Quorum": "quorum",
-    "QuorumDescription": "replicas",
-    "ReplicaStatus": "replicas",
-    "SkippedBatch": "skipped_batches",
-    "skip_batch": "skipping",
-    "Appended": "state_machine",
-    "CheckingStateMachine": "state_machine",
-    "CommittedBatch": "state_machine",
-    "SnapshotLoader": "state_machine",
-    "StateMachine": "state_machine",
-    "format_folder": "storage",
-    "Telemetry": "telemetry",
+    "CoreConfig": "quorate.raft.core",
+    "Role": "quorate.raft.core",
+    "InvalidAppendError": "quorate.raft.errors",
+    "InvalidArgumentError": "quorate.raft.errors",
+    "NotLeaderError": "quorate.raft.errors",
+    "OutcomeUnknownError": "quorate.raft.errors",
+    "PeerProtocolError": "quorate.raft.errors",
+    "QuorumBusyError": "quorate.raft.errors",
+    "QuorumConfigError": "quorate.raft.errors",
+    "QuorumError": "quorate.raft.errors",
+    "QuorumForkedError": "quorate.raft.errors",
+    "QuorumStoppedError": "quorate.raft.errors",
+    "RequestRefusedError": "quorate.raft.errors",
+    "SkipRefusedError": "quorate.raft.errors",
+    "SnapshotNotTakenError": "quorate.raft.errors",
+    "StateMachineError": "quorate.raft.errors",
+    "Leadership": "quorate.raft.leadership",
+    "PendingLocalAppend": "quorate.raft.quorum",
+    "Quorum": "quorate.raft.quorum",
+    "HIGH_WATERMARK_WAIT_MS": "quorate.raft.quorum_config",
+    "QuorumConfig": "quorate.raft.quorum_config",
+    "parse_voters": "quorate.raft.quorum_config",
+    "QuorumDescription": "quorate.raft.quorum_description",
+    "ReplicaStatus": "quorate.raft.quorum_description",
+    "Appended": "quorate.raft.state_machine",
+    "CheckingStateMachine": "quorate.raft.state_machine",
+    "CommittedBatch": "quorate.raft.state_machine",
+    "SnapshotLoader": "quorate.raft.state_machine",
+    "StateMachine": "quorate.raft.state_machine",
+    "SkippedBatch": "quorate.raft.storage",
+    "format_folder": "quorate.raft.storage",
+    "skip_batch": "quorate.raft.storage",
+    "NoTelemetry": "quorate.raft.telemetry",
+    "Telemetry": "quorate.raft.telemetry",
+    "Health": "quorate.raft.watch",
+    "Endpoint": "quorate.types",
+    "Epoch": "quorate.types",
+    "NodeId": "quorate.types",
+    "Offset": "quorate.types",
+    "ReplicaKey": "quorate.types",
+    "SnapshotId": "quorate.types",
+    "Voter": "quorate.types",
+    "VoterSet": "quorate.types",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 __all__ = [
+    "HIGH_WATERMARK_WAIT_MS",
     "Appended",
     "CheckingStateMachine",
     "CommittedBatch",
@@ -107,11 +108,13 @@ __all__ = [
     "InvalidAppendError",
     "InvalidArgumentError",
     "Leadership",
+    "NoTelemetry",
     "NodeId",
     "NotLeaderError",
     "Offset",
     "OutcomeUnknownError",
     "PeerProtocolError",
+    "PendingLocalAppend",
     "Quorum",
     "QuorumBusyError",
     "QuorumConfig",

@@ -5,40 +5,32 @@ from functools import partial
 
 import trio
 
-from quorate.log.batches.batch import Batch, read_headers
-from quorate.log.batches.control import voters_in
-from quorate.raft.core.core import Core
-from quorate.raft.core.core_config import BatchSpan
-from quorate.raft.core.effects import Role
-from quorate.raft.core.events import CommitHeard, Event, Received, VoterChange
-from quorate.raft.core.messages import FetchRequest, FetchResponse, Message
-from quorate.raft.driver.driver import Driver, Routes
+from quorate.log.batches import Batch, read_headers, voters_in
+from quorate.raft.core import (
+    BatchSpan,
+    CommitHeard,
+    Core,
+    Event,
+    FetchRequest,
+    FetchResponse,
+    Message,
+    Received,
+    Role,
+    VoterChange,
+)
+from quorate.raft.driver import Driver, Routes
 from quorate.raft.errors import InvalidAppendError, NotLeaderError, QuorumStoppedError
 from quorate.raft.leadership import Announcer, LeadershipView
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.raft.quorum_description import QuorumDescription, ReplicaTimes
-from quorate.raft.snapshots.snapshot_cleaning import Retention
-from quorate.raft.snapshots.snapshot_taking import SnapshotTriggers
-from quorate.raft.state_machine.interface import StateMachine
-from quorate.raft.state_machine.proposals import PendingAppend
-from quorate.raft.storage.storage import Storage
+from quorate.raft.snapshots import Retention, SnapshotTriggers
+from quorate.raft.state_machine import PendingAppend, StateMachine
+from quorate.raft.storage import Storage
 from quorate.raft.telemetry import Telemetry
-from quorate.raft.transport.description_frames import QuorumView
-from quorate.raft.transport.endpoint_check import EndpointCheck
-from quorate.raft.transport.forwarding import Forwarder
-from quorate.raft.transport.peer_set import PeerSet
-from quorate.raft.transport.peers import Peer
-from quorate.raft.transport.quorum_server import Server
+from quorate.raft.transport import EndpointCheck, Forwarder, Peer, PeerSet, QuorumView, Server
 from quorate.raft.waiters import IndexWaiter
-from quorate.raft.watch.freshness import Freshness
-from quorate.raft.watch.health import Health
-from quorate.raft.watch.hearing import Hearing
-from quorate.raft.watch.misconfiguration import Misconfiguration
-from quorate.runtime import Runtime
-from quorate.runtime.clock import loop_clock
-from quorate.runtime.entropy import uuid_text
-from quorate.runtime.log import get_logger
-from quorate.runtime.network import Listener
+from quorate.raft.watch import Freshness, Health, Hearing, Misconfiguration
+from quorate.runtime import Listener, Runtime, get_logger, loop_clock, uuid_text
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId
 
 log = get_logger(__name__)

@@ -6,9 +6,7 @@ from typing import TypeVar
 import trio
 
 from quorate.raft.assembly import Node
-from quorate.raft.core.effects import Role
-from quorate.raft.core.events import VoterChange
-from quorate.raft.core.messages import ErrorCode
+from quorate.raft.core import ErrorCode, Role, VoterChange
 from quorate.raft.errors import (
     NotLeaderError,
     OutcomeUnknownError,
@@ -16,8 +14,8 @@ from quorate.raft.errors import (
     RequestRefusedError,
 )
 from quorate.raft.quorum_description import QuorumDescription
-from quorate.raft.transport.channel import Channel
-from quorate.runtime.network import Address
+from quorate.raft.transport import Channel
+from quorate.runtime import Address
 from quorate.types import NodeId, Offset
 
 Answer = TypeVar("Answer")

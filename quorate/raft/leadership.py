@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import trio
 
-from quorate.raft.core.effects import Role, RoleChanged
+from quorate.raft.core import Role, RoleChanged
 from quorate.raft.errors import QuorumError, QuorumStoppedError
 from quorate.types import Epoch, NodeId, Offset
 

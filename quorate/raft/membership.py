@@ -3,12 +3,11 @@
 import trio
 
 from quorate.raft.assembly import Node
-from quorate.raft.core.effects import Role
-from quorate.raft.core.events import AddVoter, RemoveVoter, UpdateVoter, VoterChange
+from quorate.raft.core import AddVoter, RemoveVoter, Role, UpdateVoter, VoterChange
 from quorate.raft.errors import QuorumError
 from quorate.raft.leader_calls import LeaderCalls
 from quorate.raft.quorum_config import QuorumConfig
-from quorate.runtime.log import get_logger
+from quorate.runtime import get_logger
 from quorate.types import ReplicaKey, Voter
 
 log = get_logger(__name__)

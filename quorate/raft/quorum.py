@@ -10,8 +10,7 @@ import trio
 from quorate.log import Log
 from quorate.raft.arguments import check_duration, check_new_voter
 from quorate.raft.assembly import Node
-from quorate.raft.core.effects import Role
-from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter
+from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, Role, UpdateVoter
 from quorate.raft.errors import (
     InvalidAppendError,
     NotLeaderError,
@@ -26,19 +25,12 @@ from quorate.raft.leadership import Leadership
 from quorate.raft.membership import Membership
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.raft.quorum_description import QuorumDescription
-from quorate.raft.state_machine.interface import Appended, StateMachine
-from quorate.raft.state_machine.proposals import PendingAppend
-from quorate.raft.state_machine.shape import check_shape
-from quorate.raft.storage.skipped_batches import SkippedBatch
-from quorate.raft.storage.storage import open_storage
+from quorate.raft.state_machine import Appended, PendingAppend, StateMachine, check_shape
+from quorate.raft.storage import SkippedBatch, open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry
-from quorate.raft.transport.append_frames import size_of
-from quorate.raft.transport.quorum_server import ApplicationHandler
-from quorate.raft.watch.health import Health
-from quorate.runtime import Runtime
-from quorate.runtime.forks import tell_forked
-from quorate.runtime.log import get_logger
-from quorate.runtime.network import Address
+from quorate.raft.transport import ApplicationHandler, size_of
+from quorate.raft.watch import Health
+from quorate.runtime import Address, Runtime, get_logger, tell_forked
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
 

@@ -4,10 +4,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from quorate.quorum_state.parameter_names import EMBEDDED, ParameterNames
-from quorate.raft.core.core_config import CoreConfig
+from quorate.quorum_state import EMBEDDED, ParameterNames
+from quorate.raft.core import CoreConfig
 from quorate.raft.errors import QuorumConfigError
-from quorate.runtime.network import Address
+from quorate.runtime import Address
 from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 
 HIGH_WATERMARK_WAIT_MS: Final = 5

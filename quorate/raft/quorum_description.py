@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.effects import Role
-from quorate.raft.core.messages import FetchRequest
+from quorate.raft.core import Core, FetchRequest, Role
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
 
 _OBSERVER_SILENCE_MS = 300_000

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from quorate.simulation.core.core_run import CoreRun, CoreRunResult
-from quorate.simulation.core.core_swarm_settings import CoreSwarmSettings
+from quorate.simulation.core import CoreRun, CoreRunResult, CoreSwarmSettings
 from quorate.simulation.totals import Totals
 from quorate.simulation.violations import LivenessViolation, SafetyViolation, StuckError
 
@@ -18,8 +17,8 @@ from quorate.simulation.violations import LivenessViolation, SafetyViolation, St
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from quorate.simulation.brokers.broker_run import BrokerRun, BrokerRunResult
-    from quorate.simulation.quorum.quorum_run import QuorumRun, RunResult
+    from quorate.simulation.brokers import BrokerRun, BrokerRunResult
+    from quorate.simulation.quorum import QuorumRun, RunResult
 
     Run = CoreRun | QuorumRun | BrokerRun
 
@@ -55,7 +54,7 @@ def run_core_seed(seed: int, *, show: Show | None = None) -> CoreRunResult:
 
 def quorum_run(seed: int, *, show: Show | None = None) -> "QuorumRun":
     """As `core_run`, of the whole quorum."""
-    from quorate.simulation.quorum.quorum_run import QuorumRun, QuorumRunSettings
+    from quorate.simulation.quorum import QuorumRun, QuorumRunSettings
 
     return QuorumRun(seed, QuorumRunSettings.draw(random.Random(f"quorum-settings/{seed}")), show=show)
 
@@ -67,7 +66,7 @@ def run_quorum_seed(seed: int, *, show: Show | None = None) -> "RunResult":
 
 def broker_run(seed: int, *, show: Show | None = None) -> "BrokerRun":
     """As `core_run`, of a broker cluster."""
-    from quorate.simulation.brokers.broker_run import BrokerRun, BrokerRunSettings
+    from quorate.simulation.brokers import BrokerRun, BrokerRunSettings
 
     return BrokerRun(seed, BrokerRunSettings.draw(random.Random(f"broker-settings/{seed}")), show=show)
 

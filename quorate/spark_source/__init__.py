@@ -15,7 +15,7 @@ must not need PySpark for it.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from quorate.runtime.extras import need
+from quorate.runtime import need
 
 if TYPE_CHECKING:
     from quorate.spark_source.errors import SourceError

@@ -13,14 +13,17 @@ from typing import Final, TypeVar
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
-from quorate.broker.wire.codecs.primitives import MalformedError
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.kafka_client import WireClient, open_client
-from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, Batch, read_header
-from quorate.log.errors import InvalidBatchError
-from quorate.runtime.network import Address, NetworkError
+from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
+from quorate.broker.wire.codecs import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    MalformedError,
+)
+from quorate.log import InvalidBatchError
+from quorate.log.batches import HEADER_BYTES, LENGTH_END, Batch, read_header
+from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 from quorate.spark_source.access import Extent
 from quorate.spark_source.errors import LogUnavailableError

@@ -8,17 +8,20 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from quorate.broker.metadata.metadata_records import Record
-from quorate.broker.metadata.record_codec import (
+from quorate.broker.metadata import (
     MAX_RECORD_BYTES,
     TYPE_NUMBERS,
+    Record,
     RecordDecodeError,
+    SchemaError,
     decode,
     encode,
+    load,
 )
-from quorate.broker.metadata.schema import SchemaError, load
-from quorate.log.batches.batch import Batch, BatchHeader
-from quorate.log.batches.control import (
+from quorate.log import InvalidBatchError
+from quorate.log.batches import (
+    Batch,
+    BatchHeader,
     ControlType,
     LeaderChange,
     control_type_of,
@@ -26,11 +29,10 @@ from quorate.log.batches.control import (
     read_leader_change,
     read_snapshot_header,
     read_voters,
+    records_of,
 )
-from quorate.log.batches.records import Record as LogRecord
-from quorate.log.batches.records import records_of
-from quorate.log.errors import InvalidBatchError
-from quorate.runtime.entropy import uuid_text
+from quorate.log.batches import Record as LogRecord
+from quorate.runtime import uuid_text
 from quorate.spark_source.errors import DamagedRecordError
 from quorate.types import VoterSet
 

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header
-from quorate.log.checkpoints import HIGH_WATERMARKS, UnreadableCheckpointError, decode_lines, is_number
-from quorate.log.errors import InvalidBatchError
+from quorate.log import HIGH_WATERMARKS, InvalidBatchError, UnreadableCheckpointError, decode_lines, is_number
+from quorate.log.batches import HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header
 from quorate.spark_source.access import Extent
 from quorate.spark_source.errors import DamagedRecordError, LogUnavailableError
 from quorate.spark_source.options import TOPIC

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from quorate.runtime.network import Address
+from quorate.runtime import Address
 from quorate.spark_source.errors import OptionError
 
 TOPIC: Final = "__cluster_metadata"

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, respond
 from quorate.broker.apis.raft_voters import changed, check_cluster, default_endpoint, voter_key
-from quorate.broker.wire.messages import Answer, RequestContext, Response
+from quorate.broker.wire import Answer, RequestContext, Response
 from quorate.types import Voter
 
 

@@ -7,9 +7,9 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchPartition
-from quorate.log.errors import LogError, OffsetOutOfRangeError
-from quorate.raft.quorum import Quorum
+from quorate.broker.wire.codecs import FetchedPartition, FetchPartition
+from quorate.log import LogError, OffsetOutOfRangeError
+from quorate.raft import Quorum
 from quorate.types import Offset
 
 CLUSTER_METADATA: Final = "__cluster_metadata"

@@ -11,18 +11,14 @@ from quorate.broker.apis.leader_readiness import LeaderReadiness
 from quorate.broker.apis.producer_ids import ProducerIds
 from quorate.broker.apis.topic_creation import TopicCreator
 from quorate.broker.controller_channel import ControllerChannel
-from quorate.broker.groups.coordinator import GroupCoordinator
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import Listener
-from quorate.broker.metadata.states import BrokerState
+from quorate.broker.groups import GroupCoordinator
+from quorate.broker.metadata import BrokerState, Listener, MetadataImage
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.replication.replica_manager import ReplicaManager
-from quorate.broker.settings.server_config import ServerConfig
-from quorate.broker.wire.codecs.entities import build, response_type
-from quorate.broker.wire.codecs.sliced_encoding import encode_in_slices
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.messages import Deferred, EncodedResponse, RequestContext, Response
-from quorate.raft.quorum import Quorum
+from quorate.broker.replication import ReplicaManager
+from quorate.broker.settings import ServerConfig
+from quorate.broker.wire import Deferred, EncodedResponse, KafkaError, RequestContext, Response
+from quorate.broker.wire.codecs import build, encode_in_slices, response_type
+from quorate.raft import Quorum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,16 +7,10 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, encoded_in_slices
-from quorate.broker.controller.rpc.rpc import (
-    Assignment,
-    ConfigEntry,
-    CreatedTopic,
-    CreateTopicsRequest,
-    NewTopic,
-)
-from quorate.broker.metadata.configs import describe_topic
-from quorate.broker.metadata.errors import ErrorCode as ControllerError
-from quorate.broker.wire.messages import Answer, RequestContext, Response
+from quorate.broker.controller.rpc import Assignment, ConfigEntry, CreatedTopic, CreateTopicsRequest, NewTopic
+from quorate.broker.metadata import ErrorCode as ControllerError
+from quorate.broker.metadata import describe_topic
+from quorate.broker.wire import Answer, RequestContext, Response
 
 _Fields = dict[str, object]
 

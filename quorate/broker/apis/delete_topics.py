@@ -6,10 +6,9 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, encoded_in_slices
-from quorate.broker.controller.rpc.rpc import DeletedTopic, DeleteTopicsRequest, TopicRef
-from quorate.broker.metadata.errors import ErrorCode as ControllerError
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.messages import Answer, RequestContext, Response
+from quorate.broker.controller.rpc import DeletedTopic, DeleteTopicsRequest, TopicRef
+from quorate.broker.metadata import ErrorCode as ControllerError
+from quorate.broker.wire import Answer, KafkaError, RequestContext, Response
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:

@@ -5,8 +5,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, endpoint_of, respond
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.messages import Answer, RequestContext
+from quorate.broker.wire import Answer, KafkaError, RequestContext
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2

@@ -6,14 +6,21 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
-from quorate.broker.metadata.config_key import ConfigKey, Effect
-from quorate.broker.metadata.config_synonyms import ConfigSynonym, of_broker, of_topic
-from quorate.broker.metadata.configs import ConfigDescription, ConfigSource, describe_broker, describe_topic
-from quorate.broker.metadata.topic_keys import BROKER_KEYS
-from quorate.broker.settings.server_config import CONFIG_KEYS
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.messages import Answer, RequestContext
-from quorate.runtime.network import Address
+from quorate.broker.metadata import (
+    BROKER_KEYS,
+    ConfigDescription,
+    ConfigKey,
+    ConfigSource,
+    ConfigSynonym,
+    Effect,
+    describe_broker,
+    describe_topic,
+    of_broker,
+    of_topic,
+)
+from quorate.broker.settings import CONFIG_KEYS
+from quorate.broker.wire import Answer, KafkaError, RequestContext
+from quorate.runtime import Address
 
 _Fields = dict[str, object]
 _TOPIC: Final = 2

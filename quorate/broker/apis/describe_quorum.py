@@ -6,9 +6,9 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, encoded_in_slices
-from quorate.broker.wire.messages import Answer, RequestContext, Response
-from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
-from quorate.runtime.entropy import parse_uuid
+from quorate.broker.wire import Answer, RequestContext, Response
+from quorate.raft import QuorumDescription, ReplicaStatus
+from quorate.runtime import parse_uuid
 
 _Fields = dict[str, object]
 _TIMEOUT_SECONDS: Final = 5.0

@@ -12,10 +12,9 @@ from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.metadata import describe_cluster_metadata, describe_partition, is_legal
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
-from quorate.broker.metadata.states import TopicState
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.messages import Answer, RequestContext
-from quorate.runtime.slices import Slices
+from quorate.broker.metadata import TopicState
+from quorate.broker.wire import Answer, KafkaError, RequestContext
+from quorate.runtime import Slices
 
 PARTITIONS_MAX: Final = 2000
 """In one answer (the default of Kafka's `max.request.partition.size.limit`)."""

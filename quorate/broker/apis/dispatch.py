@@ -32,11 +32,9 @@ from quorate.broker.apis import (
 )
 from quorate.broker.apis.context import Broker
 from quorate.broker.controller_channel import ControllerTimedOutError
-from quorate.broker.groups.group_messages import GroupMovedError
-from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.errors import ErrorTable
-from quorate.broker.wire.messages import Answer, Request, RequestContext
-from quorate.raft.errors import NotLeaderError, QuorumStoppedError
+from quorate.broker.groups import GroupMovedError
+from quorate.broker.wire import Answer, ApiKey, ErrorTable, Request, RequestContext
+from quorate.raft import NotLeaderError, QuorumStoppedError
 
 # kio has a class per version of each request with no common base, so handlers take what the table of the
 # wire layer has decoded for their key; it answers ApiVersions itself.

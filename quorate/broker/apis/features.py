@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from quorate.broker.controller.controller import LATEST_METADATA_VERSION, METADATA_VERSION
+from quorate.broker.controller import LATEST_METADATA_VERSION, METADATA_VERSION
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.wire.features import Features, SupportedFeature
-from quorate.raft.quorum import Quorum
+from quorate.broker.wire import Features, SupportedFeature
+from quorate.raft import Quorum
 
 _KRAFT_VERSION: Final = "kraft.version"
 _SUPPORTED: Final = (

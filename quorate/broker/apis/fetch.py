@@ -10,9 +10,11 @@ from quorate.broker.apis.cluster_metadata import is_cluster_metadata
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.fetched_once import each_once
 from quorate.broker.apis.leader_hints import leader_endpoints
-from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult
-from quorate.broker.replication.serving.fetch_service import ParkedFetch
-from quorate.broker.wire.codecs.fetch_codec import (
+from quorate.broker.replication import FetchItem, FetchOptions, FetchResult
+from quorate.broker.replication.serving import ParkedFetch
+from quorate.broker.wire import Answer, Deferred, EncodedResponse, RequestContext, Response
+from quorate.broker.wire.codecs import (
+    PER_STEP,
     FetchedPartition,
     FetchedTopic,
     FetchPartition,
@@ -22,9 +24,7 @@ from quorate.broker.wire.codecs.fetch_codec import (
     encode_fetch_response,
     encode_fetch_steps,
 )
-from quorate.broker.wire.codecs.produce_codec import PER_STEP
-from quorate.broker.wire.messages import Answer, Deferred, EncodedResponse, RequestContext, Response
-from quorate.runtime.slices import Mapped, Steps, in_slices, let_go
+from quorate.runtime import Mapped, Steps, in_slices, let_go
 
 _NEW_SESSION = (0, -1)
 _ZSTD_FROM: Final = 10

@@ -4,9 +4,8 @@ import uuid
 from dataclasses import replace
 from typing import TypeAlias
 
-from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchRequest, FetchTopic
-from quorate.broker.wire.codecs.produce_codec import PER_STEP
-from quorate.runtime.slices import Steps
+from quorate.broker.wire.codecs import PER_STEP, FetchPartition, FetchRequest, FetchTopic
+from quorate.runtime import Steps
 
 _Key: TypeAlias = tuple[str | None, uuid.UUID | None]
 

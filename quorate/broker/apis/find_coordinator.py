@@ -7,10 +7,10 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis import transactions
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
-from quorate.broker.groups.coordinator import OFFSETS_TOPIC, partition_of
-from quorate.broker.metadata.errors import ErrorCode as ControllerError
-from quorate.broker.metadata.metadata_records import NO_LEADER
-from quorate.broker.wire.messages import Answer, Deferred, RequestContext, Response
+from quorate.broker.groups import OFFSETS_TOPIC, partition_of
+from quorate.broker.metadata import NO_LEADER
+from quorate.broker.metadata import ErrorCode as ControllerError
+from quorate.broker.wire import Answer, Deferred, RequestContext, Response
 
 _Fields = dict[str, object]
 _GROUP: Final = 0

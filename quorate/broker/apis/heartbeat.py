@@ -3,8 +3,8 @@
 from typing import Any
 
 from quorate.broker.apis.context import Broker, respond
-from quorate.broker.groups.group_messages import MemberRef
-from quorate.broker.wire.messages import Answer, RequestContext
+from quorate.broker.groups import MemberRef
+from quorate.broker.wire import Answer, RequestContext
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:

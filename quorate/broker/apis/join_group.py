@@ -6,9 +6,8 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond
-from quorate.broker.groups.group_messages import JoinRequest, JoinResult, Protocol
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.messages import Answer, Deferred, RequestContext
+from quorate.broker.groups import JoinRequest, JoinResult, Protocol
+from quorate.broker.wire import Answer, Deferred, KafkaError, RequestContext
 
 _PROTOCOLS_MAX: Final = 100
 """That one member may offer. Clients offer one to three; each rebalance compares all members' protocols."""

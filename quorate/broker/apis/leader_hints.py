@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from quorate.broker.apis.context import Broker
-from quorate.broker.wire.codecs.produce_codec import NodeEndpoint
-from quorate.broker.wire.messages import RequestContext
+from quorate.broker.wire import RequestContext
+from quorate.broker.wire.codecs import NodeEndpoint
 
 
 def leader_endpoints(broker: Broker, context: RequestContext, leaders: Iterable[int]) -> list[NodeEndpoint]:

@@ -12,13 +12,10 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.replication.errors import PartitionError
-from quorate.broker.replication.replica_manager import ReplicaManager
-from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.codecs.primitives import MalformedError
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.kafka_client import WireClient, open_client
-from quorate.runtime.network import Address, Network, NetworkError
+from quorate.broker.replication import PartitionError, ReplicaManager
+from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
+from quorate.broker.wire.codecs import MalformedError
+from quorate.runtime import Address, Network, NetworkError
 
 _NOT_YET: Final = (
     ErrorCode.not_leader_or_follower,

@@ -5,8 +5,8 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
-from quorate.broker.wire.messages import Answer, RequestContext
-from quorate.runtime.slices import Slices
+from quorate.broker.wire import Answer, RequestContext
+from quorate.runtime import Slices
 
 _AT_ONCE: Final = 100
 """Members that are answered in one piece."""

@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, encoded_in_slices
-from quorate.broker.wire.messages import Answer, RequestContext, Response
-from quorate.runtime.slices import Slices
+from quorate.broker.wire import Answer, RequestContext, Response
+from quorate.runtime import Slices
 
 _Fields = dict[str, object]
 _OFFSET_NOT_AVAILABLE_SINCE: Final = 5

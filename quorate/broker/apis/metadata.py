@@ -10,14 +10,11 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA, CLUSTER_METADATA_ID
 from quorate.broker.apis.context import Broker, encoded_in_slices, endpoint_of, respond, respond_in_slices
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
-from quorate.broker.controller.operations.directory_changes import directory_online
-from quorate.broker.controller.operations.topics import check_name
-from quorate.broker.groups.coordinator import OFFSETS_TOPIC
-from quorate.broker.metadata.errors import ApiError
-from quorate.broker.metadata.metadata_records import NO_LEADER
-from quorate.broker.metadata.states import PartitionState, TopicState
-from quorate.broker.wire.messages import Answer, RequestContext, Response
-from quorate.runtime.slices import Slices, Steps, in_slices
+from quorate.broker.controller.operations import check_name, directory_online
+from quorate.broker.groups import OFFSETS_TOPIC
+from quorate.broker.metadata import NO_LEADER, ApiError, PartitionState, TopicState
+from quorate.broker.wire import Answer, RequestContext, Response
+from quorate.runtime import Slices, Steps, in_slices
 
 _Fields = dict[str, object]
 _AT_ONCE: Final = 100

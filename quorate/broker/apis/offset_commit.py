@@ -6,9 +6,9 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond
-from quorate.broker.groups.group_messages import MemberRef, OffsetToCommit
-from quorate.broker.wire.messages import Answer, Deferred, RequestContext
-from quorate.runtime.slices import Slices
+from quorate.broker.groups import MemberRef, OffsetToCommit
+from quorate.broker.wire import Answer, Deferred, RequestContext
+from quorate.runtime import Slices
 
 _AT_ONCE: Final = 200
 """Partitions that are committed, and answered, in one piece; some 3 ms."""

@@ -6,9 +6,8 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
-from quorate.broker.groups.group_messages import CommittedOffset
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.messages import Answer, RequestContext
+from quorate.broker.groups import CommittedOffset
+from quorate.broker.wire import Answer, KafkaError, RequestContext
 
 _Fields = dict[str, object]
 _AT_ONCE: Final = 200

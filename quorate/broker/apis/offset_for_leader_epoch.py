@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
-from quorate.broker.wire.messages import Answer, RequestContext
+from quorate.broker.wire import Answer, RequestContext
 
 _Fields = dict[str, object]
 _AT_ONCE: Final = 100

@@ -7,9 +7,17 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.leader_hints import leader_endpoints
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
-from quorate.broker.replication.replica_manager import PendingAppends
-from quorate.broker.replication.requests import AppendItem, AppendResult
-from quorate.broker.wire.codecs.produce_codec import (
+from quorate.broker.replication import AppendItem, AppendResult, PendingAppends
+from quorate.broker.wire import (
+    Answer,
+    CloseConnection,
+    Deferred,
+    EncodedResponse,
+    KafkaError,
+    RequestContext,
+    Response,
+)
+from quorate.broker.wire.codecs import (
     PER_STEP,
     ProducedPartition,
     ProducedTopic,
@@ -18,16 +26,7 @@ from quorate.broker.wire.codecs.produce_codec import (
     ProduceTopic,
     encode_produce_steps,
 )
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.messages import (
-    Answer,
-    CloseConnection,
-    Deferred,
-    EncodedResponse,
-    RequestContext,
-    Response,
-)
-from quorate.runtime.slices import Mapped, Steps, at_once, in_slices, let_go
+from quorate.runtime import Mapped, Steps, at_once, in_slices, let_go
 
 _ACKS = (-1, 0, 1)
 _ZSTD_FROM = 7

@@ -6,11 +6,11 @@ from typing import Final
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
 
-from quorate.broker.controller.rpc.rpc import AllocateProducerIdsRequest
+from quorate.broker.controller.rpc import AllocateProducerIdsRequest
 from quorate.broker.controller_channel import ControllerChannel
-from quorate.broker.metadata.errors import ErrorCode
-from quorate.broker.wire.errors import KafkaError
-from quorate.runtime.log import get_logger
+from quorate.broker.metadata import ErrorCode
+from quorate.broker.wire import KafkaError
+from quorate.runtime import get_logger
 
 log = get_logger(__name__)
 

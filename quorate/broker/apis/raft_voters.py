@@ -7,9 +7,9 @@ from typing import Final, Protocol
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker
-from quorate.broker.wire.errors import KafkaError
-from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, RequestRefusedError
-from quorate.runtime.entropy import uuid_text
+from quorate.broker.wire import KafkaError
+from quorate.raft import NotLeaderError, OutcomeUnknownError, RequestRefusedError
+from quorate.runtime import uuid_text
 from quorate.types import Endpoint, NodeId, ReplicaKey
 
 DEFAULT_TIMEOUT_MS: Final = 30_000

@@ -6,7 +6,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, respond
 from quorate.broker.apis.raft_voters import DEFAULT_TIMEOUT_MS, changed, check_cluster, voter_key
-from quorate.broker.wire.messages import Answer, RequestContext, Response
+from quorate.broker.wire import Answer, RequestContext, Response
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:

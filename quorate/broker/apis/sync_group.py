@@ -3,9 +3,9 @@
 from typing import Any
 
 from quorate.broker.apis.context import Broker, respond
-from quorate.broker.groups.group_messages import MemberRef, SyncRequest, SyncResult
-from quorate.broker.wire.messages import Answer, Deferred, RequestContext, Response
-from quorate.runtime.slices import Slices
+from quorate.broker.groups import MemberRef, SyncRequest, SyncResult
+from quorate.broker.wire import Answer, Deferred, RequestContext, Response
+from quorate.runtime import Slices
 
 
 async def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:

@@ -4,14 +4,14 @@ from typing import Final
 
 import trio
 
-from quorate.broker.controller.rpc.rpc import ConfigEntry, CreatedTopic, CreateTopicsRequest, NewTopic
+from quorate.broker.controller.rpc import ConfigEntry, CreatedTopic, CreateTopicsRequest, NewTopic
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
-from quorate.broker.groups.coordinator import OFFSETS_TOPIC
-from quorate.broker.metadata.errors import ErrorCode
+from quorate.broker.groups import OFFSETS_TOPIC
+from quorate.broker.metadata import ErrorCode
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.settings.server_config import ServerConfig
-from quorate.raft.quorum import Quorum
-from quorate.runtime.log import get_logger
+from quorate.broker.settings import ServerConfig
+from quorate.raft import Quorum
+from quorate.runtime import get_logger
 
 log = get_logger(__name__)
 

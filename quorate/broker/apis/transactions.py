@@ -4,7 +4,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire import KafkaError
 
 REFUSAL: Final = ErrorCode.transactional_id_authorization_failed
 """Every client takes it as final. On others, such as INVALID_REQUEST, librdkafka asks again for ever."""

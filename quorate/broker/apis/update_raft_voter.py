@@ -13,8 +13,7 @@ from quorate.broker.apis.raft_voters import (
     default_endpoint,
     voter_key,
 )
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.messages import Answer, RequestContext, Response
+from quorate.broker.wire import Answer, KafkaError, RequestContext, Response
 from quorate.types import Voter
 
 _KRAFT_VERSION: Final = 1

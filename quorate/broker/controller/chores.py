@@ -23,26 +23,28 @@ from typing import Final, NamedTuple
 
 import trio
 
-from quorate.broker.controller.operations.belongings import Belongings
-from quorate.broker.controller.operations.brokers import (
+from quorate.broker.controller.operations import (
+    Belongings,
+    Departure,
+    Groups,
     Partitions,
     elect_leaderless,
     elect_preferred,
     leave_isrs,
+    leave_offline,
+    leave_with,
     settle_elrs,
 )
-from quorate.broker.controller.operations.directory_changes import leave_offline, leave_with
-from quorate.broker.controller.operations.outcome import Departure, Groups
 from quorate.broker.controller.sweep import Sweep
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import (
+from quorate.broker.metadata import (
     BrokerRegistrationChange,
     Config,
+    MetadataImage,
     PartitionChange,
     Record,
     RegisterBroker,
 )
-from quorate.runtime.log import get_logger
+from quorate.runtime import get_logger
 
 log = get_logger(__name__)
 

@@ -21,27 +21,26 @@ import trio
 from quorate.broker.controller.chores import LOOKS_PER_CHANGE, Chores
 from quorate.broker.controller.controller_telemetry import ControllerTelemetry, NoControllerTelemetry
 from quorate.broker.controller.metadata_log import MetadataLog
-from quorate.broker.controller.operations.alter_configs import alter_configs
-from quorate.broker.controller.operations.alter_partition import alter_partition
-from quorate.broker.controller.operations.brokers import (
+from quorate.broker.controller.operations import (
+    Departure,
+    Draw,
+    Outcome,
+    TopicDefaults,
+    allocate_producer_ids,
+    alter_configs,
+    alter_partition,
+    assign_replicas_to_dirs,
+    create_topics,
+    delete_topics,
     fence_broker,
     heartbeat,
+    partitions_of,
     register_broker,
     unregister_broker,
 )
-from quorate.broker.controller.operations.directory_changes import assign_replicas_to_dirs
-from quorate.broker.controller.operations.outcome import Departure, Outcome
-from quorate.broker.controller.operations.producer_id_blocks import allocate_producer_ids
-from quorate.broker.controller.operations.topics import (
-    Draw,
-    TopicDefaults,
-    create_topics,
-    delete_topics,
-    partitions_of,
-)
 from quorate.broker.controller.packing import TooLargeError
 from quorate.broker.controller.portions import portions
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     AlterConfigsRequest,
@@ -64,13 +63,9 @@ from quorate.broker.controller.rpc.rpc import (
 )
 from quorate.broker.controller.sessions import Sessions
 from quorate.broker.controller.tenure import Tenure
-from quorate.broker.metadata.errors import ErrorCode
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import FeatureLevel
-from quorate.broker.metadata.states import ConfigResource, PartitionKey
-from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
-from quorate.runtime.entropy import Entropy
-from quorate.runtime.log import get_logger
+from quorate.broker.metadata import ConfigResource, ErrorCode, FeatureLevel, MetadataImage, PartitionKey
+from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
+from quorate.runtime import Entropy, get_logger
 
 log = get_logger(__name__)
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from quorate.broker.controller.operations.outcome import Groups
-from quorate.broker.metadata.record_codec import RunEncoder
+from quorate.broker.controller.operations import Groups
+from quorate.broker.metadata import RunEncoder
 
 _RECORD_OVERHEAD_BYTES: Final = 24
 """What a record adds to a batch beside its value, at most."""

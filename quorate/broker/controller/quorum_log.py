@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from quorate.raft.quorum import PendingLocalAppend, Quorum
+from quorate.raft import PendingLocalAppend, Quorum
 from quorate.types import Epoch
 
 T = TypeVar("T")

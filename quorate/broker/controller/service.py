@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from quorate.broker.controller.controller import Controller
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     AllocateProducerIdsRequest,
     AlterConfigsRequest,
     AlterPartitionRequest,
@@ -11,14 +11,17 @@ from quorate.broker.controller.rpc.rpc import (
     BrokerHeartbeatRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    Refusal,
     RegisterBrokerRequest,
     Request,
     Response,
+    RpcDecodeError,
     UnregisterBrokerRequest,
+    decode_request,
+    encode_response,
 )
-from quorate.broker.controller.rpc.rpc_codec import Refusal, RpcDecodeError, decode_request, encode_response
-from quorate.broker.metadata.errors import ErrorCode
-from quorate.runtime.log import get_logger
+from quorate.broker.metadata import ErrorCode
+from quorate.runtime import get_logger
 
 log = get_logger(__name__)
 

@@ -6,7 +6,7 @@ session to be heard of. Times are seconds on a monotonic clock.
 
 from dataclasses import dataclass
 
-from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata import MetadataImage
 
 
 @dataclass(slots=True, kw_only=True)

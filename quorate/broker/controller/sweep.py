@@ -3,9 +3,8 @@
 import uuid
 from collections.abc import Iterator
 
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.states import PartitionKey, PartitionState
-from quorate.runtime.work import WORK
+from quorate.broker.metadata import MetadataImage, PartitionKey, PartitionState
+from quorate.runtime import WORK
 
 
 class Sweep:

@@ -6,11 +6,11 @@ from typing import Final
 
 from quorate.broker.controller.chores import Chores
 from quorate.broker.controller.metadata_log import MetadataLog, Pending
-from quorate.broker.controller.operations.outcome import Groups
+from quorate.broker.controller.operations import Groups
 from quorate.broker.controller.packing import packed
 from quorate.broker.controller.sessions import Sessions
-from quorate.broker.metadata.image import MetadataImage
-from quorate.runtime.log import get_logger
+from quorate.broker.metadata import MetadataImage
+from quorate.runtime import get_logger
 
 log = get_logger(__name__)
 

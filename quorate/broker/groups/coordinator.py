@@ -38,11 +38,8 @@ from quorate.broker.groups.offsets_topic import GroupLog
 from quorate.broker.groups.offsets_topic import GroupLogError as GroupLogError
 from quorate.broker.groups.offsets_topic import java_hash as java_hash
 from quorate.broker.groups.offsets_topic import partition_of as partition_of
-from quorate.log.batches.records import KeyValue, Record
-from quorate.runtime.clock import WallClock
-from quorate.runtime.entropy import Entropy
-from quorate.runtime.log import get_logger
-from quorate.runtime.timers import Timers
+from quorate.log.batches import KeyValue, Record
+from quorate.runtime import Entropy, Timers, WallClock, get_logger
 
 log = get_logger(__name__)
 

@@ -24,7 +24,7 @@ from quorate.broker.groups.group_state import GroupTimer as GroupTimer
 from quorate.broker.groups.group_state import TimerKind
 from quorate.broker.groups.member import Member
 from quorate.broker.groups.rebalance import RebalancingGroup, shared_protocols
-from quorate.runtime.log import get_logger
+from quorate.runtime import get_logger
 
 log = get_logger(__name__)
 

@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from quorate.log.batches.records import KeyValue
+from quorate.log.batches import KeyValue
 
 OFFSET_KEY_VERSIONS = (0, 1)
 GROUP_KEY_VERSION = 2

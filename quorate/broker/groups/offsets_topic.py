@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from quorate.log.batches.records import KeyValue, Record
+from quorate.log.batches import KeyValue, Record
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 

@@ -14,7 +14,7 @@ from quorate.broker.groups.group_messages import JoinResult, SyncResult
 from quorate.broker.groups.group_records import GroupValue
 from quorate.broker.groups.group_state import GroupHost, GroupLimits, GroupState, GroupTimer, TimerKind
 from quorate.broker.groups.member import Member
-from quorate.runtime.log import get_logger
+from quorate.runtime import get_logger
 
 log = get_logger(__name__)
 

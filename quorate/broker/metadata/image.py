@@ -36,7 +36,7 @@ from quorate.broker.metadata.states import (
     changed,
 )
 from quorate.broker.metadata.tallies import Tallies
-from quorate.runtime.work import WORK
+from quorate.runtime import WORK
 
 __all__ = [
     "BrokerState",

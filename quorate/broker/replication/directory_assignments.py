@@ -8,15 +8,14 @@ from typing import Final, TypeAlias
 
 import trio
 
-from quorate.broker.controller.operations.directory_changes import MAX_ASSIGNMENTS
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.operations import MAX_ASSIGNMENTS
+from quorate.broker.controller.rpc import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     DirectoryAssignment,
 )
-from quorate.broker.metadata.errors import ErrorCode
-from quorate.broker.metadata.metadata_records import LOST
-from quorate.runtime.log import get_logger
+from quorate.broker.metadata import LOST, ErrorCode
+from quorate.runtime import get_logger
 
 log = get_logger(__name__)
 

@@ -12,20 +12,27 @@ from dataclasses import dataclass, replace
 import trio
 
 from quorate.broker.replication.errors import ErrorCode, ReplicaFailedError
-from quorate.broker.replication.replica.follower_state import FollowerState
-from quorate.broker.replication.replica.partition import Cutting, Partition
+from quorate.broker.replication.replica import Cutting, FollowerState, Partition
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.stats import ReplicationStats
-from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
-from quorate.broker.wire.codecs.primitives import MalformedError
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.kafka_client import WireClient, open_client
-from quorate.log.errors import InvalidBatchError, LogError
-from quorate.runtime.disk import DescriptorsExhaustedError, DiskError
-from quorate.runtime.log import get_logger
-from quorate.runtime.network import Address, Network, NetworkError
-from quorate.runtime.slices import Slices
+from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
+from quorate.broker.wire.codecs import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    MalformedError,
+)
+from quorate.log import InvalidBatchError, LogError
+from quorate.runtime import (
+    Address,
+    DescriptorsExhaustedError,
+    DiskError,
+    Network,
+    NetworkError,
+    Slices,
+    get_logger,
+)
 
 log = get_logger(__name__)
 

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from quorate.broker.replication.purgatory import Purgatory
-from quorate.broker.replication.replica.partition import Partition
-from quorate.broker.replication.serving.fetch_service import ParkedFetch
-from quorate.broker.replication.serving.pending_appends import PendingAppends
+from quorate.broker.replication.replica import Partition
+from quorate.broker.replication.serving import ParkedFetch, PendingAppends
 from quorate.broker.replication.stats import PartitionCounts
 
 

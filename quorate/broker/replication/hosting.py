@@ -10,27 +10,19 @@ from dataclasses import dataclass
 
 import trio
 
-from quorate.broker.metadata.configs import TopicConfig
-from quorate.broker.metadata.metadata_records import is_reserved
-from quorate.broker.metadata.states import PartitionState
+from quorate.broker.metadata import PartitionState, TopicConfig, is_reserved
 from quorate.broker.replication.directory_assignments import DirectoryAssignments
 from quorate.broker.replication.errors import ErrorCode
 from quorate.broker.replication.fetcher import Fetchers
-from quorate.broker.replication.producing.produce_rules import ProduceRules
-from quorate.broker.replication.replica.isr import IsrProposal
-from quorate.broker.replication.replica.leader_state import Eligible
-from quorate.broker.replication.replica.partition import Partition, RoleChange
+from quorate.broker.replication.producing import ProduceRules
+from quorate.broker.replication.replica import Eligible, IsrProposal, Partition, RoleChange
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.requests import TopicRef
 from quorate.broker.replication.role_lines import RoleLines
 from quorate.broker.replication.stats import ReplicationStats
-from quorate.broker.replication.storage.log_folder import folder_name
-from quorate.broker.replication.storage.log_manager import LogManager
-from quorate.broker.replication.storage.replica_directories import may_open
+from quorate.broker.replication.storage import LogManager, folder_name, may_open
 from quorate.log import LogConfig, LogError
-from quorate.runtime.disk import DescriptorsExhaustedError, Disk, DiskError
-from quorate.runtime.entropy import uuid_text
-from quorate.runtime.log import get_logger
+from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, get_logger, uuid_text
 
 log = get_logger(__name__)
 

@@ -7,17 +7,16 @@ from typing import Final, TypeAlias
 
 import trio
 
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     AlterPartitionItem,
     AlterPartitionRequest,
     AlterPartitionResponse,
     AlterPartitionResult,
     IsrMember,
 )
-from quorate.broker.metadata.errors import ErrorCode
-from quorate.broker.replication.replica.isr import IsrProposal
-from quorate.broker.replication.replica.partition import Partition
-from quorate.runtime.log import get_logger
+from quorate.broker.metadata import ErrorCode
+from quorate.broker.replication.replica import IsrProposal, Partition
+from quorate.runtime import get_logger
 
 log = get_logger(__name__)
 

@@ -6,12 +6,16 @@ from functools import partial
 
 import trio
 
-from quorate.broker.controller.operations.directory_changes import may_lead
-from quorate.broker.metadata.configs import TopicConfig, effective
-from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import ConfigType
-from quorate.broker.metadata.states import PartitionState
+from quorate.broker.controller.operations import may_lead
+from quorate.broker.metadata import (
+    ConfigType,
+    MetadataDelta,
+    MetadataImage,
+    PartitionDelta,
+    PartitionState,
+    TopicConfig,
+    effective,
+)
 from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
 from quorate.broker.replication.directory_assignments import AssignDirectories, DirectoryAssignments
 from quorate.broker.replication.errors import AllFoldersFailedError, ErrorCode, PartitionError
@@ -19,10 +23,9 @@ from quorate.broker.replication.fetcher import FetcherContext, Fetchers
 from quorate.broker.replication.gauges import count_partitions
 from quorate.broker.replication.hosting import Hosting
 from quorate.broker.replication.isr_updater import AlterPartition, IsrUpdater
-from quorate.broker.replication.producing.batch_check import BatchChecker
+from quorate.broker.replication.producing import BatchChecker
 from quorate.broker.replication.purgatory import Purgatory
-from quorate.broker.replication.replica.leader_state import Eligible
-from quorate.broker.replication.replica.partition import Partition
+from quorate.broker.replication.replica import Eligible, Partition
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.requests import (
     AppendItem,
@@ -32,19 +35,17 @@ from quorate.broker.replication.requests import (
     OffsetResult,
     TopicRef,
 )
-from quorate.broker.replication.serving.fetch_service import FetchService, ParkedFetch
-from quorate.broker.replication.serving.offset_lookup import find_offset
-from quorate.broker.replication.serving.pending_appends import PendingAppends
-from quorate.broker.replication.serving.produce_service import ProduceService
+from quorate.broker.replication.serving import (
+    FetchService,
+    ParkedFetch,
+    PendingAppends,
+    ProduceService,
+    find_offset,
+)
 from quorate.broker.replication.stats import PartitionCounts, ReplicationStats
-from quorate.broker.replication.storage.log_folder import Proof
-from quorate.broker.replication.storage.log_manager import LogManager
-from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory
+from quorate.broker.replication.storage import BadDirectory, Directory, LogManager, Proof
 from quorate.broker.replication.upkeep import Upkeep
-from quorate.runtime import Runtime
-from quorate.runtime.disk import DescriptorsExhaustedError, DiskError
-from quorate.runtime.log import get_logger
-from quorate.runtime.network import Address
+from quorate.runtime import Address, DescriptorsExhaustedError, DiskError, Runtime, get_logger
 
 log = get_logger(__name__)
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from quorate.broker.replication.errors import ErrorCode
-from quorate.runtime.disk import Buffer
-from quorate.runtime.slices import Steps, let_go
+from quorate.runtime import Buffer, Steps, let_go
 
 TopicRef: TypeAlias = str | uuid.UUID
 """A topic by name or by id."""

@@ -4,9 +4,9 @@ from typing import Final
 
 import trio
 
-from quorate.broker.metadata.states import PartitionState
-from quorate.broker.replication.replica.partition import Partition, RoleChange
-from quorate.runtime.log import get_logger
+from quorate.broker.metadata import PartitionState
+from quorate.broker.replication.replica import Partition, RoleChange
+from quorate.runtime import get_logger
 
 log = get_logger(__name__)
 

@@ -4,17 +4,14 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from quorate.broker.metadata.configs import TopicConfig
+from quorate.broker.metadata import TopicConfig
 from quorate.broker.replication.hosting import Hosting
-from quorate.broker.replication.producing.producer_snapshot import store, take
-from quorate.broker.replication.replica.partition import Partition
+from quorate.broker.replication.producing import store, take
+from quorate.broker.replication.replica import Partition
 from quorate.broker.replication.replication_config import ReplicationConfig
-from quorate.broker.replication.storage.log_manager import LogManager
-from quorate.log import LogError
-from quorate.log.errors import LogInterruptedError
-from quorate.runtime.disk import DescriptorsExhaustedError, Disk, DiskError
-from quorate.runtime.log import get_logger
-from quorate.runtime.slices import Slices, in_slices
+from quorate.broker.replication.storage import LogManager
+from quorate.log import LogError, LogInterruptedError
+from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, Slices, get_logger, in_slices
 from quorate.types import Offset
 
 log = get_logger(__name__)

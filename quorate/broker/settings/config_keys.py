@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from quorate.broker.metadata.config_key import (
+from quorate.broker.metadata import (
+    BROKER_KEYS,
     INT_MAX,
     LONG_MAX,
     ConfigKey,
@@ -14,7 +15,6 @@ from quorate.broker.metadata.config_key import (
     number,
     true_or_false,
 )
-from quorate.broker.metadata.topic_keys import BROKER_KEYS
 from quorate.broker.settings.kafka_keys import KAFKA_KEYS
 
 REQUIRED: Final = None

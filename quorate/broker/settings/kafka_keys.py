@@ -6,16 +6,7 @@ second ask for what quorate hasn't got: a node that ignored them would be anothe
 
 from typing import Final
 
-from quorate.broker.metadata.config_key import (
-    INT_MAX,
-    ConfigKey,
-    Effect,
-    ValueType,
-    never,
-    number,
-    only,
-    true_or_false,
-)
+from quorate.broker.metadata import INT_MAX, ConfigKey, Effect, ValueType, never, number, only, true_or_false
 
 _ONE_LOOP: Final = "a node has one event loop, and one thread per disk."
 _SOCKETS: Final = "the operating system sizes the buffers."

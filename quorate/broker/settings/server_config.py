@@ -7,15 +7,12 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Final
 
-from quorate.broker.metadata.config_key import ConfigKey, Effect
-from quorate.broker.metadata.metadata_records import Listener
-from quorate.broker.metadata.topic_keys import BROKER_KEYS
+from quorate.broker.metadata import BROKER_KEYS, ConfigKey, Effect, Listener
 from quorate.broker.settings.config_keys import CONFIG_KEYS
-from quorate.quorum_state.parameter_names import SERVER
-from quorate.raft.core.core_config import CoreConfig
-from quorate.raft.errors import QuorumConfigError
-from quorate.raft.quorum_config import HIGH_WATERMARK_WAIT_MS, QuorumConfig, parse_voters
-from quorate.runtime.network import Address
+from quorate.quorum_state import SERVER
+from quorate.raft import HIGH_WATERMARK_WAIT_MS, QuorumConfig, QuorumConfigError, parse_voters
+from quorate.raft.core import CoreConfig
+from quorate.runtime import Address
 from quorate.types import Endpoint, NodeId, VoterSet
 
 __all__ = ["CONFIG_KEYS", "BoundListener", "ServerConfig", "ServerConfigError"]

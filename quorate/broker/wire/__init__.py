@@ -4,3 +4,37 @@ A frame's way in: `framing` cuts it out of the stream, `headers` reads who asks 
 body into a message (hand-written for Produce and Fetch; kio behind `guard` for the rest), the connection in
 `connection` hands it to a `RequestHandler` and sends the answers back in order.
 """
+
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.errors import ErrorTable, KafkaError
+from quorate.broker.wire.features import Features, SupportedFeature
+from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.broker.wire.kafka_server import ServerConfig, WireServer
+from quorate.broker.wire.messages import (
+    Answer,
+    CloseConnection,
+    Deferred,
+    EncodedResponse,
+    Request,
+    RequestContext,
+    Response,
+)
+
+__all__ = [
+    "Answer",
+    "ApiKey",
+    "CloseConnection",
+    "Deferred",
+    "EncodedResponse",
+    "ErrorTable",
+    "Features",
+    "KafkaError",
+    "Request",
+    "RequestContext",
+    "Response",
+    "ServerConfig",
+    "SupportedFeature",
+    "WireClient",
+    "WireServer",
+    "open_client",
+]

@@ -11,8 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.budget import MemoryBudget
-from quorate.broker.wire.codecs.primitives import MalformedError
-from quorate.broker.wire.codecs.produce_codec import ProduceRequest, decode_produce_steps
+from quorate.broker.wire.codecs import MalformedError, ProduceRequest, decode_produce_steps
 from quorate.broker.wire.error_responses import protocol_error_response
 from quorate.broker.wire.errors import ErrorTable
 from quorate.broker.wire.features import Features
@@ -30,10 +29,7 @@ from quorate.broker.wire.messages import (
 )
 from quorate.broker.wire.request_codec import api_versions_response, decode_any_request, encode_response
 from quorate.broker.wire.sending import join_small, remaining
-from quorate.runtime.disk import Buffer
-from quorate.runtime.log import get_logger
-from quorate.runtime.network import NetworkError, Stream
-from quorate.runtime.slices import in_slices
+from quorate.runtime import Buffer, NetworkError, Stream, get_logger, in_slices
 
 log = get_logger(__name__)
 

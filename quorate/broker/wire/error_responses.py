@@ -7,26 +7,23 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.codecs.entities import response_type
-from quorate.broker.wire.codecs.fetch_codec import (
+from quorate.broker.wire.codecs import (
     FetchedPartition,
     FetchedTopic,
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    encode_fetch_steps,
-)
-from quorate.broker.wire.codecs.produce_codec import (
     ProducedPartition,
     ProducedTopic,
     ProducePartition,
     ProduceRequest,
+    encode_fetch_steps,
+    encode_in_slices,
     encode_produce_steps,
+    response_type,
 )
-from quorate.broker.wire.codecs.sliced_encoding import encode_in_slices
 from quorate.broker.wire.messages import EncodedResponse, Request, Response
-from quorate.runtime.disk import Buffer
-from quorate.runtime.slices import Mapped, Steps, in_slices
+from quorate.runtime import Buffer, Mapped, Steps, in_slices
 
 _Fields = dict[str, object]
 # kio has one class per version of each request, with no common base: the fields read below exist in the

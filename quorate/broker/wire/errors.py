@@ -5,7 +5,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.runtime.network import NetworkError
+from quorate.runtime import NetworkError
 
 
 class KafkaError(Exception):

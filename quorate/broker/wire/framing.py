@@ -14,8 +14,8 @@ from typing import Final
 import trio
 
 from quorate.broker.wire.budget import Account, MemoryBudget
-from quorate.broker.wire.codecs.primitives import MalformedError
-from quorate.runtime.network import Stream
+from quorate.broker.wire.codecs import MalformedError
+from quorate.runtime import Stream
 
 RECEIVE_BYTES: Final = 65536
 MAX_FRAME_BYTES: Final = 100 * 1024 * 1024

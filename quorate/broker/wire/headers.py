@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quorate.broker.wire.api import APIS
-from quorate.broker.wire.codecs.primitives import Cursor, MalformedError, Pieces
+from quorate.broker.wire.codecs import Cursor, MalformedError, Pieces
 
 _REQUEST = struct.Struct(">hhi")
 MIN_REQUEST_BYTES: Final = _REQUEST.size

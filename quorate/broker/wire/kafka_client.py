@@ -11,34 +11,28 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import RequestPayload, ResponsePayload
 
 from quorate.broker.wire.api import APIS, ApiKey
-from quorate.broker.wire.codecs.entities import (
-    build,
-    decode_entity,
-    encode_entity,
-    request_type,
-    response_type,
-)
-from quorate.broker.wire.codecs.fetch_codec import (
+from quorate.broker.wire.codecs import (
     FetchRequest,
     FetchResponse,
-    decode_fetch_response_steps,
-    encode_fetch_request_steps,
-)
-from quorate.broker.wire.codecs.primitives import MalformedError, Pieces
-from quorate.broker.wire.codecs.produce_codec import (
+    MalformedError,
+    Pieces,
     ProducedTopic,
     ProduceRequest,
+    build,
+    decode_entity,
+    decode_fetch_response_steps,
     decode_produce_response,
+    encode_entity,
+    encode_fetch_request_steps,
     encode_produce_request,
+    request_type,
+    response_type,
 )
 from quorate.broker.wire.errors import KafkaError, RequestTimedOutError, UnsupportedVersionError
 from quorate.broker.wire.framing import MAX_FRAME_BYTES, FrameReader
 from quorate.broker.wire.headers import read_response_header, write_request_header
 from quorate.broker.wire.sending import join_small, remaining
-from quorate.runtime.disk import Buffer
-from quorate.runtime.log import get_logger
-from quorate.runtime.network import Address, Network, NetworkError, Stream
-from quorate.runtime.slices import in_slices
+from quorate.runtime import Address, Buffer, Network, NetworkError, Stream, get_logger, in_slices
 
 log = get_logger(__name__)
 

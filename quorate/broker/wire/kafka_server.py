@@ -14,8 +14,7 @@ from quorate.broker.wire.errors import ErrorTable
 from quorate.broker.wire.features import NO_FEATURES, Features
 from quorate.broker.wire.framing import MAX_FRAME_BYTES
 from quorate.broker.wire.messages import ConnectionContext, RequestHandler
-from quorate.runtime.log import get_logger
-from quorate.runtime.network import Listener, Stream
+from quorate.runtime import Listener, Stream, get_logger
 
 log = get_logger(__name__)
 

@@ -6,9 +6,8 @@ from typing import Protocol, TypeAlias
 
 from kio.static.protocol import RequestPayload, ResponsePayload
 
-from quorate.broker.wire.codecs.fetch_codec import FetchRequest
-from quorate.broker.wire.codecs.produce_codec import ProduceRequest
-from quorate.runtime.disk import Buffer
+from quorate.broker.wire.codecs import FetchRequest, ProduceRequest
+from quorate.runtime import Buffer
 
 Request: TypeAlias = ProduceRequest | FetchRequest | RequestPayload
 """A decoded request: hand-written types for Produce and Fetch, kio's class of the version for the rest."""

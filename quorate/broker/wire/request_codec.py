@@ -7,21 +7,22 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import APIS, ApiKey
-from quorate.broker.wire.codecs.entities import (
+from quorate.broker.wire.codecs import (
     build,
     decode_entity,
+    decode_entity_steps,
+    decode_fetch_request,
+    decode_fetch_steps,
+    decode_produce_request,
+    decode_produce_steps,
     encode_entity,
     request_type,
     response_type,
+    without_extra_bytes,
 )
-from quorate.broker.wire.codecs.fetch_codec import decode_fetch_request, decode_fetch_steps
-from quorate.broker.wire.codecs.metadata_quirk import without_extra_bytes
-from quorate.broker.wire.codecs.produce_codec import decode_produce_request, decode_produce_steps
-from quorate.broker.wire.codecs.sliced_decoding import decode_entity_steps
 from quorate.broker.wire.features import NO_FEATURES, Features
 from quorate.broker.wire.messages import EncodedResponse, Request, Response
-from quorate.runtime.disk import Buffer
-from quorate.runtime.slices import in_slices
+from quorate.runtime import Buffer, in_slices
 
 AT_ONCE_BYTES: Final = 16 * 1024
 """A request of so many bytes is decoded in one piece, 3 ms at the most."""

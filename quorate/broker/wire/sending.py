@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from quorate.runtime.disk import Buffer
+from quorate.runtime import Buffer
 
 _SMALL_BYTES: Final = 4096
 

@@ -1,0 +1,23 @@
+"""One module per group of commands of `quorate`."""
+
+from quorate.cli.commands import (
+    cluster_commands,
+    demo,
+    log_commands,
+    quorum_commands,
+    server_commands,
+    snapshot_commands,
+    storage_commands,
+    topic_commands,
+)
+
+__all__ = [
+    "cluster_commands",
+    "demo",
+    "log_commands",
+    "quorum_commands",
+    "server_commands",
+    "snapshot_commands",
+    "storage_commands",
+    "topic_commands",
+]

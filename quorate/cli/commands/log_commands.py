@@ -62,7 +62,7 @@ def skip(
     with user_errors():
         import trio
 
-        from quorate.raft.storage.skipping import skip_batch
+        from quorate.raft.storage import skip_batch
         from quorate.runtime.real import SyncStrategy, real_runtime
         from quorate.types import Epoch, Offset
 

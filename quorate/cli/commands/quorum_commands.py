@@ -14,9 +14,9 @@ from quorate.cli.reach import BrokersOption, ControllersOption, TimeoutOption, a
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from quorate.broker.wire.kafka_client import WireClient
+    from quorate.broker.wire import WireClient
     from quorate.cli.controllers import Controllers
-    from quorate.raft.quorum_description import QuorumDescription
+    from quorate.raft import QuorumDescription
     from quorate.types import NodeId, ReplicaKey, Voter
 
 _CHANGE_MS = 30_000

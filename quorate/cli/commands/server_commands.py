@@ -10,8 +10,8 @@ from quorate.cli.config_file import load_config
 from quorate.cli.errors import CommandError, user_errors
 
 if TYPE_CHECKING:
-    from quorate.broker.server import BrokerServer
-    from quorate.broker.settings.server_config import ServerConfig
+    from quorate.broker import BrokerServer
+    from quorate.broker.settings import ServerConfig
 
 app = typer.Typer(
     no_args_is_help=True, help="One node.", epilog="Example: quorate server start server.properties"
@@ -60,8 +60,7 @@ def start(
     with user_errors():
         import trio
 
-        from quorate.runtime.real.descriptors import raise_soft_limit
-        from quorate.runtime.real.garbage import short_collections
+        from quorate.runtime.real import raise_soft_limit, short_collections
 
         raise_soft_limit()
         with short_collections():
@@ -74,9 +73,9 @@ async def run_server(config: "ServerConfig") -> None:
 
     import trio
 
-    from quorate.broker.server import BrokerServer
-    from quorate.runtime.log import get_logger
-    from quorate.runtime.real.slow_steps import watch_slow_steps
+    from quorate.broker import BrokerServer
+    from quorate.runtime import get_logger
+    from quorate.runtime.real import watch_slow_steps
 
     log = get_logger("quorate.server")
     stopped_at_once = False

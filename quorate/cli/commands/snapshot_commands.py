@@ -14,8 +14,8 @@ from quorate.cli.reach import BrokersOption, ControllersOption, TimeoutOption, a
 
 if TYPE_CHECKING:
     from quorate.cli.controllers import Controllers
-    from quorate.log.batches.batch import Batch
-    from quorate.log.snapshots.snapshot_file import SnapshotContents
+    from quorate.log.batches import Batch
+    from quorate.log.snapshots import SnapshotContents
     from quorate.types import NodeId, SnapshotId
 
 _METADATA = "__cluster_metadata-0"
@@ -58,7 +58,7 @@ def take(
     if as_json:
         typer.echo(json.dumps({"nodeId": asked, "endOffset": snapshot.end_offset, "epoch": snapshot.epoch}))
         return
-    from quorate.log.snapshots.snapshot_file import name_of
+    from quorate.log.snapshots import name_of
 
     typer.echo(f"node {asked} has {name_of(snapshot)}")
 
@@ -121,8 +121,8 @@ def list_snapshots(
 def _survey(folder: Path) -> list[_Found]:
     import trio
 
-    from quorate.log.errors import DamagedSnapshotError
-    from quorate.log.snapshots.snapshot_file import parse_name, verify
+    from quorate.log import DamagedSnapshotError
+    from quorate.log.snapshots import parse_name, verify
     from quorate.runtime.real import SyncStrategy, real_runtime
 
     home = folder if folder.resolve().name == _METADATA else folder / _METADATA
@@ -199,7 +199,7 @@ def dump(
     shown in hexadecimal.
     """
     with user_errors():
-        from quorate.log.snapshots.snapshot_file import parse_name
+        from quorate.log.snapshots import parse_name
 
         if parse_name(file.name) is None:
             raise fail(
@@ -218,7 +218,7 @@ def dump(
 
 
 def _is_footer(batch: "Batch") -> bool:
-    from quorate.log.batches.control import ControlType, control_records_of
+    from quorate.log.batches import ControlType, control_records_of
 
     return batch.header.is_control and any(
         kind is ControlType.SNAPSHOT_FOOTER for _, kind in control_records_of(batch)

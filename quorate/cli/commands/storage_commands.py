@@ -12,7 +12,7 @@ from quorate.cli.errors import CommandError, ExitCode, fail, user_errors
 from quorate.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from quorate.broker.settings.server_config import ServerConfig
+    from quorate.broker.settings import ServerConfig
     from quorate.types import VoterSet
 
 app = typer.Typer(
@@ -27,7 +27,7 @@ def random_uuid() -> None:
     """Draw an id, of a cluster or a directory."""
     import random
 
-    from quorate.runtime.entropy import Entropy, uuid_text
+    from quorate.runtime import Entropy, uuid_text
 
     typer.echo(uuid_text(Entropy(random.SystemRandom()).uuid()))
 
@@ -88,10 +88,10 @@ def format_storage(
         )
         import trio
 
-        from quorate.quorum_state.meta_properties import load_meta_properties
-        from quorate.raft.errors import QuorumConfigError
-        from quorate.raft.storage.storage import format_folder
-        from quorate.runtime.entropy import uuid_text
+        from quorate.quorum_state import load_meta_properties
+        from quorate.raft import QuorumConfigError
+        from quorate.raft.storage import format_folder
+        from quorate.runtime import uuid_text
         from quorate.runtime.real import SyncStrategy, real_runtime
 
         runtime = real_runtime(sync=SyncStrategy.INLINE)
@@ -183,10 +183,9 @@ def info(config: ConfigOption, as_json: JsonOption = False) -> None:
     server = load_config(config)
     folder = server.metadata_log_dir
     with user_errors():
-        from quorate.quorum_state.election_state import QuorumStateFile
-        from quorate.quorum_state.meta_properties import load_meta_properties
-        from quorate.raft.storage.storage import LOG_FOLDER
-        from quorate.runtime.entropy import uuid_text
+        from quorate.quorum_state import QuorumStateFile, load_meta_properties
+        from quorate.raft.storage import LOG_FOLDER
+        from quorate.runtime import uuid_text
         from quorate.runtime.real import SyncStrategy, real_runtime
         from quorate.types import NodeId
 

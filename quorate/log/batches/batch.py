@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from quorate.log.errors import NEWER_WROTE_IT, BatchTooLargeError, InvalidBatchError, OffsetGapError
-from quorate.runtime.disk import Buffer
-from quorate.runtime.work import WORK
+from quorate.runtime import WORK, Buffer
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from quorate.log.batches.records import unsigned_varint
-from quorate.runtime.entropy import parse_uuid, uuid_text
+from quorate.runtime import parse_uuid, uuid_text
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")

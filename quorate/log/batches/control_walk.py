@@ -5,9 +5,7 @@ import struct
 from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header
 from quorate.log.batches.control import voters_in
 from quorate.log.errors import DamagedLogError, InvalidBatchError
-from quorate.runtime.disk import File
-from quorate.runtime.slices import Slices
-from quorate.runtime.work import WORK
+from quorate.runtime import WORK, File, Slices
 from quorate.types import VotersAt
 
 _READ_BYTES = 64 * 1024

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from quorate.log.batches.batch import HEADER_BYTES, Batch, BatchHeader, attributes_of, seal
 from quorate.log.errors import InvalidBatchError
-from quorate.runtime.work import WORK
+from quorate.runtime import WORK
 
 
 class KeyValue(NamedTuple):

@@ -1,9 +1,9 @@
 """A segment batch by batch, each whole and checked."""
 
-from quorate.log.batches.batch import HEADER, LENGTH_END, BatchHeader, read_header
+from quorate.log.batches import HEADER, LENGTH_END, BatchHeader, read_header
 from quorate.log.errors import InvalidBatchError
 from quorate.log.segments.segment import Segment
-from quorate.runtime.slices import Slices
+from quorate.runtime import Slices
 
 _CHUNK_BYTES = 1024 * 1024
 

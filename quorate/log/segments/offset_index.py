@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from itertools import pairwise
 
 from quorate.log.segments.walk import ReadRequest, Steps
-from quorate.runtime.disk import Disk, DiskError
+from quorate.runtime import Disk, DiskError
 
 ENTRY_BYTES = 8
 _LOAD_BYTES = 64 * 1024

@@ -5,8 +5,7 @@ from quorate.log.log_config import LogConfig
 from quorate.log.segments.segment_indexes import SegmentIndexes
 from quorate.log.segments.time_index import TimeEntry, TimeIndex
 from quorate.log.segments.walk import HeaderWalk, Spot, Steps, is_batch, read_now
-from quorate.runtime.disk import Buffer, Disk, File
-from quorate.runtime.log import get_logger
+from quorate.runtime import Buffer, Disk, File, get_logger
 
 log = get_logger(__name__)
 

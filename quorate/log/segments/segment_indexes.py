@@ -7,7 +7,7 @@ from contextlib import suppress
 from quorate.log.log_config import LogConfig
 from quorate.log.segments.offset_index import ENTRY_BYTES, OffsetIndex
 from quorate.log.segments.time_index import TIME_ENTRY_BYTES, TimeIndex
-from quorate.runtime.disk import DescriptorsExhaustedError, Disk
+from quorate.runtime import DescriptorsExhaustedError, Disk
 
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
 from quorate.log.segments.walk import ReadRequest, Steps, read_now
-from quorate.runtime.disk import Disk, DiskError, File
+from quorate.runtime import Disk, DiskError, File
 
 TIME_ENTRY_BYTES: Final = 12
 _ENTRY = struct.Struct(">qi")

@@ -11,11 +11,9 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, MAGIC
+from quorate.log.batches import HEADER_BYTES, LENGTH_END, MAGIC
 from quorate.log.errors import DamagedLogError
-from quorate.runtime.disk import File
-from quorate.runtime.slices import Slices
-from quorate.runtime.work import WORK
+from quorate.runtime import WORK, File, Slices
 
 _CHUNK_BYTES = 8192
 _HEAD = struct.Struct(">qiibIhiqq")

@@ -14,8 +14,7 @@ from quorate.log.snapshots.snapshot_file import (
     verify,
 )
 from quorate.log.snapshots.snapshot_writer import PART_SUFFIX
-from quorate.runtime.disk import Disk
-from quorate.runtime.log import get_logger
+from quorate.runtime import Disk, get_logger
 from quorate.types import Epoch, Offset, SnapshotId
 
 log = get_logger(__name__)

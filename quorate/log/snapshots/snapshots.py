@@ -12,8 +12,7 @@ from quorate.log.errors import DamagedSnapshotError, PositionOutOfRangeError, Sn
 from quorate.log.snapshots.snapshot_file import SnapshotContents, SnapshotReader, name_of, verify
 from quorate.log.snapshots.snapshot_survey import BOOTSTRAP, DELETED_SUFFIX, set_aside, survey
 from quorate.log.snapshots.snapshot_writer import PART_SUFFIX, SnapshotWriter
-from quorate.runtime.disk import Buffer, Disk, DiskError, File
-from quorate.runtime.log import get_logger
+from quorate.runtime import Buffer, Disk, DiskError, File, get_logger
 from quorate.types import Offset, SnapshotId, VotersAt, VoterSet
 
 log = get_logger(__name__)

@@ -43,15 +43,10 @@ from quorate.raft.core.messages import (
     VoteRequest,
 )
 from quorate.raft.core.observable import Observable
-from quorate.raft.core.replica_log.incoming_snapshot import Arrival, IncomingSnapshot
-from quorate.raft.core.replica_log.replica_log import LogState
+from quorate.raft.core.replica_log import Arrival, IncomingSnapshot, LogState
 from quorate.raft.core.request_handlers import RequestHandlers
 from quorate.raft.core.response_handlers import ResponseHandlers
-from quorate.raft.core.roles.candidate import Candidate
-from quorate.raft.core.roles.follower import Follower
-from quorate.raft.core.roles.leader import Leader
-from quorate.raft.core.roles.resigned import Resigned
-from quorate.raft.core.roles.unattached import Unattached
+from quorate.raft.core.roles import Candidate, Follower, Leader, Resigned, Unattached
 from quorate.raft.core.shared_state import Node
 from quorate.types import (
     ElectionState,

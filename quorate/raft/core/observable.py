@@ -7,8 +7,7 @@ from quorate.raft.core.effects import Role
 from quorate.raft.core.events import VoterChange
 from quorate.raft.core.messages import ErrorCode
 from quorate.raft.core.role_holder import RoleHolder
-from quorate.raft.core.roles.leader import Leader
-from quorate.raft.core.roles.voter_changes import Refused
+from quorate.raft.core.roles import Leader, Refused
 from quorate.types import ElectionState, Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, VoterSet
 
 

@@ -16,8 +16,7 @@ from quorate.raft.core.effects import (
 from quorate.raft.core.events import Timer, TimerKind
 from quorate.raft.core.invariant import invariant
 from quorate.raft.core.messages import Message
-from quorate.raft.core.replica_log.incoming_snapshot import IncomingSnapshot
-from quorate.raft.core.replica_log.replica_log import LogState
+from quorate.raft.core.replica_log import IncomingSnapshot, LogState
 from quorate.types import ElectionState, Endpoint, Epoch, NodeId, Offset, ReplicaKey, VoterSet
 
 ELECTION = Timer(TimerKind.ELECTION)

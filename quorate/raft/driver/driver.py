@@ -13,32 +13,35 @@ from typing import assert_never
 
 import trio
 
+from quorate.raft.core import (
+    ChangeVoters,
+    Core,
+    Durable,
+    Effect,
+    Event,
+    FetchSnapshotResponse,
+    Message,
+    Propose,
+    Request,
+    Resign,
+    Role,
+    RoleChanged,
+    Timer,
+    TimerFired,
+)
 from quorate.raft.core import effects as fx
-from quorate.raft.core.core import Core
-from quorate.raft.core.effects import Effect, Role, RoleChanged
-from quorate.raft.core.events import ChangeVoters, Durable, Event, Propose, Resign, Timer, TimerFired
-from quorate.raft.core.messages import FetchSnapshotResponse, Message, Request
 from quorate.raft.driver.driver_times import DriverTimes
 from quorate.raft.driver.late_reads import LateReads
 from quorate.raft.driver.leader_requests import LeaderRequests
 from quorate.raft.driver.log_writing import LogWriter
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.raft.leadership import Announcer
-from quorate.raft.snapshots.snapshot_cleaning import Retention
-from quorate.raft.snapshots.snapshot_keeping import Snapshots
-from quorate.raft.snapshots.snapshot_taking import SnapshotTriggers
-from quorate.raft.state_machine.applier import Applier
-from quorate.raft.state_machine.interface import StateMachine
-from quorate.raft.state_machine.proposals import PendingAppend, Proposals
-from quorate.raft.state_machine.record_check import record_check
-from quorate.raft.storage.storage import Storage
+from quorate.raft.snapshots import Retention, Snapshots, SnapshotTriggers
+from quorate.raft.state_machine import Applier, PendingAppend, Proposals, StateMachine, record_check
+from quorate.raft.storage import Storage
 from quorate.raft.telemetry import Telemetry
-from quorate.raft.transport.forwarding import Forwarder
-from quorate.runtime import Runtime
-from quorate.runtime.clock import loop_clock
-from quorate.runtime.disk import Buffer
-from quorate.runtime.log import get_logger
-from quorate.runtime.timers import Timers
+from quorate.raft.transport import Forwarder
+from quorate.runtime import Buffer, Runtime, Timers, get_logger, loop_clock
 from quorate.types import Epoch, Offset
 
 log = get_logger(__name__)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from quorate.raft.core.effects import Role, RoleChanged
+from quorate.raft.core import Role, RoleChanged
 from quorate.raft.telemetry import Telemetry
 
 _TOLD_EVERY_SECONDS = 0.1

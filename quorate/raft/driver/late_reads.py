@@ -5,9 +5,9 @@ from typing import Protocol
 
 import trio
 
-from quorate.log.errors import OffsetOutOfRangeError
-from quorate.raft.core.effects import SendRecords
-from quorate.runtime.disk import Buffer
+from quorate.log import OffsetOutOfRangeError
+from quorate.raft.core import SendRecords
+from quorate.runtime import Buffer
 from quorate.types import Epoch, Offset
 
 

@@ -7,10 +7,20 @@ from collections.abc import Callable
 
 import trio
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.effects import BarrierFailed, BarrierPassed, Role, TransferEnded, VotersChanged
-from quorate.raft.core.events import ChangeVoters, Event, ReadBarrier, TransferLeadership, VoterChange
-from quorate.raft.core.messages import ErrorCode
+from quorate.raft.core import (
+    BarrierFailed,
+    BarrierPassed,
+    ChangeVoters,
+    Core,
+    ErrorCode,
+    Event,
+    ReadBarrier,
+    Role,
+    TransferEnded,
+    TransferLeadership,
+    VoterChange,
+    VotersChanged,
+)
 from quorate.raft.errors import (
     NotLeaderError,
     OutcomeUnknownError,

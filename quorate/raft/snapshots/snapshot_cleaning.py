@@ -6,10 +6,8 @@ from dataclasses import dataclass
 import trio
 
 from quorate.log import Log
-from quorate.log.snapshots.snapshots import SnapshotStore
-from quorate.runtime.clock import WallClock
-from quorate.runtime.disk import DiskError
-from quorate.runtime.log import get_logger
+from quorate.log.snapshots import SnapshotStore
+from quorate.runtime import DiskError, WallClock, get_logger
 from quorate.types import EpochEnd, SnapshotId
 
 log = get_logger(__name__)

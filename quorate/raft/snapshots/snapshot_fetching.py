@@ -8,16 +8,18 @@ from collections.abc import Callable
 
 import trio
 
-from quorate.log import Log
-from quorate.log.errors import DamagedSnapshotError, SnapshotMissingError
-from quorate.log.snapshots.snapshot_file import SnapshotContents
-from quorate.log.snapshots.snapshots import SnapshotStore
-from quorate.raft.core.effects import CheckSnapshot, InstallSnapshot, StoreSnapshotChunk
-from quorate.raft.core.events import SnapshotChecked, SnapshotDamaged
+from quorate.log import DamagedSnapshotError, Log, SnapshotMissingError
+from quorate.log.snapshots import SnapshotContents, SnapshotStore
+from quorate.raft.core import (
+    CheckSnapshot,
+    InstallSnapshot,
+    SnapshotChecked,
+    SnapshotDamaged,
+    StoreSnapshotChunk,
+)
 from quorate.raft.snapshots.snapshot_loading import LoadedSnapshot, load_snapshot
-from quorate.raft.state_machine.applier import Applier
-from quorate.raft.state_machine.interface import StateMachine
-from quorate.runtime.log import get_logger
+from quorate.raft.state_machine import Applier, StateMachine
+from quorate.runtime import get_logger
 from quorate.types import EpochEnd, Offset, SnapshotId
 
 log = get_logger(__name__)

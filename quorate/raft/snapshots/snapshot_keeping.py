@@ -4,20 +4,26 @@ from typing import Protocol
 
 import trio
 
-from quorate.log.snapshots.snapshot_file import SnapshotContents
-from quorate.raft.core.core import Core
-from quorate.raft.core.effects import CheckSnapshot, InstallSnapshot, SendSnapshotChunk, StoreSnapshotChunk
-from quorate.raft.core.events import Event, LogStartMoved, SnapshotTaken
-from quorate.raft.core.messages import FetchSnapshotResponse
+from quorate.log.snapshots import SnapshotContents
+from quorate.raft.core import (
+    CheckSnapshot,
+    Core,
+    Event,
+    FetchSnapshotResponse,
+    InstallSnapshot,
+    LogStartMoved,
+    SendSnapshotChunk,
+    SnapshotTaken,
+    StoreSnapshotChunk,
+)
 from quorate.raft.snapshots.snapshot_cleaning import CleaningHooks, Retention, SnapshotCleaner
 from quorate.raft.snapshots.snapshot_fetching import SnapshotReceiver
 from quorate.raft.snapshots.snapshot_serving import SnapshotSender
 from quorate.raft.snapshots.snapshot_taking import SnapshotTaker, SnapshotTriggers, TakingHooks
-from quorate.raft.state_machine.applier import Applier
-from quorate.raft.state_machine.interface import StateMachine
-from quorate.raft.storage.storage import Storage
+from quorate.raft.state_machine import Applier, StateMachine
+from quorate.raft.storage import Storage
 from quorate.raft.telemetry import Telemetry
-from quorate.runtime.clock import WallClock
+from quorate.runtime import WallClock
 from quorate.types import EpochEnd, Offset, SnapshotId
 
 

@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import trio
 
-from quorate.log.errors import PositionOutOfRangeError, SnapshotMissingError
-from quorate.log.snapshots.snapshots import SnapshotStore
-from quorate.raft.core.effects import SendSnapshotChunk
-from quorate.raft.core.messages import ErrorCode, FetchSnapshotResponse
+from quorate.log import PositionOutOfRangeError, SnapshotMissingError
+from quorate.log.snapshots import SnapshotStore
+from quorate.raft.core import ErrorCode, FetchSnapshotResponse, SendSnapshotChunk
 from quorate.types import NodeId
 
 _READERS = 4

@@ -10,14 +10,11 @@ from dataclasses import dataclass
 import trio
 
 from quorate.log import Log
-from quorate.log.snapshots.snapshot_file import SnapshotContents
-from quorate.log.snapshots.snapshot_writer import SnapshotWriter
-from quorate.log.snapshots.snapshots import SnapshotStore
+from quorate.log.snapshots import SnapshotContents, SnapshotStore, SnapshotWriter
 from quorate.raft.errors import SnapshotNotTakenError
 from quorate.raft.snapshots.snapshot_slices import Slices
-from quorate.raft.state_machine.applier import Applier
-from quorate.raft.state_machine.interface import StateMachine
-from quorate.runtime.log import get_logger
+from quorate.raft.state_machine import Applier, StateMachine
+from quorate.runtime import get_logger
 from quorate.types import Epoch, Offset, SnapshotId, VoterSet
 
 log = get_logger(__name__)

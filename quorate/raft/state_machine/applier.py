@@ -9,16 +9,13 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from quorate.log import Log
-from quorate.log.batches.batch import read_batches
-from quorate.log.batches.records import values_of
-from quorate.log.errors import OffsetOutOfRangeError
+from quorate.log import Log, OffsetOutOfRangeError
+from quorate.log.batches import read_batches, values_of
 from quorate.raft.errors import StateMachineError
 from quorate.raft.state_machine.interface import CommittedBatch, StateMachine
 from quorate.raft.state_machine.proposals import Group, Proposals
-from quorate.raft.storage.skipped_batches import SkippedBatches
-from quorate.runtime.slices import SLICE_SECONDS, Slices
-from quorate.runtime.work import WORK
+from quorate.raft.storage import SkippedBatches
+from quorate.runtime import SLICE_SECONDS, WORK, Slices
 from quorate.types import Epoch, Offset
 
 _READ_BYTES = 1024 * 1024

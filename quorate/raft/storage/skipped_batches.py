@@ -4,9 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.quorum_state.errors import UnreadableStateError
-from quorate.runtime.disk import Disk, read_file, write_file_atomically
-from quorate.runtime.log import get_logger
+from quorate.quorum_state import UnreadableStateError
+from quorate.runtime import Disk, get_logger, read_file, write_file_atomically
 from quorate.types import Epoch, Offset
 
 log = get_logger(__name__)

@@ -1,13 +1,12 @@
 """The way past a committed batch that no version of the state machine can apply."""
 
-from quorate.log.batches.batch import Batch, read_batches
-from quorate.quorum_state.meta_properties import load_meta_properties
+from quorate.log.batches import Batch, read_batches
+from quorate.quorum_state import load_meta_properties
 from quorate.raft.errors import SkipRefusedError
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.raft.storage.skipped_batches import SkippedBatch, store_skipped
 from quorate.raft.storage.storage import LOG_FOLDER, Storage, open_storage
-from quorate.runtime import Runtime
-from quorate.runtime.log import get_logger
+from quorate.runtime import Runtime, get_logger
 from quorate.types import Epoch, NodeId, Offset
 
 log = get_logger(__name__)

@@ -3,21 +3,14 @@
 import uuid
 from dataclasses import dataclass
 
-from quorate.log import Log, LogConfig
-from quorate.log.metadata_log import open_metadata_log, recovered_log
-from quorate.log.snapshots.snapshot_file import name_of
-from quorate.log.snapshots.snapshot_survey import BOOTSTRAP
-from quorate.log.snapshots.snapshot_writer import PART_SUFFIX
-from quorate.log.snapshots.snapshots import SnapshotStore
-from quorate.quorum_state.election_state import QuorumStateFile
-from quorate.quorum_state.meta_properties import MetaProperties, load_meta_properties, store_meta_properties
+from quorate.log import Log, LogConfig, open_metadata_log, recovered_log
+from quorate.log.snapshots import BOOTSTRAP, PART_SUFFIX, SnapshotStore, name_of
+from quorate.quorum_state import MetaProperties, QuorumStateFile, load_meta_properties, store_meta_properties
 from quorate.raft.errors import QuorumConfigError
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.raft.storage.skipped_batches import SkippedBatches, load_skipped
 from quorate.raft.storage.watermark import WatermarkCheckpoint
-from quorate.runtime import Runtime
-from quorate.runtime.disk import DiskLock
-from quorate.runtime.entropy import parse_uuid, uuid_text
+from quorate.runtime import DiskLock, Runtime, parse_uuid, uuid_text
 from quorate.types import ElectionState, Epoch, NodeId, RecoveredLog, ReplicaKey, Voter, VoterSet
 
 LOG_FOLDER = "__cluster_metadata-0"

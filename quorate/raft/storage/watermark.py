@@ -9,15 +9,14 @@ from typing import Final
 
 import trio
 
-from quorate.log.checkpoints import (
+from quorate.log import (
     HIGH_WATERMARKS,
     TopicPartition,
     UnreadableCheckpointError,
     load_offsets,
     store_offsets,
 )
-from quorate.runtime.disk import Disk
-from quorate.runtime.log import get_logger
+from quorate.runtime import Disk, get_logger
 from quorate.types import Offset
 
 log = get_logger(__name__)

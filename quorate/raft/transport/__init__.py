@@ -1,0 +1,22 @@
+"""The quorum's protocol over sockets: frames, codecs, peers, server, forwarding."""
+
+from quorate.raft.transport.append_frames import size_of
+from quorate.raft.transport.channel import Channel
+from quorate.raft.transport.description_frames import QuorumView
+from quorate.raft.transport.endpoint_check import EndpointCheck
+from quorate.raft.transport.forwarding import Forwarder
+from quorate.raft.transport.peer_set import PeerSet
+from quorate.raft.transport.peers import Peer
+from quorate.raft.transport.quorum_server import ApplicationHandler, Server
+
+__all__ = [
+    "ApplicationHandler",
+    "Channel",
+    "EndpointCheck",
+    "Forwarder",
+    "Peer",
+    "PeerSet",
+    "QuorumView",
+    "Server",
+    "size_of",
+]

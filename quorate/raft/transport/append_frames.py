@@ -9,7 +9,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from quorate.raft.core.messages import ErrorCode
+from quorate.raft.core import ErrorCode
 from quorate.raft.errors import (
     InvalidAppendError,
     NotLeaderError,
@@ -23,7 +23,7 @@ from quorate.raft.errors import (
 from quorate.raft.transport.fields import FieldReader
 from quorate.raft.transport.frames import RESPONSE, Field, Frame, Kind, encode_frame
 from quorate.raft.transport.outbox import Outbox
-from quorate.runtime.disk import Buffer
+from quorate.runtime import Buffer
 from quorate.types import Epoch, Offset
 
 _LENGTH = struct.Struct(">I")

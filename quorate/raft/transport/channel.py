@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from quorate.raft.core.events import VoterChange
+from quorate.raft.core import VoterChange
 from quorate.raft.errors import InvalidAppendError, OutcomeUnknownError, PeerProtocolError
 from quorate.raft.transport.append_frames import (
     Success,
@@ -22,8 +22,7 @@ from quorate.raft.transport.leader_frames import (
     voter_change_fields,
 )
 from quorate.raft.transport.outbox import Outbox
-from quorate.runtime.log import get_logger
-from quorate.runtime.network import Address, Network, NetworkError
+from quorate.runtime import Address, Network, NetworkError, get_logger
 from quorate.types import Epoch, NodeId, Offset, SnapshotId
 
 log = get_logger(__name__)

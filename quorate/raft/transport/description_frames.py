@@ -17,7 +17,7 @@ from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
 from quorate.raft.transport.append_frames import AppendError, decode_outcome
 from quorate.raft.transport.fields import FieldReader
 from quorate.raft.transport.frames import RESPONSE, Field, Frame, Kind, encode_frame, load
-from quorate.runtime.disk import Buffer
+from quorate.runtime import Buffer
 from quorate.types import Endpoint, Epoch, NodeId, ReplicaKey
 
 _MAX_BYTES: Final = 1024 * 1024

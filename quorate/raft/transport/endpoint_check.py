@@ -6,12 +6,11 @@ address, or another cluster's, is refused too.
 
 import trio
 
-from quorate.raft.core.events import AddVoter, UpdateVoter, VoterChange
-from quorate.raft.core.messages import ErrorCode
+from quorate.raft.core import AddVoter, ErrorCode, UpdateVoter, VoterChange
 from quorate.raft.errors import QuorumError, RequestRefusedError
 from quorate.raft.transport.channel import Channel
 from quorate.raft.transport.description_frames import QuorumView
-from quorate.runtime.network import Address, Network, NetworkError
+from quorate.runtime import Address, Network, NetworkError
 from quorate.types import NodeId, ReplicaKey, Voter
 
 _MAX_ANSWER_BYTES = 2 * 1024 * 1024

@@ -6,7 +6,7 @@ import trio
 
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError, QuorumStoppedError
 from quorate.raft.transport.channel import Channel
-from quorate.runtime.network import Address, Network, NetworkError
+from quorate.runtime import Address, Network, NetworkError
 from quorate.types import Epoch, NodeId, Offset
 
 

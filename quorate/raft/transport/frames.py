@@ -16,8 +16,7 @@ from typing import Final, NoReturn
 import cbor2
 
 from quorate.raft.errors import PeerProtocolError
-from quorate.runtime.disk import Buffer
-from quorate.runtime.network import Stream
+from quorate.runtime import Buffer, Stream
 
 PREFACE = b"quorate\x01"
 MAX_HEADER_BYTES = 16 * 1024

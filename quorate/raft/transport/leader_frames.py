@@ -7,13 +7,13 @@ index stands where the base offset does.
 
 import enum
 
-from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter, VoterChange
+from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter, VoterChange
 from quorate.raft.errors import PeerProtocolError, QuorumError
 from quorate.raft.transport.append_frames import AppendError, decode_outcome, encode_failure
 from quorate.raft.transport.fields import FieldReader
 from quorate.raft.transport.frames import RESPONSE, Field, Frame, Kind, encode_frame
 from quorate.raft.transport.outbox import Outbox
-from quorate.runtime.disk import Buffer
+from quorate.runtime import Buffer
 from quorate.types import NodeId, Offset, SnapshotId, Voter
 
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import trio
 
-from quorate.runtime.disk import Buffer
-from quorate.runtime.network import NetworkError, Stream
+from quorate.runtime import Buffer, NetworkError, Stream
 
 _MAX_QUEUED_BYTES = 64 * 1024 * 1024
 _CROWDED_BYTES = 1024 * 1024

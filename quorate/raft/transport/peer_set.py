@@ -4,9 +4,7 @@ from collections.abc import Callable
 
 import trio
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.events import Event, RequestFailed
-from quorate.raft.core.messages import Message
+from quorate.raft.core import Core, Event, Message, RequestFailed
 from quorate.raft.transport.peers import Peer
 from quorate.types import Endpoint, NodeId, VoterSet
 

@@ -10,20 +10,22 @@ from dataclasses import replace
 
 import trio
 
-from quorate.log.errors import InvalidBatchError
-from quorate.raft.core.core_config import BatchSpan
-from quorate.raft.core.events import Event, Received, RequestFailed, Unreachable
-from quorate.raft.core.messages import ErrorCode, Message, Response
+from quorate.log import InvalidBatchError
+from quorate.raft.core import (
+    BatchSpan,
+    ErrorCode,
+    Event,
+    Message,
+    Received,
+    RequestFailed,
+    Response,
+    Unreachable,
+)
 from quorate.raft.errors import PeerProtocolError
 from quorate.raft.transport.frames import PREFACE, RESPONSE, Frame, FrameReader, Kind
 from quorate.raft.transport.outbox import Outbox
 from quorate.raft.transport.raft_codec import decode, encode, kind_of
-from quorate.runtime import Runtime
-from quorate.runtime.clock import loop_clock
-from quorate.runtime.disk import Buffer
-from quorate.runtime.log import get_logger
-from quorate.runtime.network import Address, NetworkError
-from quorate.runtime.timers import Timers
+from quorate.runtime import Address, Buffer, NetworkError, Runtime, Timers, get_logger, loop_clock
 from quorate.types import Endpoint, NodeId
 
 log = get_logger(__name__)

@@ -6,8 +6,7 @@ the leader. What is unusual or wrong is left to `quorate.raft.transport.raft_cod
 
 from collections.abc import Sequence
 
-from quorate.raft.core.core_config import BatchSpan
-from quorate.raft.core.messages import FetchRequest, FetchResponse
+from quorate.raft.core import BatchSpan, FetchRequest, FetchResponse
 from quorate.raft.transport.fields import INT32, INT64
 from quorate.raft.transport.frames import Frame
 from quorate.types import Epoch, NodeId, Offset, ReplicaKey

@@ -6,8 +6,7 @@ from typing import Final, Protocol
 
 import trio
 
-from quorate.raft.core.events import VoterChange
-from quorate.raft.core.messages import Message
+from quorate.raft.core import Message, VoterChange
 from quorate.raft.errors import (
     InvalidAppendError,
     NotLeaderError,
@@ -15,7 +14,7 @@ from quorate.raft.errors import (
     PeerProtocolError,
     QuorumError,
 )
-from quorate.raft.state_machine.proposals import PendingAppend
+from quorate.raft.state_machine import PendingAppend
 from quorate.raft.transport.append_frames import RemoteAppend, decode_request, encode_failure, size_of
 from quorate.raft.transport.connections import CONNECTIONS_MAX, Connection, Connections
 from quorate.raft.transport.description_frames import QuorumView, encode_view
@@ -34,9 +33,7 @@ from quorate.raft.transport.outbox import Outbox
 from quorate.raft.transport.raft_codec import decode, encode, is_core_message
 from quorate.raft.transport.turnstile import PAUSE_SECONDS, Turnstile
 from quorate.raft.waiters import IndexWaiter
-from quorate.runtime.disk import Buffer
-from quorate.runtime.log import get_logger
-from quorate.runtime.network import Listener, NetworkError, Stream
+from quorate.runtime import Buffer, Listener, NetworkError, Stream, get_logger
 from quorate.types import Epoch, NodeId, SnapshotId
 
 log = get_logger(__name__)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from quorate.raft.core.core_config import BatchSpan
-from quorate.raft.core.messages import (
+from quorate.raft.core import (
+    BatchSpan,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
@@ -24,7 +24,7 @@ from quorate.raft.errors import PeerProtocolError
 from quorate.raft.transport.fields import INT32, FieldReader
 from quorate.raft.transport.frames import RESPONSE, Field, Frame, Kind, encode_frame
 from quorate.raft.transport.quick_codec import quick_fetch_request, quick_fetch_response
-from quorate.runtime.disk import Buffer
+from quorate.runtime import Buffer
 from quorate.types import Endpoint, NodeId, ReplicaKey, SnapshotId
 
 _CORE_KINDS: Final = (

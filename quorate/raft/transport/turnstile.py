@@ -5,10 +5,10 @@ from typing import Final, TypeVar
 
 import trio
 
-from quorate.raft.core.messages import ErrorCode
+from quorate.raft.core import ErrorCode
 from quorate.raft.errors import QuorumError, RequestRefusedError
 from quorate.raft.transport.frames import Kind
-from quorate.runtime.log import get_logger
+from quorate.runtime import get_logger
 
 log = get_logger(__name__)
 

@@ -1,0 +1,8 @@
+"""What a node can say of itself and its quorum: health, silence, staleness, a wrong configuration."""
+
+from quorate.raft.watch.freshness import Freshness
+from quorate.raft.watch.health import Health
+from quorate.raft.watch.hearing import Hearing
+from quorate.raft.watch.misconfiguration import Misconfiguration
+
+__all__ = ["Freshness", "Health", "Hearing", "Misconfiguration"]

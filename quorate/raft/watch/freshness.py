@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.effects import Role
-from quorate.raft.core.messages import ErrorCode, FetchRequest, FetchResponse
+from quorate.raft.core import Core, ErrorCode, FetchRequest, FetchResponse, Role
 from quorate.types import Epoch, Offset
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 
-from quorate.raft.core.effects import Role
+from quorate.raft.core import Role
 from quorate.types import Epoch, NodeId, Offset
 
 

@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 import trio
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.effects import Role
-from quorate.raft.core.messages import (
+from quorate.raft.core import (
     BeginQuorumEpochRequest,
+    Core,
     ErrorCode,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Message,
+    Role,
 )
 from quorate.types import Epoch, NodeId
 

@@ -4,10 +4,9 @@ Each mistake is logged once, with its remedy. Nothing is refused for it: the pro
 back with another disk, or a set of voters that is not yet everybody's, and can't tell them apart in time.
 """
 
-from quorate.log.batches.batch import Batch
-from quorate.log.batches.control import ControlType, control_records_of, read_leader_change
-from quorate.quorum_state.parameter_names import ParameterNames
-from quorate.runtime.log import get_logger
+from quorate.log.batches import Batch, ControlType, control_records_of, read_leader_change
+from quorate.quorum_state import ParameterNames
+from quorate.runtime import get_logger
 from quorate.types import NodeId, ReplicaKey, VoterSet
 
 log = get_logger(__name__)

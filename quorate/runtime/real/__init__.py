@@ -8,8 +8,11 @@ from typing import Final
 from quorate.runtime import Runtime
 from quorate.runtime.entropy import Entropy
 from quorate.runtime.real.compute import ThreadCompute
+from quorate.runtime.real.descriptors import raise_soft_limit
 from quorate.runtime.real.disk import RealDisk, SyncStrategy
+from quorate.runtime.real.garbage import short_collections
 from quorate.runtime.real.network import RealNetwork
+from quorate.runtime.real.slow_steps import watch_slow_steps
 
 
 class RealWallClock:
@@ -43,4 +46,13 @@ def real_runtime(*, sync: SyncStrategy) -> Runtime:
     )
 
 
-__all__ = ["RealDisk", "RealNetwork", "RealWallClock", "SyncStrategy", "real_runtime"]
+__all__ = [
+    "RealDisk",
+    "RealNetwork",
+    "RealWallClock",
+    "SyncStrategy",
+    "raise_soft_limit",
+    "real_runtime",
+    "short_collections",
+    "watch_slow_steps",
+]

@@ -9,10 +9,8 @@ from typing import Any, Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.kafka_client import WireClient, open_client
-from quorate.runtime.network import NetworkError
+from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
+from quorate.runtime import NetworkError
 from quorate.simulation.brokers.broker_cluster import BrokerCluster
 from quorate.simulation.violations import SafetyViolation
 

@@ -13,21 +13,21 @@ from typing import Any, Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
-from quorate.broker.wire.codecs.produce_codec import (
+from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
+from quorate.broker.wire.codecs import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
     ProducedPartition,
     ProducePartition,
     ProduceRequest,
     ProduceTopic,
 )
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.kafka_client import WireClient, open_client
-from quorate.log.batches.batch import read_batches
-from quorate.log.batches.records import build_batch, records_of
-from quorate.runtime.network import NetworkError
+from quorate.log.batches import build_batch, read_batches, records_of
+from quorate.runtime import NetworkError
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerHost
-from quorate.simulation.histories.history import Append, History
+from quorate.simulation.histories import Append, History
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, Offset
 

@@ -7,30 +7,27 @@ from dataclasses import dataclass, field, replace
 
 import trio
 
-from quorate.broker.failure_reports import UntoldFailureError
-from quorate.broker.log_directories import SameDirectoryError
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.states import PartitionState
-from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError
-from quorate.broker.server import BrokerServer
-from quorate.broker.settings.server_config import ServerConfig
+from quorate.broker import BrokerServer, SameDirectoryError, UntoldFailureError
+from quorate.broker.metadata import MetadataImage, PartitionState
+from quorate.broker.replication import AllFoldersFailedError, DuplicateReplicaError
+from quorate.broker.settings import ServerConfig
 from quorate.log import Log
-from quorate.quorum_state.meta_properties import META_PROPERTIES
-from quorate.raft.quorum import Quorum
-from quorate.raft.storage.storage import format_folder
-from quorate.runtime.disk import DiskError
-from quorate.runtime.entropy import parse_uuid, uuid_text
-from quorate.runtime.network import Address
-from quorate.simulation.checkers.invariants import Checker, WatchedTelemetry
-from quorate.simulation.checkers.node_view import LostReplica, NodeView
-from quorate.simulation.faults.hosts import FOLDER, SimulatedCluster
-from quorate.simulation.faults.voter_faults import VotersIn, VotingNode, adopt_voters
+from quorate.quorum_state import META_PROPERTIES
+from quorate.raft import Quorum
+from quorate.raft.storage import format_folder
+from quorate.runtime import Address, DiskError, parse_uuid, uuid_text
+from quorate.simulation.checkers import Checker, LostReplica, NodeView, WatchedTelemetry
+from quorate.simulation.faults import FOLDER, SimulatedCluster, VotersIn, VotingNode, adopt_voters
 from quorate.simulation.violations import LivenessViolation
-from quorate.simulation.world.disk import SimulatedDisk, Volume
-from quorate.simulation.world.network import NetworkSettings
-from quorate.simulation.world.runtime import DiskSpeed, SimulatedRuntime
-from quorate.simulation.world.scheduler import Scheduler
-from quorate.simulation.world.trace import Trace
+from quorate.simulation.world import (
+    DiskSpeed,
+    NetworkSettings,
+    Scheduler,
+    SimulatedDisk,
+    SimulatedRuntime,
+    Trace,
+    Volume,
+)
 from quorate.types import Endpoint, ReplicaKey, Voter, VoterSet
 
 CLUSTER_ID = "simulated-brokers-0001"

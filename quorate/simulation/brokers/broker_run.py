@@ -23,17 +23,21 @@ from quorate.simulation.brokers.broker_cluster import (
 from quorate.simulation.brokers.broker_members import GroupMembers
 from quorate.simulation.brokers.directory_faults import DirectoryFaults
 from quorate.simulation.brokers.lost_disks import LostDisks
-from quorate.simulation.faults.faults import Fault, Faults, FaultSettings
-from quorate.simulation.faults.hosts import FOLDER
-from quorate.simulation.faults.voter_faults import VoterFaults, VotersIn
-from quorate.simulation.histories.history import Outcome
-from quorate.simulation.quorum.quorum_run import first_of
+from quorate.simulation.faults import FOLDER, Fault, Faults, FaultSettings, VoterFaults, VotersIn
+from quorate.simulation.histories import Outcome
+from quorate.simulation.quorum import first_of
 from quorate.simulation.totals import Counts
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
-from quorate.simulation.world.network import LinkQuality, NetworkSettings
-from quorate.simulation.world.runtime import DiskSpeed, draw_sync_at_once
-from quorate.simulation.world.scheduler import Scheduler, run
-from quorate.simulation.world.trace import Trace, logs_into
+from quorate.simulation.world import (
+    DiskSpeed,
+    LinkQuality,
+    NetworkSettings,
+    Scheduler,
+    Trace,
+    draw_sync_at_once,
+    logs_into,
+    run,
+)
 
 _PATIENCE_S = 60.0
 """Virtual time until a healed cluster must have every replica in sync and every producer an answer."""

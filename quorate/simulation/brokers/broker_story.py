@@ -10,11 +10,10 @@ from quorate.simulation.brokers.broker_admin import Administrator
 from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClients, BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
 from quorate.simulation.brokers.broker_run import check_promises
-from quorate.simulation.faults.hosts import FOLDER
-from quorate.simulation.quorum.quorum_run import first_of
+from quorate.simulation.faults import FOLDER
+from quorate.simulation.quorum import first_of
 from quorate.simulation.violations import LivenessViolation
-from quorate.simulation.world.scheduler import Scheduler, run
-from quorate.simulation.world.trace import Trace, logs_into
+from quorate.simulation.world import Scheduler, Trace, logs_into, run
 
 _PATIENCE_S = 60.0
 QUICK = {

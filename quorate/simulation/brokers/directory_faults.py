@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.replication.storage.log_folder import parse_folder_name
-from quorate.quorum_state.meta_properties import META_PROPERTIES, load_meta_properties
+from quorate.broker.metadata import MetadataImage
+from quorate.broker.replication.storage import parse_folder_name
+from quorate.quorum_state import META_PROPERTIES, load_meta_properties
 from quorate.simulation.brokers.broker_cluster import AGAIN, MORE, BrokerCluster, BrokerHost
-from quorate.simulation.faults.hosts import FOLDER
+from quorate.simulation.faults import FOLDER
 from quorate.simulation.violations import SafetyViolation
 
 _STARTS_WITHIN_S = 5.0

@@ -17,7 +17,7 @@ from typing import Final
 import trio
 
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerHost
-from quorate.simulation.faults.voter_faults import VoterFaults
+from quorate.simulation.faults import VoterFaults
 
 _BEHIND_MAX_S: Final = 1.0
 """Less than a session: the controller must not have fenced who is behind."""

@@ -14,17 +14,16 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from quorate.log.batches.batch import read_batches
-from quorate.quorum_state.election_state import QUORUM_STATE
-from quorate.raft.core.effects import Role
-from quorate.raft.state_machine.interface import CommittedBatch
-from quorate.raft.storage.storage import LOG_FOLDER
-from quorate.raft.telemetry import NoTelemetry
+from quorate.log.batches import read_batches
+from quorate.quorum_state import QUORUM_STATE
+from quorate.raft import NoTelemetry
+from quorate.raft.core import Role
+from quorate.raft.state_machine import CommittedBatch
+from quorate.raft.storage import LOG_FOLDER
 from quorate.simulation.checkers.committed_log import CommittedLog, CommittedPiece
 from quorate.simulation.checkers.node_view import NodeView, RoleSeen, read_log
 from quorate.simulation.violations import SafetyViolation
-from quorate.simulation.world.trace import Trace
-from quorate.simulation.world.work import uncounted
+from quorate.simulation.world import Trace, uncounted
 from quorate.types import Epoch, NodeId, Offset
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from quorate.log import Log
-from quorate.raft.core.effects import Role
-from quorate.simulation.world.disk import SimulatedDisk
+from quorate.raft.core import Role
+from quorate.simulation.world import SimulatedDisk
 from quorate.types import Epoch, NodeId
 
 _ALL = 2**31

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from quorate.raft.core.effects import (
+from quorate.raft.core import (
     AppendProposal,
     BarrierFailed,
     BarrierPassed,
@@ -15,8 +15,7 @@ from quorate.raft.core.effects import (
 )
 from quorate.simulation.core.core_node import CoreNode
 from quorate.simulation.core.core_swarm import CoreSwarm
-from quorate.simulation.histories.linearizability import Operation, check_history
-from quorate.simulation.histories.models import AppendBatch, KnownLog, LogRead
+from quorate.simulation.histories import AppendBatch, KnownLog, LogRead, Operation, check_history
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import NodeId, Offset
 

@@ -8,17 +8,21 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from quorate.raft.core.effects import Effect, Role, RoleChanged, TransferEnded, VotersChanged
-from quorate.raft.core.events import (
+from quorate.raft.core import (
     AddVoter,
     AdoptVoters,
     ChangeVoters,
+    Effect,
     RemoveVoter,
     Resign,
+    Role,
+    RoleChanged,
+    TransferEnded,
     TransferLeadership,
     Unreachable,
     UpdateVoter,
     VoterChange,
+    VotersChanged,
 )
 from quorate.simulation.core.core_clients import CoreClients
 from quorate.simulation.core.core_node import CoreNode, endpoint_of

@@ -20,9 +20,7 @@
 
 from collections.abc import Callable, Mapping
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.effects import Role, RoleChanged
-from quorate.raft.core.messages import ErrorCode, Message, Response, VoteResponse
+from quorate.raft.core import Core, ErrorCode, Message, Response, Role, RoleChanged, VoteResponse
 from quorate.simulation.core.core_node import CoreNode, Entry
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, NodeId, Offset, ReplicaKey, VoterSet

@@ -5,20 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.core_config import BatchSpan, CoreConfig
-from quorate.raft.core.effects import (
+from quorate.raft.core import (
     AppendFetched,
     ArmTimer,
+    BatchSpan,
+    Core,
+    CoreConfig,
+    Durable,
+    ErrorCode,
+    Message,
     SendRecords,
     SendSnapshotChunk,
     StoreSnapshotChunk,
-)
-from quorate.raft.core.events import (
-    Durable,
     Timer,
 )
-from quorate.raft.core.messages import ErrorCode, Message
 from quorate.types import (
     ElectionState,
     Endpoint,

@@ -4,9 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.effects import Role
-from quorate.raft.core.invariant import InvariantError
+from quorate.raft.core import Core, InvariantError, Role
 from quorate.simulation.core.core_clients import CoreClients
 from quorate.simulation.core.core_faults import CoreTroubles
 from quorate.simulation.core.core_node import CoreFactory

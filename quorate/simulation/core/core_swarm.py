@@ -11,27 +11,26 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.effects import (
+from quorate.raft.core import (
     AppendFetched,
     AppendLeaderChange,
     AppendProposal,
     AppendVoters,
     ArmTimer,
+    Core,
+    Durable,
     Effect,
+    Event,
     HighWatermarkAdvanced,
+    Message,
+    Received,
+    Request,
+    RequestFailed,
     Role,
     RoleChanged,
-)
-from quorate.raft.core.events import (
-    Durable,
-    Event,
-    Received,
-    RequestFailed,
     TimerFired,
     Unreachable,
 )
-from quorate.raft.core.messages import Message, Request
 from quorate.simulation.core.core_node import CoreFactory, CoreNode
 from quorate.simulation.core.core_swarm_settings import CoreFault, CoreSwarmSettings
 from quorate.simulation.core.core_world import CoreWorld

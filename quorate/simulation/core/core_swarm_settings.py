@@ -4,7 +4,7 @@ import enum
 import random
 from dataclasses import dataclass, replace
 
-from quorate.raft.core.core_config import CoreConfig
+from quorate.raft.core import CoreConfig
 
 
 class CoreFault(enum.Enum):

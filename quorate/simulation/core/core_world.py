@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, assert_never
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.core_config import CoreConfig
-from quorate.raft.core.effects import (
+from quorate.raft.core import (
     AppendFetched,
     AppendLeaderChange,
     AppendProposal,
@@ -20,35 +18,36 @@ from quorate.raft.core.effects import (
     BarrierPassed,
     CancelTimer,
     CheckSnapshot,
+    Core,
+    CoreConfig,
+    Durable,
     Effect,
+    Event,
     HighWatermarkAdvanced,
     InstallSnapshot,
+    LogStartMoved,
+    Message,
     Persist,
+    Propose,
+    ReadBarrier,
+    Received,
     RejectProposal,
+    Request,
     Role,
     RoleChanged,
     Send,
     SendRecords,
     SendSnapshotChunk,
+    SnapshotChecked,
+    SnapshotDamaged,
+    SnapshotTaken,
     StoreSnapshotChunk,
+    Timer,
+    TimerFired,
     TransferEnded,
     Truncate,
     VotersChanged,
 )
-from quorate.raft.core.events import (
-    Durable,
-    Event,
-    LogStartMoved,
-    Propose,
-    ReadBarrier,
-    Received,
-    SnapshotChecked,
-    SnapshotDamaged,
-    SnapshotTaken,
-    Timer,
-    TimerFired,
-)
-from quorate.raft.core.messages import Message, Request
 from quorate.simulation.core.core_invariants import Promises
 from quorate.simulation.core.core_node import (
     CoreDisk,

@@ -7,19 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.core_config import CoreConfig
-from quorate.raft.core.effects import Role
-from quorate.raft.core.events import (
+from quorate.raft.core import (
     ChangeVoters,
+    Core,
+    CoreConfig,
     Event,
     LogStartMoved,
     Propose,
     ReadBarrier,
     Received,
     RemoveVoter,
+    Request,
     RequestFailed,
     Resign,
+    Role,
     SnapshotChecked,
     SnapshotDamaged,
     SnapshotTaken,
@@ -28,15 +29,22 @@ from quorate.raft.core.events import (
     TransferLeadership,
     Unreachable,
 )
-from quorate.raft.core.messages import Request
-from quorate.simulation.core.core_node import CoreFactory
+from quorate.simulation.core import CoreFactory
 from quorate.simulation.explorer import canonical, steps
 from quorate.simulation.explorer import explored_invariants as promises
 from quorate.simulation.explorer.bounds import Bound, Budget
 from quorate.simulation.explorer.coverage import Coverage
-from quorate.simulation.explorer.node.machine import Half, Letter, Machine, Outcome
-from quorate.simulation.explorer.node.node_disk import Disk, Snapshot, end_of, up_to
-from quorate.simulation.explorer.node.observations import Sight
+from quorate.simulation.explorer.node import (
+    Disk,
+    Half,
+    Letter,
+    Machine,
+    Outcome,
+    Sight,
+    Snapshot,
+    end_of,
+    up_to,
+)
 from quorate.simulation.explorer.tables import Table
 from quorate.types import Endpoint, EpochEnd, NodeId, ReplicaKey, SnapshotId, Voter, VoterSet
 

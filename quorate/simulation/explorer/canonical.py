@@ -14,16 +14,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.core_config import Generation
-from quorate.raft.core.events import Durable
-from quorate.raft.core.messages import EndQuorumEpochRequest, Message, Request
-from quorate.raft.core.roles.leader import Leader
-from quorate.raft.core.roles.resigned import Resigned
+from quorate.raft.core import Core, Durable, EndQuorumEpochRequest, Generation, Message, Request
+from quorate.raft.core.roles import Leader, Resigned
 from quorate.types import NodeId
 
 if TYPE_CHECKING:
-    from quorate.simulation.explorer.node.machine import Letter
+    from quorate.simulation.explorer.node import Letter
 
 STALE: Final = 0
 CURRENT: Final = 1

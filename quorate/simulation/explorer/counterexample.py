@@ -4,12 +4,11 @@ import dataclasses
 import hashlib
 from collections.abc import Iterator
 
-from quorate.raft.core.events import Durable, Event, RequestFailed, TimerFired
-from quorate.raft.core.messages import Message
+from quorate.raft.core import Durable, Event, Message, RequestFailed, TimerFired
 from quorate.simulation.explorer.actions import Broken, Did
 from quorate.simulation.explorer.bounds import Bound
 from quorate.simulation.explorer.initial_states import begin
-from quorate.simulation.explorer.node.machine import Letter, Machine
+from quorate.simulation.explorer.node import Letter, Machine
 from quorate.simulation.explorer.search import Violation
 from quorate.simulation.explorer.world import State, World
 

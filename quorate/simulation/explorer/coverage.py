@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from quorate.raft.core.effects import Role
-from quorate.raft.core.events import Event, Received, TimerFired, TimerKind
+from quorate.raft.core import Event, Received, Role, TimerFired, TimerKind
 
 Pair = tuple[Role, str]
 

@@ -4,9 +4,19 @@ history."""
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from quorate.simulation.explorer.node.machine import Machine
-from quorate.simulation.explorer.node.node_disk import Batch, Disk, History, end_of
-from quorate.simulation.explorer.node.observations import Commits, Cuts, Leads, ReadFailed, ReadPassed, Sight
+from quorate.simulation.explorer.node import (
+    Batch,
+    Commits,
+    Cuts,
+    Disk,
+    History,
+    Leads,
+    Machine,
+    ReadFailed,
+    ReadPassed,
+    Sight,
+    end_of,
+)
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, NodeId, VoterSet
 

@@ -3,14 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.events import RequestFailed
-from quorate.raft.core.messages import Request, Response
-from quorate.simulation.core.core_node import CoreFactory
+from quorate.raft.core import Core, Request, RequestFailed, Response
+from quorate.simulation.core import CoreFactory
 from quorate.simulation.explorer import canonical
 from quorate.simulation.explorer.actions import Did, Moves
 from quorate.simulation.explorer.bounds import Bound
-from quorate.simulation.explorer.node.machine import Letter
+from quorate.simulation.explorer.node import Letter
 from quorate.types import NodeId
 
 

@@ -3,17 +3,18 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from quorate.raft.core.effects import Role
-from quorate.raft.core.events import (
+from quorate.raft.core import (
     AdoptVoters,
     ChangeVoters,
     Durable,
     Event,
+    FetchSnapshotRequest,
     LogStartMoved,
     Propose,
     RemoveVoter,
     RequestFailed,
     Resign,
+    Role,
     SnapshotChecked,
     SnapshotTaken,
     Timer,
@@ -21,7 +22,6 @@ from quorate.raft.core.events import (
     TimerKind,
     Unreachable,
 )
-from quorate.raft.core.messages import FetchSnapshotRequest
 from quorate.simulation.explorer.canonical import CURRENT
 from quorate.simulation.explorer.world import State, World
 from quorate.types import EpochEnd, NodeId, SnapshotId

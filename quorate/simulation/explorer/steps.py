@@ -7,13 +7,18 @@ the whole it occurs in. What a step says that others must agree with is handed o
 from collections.abc import Callable
 from dataclasses import replace
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.effects import Effect, HighWatermarkAdvanced
-from quorate.raft.core.events import Durable, Event, SnapshotChecked, SnapshotDamaged
-from quorate.raft.core.invariant import InvariantError
+from quorate.raft.core import (
+    Core,
+    Durable,
+    Effect,
+    Event,
+    HighWatermarkAdvanced,
+    InvariantError,
+    SnapshotChecked,
+    SnapshotDamaged,
+)
 from quorate.simulation.explorer import canonical
-from quorate.simulation.explorer.node.interpreter import Hands
-from quorate.simulation.explorer.node.machine import Letter, Machine, Outcome
+from quorate.simulation.explorer.node import Hands, Letter, Machine, Outcome
 from quorate.simulation.violations import SafetyViolation
 
 Make = Callable[[Machine], Core]

@@ -19,8 +19,7 @@ from itertools import permutations
 from typing import TYPE_CHECKING
 
 from quorate.simulation.explorer.actions import Did, Move
-from quorate.simulation.explorer.renaming.renamed_core import renamed
-from quorate.simulation.explorer.renaming.renaming import Renaming
+from quorate.simulation.explorer.renaming import Renaming, renamed
 
 if TYPE_CHECKING:
     from quorate.simulation.explorer.world import State, World

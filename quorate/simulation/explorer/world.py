@@ -11,19 +11,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.effects import Role
-from quorate.raft.core.events import AddVoter, ChangeVoters, Event, Propose, ReadBarrier, RemoveVoter
-from quorate.raft.core.messages import Request
-from quorate.simulation.core.core_node import CoreFactory
+from quorate.raft.core import (
+    AddVoter,
+    ChangeVoters,
+    Core,
+    Event,
+    Propose,
+    ReadBarrier,
+    RemoveVoter,
+    Request,
+    Role,
+)
+from quorate.simulation.core import CoreFactory
 from quorate.simulation.explorer import explored_invariants as promises
 from quorate.simulation.explorer.actions import DIRECTORY, FREE, REQUEST, Broken, Did, Move
 from quorate.simulation.explorer.bounds import Bound, Budget
 from quorate.simulation.explorer.explored_invariants import Past
 from quorate.simulation.explorer.in_flight import Mail
-from quorate.simulation.explorer.node.machine import Letter, Machine
-from quorate.simulation.explorer.node.node_disk import Disk, History, up_to
-from quorate.simulation.explorer.node.observations import Sight
+from quorate.simulation.explorer.node import Disk, History, Letter, Machine, Sight, up_to
 from quorate.simulation.explorer.tables import Table
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import ReplicaKey

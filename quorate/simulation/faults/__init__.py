@@ -1,0 +1,17 @@
+"""What goes wrong in a run: processes, hosts, disks, network, voters."""
+
+from quorate.simulation.faults.faults import Fault, Faults, FaultSettings
+from quorate.simulation.faults.hosts import FOLDER, SimulatedCluster
+from quorate.simulation.faults.voter_faults import VoterFaults, VotersIn, VotingNode, adopt_voters
+
+__all__ = [
+    "FOLDER",
+    "Fault",
+    "FaultSettings",
+    "Faults",
+    "SimulatedCluster",
+    "VoterFaults",
+    "VotersIn",
+    "VotingNode",
+    "adopt_voters",
+]

@@ -14,13 +14,10 @@ from typing import Final, Generic
 
 import trio
 
-from quorate.log.checkpoints import RECOVERY_POINTS, load_offsets
-from quorate.log.recovery import segment_bases
-from quorate.raft.storage.storage import LOG_FOLDER
+from quorate.log import RECOVERY_POINTS, load_offsets, segment_bases
+from quorate.raft.storage import LOG_FOLDER
 from quorate.simulation.faults.hosts import Node, SimulatedCluster
-from quorate.simulation.world.disk import Operation
-from quorate.simulation.world.network import LinkQuality
-from quorate.simulation.world.runtime import DiskSpeed
+from quorate.simulation.world import DiskSpeed, LinkQuality, Operation
 
 
 class Fault(enum.Enum):

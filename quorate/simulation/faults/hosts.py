@@ -8,15 +8,20 @@ from typing import Generic, TypeVar
 
 import trio
 
-from quorate.log.errors import LogError
-from quorate.quorum_state.errors import QuorumStateError
-from quorate.runtime.disk import DiskError
+from quorate.log import LogError
+from quorate.quorum_state import QuorumStateError
+from quorate.runtime import DiskError
 from quorate.simulation.violations import SafetyViolation
-from quorate.simulation.world.disk import SimulatedDisk
-from quorate.simulation.world.network import NetworkSettings, SimulatedNetwork
-from quorate.simulation.world.runtime import DiskSpeed, SimulatedRuntime
-from quorate.simulation.world.scheduler import Scheduler, current_process
-from quorate.simulation.world.trace import Trace
+from quorate.simulation.world import (
+    DiskSpeed,
+    NetworkSettings,
+    Scheduler,
+    SimulatedDisk,
+    SimulatedNetwork,
+    SimulatedRuntime,
+    Trace,
+    current_process,
+)
 from quorate.types import NodeId
 
 FOLDER = "data"

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 import trio
 
 from quorate.log import Log
-from quorate.raft.errors import QuorumError
+from quorate.raft import QuorumError
 from quorate.simulation.faults.hosts import SimulatedCluster, SimulatedNode
 from quorate.types import Endpoint, Offset, ReplicaKey, Voter, VoterSet
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.raft.state_machine import CommittedBatch
 from quorate.types import SnapshotId
 
 

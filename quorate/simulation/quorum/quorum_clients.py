@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import trio
 
-from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
-from quorate.raft.transport.channel import Channel
-from quorate.runtime.network import NetworkError
-from quorate.simulation.histories.history import Append, History, Outcome, Read
+from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
+from quorate.raft.transport import Channel
+from quorate.runtime import NetworkError
+from quorate.simulation.histories import Append, History, Outcome, Read
 from quorate.simulation.quorum.quorum_cluster import CLUSTER_ID, QuorumCluster, QuorumNode
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, NodeId, Offset

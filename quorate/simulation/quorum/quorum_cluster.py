@@ -7,23 +7,16 @@ from dataclasses import dataclass, field, replace
 import trio
 
 from quorate.log import Log
-from quorate.raft.core.core_config import CoreConfig
-from quorate.raft.quorum import Quorum
-from quorate.raft.quorum_config import QuorumConfig
-from quorate.raft.state_machine.interface import CommittedBatch
-from quorate.raft.storage.storage import format_folder
-from quorate.runtime.entropy import uuid_text
-from quorate.runtime.network import Address
-from quorate.simulation.checkers.invariants import Checker, WatchedTelemetry
-from quorate.simulation.checkers.node_view import NodeView
-from quorate.simulation.faults.hosts import FOLDER, SimulatedCluster
-from quorate.simulation.faults.voter_faults import VotingNode
+from quorate.raft import Quorum, QuorumConfig
+from quorate.raft.core import CoreConfig
+from quorate.raft.state_machine import CommittedBatch
+from quorate.raft.storage import format_folder
+from quorate.runtime import Address, uuid_text
+from quorate.simulation.checkers import Checker, NodeView, WatchedTelemetry
+from quorate.simulation.faults import FOLDER, SimulatedCluster, VotingNode
 from quorate.simulation.quorum.journal import Journal
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
-from quorate.simulation.world.network import NetworkSettings
-from quorate.simulation.world.runtime import DiskSpeed, SimulatedRuntime
-from quorate.simulation.world.scheduler import Scheduler
-from quorate.simulation.world.trace import Trace
+from quorate.simulation.world import DiskSpeed, NetworkSettings, Scheduler, SimulatedRuntime, Trace
 from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 
 CLUSTER_ID = "simulated-cluster-0001"

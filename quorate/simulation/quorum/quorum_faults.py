@@ -4,10 +4,8 @@ import random
 
 import trio
 
-from quorate.raft.errors import QuorumError
-from quorate.raft.quorum import Quorum
-from quorate.simulation.faults.faults import Fault, Faults, FaultSettings
-from quorate.simulation.faults.voter_faults import VoterFaults
+from quorate.raft import Quorum, QuorumError
+from quorate.simulation.faults import Fault, Faults, FaultSettings, VoterFaults
 from quorate.simulation.quorum.quorum_cluster import PORT, QuorumCluster, QuorumNode
 
 

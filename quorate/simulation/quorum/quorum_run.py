@@ -6,20 +6,25 @@ from dataclasses import dataclass, field, replace
 
 import trio
 
-from quorate.raft.core.core_config import CoreConfig
-from quorate.raft.errors import NotLeaderError, OutcomeUnknownError
-from quorate.simulation.faults.faults import Fault, FaultSettings
-from quorate.simulation.faults.voter_faults import adopt_voters
-from quorate.simulation.histories.history import History, Outcome
+from quorate.raft import NotLeaderError, OutcomeUnknownError
+from quorate.raft.core import CoreConfig
+from quorate.simulation.faults import Fault, FaultSettings, adopt_voters
+from quorate.simulation.histories import History, Outcome
 from quorate.simulation.quorum.quorum_clients import AppendingClients, ClientSettings
 from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster, QuorumNode
 from quorate.simulation.quorum.quorum_faults import QuorumFaults
 from quorate.simulation.totals import Counts
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
-from quorate.simulation.world.network import LinkQuality, NetworkSettings
-from quorate.simulation.world.runtime import DiskSpeed, draw_sync_at_once
-from quorate.simulation.world.scheduler import Scheduler, run
-from quorate.simulation.world.trace import Trace, logs_into
+from quorate.simulation.world import (
+    DiskSpeed,
+    LinkQuality,
+    NetworkSettings,
+    Scheduler,
+    Trace,
+    draw_sync_at_once,
+    logs_into,
+    run,
+)
 
 _CONVERGE_TIMEOUTS = 20
 """Election timeouts until a healed cluster must agree."""

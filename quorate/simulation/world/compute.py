@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import trio
 
-from quorate.runtime.compute import Result
+from quorate.runtime import Result
 
 
 class InlineCompute:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import trio
 
-from quorate.runtime.disk import DescriptorsExhaustedError, DiskError, DiskLockedError
+from quorate.runtime import DescriptorsExhaustedError, DiskError, DiskLockedError
 from quorate.simulation.world.disk_content import (
     Created,
     FileContent,

@@ -3,7 +3,7 @@
 import enum
 from dataclasses import dataclass
 
-from quorate.runtime.disk import DiskError
+from quorate.runtime import DiskError
 
 
 class Operation(enum.Enum):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from quorate.runtime.disk import Buffer, DiskError, DiskFullError
+from quorate.runtime import Buffer, DiskError, DiskFullError
 from quorate.simulation.world.disk_content import FileContent, SyncUnderWay
 from quorate.simulation.world.disk_faults import Operation
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from quorate.runtime.log import ROOT
+from quorate.runtime import ROOT
 
 LogEntry = dict[str, object]
 """The fields of a log line, with the line's constant text as `event` and its level as `log_level`."""

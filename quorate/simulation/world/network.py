@@ -21,7 +21,7 @@ from typing import Final
 
 import trio
 
-from quorate.runtime.network import Address, AddressInUseError, NetworkError
+from quorate.runtime import Address, AddressInUseError, NetworkError
 from quorate.simulation.world.network_ends import NodeNetwork, SimulatedListener, SimulatedStream
 from quorate.simulation.world.pipes import Last, Pipe
 from quorate.simulation.world.pipes import LinkQuality as LinkQuality

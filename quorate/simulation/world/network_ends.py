@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from quorate.runtime.disk import Buffer
-from quorate.runtime.network import Address, NetworkError
+from quorate.runtime import Address, Buffer, NetworkError
 from quorate.simulation.world.pipes import Last, Pipe
 
 if TYPE_CHECKING:

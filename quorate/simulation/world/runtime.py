@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import trio
 
-from quorate.runtime import Runtime
-from quorate.runtime.entropy import Entropy
+from quorate.runtime import Entropy, Runtime
 from quorate.simulation.world.compute import InlineCompute
 from quorate.simulation.world.disk import SimulatedDisk
 from quorate.simulation.world.network import SimulatedNetwork

@@ -11,7 +11,7 @@ from typing import Final
 
 import trio
 
-from quorate.runtime.work import WORK
+from quorate.runtime import WORK
 
 BATCH_SECONDS: Final = 8e-6
 RECORD_SECONDS: Final = 4e-6

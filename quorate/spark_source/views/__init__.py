@@ -1,0 +1,6 @@
+"""Tables of what the records mean: topics, partitions, brokers."""
+
+from quorate.spark_source.views.registry import new_view
+from quorate.spark_source.views.view import Row, View
+
+__all__ = ["Row", "View", "new_view"]

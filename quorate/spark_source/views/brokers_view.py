@@ -6,12 +6,8 @@ from typing import ClassVar
 
 from pyspark.sql.types import StructType
 
-from quorate.broker.metadata.metadata_records import (
-    BrokerRegistrationChange,
-    RegisterBroker,
-    UnregisterBroker,
-)
-from quorate.runtime.entropy import uuid_text
+from quorate.broker.metadata import BrokerRegistrationChange, RegisterBroker, UnregisterBroker
+from quorate.runtime import uuid_text
 from quorate.spark_source.entries import Entry
 from quorate.spark_source.views.view import (
     BOOLEAN,

@@ -6,9 +6,16 @@ from uuid import UUID
 
 from pyspark.sql.types import StructType
 
-from quorate.broker.metadata.metadata_records import Partition, PartitionChange, RemoveTopic, Topic
-from quorate.broker.metadata.states import PartitionState, as_eligible, changed
-from quorate.runtime.entropy import uuid_text
+from quorate.broker.metadata import (
+    Partition,
+    PartitionChange,
+    PartitionState,
+    RemoveTopic,
+    Topic,
+    as_eligible,
+    changed,
+)
+from quorate.runtime import uuid_text
 from quorate.spark_source.entries import Entry
 from quorate.spark_source.views.view import (
     BOOLEAN,

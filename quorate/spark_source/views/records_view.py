@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pyspark.sql.types import StructType
 
-from quorate.broker.metadata.metadata_records import (
+from quorate.broker.metadata import (
     BrokerRegistrationChange,
     Config,
     ConfigType,
@@ -18,7 +18,7 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
     UnregisterBroker,
 )
-from quorate.runtime.entropy import uuid_text
+from quorate.runtime import uuid_text
 from quorate.spark_source.entries import Entry, record_json
 from quorate.spark_source.views.view import (
     BOOLEAN,

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from pyspark.sql.types import StructType
 
-from quorate.broker.metadata.metadata_records import Config, ConfigType, RemoveTopic, Topic
-from quorate.runtime.entropy import uuid_text
+from quorate.broker.metadata import Config, ConfigType, RemoveTopic, Topic
+from quorate.runtime import uuid_text
 from quorate.spark_source.entries import Entry
 from quorate.spark_source.views.view import CONFIG, REMOVE_TOPIC, TEXT, TOPIC, Row, TopicNames, common, schema
 

@@ -1,0 +1,65 @@
+"""What the controller can do: pure functions from an image and a request to records."""
+
+from quorate.broker.controller.operations.alter_configs import alter_configs
+from quorate.broker.controller.operations.alter_partition import alter_partition
+from quorate.broker.controller.operations.belongings import Belongings
+from quorate.broker.controller.operations.brokers import (
+    Partitions,
+    elect_leaderless,
+    elect_preferred,
+    fence_broker,
+    heartbeat,
+    leave_isrs,
+    register_broker,
+    settle_elrs,
+    unregister_broker,
+)
+from quorate.broker.controller.operations.directory_changes import (
+    MAX_ASSIGNMENTS,
+    assign_replicas_to_dirs,
+    directory_online,
+    leave_offline,
+    leave_with,
+    may_lead,
+)
+from quorate.broker.controller.operations.outcome import Departure, Groups, Outcome
+from quorate.broker.controller.operations.producer_id_blocks import allocate_producer_ids
+from quorate.broker.controller.operations.topics import (
+    Draw,
+    TopicDefaults,
+    check_name,
+    create_topics,
+    delete_topics,
+    partitions_of,
+)
+
+__all__ = [
+    "MAX_ASSIGNMENTS",
+    "Belongings",
+    "Departure",
+    "Draw",
+    "Groups",
+    "Outcome",
+    "Partitions",
+    "TopicDefaults",
+    "allocate_producer_ids",
+    "alter_configs",
+    "alter_partition",
+    "assign_replicas_to_dirs",
+    "check_name",
+    "create_topics",
+    "delete_topics",
+    "directory_online",
+    "elect_leaderless",
+    "elect_preferred",
+    "fence_broker",
+    "heartbeat",
+    "leave_isrs",
+    "leave_offline",
+    "leave_with",
+    "may_lead",
+    "partitions_of",
+    "register_broker",
+    "settle_elrs",
+    "unregister_broker",
+]

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs: set, delete, append to and subtract from configuration keys."""
 
 from quorate.broker.controller.operations.outcome import Outcome
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     AlterConfigsItem,
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -9,13 +9,19 @@ from quorate.broker.controller.rpc.rpc import (
     ConfigAlteration,
     ConfigOperation,
 )
-from quorate.broker.metadata.config_key import ValueType, split_list
-from quorate.broker.metadata.configs import check_value
-from quorate.broker.metadata.errors import ApiError, ErrorCode
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import Config, ConfigType
-from quorate.broker.metadata.states import ConfigResource
-from quorate.broker.metadata.topic_keys import BROKER_KEYS, TOPIC_KEYS
+from quorate.broker.metadata import (
+    BROKER_KEYS,
+    TOPIC_KEYS,
+    ApiError,
+    Config,
+    ConfigResource,
+    ConfigType,
+    ErrorCode,
+    MetadataImage,
+    ValueType,
+    check_value,
+    split_list,
+)
 
 
 def alter_configs(

@@ -8,18 +8,26 @@ from functools import partial
 from quorate.broker.controller.operations.directory_changes import may_lead
 from quorate.broker.controller.operations.elections import Selector, elect, eligible_after
 from quorate.broker.controller.operations.outcome import Outcome
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     AlterPartitionItem,
     AlterPartitionRequest,
     AlterPartitionResponse,
     AlterPartitionResult,
     IsrMember,
 )
-from quorate.broker.metadata.configs import min_insync_replicas, unclean_elections
-from quorate.broker.metadata.errors import ApiError, ErrorCode
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import LeaderRecoveryState, PartitionChange
-from quorate.broker.metadata.states import PartitionKey, PartitionState, as_eligible, changed
+from quorate.broker.metadata import (
+    ApiError,
+    ErrorCode,
+    LeaderRecoveryState,
+    MetadataImage,
+    PartitionChange,
+    PartitionKey,
+    PartitionState,
+    as_eligible,
+    changed,
+    min_insync_replicas,
+    unclean_elections,
+)
 
 
 def alter_partition(

@@ -3,7 +3,7 @@
 import uuid
 from dataclasses import dataclass
 
-from quorate.broker.metadata.metadata_records import LOST, is_reserved
+from quorate.broker.metadata import LOST, is_reserved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from quorate.broker.controller.operations.directory_changes import (
 )
 from quorate.broker.controller.operations.elections import Selector, as_change, elect, eligible_after
 from quorate.broker.controller.operations.outcome import Departure, Groups, Outcome
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     RegisterBrokerRequest,
@@ -28,17 +28,21 @@ from quorate.broker.controller.rpc.rpc import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
-from quorate.broker.metadata.configs import min_insync_replicas, unclean_elections
-from quorate.broker.metadata.errors import ApiError, ErrorCode
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import (
+from quorate.broker.metadata import (
     NO_LEADER,
+    ApiError,
     BrokerRegistrationChange,
+    BrokerState,
+    ErrorCode,
+    MetadataImage,
     PartitionChange,
+    PartitionKey,
+    PartitionState,
     RegisterBroker,
     UnregisterBroker,
+    min_insync_replicas,
+    unclean_elections,
 )
-from quorate.broker.metadata.states import BrokerState, PartitionKey, PartitionState
 
 Partitions = Iterable[tuple[PartitionKey, PartitionState]]
 """Some of the image's partitions as they are now."""

@@ -14,26 +14,31 @@ from typing import Final
 from quorate.broker.controller.operations.belongings import Belongings
 from quorate.broker.controller.operations.elections import Election, Selector, as_change, elect
 from quorate.broker.controller.operations.outcome import Groups, Outcome
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     DirectoryAssignment,
     DirectoryAssignmentResult,
     RegisterBrokerRequest,
 )
-from quorate.broker.metadata.configs import min_insync_replicas, unclean_elections
-from quorate.broker.metadata.errors import ApiError, ErrorCode
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import (
+from quorate.broker.metadata import (
     LOST,
     MIGRATING,
     NO_LEADER,
     UNASSIGNED,
+    ApiError,
     BrokerRegistrationChange,
+    BrokerState,
+    ErrorCode,
+    MetadataImage,
     PartitionChange,
+    PartitionKey,
+    PartitionState,
+    as_eligible,
     is_reserved,
+    min_insync_replicas,
+    unclean_elections,
 )
-from quorate.broker.metadata.states import BrokerState, PartitionKey, PartitionState, as_eligible
 
 MAX_ASSIGNMENTS: Final = 2250
 """In one AssignReplicasToDirs request, as in Kafka."""

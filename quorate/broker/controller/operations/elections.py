@@ -11,9 +11,8 @@ import uuid
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
-from quorate.broker.metadata.metadata_records import NO_LEADER, LeaderRecoveryState, PartitionChange
-from quorate.broker.metadata.states import PartitionState
-from quorate.runtime.work import WORK
+from quorate.broker.metadata import NO_LEADER, LeaderRecoveryState, PartitionChange, PartitionState
+from quorate.runtime import WORK
 
 
 class Selector(enum.Enum):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from quorate.broker.controller.operations.belongings import Belongings
-from quorate.broker.metadata.metadata_records import Record
+from quorate.broker.metadata import Record
 
 R = TypeVar("R")
 

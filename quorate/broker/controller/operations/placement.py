@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-from quorate.broker.metadata.errors import ApiError, ErrorCode
+from quorate.broker.metadata import ApiError, ErrorCode
 
 
 def place(

@@ -3,10 +3,8 @@
 from typing import Final
 
 from quorate.broker.controller.operations.outcome import Outcome
-from quorate.broker.controller.rpc.rpc import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from quorate.broker.metadata.errors import ErrorCode
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import ProducerIds
+from quorate.broker.controller.rpc import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from quorate.broker.metadata import ErrorCode, MetadataImage, ProducerIds
 
 BLOCK_SIZE: Final = 1000
 _MOST: Final = (1 << 63) - 1

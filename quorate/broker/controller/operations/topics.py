@@ -10,7 +10,7 @@ from typing import Final
 from quorate.broker.controller.operations.directory_changes import default_directory
 from quorate.broker.controller.operations.outcome import Outcome
 from quorate.broker.controller.operations.placement import check_manual, place
-from quorate.broker.controller.rpc.rpc import (
+from quorate.broker.controller.rpc import (
     CreatedTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -20,11 +20,19 @@ from quorate.broker.controller.rpc.rpc import (
     NewTopic,
     TopicRef,
 )
-from quorate.broker.metadata.configs import check_value
-from quorate.broker.metadata.errors import ApiError, ErrorCode
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import Config, ConfigType, Partition, Record, RemoveTopic, Topic
-from quorate.broker.metadata.states import PartitionState
+from quorate.broker.metadata import (
+    ApiError,
+    Config,
+    ConfigType,
+    ErrorCode,
+    MetadataImage,
+    Partition,
+    PartitionState,
+    Record,
+    RemoveTopic,
+    Topic,
+    check_value,
+)
 
 MAX_NAME_LENGTH: Final = 249
 MAX_PARTITIONS_PER_TOPIC: Final = 10_000

@@ -8,10 +8,10 @@ import uuid
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from quorate.broker.metadata.errors import ErrorCode
-from quorate.broker.metadata.metadata_records import (
+from quorate.broker.metadata import (
     NO_LEADER,
     ConfigType,
+    ErrorCode,
     FeatureRange,
     LeaderRecoveryState,
     Listener,

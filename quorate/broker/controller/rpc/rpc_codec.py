@@ -45,31 +45,29 @@ from quorate.broker.controller.rpc.rpc import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
-from quorate.broker.metadata.errors import ErrorCode
-from quorate.broker.metadata.metadata_records import ConfigType
-from quorate.broker.metadata.record_codec import (
-    broker_id,
-    features,
-    leader_id,
-    listeners,
-    log_dirs,
-    partition_id,
-    rack,
-    recovery_state,
-    replicas,
-)
-from quorate.broker.metadata.schema import (
+from quorate.broker.metadata import (
+    ConfigType,
+    ErrorCode,
     Field,
     SchemaError,
     Struct,
     boolean,
+    broker_id,
     dump,
+    features,
     field,
     identifier,
     integer,
+    leader_id,
+    listeners,
     load,
+    log_dirs,
     one_of,
     optional,
+    partition_id,
+    rack,
+    recovery_state,
+    replicas,
     sequence,
     text,
 )

@@ -1,0 +1,29 @@
+"""What a broker asks of produced batches before they are in a log."""
+
+from quorate.broker.replication.producing.batch_check import BatchChecker, CheckedBatches, read_produced
+from quorate.broker.replication.producing.compression import (
+    Codec,
+    CompressedDataError,
+    DecompressedTooLargeError,
+    decompress,
+)
+from quorate.broker.replication.producing.produce_rules import ProduceRules
+from quorate.broker.replication.producing.producer_snapshot import load, store, take
+from quorate.broker.replication.producing.producer_state import NO_PRODUCER, KeptBatch, ProducerState
+
+__all__ = [
+    "NO_PRODUCER",
+    "BatchChecker",
+    "CheckedBatches",
+    "Codec",
+    "CompressedDataError",
+    "DecompressedTooLargeError",
+    "KeptBatch",
+    "ProduceRules",
+    "ProducerState",
+    "decompress",
+    "load",
+    "read_produced",
+    "store",
+    "take",
+]

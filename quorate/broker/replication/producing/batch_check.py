@@ -23,21 +23,22 @@ from quorate.broker.replication.producing.compression import (
 )
 from quorate.broker.replication.producing.produce_rules import ProduceRules
 from quorate.broker.replication.producing.producer_state import NO_PRODUCER
-from quorate.log.batches.batch import (
+from quorate.log import BatchTooLargeError, InvalidBatchError
+from quorate.log.batches import (
     CRC_START,
     HEADER,
     HEADER_BYTES,
     MAGIC,
     BatchHeader,
+    InvalidRecordError,
+    RecordBytes,
+    RecordWalk,
     attributes_with,
     read_header,
     seal,
+    timestamp_deltas,
 )
-from quorate.log.batches.record_walk import InvalidRecordError, RecordBytes, RecordWalk, timestamp_deltas
-from quorate.log.errors import BatchTooLargeError, InvalidBatchError
-from quorate.runtime.compute import Compute
-from quorate.runtime.disk import Buffer
-from quorate.runtime.slices import Slices
+from quorate.runtime import Buffer, Compute, Slices
 
 _RECORDS_PER_STEP: Final = 512
 """Records that are walked without a look at the clock: less than a ms."""

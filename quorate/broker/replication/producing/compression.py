@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 
 import cramjam
 
-from quorate.log.batches.record_walk import RecordBytes
-from quorate.runtime.disk import Buffer
+from quorate.log.batches import RecordBytes
+from quorate.runtime import Buffer
 
 
 class Codec(enum.IntEnum):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from quorate.broker.metadata.configs import TopicConfig
+from quorate.broker.metadata import TopicConfig
 from quorate.broker.replication.producing.compression import Codec
 
 _CODECS: Final = MappingProxyType(

@@ -26,10 +26,19 @@ from quorate.broker.replication.producing.producer_state import (
     ProducerState,
 )
 from quorate.log import Log
-from quorate.log.batches.batch import read_headers
-from quorate.runtime.disk import Buffer, Disk, DiskError, read_file, write_file_atomically
-from quorate.runtime.log import get_logger
-from quorate.runtime.slices import Slices, Steps, in_slices, let_go
+from quorate.log.batches import read_headers
+from quorate.runtime import (
+    Buffer,
+    Disk,
+    DiskError,
+    Slices,
+    Steps,
+    get_logger,
+    in_slices,
+    let_go,
+    read_file,
+    write_file_atomically,
+)
 
 log = get_logger(__name__)
 

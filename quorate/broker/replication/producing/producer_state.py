@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import trio
 
 from quorate.broker.replication.errors import ErrorCode, PartitionError
-from quorate.log.batches.batch import BatchHeader
-from quorate.runtime.slices import Steps
+from quorate.log.batches import BatchHeader
+from quorate.runtime import Steps
 
 KEPT_BATCHES: Final = 5
 _PER_STEP: Final = 200

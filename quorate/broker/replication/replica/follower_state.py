@@ -1,6 +1,6 @@
 """What is true while this broker follows a partition's leader in one leader epoch. Dies with the epoch."""
 
-from quorate.broker.metadata.states import PartitionState
+from quorate.broker.metadata import PartitionState
 
 
 class FollowerState:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from quorate.broker.metadata.metadata_records import LeaderRecoveryState
+from quorate.broker.metadata import LeaderRecoveryState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from quorate.broker.metadata.metadata_records import LeaderRecoveryState
-from quorate.broker.metadata.states import PartitionState
+from quorate.broker.metadata import LeaderRecoveryState, PartitionState
 from quorate.broker.replication.replica.isr import IsrProposal, IsrState
 from quorate.broker.replication.replica.remote_replica import RemoteReplica
 

@@ -14,25 +14,26 @@ from typing import Final, TypeAlias
 
 import trio
 
-from quorate.broker.metadata.metadata_records import NO_LEADER, LeaderRecoveryState
-from quorate.broker.metadata.states import PartitionState
+from quorate.broker.metadata import NO_LEADER, LeaderRecoveryState, PartitionState
 from quorate.broker.replication.errors import ErrorCode, PartitionError, ReplicaFailedError
-from quorate.broker.replication.producing.batch_check import CheckedBatches, read_produced
-from quorate.broker.replication.producing.produce_rules import ProduceRules
-from quorate.broker.replication.producing.producer_snapshot import load
-from quorate.broker.replication.producing.producer_state import NO_PRODUCER, KeptBatch, ProducerState
+from quorate.broker.replication.producing import (
+    NO_PRODUCER,
+    CheckedBatches,
+    KeptBatch,
+    ProducerState,
+    ProduceRules,
+    load,
+    read_produced,
+)
 from quorate.broker.replication.purgatory import Watchers
 from quorate.broker.replication.replica.follower_state import FollowerState
 from quorate.broker.replication.replica.isr import IsrProposal
 from quorate.broker.replication.replica.leader_state import Eligible, LagRule, LeaderState
 from quorate.broker.replication.requests import FetchItem
 from quorate.broker.replication.stats import ReplicationStats
-from quorate.log import Log
-from quorate.log.batches.batch import BatchHeader, read_headers, runs_of
-from quorate.log.errors import BatchTooLargeError, LogFailedError
-from quorate.runtime.disk import Buffer, Disk, DiskError
-from quorate.runtime.log import get_logger
-from quorate.runtime.slices import Slices
+from quorate.log import BatchTooLargeError, Log, LogFailedError
+from quorate.log.batches import BatchHeader, read_headers, runs_of
+from quorate.runtime import Buffer, Disk, DiskError, Slices, get_logger
 from quorate.types import Epoch, Offset
 
 log = get_logger(__name__)

@@ -7,14 +7,13 @@ from typing import TypeAlias
 import trio
 
 from quorate.broker.replication.errors import ErrorCode, PartitionError
-from quorate.broker.replication.producing.compression import Codec
+from quorate.broker.replication.producing import Codec
 from quorate.broker.replication.purgatory import Purgatory, Waiter
-from quorate.broker.replication.replica.partition import Partition
+from quorate.broker.replication.replica import Partition
 from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult, TopicRef
-from quorate.log.batches.batch import peek
-from quorate.log.errors import DamagedLogError, LogError, OffsetOutOfRangeError
-from quorate.runtime.disk import DiskError
-from quorate.runtime.slices import Slices
+from quorate.log import DamagedLogError, LogError, OffsetOutOfRangeError
+from quorate.log.batches import peek
+from quorate.runtime import DiskError, Slices
 
 Lookup: TypeAlias = Callable[[TopicRef, int], Partition]
 """Raises `PartitionError` for a partition that is not hosted here."""

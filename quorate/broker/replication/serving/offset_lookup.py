@@ -4,21 +4,17 @@ from collections.abc import Callable
 from functools import partial
 
 from quorate.broker.replication.errors import ErrorCode, PartitionError
-from quorate.broker.replication.producing.compression import (
+from quorate.broker.replication.producing import (
     Codec,
     CompressedDataError,
     DecompressedTooLargeError,
     decompress,
 )
-from quorate.broker.replication.replica.partition import Partition
+from quorate.broker.replication.replica import Partition
 from quorate.broker.replication.requests import OffsetResult
-from quorate.log.batches.batch import HEADER_BYTES, Batch, read_batches
-from quorate.log.batches.record_walk import RecordBytes
-from quorate.log.batches.records import stamps_of
-from quorate.log.errors import LogError, OffsetOutOfRangeError
-from quorate.runtime.compute import Compute
-from quorate.runtime.disk import DiskError
-from quorate.runtime.slices import Slices
+from quorate.log import LogError, OffsetOutOfRangeError
+from quorate.log.batches import HEADER_BYTES, Batch, RecordBytes, read_batches, stamps_of
+from quorate.runtime import Compute, DiskError, Slices
 
 
 async def find_offset(

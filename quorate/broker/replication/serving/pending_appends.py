@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from quorate.broker.replication.errors import ErrorCode
 from quorate.broker.replication.purgatory import Expectation, Waiter
-from quorate.broker.replication.replica.partition import Partition
+from quorate.broker.replication.replica import Partition
 from quorate.broker.replication.requests import AppendResult
 
 

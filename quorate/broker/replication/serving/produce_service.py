@@ -6,13 +6,13 @@ from typing import TypeAlias
 import trio
 
 from quorate.broker.replication.errors import PartitionError
-from quorate.broker.replication.producing.batch_check import BatchChecker, CheckedBatches
+from quorate.broker.replication.producing import BatchChecker, CheckedBatches
 from quorate.broker.replication.purgatory import Purgatory
-from quorate.broker.replication.replica.partition import Partition
+from quorate.broker.replication.replica import Partition
 from quorate.broker.replication.requests import AppendItem, AppendResult, TopicRef
 from quorate.broker.replication.serving.pending_appends import PendingAppends
 from quorate.broker.replication.stats import ReplicationStats
-from quorate.runtime.slices import Slices
+from quorate.runtime import Slices
 
 Writable: TypeAlias = Callable[[TopicRef, int], Partition]
 """Raises `PartitionError` for a partition that is not hosted here, or that another broker may lead."""

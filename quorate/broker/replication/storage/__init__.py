@@ -1,0 +1,23 @@
+"""The folders of `log.dirs`, and the logs in them (KIP-113, KIP-858)."""
+
+from quorate.broker.replication.storage.log_folder import (
+    NO_PROOF,
+    Proof,
+    UnreadablePartitionMetadataError,
+    folder_name,
+    parse_folder_name,
+)
+from quorate.broker.replication.storage.log_manager import LogManager
+from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory, may_open
+
+__all__ = [
+    "NO_PROOF",
+    "BadDirectory",
+    "Directory",
+    "LogManager",
+    "Proof",
+    "UnreadablePartitionMetadataError",
+    "folder_name",
+    "may_open",
+    "parse_folder_name",
+]

@@ -8,17 +8,16 @@ import trio
 
 from quorate.broker.replication.storage.log_folder import Proof
 from quorate.broker.replication.storage.replica_directories import Directory
-from quorate.log import Log
-from quorate.log.checkpoints import (
+from quorate.log import (
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
+    Log,
     TopicPartition,
     UnreadableCheckpointError,
     load_offsets,
     store_offsets,
 )
-from quorate.runtime.disk import Disk
-from quorate.runtime.log import get_logger
+from quorate.runtime import Disk, get_logger
 from quorate.types import Offset
 
 log = get_logger(__name__)

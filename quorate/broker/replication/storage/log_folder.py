@@ -5,8 +5,7 @@ import json
 import uuid
 from typing import Final, NamedTuple
 
-from quorate.runtime.disk import Disk, read_file, write_file_atomically
-from quorate.runtime.entropy import parse_uuid, uuid_text
+from quorate.runtime import Disk, parse_uuid, read_file, uuid_text, write_file_atomically
 
 PARTITION_METADATA: Final = "partition.metadata"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from quorate.broker.metadata.metadata_records import UNASSIGNED
+from quorate.broker.metadata import UNASSIGNED
 from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError
 from quorate.broker.replication.storage.log_dir import LogDir
 from quorate.broker.replication.storage.log_folder import (
@@ -32,11 +32,8 @@ from quorate.broker.replication.storage.log_folder import (
     store_partition_metadata,
 )
 from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory
-from quorate.log import Log, LogConfig
-from quorate.log.checkpoints import TopicPartition
-from quorate.runtime.disk import DescriptorsExhaustedError, Disk, DiskError
-from quorate.runtime.entropy import uuid_text
-from quorate.runtime.log import get_logger
+from quorate.log import Log, LogConfig, TopicPartition
+from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, get_logger, uuid_text
 from quorate.types import Offset
 
 log = get_logger(__name__)

@@ -4,8 +4,7 @@ import uuid
 from collections.abc import Container
 from dataclasses import dataclass
 
-from quorate.broker.metadata.metadata_records import LOST, MIGRATING, NO_LEADER, is_reserved
-from quorate.broker.metadata.states import PartitionState
+from quorate.broker.metadata import LOST, MIGRATING, NO_LEADER, PartitionState, is_reserved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from kio.static.protocol import Entity, RequestPayload, ResponsePayload
 
 from quorate.broker.wire.codecs import guard
 from quorate.broker.wire.codecs.primitives import MalformedError, Pieces
-from quorate.runtime.disk import Buffer
+from quorate.runtime import Buffer
 
 E = TypeVar("E", bound=Entity)
 

@@ -21,8 +21,7 @@ from quorate.broker.wire.codecs.produce_codec import (
     encode_node_endpoints,
     read_error,
 )
-from quorate.runtime.disk import Buffer
-from quorate.runtime.slices import Steps, at_once, let_go
+from quorate.runtime import Buffer, Steps, at_once, let_go
 
 FIRST_FLEXIBLE = 12
 _LIMITS = struct.Struct(">iiib")

@@ -23,7 +23,7 @@ from quorate.broker.wire.codecs.primitives import (
     read_uvarint,
     uvarint,
 )
-from quorate.runtime.disk import Buffer
+from quorate.runtime import Buffer
 
 _FIXED: Final = {
     "int8": 1, "uint8": 1, "bool": 1, "int16": 2, "uint16": 2, "error_code": 2, "int32": 4, "uint32": 4,

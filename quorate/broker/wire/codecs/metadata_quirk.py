@@ -7,7 +7,7 @@ back by three zero bytes.
 
 from typing import Final
 
-from quorate.runtime.disk import Buffer
+from quorate.runtime import Buffer
 
 _FIRST_FLEXIBLE: Final = 9
 _WITHOUT_CLUSTER_OPERATIONS: Final = 11

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
-from quorate.runtime.disk import Buffer
+from quorate.runtime import Buffer
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")

@@ -12,8 +12,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.codecs.primitives import Cursor, Pieces
-from quorate.runtime.disk import Buffer
-from quorate.runtime.slices import Steps, at_once, let_go
+from quorate.runtime import Buffer, Steps, at_once, let_go
 
 FIRST_FLEXIBLE = 9
 PER_STEP: Final = 64

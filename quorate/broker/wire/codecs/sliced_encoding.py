@@ -11,8 +11,7 @@ from kio.static.protocol import Entity
 
 from quorate.broker.wire.codecs.entities import build
 from quorate.broker.wire.codecs.primitives import Pieces
-from quorate.runtime.disk import Buffer
-from quorate.runtime.slices import Slices
+from quorate.runtime import Buffer, Slices
 
 Struct: TypeAlias = Mapping[str, object]
 """A struct's values by field name, as `build` takes them."""

@@ -1,0 +1,26 @@
+"""One explored node: its core, its disk, and what is observed of both."""
+
+from quorate.simulation.explorer.node.interpreter import Hands
+from quorate.simulation.explorer.node.machine import Half, Letter, Machine, Outcome
+from quorate.simulation.explorer.node.node_disk import Batch, Disk, History, Snapshot, end_of, up_to
+from quorate.simulation.explorer.node.observations import Commits, Cuts, Leads, ReadFailed, ReadPassed, Sight
+
+__all__ = [
+    "Batch",
+    "Commits",
+    "Cuts",
+    "Disk",
+    "Half",
+    "Hands",
+    "History",
+    "Leads",
+    "Letter",
+    "Machine",
+    "Outcome",
+    "ReadFailed",
+    "ReadPassed",
+    "Sight",
+    "Snapshot",
+    "end_of",
+    "up_to",
+]

@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.core_config import Generation
-from quorate.raft.core.effects import (
+from quorate.raft.core import (
     AppendFetched,
     AppendLeaderChange,
     AppendProposal,
@@ -14,32 +12,33 @@ from quorate.raft.core.effects import (
     ArmTimer,
     BarrierFailed,
     BarrierPassed,
+    BeginQuorumEpochRequest,
     CancelTimer,
     CheckSnapshot,
+    Core,
+    Durable,
     Effect,
+    EndQuorumEpochRequest,
+    ErrorCode,
+    FetchRequest,
+    Generation,
     HighWatermarkAdvanced,
     InstallSnapshot,
     Persist,
     RejectProposal,
+    Response,
     Role,
     RoleChanged,
     Send,
     SendRecords,
     SendSnapshotChunk,
     StoreSnapshotChunk,
+    Timer,
     TransferEnded,
     Truncate,
-    VotersChanged,
-)
-from quorate.raft.core.events import Durable, Timer
-from quorate.raft.core.messages import (
-    BeginQuorumEpochRequest,
-    EndQuorumEpochRequest,
-    ErrorCode,
-    FetchRequest,
-    Response,
     VoteRequest,
     VoteResponse,
+    VotersChanged,
 )
 from quorate.simulation.explorer.node.machine import Half, Letter, Machine
 from quorate.simulation.explorer.node.node_disk import Batch, Disk, History, Snapshot, end_of, up_to

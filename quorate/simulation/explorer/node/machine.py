@@ -3,10 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from quorate.raft.core.core import Core
-from quorate.raft.core.effects import Effect
-from quorate.raft.core.events import Durable, Timer
-from quorate.raft.core.messages import Message
+from quorate.raft.core import Core, Durable, Effect, Message, Timer
 from quorate.simulation.explorer.node.node_disk import Disk, History, Snapshot
 from quorate.simulation.explorer.node.observations import Sight
 from quorate.types import NodeId, ReplicaKey, SnapshotId

@@ -3,7 +3,7 @@ so that logs can be compared from their first record."""
 
 from dataclasses import dataclass
 
-from quorate.raft.core.core_config import BatchSpan
+from quorate.raft.core import BatchSpan
 from quorate.types import ElectionState, Epoch, EpochStart, NodeId, Offset, RecoveredLog, SnapshotId, VotersAt
 
 

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Final
 
-from quorate.raft.core.core_config import BatchSpan
-from quorate.raft.core.events import (
+from quorate.raft.core import (
     AddVoter,
+    BatchSpan,
     ChangeVoters,
     Event,
+    FetchRequest,
+    Message,
     Received,
     RemoveVoter,
     RequestFailed,
@@ -20,11 +22,8 @@ from quorate.raft.core.events import (
     UpdateVoter,
     VoterChange,
 )
-from quorate.raft.core.messages import FetchRequest, Message
 from quorate.simulation.explorer.explored_invariants import Past
-from quorate.simulation.explorer.node.machine import Letter
-from quorate.simulation.explorer.node.node_disk import Batch, Disk, History, Snapshot
-from quorate.simulation.explorer.node.observations import Commits, Cuts, Sight
+from quorate.simulation.explorer.node import Batch, Commits, Cuts, Disk, History, Letter, Sight, Snapshot
 from quorate.types import ElectionState, Endpoint, NodeId, ReplicaKey, Voter, VotersAt, VoterSet
 
 NAMELESS: Final = frozenset(
