@@ -31,7 +31,7 @@ from quorate.spark_source.views.registry import new_view
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from rooms import ROOMS  # noqa: E402
+from rooms import EVERYTHING, MAY_IMPORT, Source, reachable  # noqa: E402
 
 BEGIN = "<!-- generated: {name} (scripts/generate_docs.py) -->"
 END = "<!-- end of generated -->"
@@ -227,16 +227,43 @@ def roles() -> str:
 
 
 def rooms() -> str:
-    def allowed(imports: tuple[str, ...]) -> str:
-        if imports == ("",):
-            return "everything"
-        return ", ".join(map(code, imports)) or "nothing of ours"
+    """Every package, and what the table of rooms lets it import."""
+    source = Source()
+
+    def imports(package: str) -> str:
+        allowed = MAY_IMPORT.get(package)
+        if allowed is None:
+            return ""
+        return "everything" if allowed == EVERYTHING else ", ".join(map(code, allowed)) or "nothing of ours"
 
     rows = (
-        (f"`quorate/{room.package.replace('.', '/')}/`", room.purpose, allowed(room.imports))
-        for room in ROOMS
+        (f"`quorate/{package.replace('.', '/')}/`", source.purpose(package), imports(package))
+        for package in sorted(source.packages - {""})
     )
     return table(("room", "is", "may import, besides itself"), rows)
+
+
+def drawing(package: str) -> Callable[[], str]:
+    """The things in a package and who imports whom, without the arrows that follow from others."""
+
+    def drawn() -> str:
+        source = Source()
+        graph = source.children(package)
+        rooms = {child for child in graph if child in source.packages}
+        lines = ["```mermaid", "graph TD"]
+        for child in sorted(rooms):
+            name = child.rpartition(".")[2]
+            lines.append(f"  {name}[{name}]")
+        for child in sorted(rooms):
+            direct = graph[child] & rooms
+            implied = {far for near in direct for far in reachable(graph, near)}
+            lines += [
+                f"  {child.rpartition('.')[2]} --> {each.rpartition('.')[2]}"
+                for each in sorted(direct - implied)
+            ]
+        return "\n".join([*lines, "```"])
+
+    return drawn
 
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
@@ -256,7 +283,13 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/reference/kafka-protocol.md": {"apis": apis},
     "docs/reference/commands.md": {"commands": commands, "exit codes": exit_codes},
     "docs/reference/spark-source.md": {"options": spark_options, "columns": spark_columns},
-    "docs/architecture.md": {"rooms": rooms, "roles": roles},
+    "docs/architecture.md": {
+        "rooms": rooms,
+        "drawing": drawing(""),
+        "drawing of raft": drawing("raft"),
+        "drawing of broker": drawing("broker"),
+        "roles": roles,
+    },
 }
 """By file, what stands between its markers."""
 

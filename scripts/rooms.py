@@ -1,89 +1,128 @@
-"""The rooms of the source: what each is, and what it may import. `tests/test_architecture.py` holds it."""
+"""The rooms of the source, and what each may import. `tests/test_architecture.py` holds it."""
 
-from dataclasses import dataclass
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+SOURCE: Final = Path(__file__).resolve().parents[1] / "quorate"
+EVERYTHING: Final = ("",)
+NOUNS: Final = ("types", "value")
+"""Modules that every room may import."""
+MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
+    "runtime": (),
+    "quorum_state": ("runtime",),
+    "log": ("runtime",),
+    "raft.core": (),
+    "raft": ("quorum_state", "log", "runtime"),
+    "metrics": ("raft", "runtime"),
+    "broker.metadata": ("runtime",),
+    "broker.wire": ("runtime",),
+    "broker.controller": ("broker.metadata", "raft", "runtime"),
+    "broker.replication": ("broker.controller", "broker.metadata", "broker.wire", "log", "runtime"),
+    "broker.groups": ("broker.replication", "broker.wire", "log", "runtime"),
+    "broker.apis": ("broker", "log", "raft", "runtime"),
+    "broker": ("log", "metrics", "quorum_state", "raft", "runtime"),
+    "spark_source": ("broker.metadata", "broker.wire", "log", "runtime"),
+    "simulation": EVERYTHING,
+    "cli": EVERYTHING,
+}
+"""Below `quorate`, each besides itself. Of two rows that fit a module the more specific one counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
-    package: str
-    """Below `quorate`; of two that fit a module the more specific one counts."""
-    purpose: str
-    imports: tuple[str, ...]
-    """Packages besides itself. "": all of them."""
+def within(module: str, package: str) -> bool:
+    return not package or module == package or module.startswith(f"{package}.")
 
 
-ROOMS = (
-    Room(
-        package="raft.core",
-        purpose="the Raft protocol as a function: an event in, effects out. No I/O, no clock, no randomness. "
-        "One module per role",
-        imports=(),
-    ),
-    Room(
-        package="raft",
-        purpose="the trio driver round the core, peers and server, and the public `Quorum`",
-        imports=("quorum_state", "log", "runtime"),
-    ),
-    Room(
-        package="quorum_state",
-        purpose="the durable identity (`meta.properties`) and vote (`quorum-state`)",
-        imports=("runtime", "raft.core.types"),
-    ),
-    Room(
-        package="log",
-        purpose="a segmented, crash-safe log of Kafka v2 batches, for metadata and partitions alike",
-        imports=("runtime", "raft.core.types"),
-    ),
-    Room(
-        package="broker.wire",
-        purpose="Kafka's protocol: frames, versions, codecs, server and client",
-        imports=("runtime",),
-    ),
-    Room(
-        package="broker.controller",
-        purpose="metadata records, the image, and pure operations on it; the active controller",
-        imports=("raft", "runtime"),
-    ),
-    Room(
-        package="broker.replication",
-        purpose="replicas: leader and follower state, ISR, high watermark, fetchers, delayed operations",
-        imports=("log", "broker.wire", "broker.controller", "raft.core.types", "runtime"),
-    ),
-    Room(
-        package="broker.groups",
-        purpose="classic consumer groups on `__consumer_offsets`",
-        imports=("broker.replication", "broker.wire", "log", "raft.timers", "raft.core.types", "runtime"),
-    ),
-    Room(
-        package="broker.apis",
-        purpose="one module per Kafka API: requests to the rooms above and back",
-        imports=("broker", "raft", "log", "runtime"),
-    ),
-    Room(
-        package="broker",
-        purpose="a node put together: configuration, life cycle, server",
-        imports=("raft", "log", "quorum_state", "metrics", "runtime"),
-    ),
-    Room(
-        package="metrics",
-        purpose="every metric, declared in one place, and `/metrics`",
-        imports=("runtime", "raft.core", "raft.telemetry"),
-    ),
-    Room(
-        package="spark_source",
-        purpose="the PySpark data source over the metadata log",
-        imports=("log", "broker.controller", "broker.wire", "raft.core.types", "runtime"),
-    ),
-    Room(
-        package="runtime",
-        purpose="the seams: `Disk`, `Network`, clocks, entropy; the real ones in `quorate/runtime/real/`",
-        imports=(),
-    ),
-    Room(
-        package="simulation",
-        purpose="their simulated twins, clusters under faults, checkers; shipped, because users test their "
-        "own services with it",
-        imports=("",),
-    ),
-    Room(package="cli", purpose="the `quorate` command", imports=("",)),
-)
+def parent(module: str) -> str:
+    return module.rpartition(".")[0]
+
+
+class Source:
+    """The modules of `quorate` and what they import, read from the files. Names are below `quorate`."""
+
+    def __init__(self, root: Path = SOURCE) -> None:
+        self.trees: dict[str, ast.Module] = {}
+        self.packages: set[str] = set()
+        for path in sorted(root.rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            if parts[-1] == "__init__":
+                parts = parts[:-1]
+                self.packages.add(".".join(parts))
+            self.trees[".".join(parts)] = ast.parse(path.read_text())
+
+    def imports(self, module: str) -> Iterator[tuple[int, str, str]]:
+        """(line, module or package, name) of each name that `module` imports from ours. A module that is
+        imported from its package is named itself, with an empty name."""
+        for node in ast.walk(self.trees[module]):
+            if not isinstance(node, ast.ImportFrom) or not node.module or not within(node.module, "quorate"):
+                continue
+            source = node.module.removeprefix("quorate").lstrip(".")
+            for alias in node.names:
+                full = f"{source}.{alias.name}".lstrip(".")
+                yield (node.lineno, full, "") if full in self.trees else (node.lineno, source, alias.name)
+
+    def purpose(self, package: str) -> str:
+        """The first sentence of its docstring, with no full stop."""
+        text = ast.get_docstring(self.trees[package]) or ""
+        return " ".join(text.partition("\n\n")[0].split()).rstrip(".")
+
+    def children(self, package: str) -> dict[str, set[str]]:
+        """The modules and packages directly in `package`, and which of the others each imports, itself or by
+        what is in it."""
+        prefix = f"{package}." if package else ""
+        found: dict[str, set[str]] = defaultdict(set)
+        for module in self.trees:
+            child = _child(prefix, module)
+            if child is None:
+                continue
+            imported = {_child(prefix, source) for _, source, _ in self.imports(module)}
+            found[child] |= {each for each in imported if each is not None and each != child}
+        return dict(found)
+
+    def windows(self) -> Iterator[str]:
+        """Imports from a module by who is not in its package: the package's own `__init__` is the door."""
+        for module in self.trees:
+            for line, source, name in self.imports(module):
+                package = parent(source)
+                if source in self.packages or not package or within(module, package):
+                    continue
+                if not name and source.rpartition(".")[2] in self._exported(package):
+                    continue
+                yield f"{module}:{line}: imports {name or 'it'} from {source}, past {package}"
+
+    def _exported(self, package: str) -> set[str]:
+        for node in self.trees[package].body:
+            if isinstance(node, ast.Assign) and any(
+                isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets
+            ):
+                return set(ast.literal_eval(node.value))
+        return set()
+
+
+def _child(prefix: str, module: str) -> str | None:
+    rest = module.removeprefix(prefix) if module.startswith(prefix) else ""
+    return prefix + rest.partition(".")[0] if rest else None
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Groups of nodes each of which reaches the others."""
+    reach = {node: reachable(graph, node) for node in graph}
+    groups = {
+        tuple(sorted(other for other in graph if other in reach[node] and node in reach[other]))
+        for node in graph
+        if node in reach[node]
+    }
+    return [list(group) for group in sorted(groups)]
+
+
+def reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
+    seen: set[str] = set()
+    ahead = [start]
+    while ahead:
+        for each in graph.get(ahead.pop(), ()):
+            if each not in seen:
+                seen.add(each)
+                ahead.append(each)
+    return seen

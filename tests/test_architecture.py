@@ -11,14 +11,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from rooms import ROOMS  # noqa: E402
+from rooms import MAY_IMPORT, NOUNS, Source, circles, within  # noqa: E402
 
 SOURCE = ROOT / "quorate"
 PACKAGES = tuple(sorted(path.parent.name for path in SOURCE.glob("*/__init__.py")))
 LINKED = {"raft", "quorum_state", "log", "broker", "metrics", "spark_source"}
 """The rooms that the design names at the top of the repository."""
-
-MAY_IMPORT = {room.package: room.imports for room in ROOMS}
 
 SEAM_FREE = ("runtime/real", "simulation", "cli", "spark_source")
 """Where the real world, or its simulated twin, is made."""
@@ -50,11 +48,6 @@ def name_of(path: Path) -> str:
     return ".".join(part for part in parts if part != "__init__")
 
 
-def rule_for(module: str) -> tuple[str, tuple[str, ...]]:
-    package = max((p for p in MAY_IMPORT if module == p or module.startswith(f"{p}.")), key=len)
-    return package, MAY_IMPORT[package]
-
-
 def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -63,30 +56,61 @@ def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.module
 
 
-def within(module: str, package: str) -> bool:
-    return not package or module == package or module.startswith(f"{package}.")
+@pytest.fixture(scope="module")
+def source() -> Source:
+    return Source()
 
 
-def test_imports_point_down_the_designs_table_and_never_back_up() -> None:
+def test_a_room_imports_what_the_table_allows(source: Source) -> None:
     offences = []
-    for path in modules():
-        module = name_of(path)
-        package, allowed = rule_for(module)
-        for line, imported in imports_of(ast.parse(path.read_text())):
-            if not imported.startswith("quorate."):
-                continue
-            target = imported.removeprefix("quorate.")
-            if not within(target, package) and not any(within(target, a) for a in allowed):
-                offences.append(f"{path.relative_to(SOURCE)}:{line}: {package} may not import {target}")
+    for module in source.trees:
+        rooms = [room for room in MAY_IMPORT if within(module, room)]
+        if not rooms:
+            assert module in ("", *NOUNS), f"{module} is in no room"
+            continue
+        room = max(rooms, key=len)
+        for line, imported, _ in source.imports(module):
+            if not any(within(imported, each) for each in (room, *MAY_IMPORT[room], *NOUNS)):
+                offences.append(f"{module}:{line}: {room} may not import {imported}")
     assert not offences, "\n".join(offences)
+
+
+def test_there_is_no_circle_on_any_floor(source: Source) -> None:
+    """Neither of modules nor of packages, imports for the type checker included."""
+    found = {
+        package or "quorate": circles(source.children(package))
+        for package in source.packages
+        if circles(source.children(package))
+    }
+    assert not found, found
+
+
+def test_a_planted_circle_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
+
+
+def test_nobody_comes_in_past_a_front_door(source: Source) -> None:
+    offences = list(source.windows())
+    assert not offences, "\n".join(offences)
+
+
+def test_a_room_has_fewer_than_twenty_things_in_it(source: Source) -> None:
+    """But for plain lists of like things: one module for each of Kafka's APIs."""
+    sizes = {package: len(source.children(package)) for package in source.packages}
+    assert not {package: size for package, size in sizes.items() if size >= 20 and package != "broker.apis"}
+
+
+def test_every_package_says_what_it_is_for(source: Source) -> None:
+    assert not [package for package in source.packages if not source.purpose(package)]
 
 
 def test_the_core_imports_nothing_but_the_standard_library() -> None:
     offences = [
         f"{path.name}:{line}: {imported}"
-        for path in sorted((SOURCE / "raft/core").glob("*.py"))
+        for path in sorted((SOURCE / "raft/core").rglob("*.py"))
         for line, imported in imports_of(ast.parse(path.read_text()))
-        if not within(imported, "quorate.raft.core") and imported.split(".")[0] not in sys.stdlib_module_names
+        if not imported.startswith(("quorate.raft.core", "quorate.types", "quorate.value"))
+        and imported.split(".")[0] not in sys.stdlib_module_names
     ]
     assert not offences, "\n".join(offences)
 
@@ -96,7 +120,7 @@ def test_the_driver_alone_steps_the_core() -> None:
     steps = [
         f"{path.relative_to(SOURCE)}:{node.lineno}"
         for path in modules()
-        if "simulation" not in path.parts and path.parent != SOURCE / "raft" / "core"
+        if "simulation" not in path.parts and not path.is_relative_to(SOURCE / "raft" / "core")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)

@@ -80,8 +80,7 @@ def _records(batch: "Batch", *, metadata: bool) -> list[dict[str, object]] | Non
     """None for compressed ones, which are not decoded."""
     from quorate.log import InvalidBatchError
     from quorate.log.batches import records_of
-    from quorate.spark_source.entries import entries_of, record_json
-    from quorate.spark_source.errors import DamagedRecordError
+    from quorate.spark_source import DamagedRecordError, entries_of, record_json
 
     header = batch.header
     if header.codec:

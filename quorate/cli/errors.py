@@ -105,7 +105,7 @@ def _code_of(error: BaseException) -> ExitCode | None:
         StateMachineError,
     )
     from quorate.runtime import AddressInUseError, DescriptorsExhaustedError, DiskError, NetworkError
-    from quorate.spark_source.errors import LogUnavailableError, SourceError
+    from quorate.spark_source import LogUnavailableError, SourceError
 
     match error:
         case CommandError():

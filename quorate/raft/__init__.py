@@ -2,8 +2,8 @@
 
 The protocol itself is `quorate.raft.core`; this package drives it. `Quorum.open` is the way in.
 
-Names are imported when they are first used: the log and the quorum-state file share the core's types, and
-must not import the driver that imports them.
+Names are imported when they are first used: the core runs without the driver, its disks and its event loop,
+in the explorer and in whatever drives it in another way.
 """
 
 from importlib import import_module

@@ -18,13 +18,18 @@ from typing import TYPE_CHECKING
 from quorate.runtime import need
 
 if TYPE_CHECKING:
-    from quorate.spark_source.errors import SourceError
+    from quorate.spark_source.entries import entries_of, record_json
+    from quorate.spark_source.errors import DamagedRecordError, LogUnavailableError, SourceError
     from quorate.spark_source.history import leadership_history
     from quorate.spark_source.java import NoJavaError, find_java
     from quorate.spark_source.session import spark_session
     from quorate.spark_source.source import MetadataLogSource, register
 
 _HOMES = {
+    "entries_of": "entries",
+    "record_json": "entries",
+    "DamagedRecordError": "errors",
+    "LogUnavailableError": "errors",
     "SourceError": "errors",
     "leadership_history": "history",
     "NoJavaError": "java",
@@ -45,11 +50,15 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
+    "DamagedRecordError",
+    "LogUnavailableError",
     "MetadataLogSource",
     "NoJavaError",
     "SourceError",
+    "entries_of",
     "find_java",
     "leadership_history",
+    "record_json",
     "register",
     "spark_session",
 ]

@@ -60,7 +60,7 @@ def test_the_log_line_that_the_how_to_shows_has_the_fields_that_are_logged() -> 
     (shown,) = re.findall(r"A message reads `role changed (.*?)`", page, re.S)
     calls = [
         node
-        for node in ast.walk(ast.parse((ROOT / "raft" / "driver.py").read_text()))
+        for node in ast.walk(ast.parse((ROOT / "quorate" / "raft" / "driver" / "driver.py").read_text()))
         if isinstance(node, ast.Call)
         and node.args
         and isinstance(node.args[0], ast.Constant)

@@ -23,12 +23,12 @@ class CrashingDisk(SimulatedDisk):
 
     operations_left: int | None = None
 
-    def _enter(self, operation: Operation | None, path: str) -> str:
+    def enter(self, operation: Operation | None, path: str) -> str:
         if self.operations_left is not None and operation not in HARMLESS:
             if self.operations_left == 0:
                 self.cut()
             self.operations_left -= 1
-        return super()._enter(operation, path)
+        return super().enter(operation, path)
 
 
 async def host(world, node):

@@ -227,8 +227,7 @@ def _is_footer(batch: "Batch") -> bool:
 
 def _holds_metadata(batch: "Batch") -> bool:
     """Whether all records are metadata's, or Raft's own."""
-    from quorate.spark_source.entries import entries_of
-    from quorate.spark_source.errors import DamagedRecordError
+    from quorate.spark_source import DamagedRecordError, entries_of
 
     header = batch.header
     if header.is_control:

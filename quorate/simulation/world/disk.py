@@ -212,7 +212,7 @@ class SimulatedDisk:
     # Disk
 
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
-        path = self._enter(Operation.OPEN, path)
+        path = self.enter(Operation.OPEN, path)
         if self.descriptors is not None and self.descriptors <= 0:
             raise DescriptorsExhaustedError("no file descriptor is left; raise the limit", path=path)
         content = self._names.get(path)
@@ -226,11 +226,11 @@ class SimulatedDisk:
         return SimulatedFile(self, path, content, self._boots)
 
     def exists(self, path: str) -> bool:
-        path = self._enter(None, path)
+        path = self.enter(None, path)
         return path in self._names or path in self._folders
 
     def list(self, path: str) -> list[str]:
-        path = self._enter(None, path)
+        path = self.enter(None, path)
         return sorted(
             posixpath.basename(other)
             for other in (*self._names, *self._folders)
@@ -238,26 +238,26 @@ class SimulatedDisk:
         )
 
     def make_folder(self, path: str) -> None:
-        path = self._enter(None, path)
+        path = self.enter(None, path)
         while path not in self._folders:
             self._folders.add(path)
             path = _folder_of(path)
 
     def rename(self, old: str, new: str) -> None:
-        old = self._enter(Operation.RENAME, old)
+        old = self.enter(Operation.RENAME, old)
         new = posixpath.normpath(new)
         if old not in self._names:
             raise FileNotFoundError(old)
         self._change(Renamed(old, new), new)
 
     def remove(self, path: str) -> None:
-        path = self._enter(Operation.REMOVE, path)
+        path = self.enter(Operation.REMOVE, path)
         if path not in self._names:
             raise FileNotFoundError(path)
         self._change(Removed(path), path)
 
     def remove_folder(self, path: str) -> None:
-        path = self._enter(Operation.REMOVE, path)
+        path = self.enter(Operation.REMOVE, path)
         inside = path + "/"
         for folder in [name for name in self._name_changes if name == path or name.startswith(inside)]:
             del self._name_changes[folder]
@@ -271,12 +271,12 @@ class SimulatedDisk:
         }
 
     async def sync_folder(self, path: str) -> None:
-        path = self._enter(None, path)
+        path = self.enter(None, path)
         boots = self._boots
         taken = list(self._name_changes.get(path, ()))
-        await self._wait(path)
-        self._check_alive(boots, path)
-        self._enter(Operation.SYNC_FOLDER, path)
+        await self.wait_for_sync(path)
+        self.check_alive(boots, path)
+        self.enter(Operation.SYNC_FOLDER, path)
         self.syncs += 1
         pending = self._name_changes.get(path, [])
         for change in taken:
@@ -293,7 +293,7 @@ class SimulatedDisk:
         return self.descriptors
 
     def lock(self, path: str) -> "_SimulatedLock":
-        path = self._enter(None, path)
+        path = self.enter(None, path)
         if path in self._locks:
             raise DiskLockedError("another process holds the lock on this folder", path=path)
         held = self._locks[path] = _SimulatedLock(self._locks, path)
@@ -301,18 +301,18 @@ class SimulatedDisk:
 
     # For files
 
-    def _enter(self, operation: Operation | None, path: str) -> str:
+    def enter(self, operation: Operation | None, path: str) -> str:
         if self._cut:
             raise DiskError("the disk is gone", path=path)
         if operation is not None:
             self._faults.check(operation, path)
         return posixpath.normpath(path)
 
-    def _check_alive(self, boots: int, path: str) -> None:
+    def check_alive(self, boots: int, path: str) -> None:
         if self._cut or boots != self._boots:
             raise DiskError("the disk is gone", path=path)
 
-    def _take_space(self, size: int) -> int:
+    def take_space(self, size: int) -> int:
         """How many of `size` bytes fit."""
         if self.space_left is None:
             return size
@@ -320,7 +320,16 @@ class SimulatedDisk:
         self.space_left -= fits
         return fits
 
-    async def _wait(self, path: str) -> None:
+    def next_sync(self) -> int:
+        """Numbers syncs of files in the order in which they begin."""
+        self._sync_number += 1
+        return self._sync_number
+
+    async def wait_for_reads(self) -> None:
+        if self._released is not None and self._stall_reads:
+            await self._released.wait()
+
+    async def wait_for_sync(self, path: str) -> None:
         delay = self.sync_delay(path) if callable(self.sync_delay) else self.sync_delay
         if self._released is not None and self._stall_syncs:
             await self._released.wait()

@@ -1,7 +1,7 @@
 """An open file of a simulated disk. What becomes of its bytes when power is lost is for `disk_content`."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import trio
 
@@ -9,8 +9,29 @@ from quorate.runtime import Buffer, DiskError, DiskFullError
 from quorate.simulation.world.disk_content import FileContent, SyncUnderWay
 from quorate.simulation.world.disk_faults import Operation
 
-if TYPE_CHECKING:
-    from quorate.simulation.world.disk import SimulatedDisk
+
+class Device(Protocol):
+    """What a file needs of the disk that it is on."""
+
+    space_left: int | None
+    syncs: int
+    syncs_at_once: bool
+    on_sync: Callable[[str], None] | None
+
+    @property
+    def is_stalled(self) -> bool: ...
+
+    def check_alive(self, boots: int, path: str) -> None: ...
+
+    def enter(self, operation: Operation | None, path: str) -> str: ...
+
+    def take_space(self, size: int) -> int: ...
+
+    def next_sync(self) -> int: ...
+
+    async def wait_for_sync(self, path: str) -> None: ...
+
+    async def wait_for_reads(self) -> None: ...
 
 
 class SimulatedFile:
@@ -18,7 +39,7 @@ class SimulatedFile:
 
     __slots__ = ("_boots", "_closed", "_content", "_disk", "_path", "_reserved")
 
-    def __init__(self, disk: "SimulatedDisk", path: str, content: FileContent, boots: int) -> None:
+    def __init__(self, disk: Device, path: str, content: FileContent, boots: int) -> None:
         self._disk = disk
         self._path = path
         self._content = content
@@ -37,8 +58,8 @@ class SimulatedFile:
     def _enter(self, operation: Operation) -> None:
         if self._closed:
             raise DiskError("the file is closed", path=self._path)
-        self._disk._check_alive(self._boots, self._path)
-        self._disk._enter(operation, self._path)
+        self._disk.check_alive(self._boots, self._path)
+        self._disk.enter(operation, self._path)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         self._enter(Operation.APPEND)
@@ -48,7 +69,7 @@ class SimulatedFile:
         data = b"".join(buffers)
         room = max(0, content.size - position)
         fits = min(len(data), room)
-        fits += self._disk._take_space(len(data) - fits)
+        fits += self._disk.take_space(len(data) - fits)
         content.touched(position)
         content.cached += data[:fits]
         if fits < len(data):
@@ -62,7 +83,7 @@ class SimulatedFile:
         self._reserved = True
         more = size_bytes - content.size
         if more > 0 and (disk.space_left is None or disk.space_left >= more):
-            disk._take_space(more)
+            disk.take_space(more)
             content.reserve = size_bytes
 
     def _fill_up_to(self, size: int) -> None:
@@ -84,10 +105,9 @@ class SimulatedFile:
 
     async def read(self, position: int, size: int) -> bytes:
         self._enter(Operation.READ)
-        if self._disk._released is not None and self._disk._stall_reads:
-            await self._disk._released.wait()
+        await self._disk.wait_for_reads()
         await trio.lowlevel.checkpoint()
-        self._disk._check_alive(self._boots, self._path)
+        self._disk.check_alive(self._boots, self._path)
         return self._read(position, size)
 
     def _read(self, position: int, size: int) -> bytes:
@@ -97,16 +117,15 @@ class SimulatedFile:
         if self._closed:
             raise DiskError("the file is closed", path=self._path)
         disk, content = self._disk, self._content
-        disk._check_alive(self._boots, self._path)
+        disk.check_alive(self._boots, self._path)
         low = content.dirty_low
         data = bytes(memoryview(content.cached)[low:])
         reserve = content.reserve
-        disk._sync_number += 1
-        this = SyncUnderWay(disk._sync_number, len(content.cached))
+        this = SyncUnderWay(disk.next_sync(), len(content.cached))
         content.under_way.append(this)
         try:
-            await disk._wait(self._path)
-            disk._check_alive(self._boots, self._path)
+            await disk.wait_for_sync(self._path)
+            disk.check_alive(self._boots, self._path)
         finally:
             if this in content.under_way:
                 content.under_way.remove(this)
@@ -114,7 +133,7 @@ class SimulatedFile:
             return
         content.last_applied = this.number
         content.dirty_low = min(this.low_since, len(content.cached))
-        disk._enter(Operation.SYNC, self._path)
+        disk.enter(Operation.SYNC, self._path)
         disk.syncs += 1
         if len(content.durable) < low:
             content.durable = content.durable.ljust(low, b"\0")
@@ -129,11 +148,10 @@ class SimulatedFile:
             return False
         if self._closed:
             raise DiskError("the file is closed", path=self._path)
-        disk._check_alive(self._boots, self._path)
-        disk._sync_number += 1
-        content.last_applied = disk._sync_number
+        disk.check_alive(self._boots, self._path)
+        content.last_applied = disk.next_sync()
         low, content.dirty_low = content.dirty_low, len(content.cached)
-        disk._enter(Operation.SYNC, self._path)
+        disk.enter(Operation.SYNC, self._path)
         disk.syncs += 1
         if len(content.durable) < low:
             content.durable = content.durable.ljust(low, b"\0")

@@ -111,7 +111,7 @@ class SimulatedNetwork:
                 if silent:
                     incoming.swallow()
                     outgoing.swallow()
-                self._leave(incoming, outgoing, "the node crashed", None if silent else Last.RESET)
+                self.leave(incoming, outgoing, "the node crashed", None if silent else Last.RESET)
         self._wake()
 
     def restart_node(self, name: str) -> None:
@@ -128,7 +128,7 @@ class SimulatedNetwork:
 
     # What streams and listeners call
 
-    def _listen(self, node: str, address: Address) -> SimulatedListener:
+    def listen(self, node: str, address: Address) -> SimulatedListener:
         if node in self._down:
             raise NetworkError(f"{address}: {node} is down")
         if address.port == 0:
@@ -144,7 +144,10 @@ class SimulatedNetwork:
         self._next_port += 1
         return self._next_port
 
-    async def _connect(self, node: str, address: Address) -> SimulatedStream:
+    def unlisten(self, address: Address) -> None:
+        self._listeners.pop(address, None)
+
+    async def connect(self, node: str, address: Address) -> SimulatedStream:
         owner = self._owners.get(address)
         await trio.sleep(self._latency(node, owner or node))
         while owner is not None and self._unreachable(node, owner):
@@ -171,7 +174,7 @@ class SimulatedNetwork:
             or (self._down.get(owner, False) and node not in self._down)
         )
 
-    def _send_nowait(self, pipe: Pipe, data: bytes, peer: str) -> int:
+    def send_nowait(self, pipe: Pipe, data: bytes, peer: str) -> int:
         if pipe.send_error is not None:
             raise NetworkError(f"{peer}: {pipe.send_error}")
         deaf_at = self._deaf_at(pipe)
@@ -184,10 +187,10 @@ class SimulatedNetwork:
             pipe.notify()
         return len(segment)
 
-    async def _send(self, pipe: Pipe, data: bytes, peer: str) -> None:
+    async def send(self, pipe: Pipe, data: bytes, peer: str) -> None:
         await trio.lowlevel.checkpoint()
         while True:
-            data = data[self._send_nowait(pipe, data, peer) :]
+            data = data[self.send_nowait(pipe, data, peer) :]
             if not data:
                 return
             await self._wait(pipe, self._deaf_at(pipe))
@@ -195,7 +198,7 @@ class SimulatedNetwork:
     def _deaf_at(self, pipe: Pipe) -> float | None:
         return None if (pipe.target, pipe.source) in self._blocked else pipe.deaf_at
 
-    async def _receive(self, pipe: Pipe, max_bytes: int, peer: str) -> bytes:
+    async def receive(self, pipe: Pipe, max_bytes: int, peer: str) -> bytes:
         await trio.lowlevel.checkpoint()
         while True:
             if pipe.receive_error is not None:
@@ -245,7 +248,7 @@ class SimulatedNetwork:
             self.on_receive(pipe.source, pipe.target, data)
         return data
 
-    def _leave(self, incoming: Pipe, outgoing: Pipe, reason: str, last: Last | None) -> None:
+    def leave(self, incoming: Pipe, outgoing: Pipe, reason: str, last: Last | None) -> None:
         """One end of a stream goes. What it sent still arrives, then `last`; None says nothing."""
         outgoing.fail(reason, receiver=False)
         incoming.fail(reason, sender=False)

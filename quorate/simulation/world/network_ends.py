@@ -2,17 +2,34 @@
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import trio
 
 from quorate.runtime import Address, Buffer, NetworkError
 from quorate.simulation.world.pipes import Last, Pipe
 
-if TYPE_CHECKING:
-    from quorate.simulation.world.network import SimulatedNetwork
-
 _BACKLOG: Final = 512
+
+
+class Wires(Protocol):
+    """What the ends need of the network between them."""
+
+    room: int | None
+
+    async def receive(self, pipe: Pipe, max_bytes: int, peer: str) -> bytes: ...
+
+    def send_nowait(self, pipe: Pipe, data: bytes, peer: str) -> int: ...
+
+    async def send(self, pipe: Pipe, data: bytes, peer: str) -> None: ...
+
+    def leave(self, incoming: Pipe, outgoing: Pipe, reason: str, last: Last | None) -> None: ...
+
+    async def connect(self, node: str, address: Address) -> "SimulatedStream": ...
+
+    def listen(self, node: str, address: Address) -> "SimulatedListener": ...
+
+    def unlisten(self, address: Address) -> None: ...
 
 
 class SimulatedStream:
@@ -20,7 +37,7 @@ class SimulatedStream:
 
     __slots__ = ("_closed", "_incoming", "_network", "_outgoing", "_peer")
 
-    def __init__(self, network: "SimulatedNetwork", incoming: Pipe, outgoing: Pipe, peer: str) -> None:
+    def __init__(self, network: Wires, incoming: Pipe, outgoing: Pipe, peer: str) -> None:
         self._network = network
         self._incoming = incoming
         self._outgoing = outgoing
@@ -32,25 +49,25 @@ class SimulatedStream:
         return self._peer
 
     async def receive_some(self, max_bytes: int = 65536) -> bytes:
-        return await self._network._receive(self._incoming, max_bytes, self._peer)
+        return await self._network.receive(self._incoming, max_bytes, self._peer)
 
     async def receive_into(self, buffer: memoryview) -> int:
-        data = await self._network._receive(self._incoming, len(buffer), self._peer)
+        data = await self._network.receive(self._incoming, len(buffer), self._peer)
         buffer[: len(data)] = data
         return len(data)
 
     def send_nowait(self, buffers: Sequence[Buffer]) -> int:
-        return self._network._send_nowait(self._outgoing, b"".join(buffers), self._peer)
+        return self._network.send_nowait(self._outgoing, b"".join(buffers), self._peer)
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
         # Copied once, now: the caller may reuse its buffers when this returns.
-        await self._network._send(self._outgoing, b"".join(buffers), self._peer)
+        await self._network.send(self._outgoing, b"".join(buffers), self._peer)
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        self._network._leave(self._incoming, self._outgoing, "closed here", Last.END)
+        self._network.leave(self._incoming, self._outgoing, "closed here", Last.END)
 
 
 class SimulatedListener:
@@ -58,7 +75,7 @@ class SimulatedListener:
 
     __slots__ = ("_address", "_arrived", "_backlog", "_network", "closed", "node")
 
-    def __init__(self, network: "SimulatedNetwork", node: str, address: Address) -> None:
+    def __init__(self, network: Wires, node: str, address: Address) -> None:
         self._network = network
         self.node = node
         self._address = address
@@ -95,7 +112,7 @@ class SimulatedListener:
         if self.closed is not None:
             return
         self.closed = reason
-        self._network._listeners.pop(self._address, None)
+        self._network.unlisten(self._address)
         for stream in self._backlog:
             stream.close()
         self._backlog.clear()
@@ -111,13 +128,13 @@ class NodeNetwork:
 
     __slots__ = ("_network", "name")
 
-    def __init__(self, network: "SimulatedNetwork", name: str) -> None:
+    def __init__(self, network: Wires, name: str) -> None:
         self._network = network
         self.name = name
 
     async def connect(self, address: Address) -> SimulatedStream:
-        return await self._network._connect(self.name, address)
+        return await self._network.connect(self.name, address)
 
     async def listen(self, address: Address) -> SimulatedListener:
         await trio.lowlevel.checkpoint()
-        return self._network._listen(self.name, address)
+        return self._network.listen(self.name, address)

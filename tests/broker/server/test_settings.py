@@ -45,7 +45,7 @@ def with_key(name: str, value: str) -> ServerConfig:
 
 
 def trees() -> Iterator[tuple[Path, ast.AST]]:
-    for path in (*sorted(BROKER.rglob("*.py")), CLI / "server.py"):
+    for path in (*sorted(BROKER.rglob("*.py")), CLI / "commands" / "server_commands.py"):
         if path.name not in TABLES:
             yield path, ast.parse(path.read_text())
 
@@ -169,12 +169,12 @@ def another(name: str) -> str:
 
 ELSEWHERE = {
     "auto.create.topics.enable": "apis/metadata.py",
-    "broker.id": "config.py",
+    "broker.id": "settings/server_config.py",
     "controlled.shutdown.enable": "broker_node.py",
     "controlled.shutdown.timeout.ms": "broker_node.py",
     "delete.topic.enable": "apis/delete_topics.py",
     "metrics.http.port": "server.py",
-    "node.id": "config.py",
+    "node.id": "settings/server_config.py",
     "offsets.commit.timeout.ms": "broker_node.py",
     "offsets.topic.num.partitions": "apis/topic_creation.py",
     "offsets.topic.replication.factor": "apis/topic_creation.py",
