@@ -1,43 +1,82 @@
-"""The seams to the outside world. Everything above them runs unchanged in simulation."""
+"""The seams to the outside world. Everything above them runs unchanged in simulation.
 
-from dataclasses import dataclass
+Names are imported when they are first used: much of this needs no event loop, and some programs have none.
+"""
 
-from quorate.runtime.clock import WallClock, loop_clock
-from quorate.runtime.compute import Compute, Result
-from quorate.runtime.disk import (
-    Buffer,
-    DescriptorsExhaustedError,
-    Disk,
-    DiskError,
-    DiskFullError,
-    DiskLock,
-    DiskLockedError,
-    File,
-    read_file,
-    write_file_atomically,
-)
-from quorate.runtime.entropy import Entropy, parse_uuid, uuid_text
-from quorate.runtime.extras import MissingExtraError, need
-from quorate.runtime.forks import tell_forked
-from quorate.runtime.log import ROOT, get_logger
-from quorate.runtime.network import Address, AddressInUseError, Listener, Network, NetworkError, Stream
-from quorate.runtime.slices import SLICE_SECONDS, Mapped, Slices, Steps, at_once, in_slices, let_go
-from quorate.runtime.timers import Timers
-from quorate.runtime.work import WORK
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from quorate.runtime.clock import WallClock, loop_clock
+    from quorate.runtime.compute import Compute, Result
+    from quorate.runtime.disk import (
+        Buffer,
+        DescriptorsExhaustedError,
+        Disk,
+        DiskError,
+        DiskFullError,
+        DiskLock,
+        DiskLockedError,
+        File,
+        read_file,
+        write_file_atomically,
+    )
+    from quorate.runtime.entropy import Entropy, parse_uuid, uuid_text
+    from quorate.runtime.extras import MissingExtraError, need
+    from quorate.runtime.forks import tell_forked
+    from quorate.runtime.log import ROOT, get_logger
+    from quorate.runtime.network import Address, AddressInUseError, Listener, Network, NetworkError, Stream
+    from quorate.runtime.runtime import Runtime
+    from quorate.runtime.slices import SLICE_SECONDS, Mapped, Slices, Steps, at_once, in_slices, let_go
+    from quorate.runtime.timers import Timers
+    from quorate.runtime.work import WORK
+
+_HOMES = {
+    "WallClock": "quorate.runtime.clock",
+    "loop_clock": "quorate.runtime.clock",
+    "Compute": "quorate.runtime.compute",
+    "Result": "quorate.runtime.compute",
+    "Buffer": "quorate.runtime.disk",
+    "DescriptorsExhaustedError": "quorate.runtime.disk",
+    "Disk": "quorate.runtime.disk",
+    "DiskError": "quorate.runtime.disk",
+    "DiskFullError": "quorate.runtime.disk",
+    "DiskLock": "quorate.runtime.disk",
+    "DiskLockedError": "quorate.runtime.disk",
+    "File": "quorate.runtime.disk",
+    "read_file": "quorate.runtime.disk",
+    "write_file_atomically": "quorate.runtime.disk",
+    "Entropy": "quorate.runtime.entropy",
+    "parse_uuid": "quorate.runtime.entropy",
+    "uuid_text": "quorate.runtime.entropy",
+    "MissingExtraError": "quorate.runtime.extras",
+    "need": "quorate.runtime.extras",
+    "tell_forked": "quorate.runtime.forks",
+    "ROOT": "quorate.runtime.log",
+    "get_logger": "quorate.runtime.log",
+    "Address": "quorate.runtime.network",
+    "AddressInUseError": "quorate.runtime.network",
+    "Listener": "quorate.runtime.network",
+    "Network": "quorate.runtime.network",
+    "NetworkError": "quorate.runtime.network",
+    "Stream": "quorate.runtime.network",
+    "Runtime": "quorate.runtime.runtime",
+    "SLICE_SECONDS": "quorate.runtime.slices",
+    "Mapped": "quorate.runtime.slices",
+    "Slices": "quorate.runtime.slices",
+    "Steps": "quorate.runtime.slices",
+    "at_once": "quorate.runtime.slices",
+    "in_slices": "quorate.runtime.slices",
+    "let_go": "quorate.runtime.slices",
+    "Timers": "quorate.runtime.timers",
+    "WORK": "quorate.runtime.work",
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runtime:
-    """What a node may touch of the outside world."""
-
-    disk: Disk
-    network: Network
-    wall_clock: WallClock
-    entropy: Entropy
-    compute: Compute
-    boot_id: str
-    """Another one after each start of the host: while it is the same, everything that any process has
-    written to files is still to be read from them, synced or not."""
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
 
 
 __all__ = [

@@ -28,8 +28,8 @@ from quorate.simulation.histories.models import (
     Counter,
     Get,
     KeyValue,
-    LogRead,
     Put,
+    Read,
     Register,
     Write,
     key_of,
@@ -67,8 +67,8 @@ def test_overlapping_operations_may_take_effect_in_any_order() -> None:
     history = (
         done("a", Write(1), None, 0, 10),
         done("b", Write(2), None, 1, 9),
-        done("c", LogRead(), 2, 2, 3),
-        done("c", LogRead(), 1, 4, 5),
+        done("c", Read(), 2, 2, 3),
+        done("c", Read(), 1, 4, 5),
     )
     assert verdict(Register(0), *history) is Verdict.LINEARIZABLE
 
@@ -78,9 +78,9 @@ def test_a_stale_read_is_found() -> None:
         Register(0),
         done("a", Write(7), None, 0, 1),
         done("a", Write(1), None, 2, 3),
-        done("c", LogRead(), 7, 1.5, 3.5),
-        done("b", LogRead(), 7, 4, 5),
-    ) == [("a", Write(7), UNKNOWN), ("a", Write(1), None), ("b", LogRead(), 7)]
+        done("c", Read(), 7, 1.5, 3.5),
+        done("b", Read(), 7, 4, 5),
+    ) == [("a", Write(7), UNKNOWN), ("a", Write(1), None), ("b", Read(), 7)]
 
 
 def test_a_lost_update_is_found() -> None:
@@ -88,7 +88,7 @@ def test_a_lost_update_is_found() -> None:
         Counter(),
         done("a", Add(1), 1, 0, 2),
         done("b", Add(1), 1, 1, 3),
-        done("c", LogRead(), 1, 4, 5),
+        done("c", Read(), 1, 4, 5),
     )
     assert bad == [("a", Add(1), 1), ("b", Add(1), 1)]
 
@@ -98,22 +98,22 @@ def test_reads_of_both_sides_of_a_split_brain_are_found() -> None:
     bad = counterexample(
         Register(0),
         done("majority", Write(1), None, 0, 1),
-        done("majority", LogRead(), 1, 2, 3),
-        done("minority", LogRead(), 0, 2, 3),
+        done("majority", Read(), 1, 2, 3),
+        done("minority", Read(), 0, 2, 3),
     )
-    assert ("minority", LogRead(), 0) in bad
+    assert ("minority", Read(), 0) in bad
 
 
 def test_a_read_that_goes_back_under_a_write_of_unknown_outcome_is_found() -> None:
     """The write may take effect at any time or never, but not be taken back."""
-    history = [unknown("a", Write(1), 0), done("b", LogRead(), 1, 1, 2), done("b", LogRead(), 0, 3, 4)]
+    history = [unknown("a", Write(1), 0), done("b", Read(), 1, 1, 2), done("b", Read(), 0, 3, 4)]
     assert counterexample(Register(0), *history) == [
         ("a", Write(1), UNKNOWN),
-        ("b", LogRead(), 1),
-        ("b", LogRead(), 0),
+        ("b", Read(), 1),
+        ("b", Read(), 0),
     ]
     assert verdict(Register(0), history[0], history[2]) is Verdict.LINEARIZABLE
-    assert verdict(Register(0), history[0], done("b", LogRead(), 0, 1, 2), done("b", LogRead(), 1, 3, 4)) is (
+    assert verdict(Register(0), history[0], done("b", Read(), 0, 1, 2), done("b", Read(), 1, 3, 4)) is (
         Verdict.LINEARIZABLE
     )
 
@@ -129,7 +129,7 @@ def test_a_log_that_loses_an_append_is_found() -> None:
         AppendLog(),
         done("a", Append("x"), 3, 0, 1),
         done("b", Append("y"), 5, 2, 3),
-        done("c", LogRead(), ("y",), 4, 5),
+        done("c", Read(), ("y",), 4, 5),
     ) is (Verdict.NOT_LINEARIZABLE)
 
 
@@ -142,8 +142,8 @@ def test_an_unknown_append_may_show_up_later() -> None:
     history = (
         unknown("a", Append("x"), 0),
         done("b", Append("y"), 1, 1, 2),
-        done("b", LogRead(), ("y",), 3, 4),
-        done("b", LogRead(), ("y", "x"), 5, 6),
+        done("b", Read(), ("y",), 3, 4),
+        done("b", Read(), ("y", "x"), 5, 6),
     )
     assert verdict(AppendLog(), *history) is Verdict.LINEARIZABLE
 
@@ -159,9 +159,9 @@ def test_each_key_is_checked_by_itself() -> None:
 
 
 def test_a_counterexample_is_told_and_raised() -> None:
-    report = check_history(Register(0), [done("a", LogRead(), 5, 0, 1)])
+    report = check_history(Register(0), [done("a", Read(), 5, 0, 1)])
     with pytest.raises(
-        SafetyViolation, match=r"(?s)no order of these operations.*a: LogRead\(\) -> 5 \(0 to 1\)"
+        SafetyViolation, match=r"(?s)no order of these operations.*a: Read\(\) -> 5 \(0 to 1\)"
     ):
         report.require()
     check_history(Register(0), []).require()
@@ -172,17 +172,17 @@ def test_a_counterexample_is_small_and_no_lie() -> None:
     history: list[AnyOperation] = []
     for number in range(300):
         history.append(done("a", Write(number), None, number, number + 0.9))
-        history.append(done(f"b{number % 3}", LogRead(), number, number + 0.91, number + 1.5))
-    history.append(done("late", LogRead(), 200, 250, 250.5))
+        history.append(done(f"b{number % 3}", Read(), number, number + 0.91, number + 1.5))
+    history.append(done("late", Read(), 200, 250, 250.5))
     bad = counterexample(Register(0), *history)
     assert ("a", Write(200), UNKNOWN) in bad
-    assert ("late", LogRead(), 200) in bad
+    assert ("late", Read(), 200) in bad
     assert len(bad) <= 4
 
 
 def test_a_search_that_would_take_too_long_is_given_up_and_says_so() -> None:
     history = [unknown(f"a{number}", Add(2**number), 0) for number in range(30)]
-    history.append(done("b", LogRead(), -1, 1, 2))
+    history.append(done("b", Read(), -1, 1, 2))
     report = check_history(Counter(), history, configurations_max=1000)
     assert report.verdict is Verdict.UNDECIDED
     with pytest.raises(SafetyViolation, match="undecided"):
@@ -222,16 +222,16 @@ def fits(model: Model[Any, Any, Any], order: Sequence[AnyOperation]) -> bool:
 
 
 REGISTER = st.one_of(
-    st.tuples(st.just(LogRead()), st.integers(0, 2)),
+    st.tuples(st.just(Read()), st.integers(0, 2)),
     st.tuples(st.builds(Write, st.integers(0, 2)), st.none()),
     st.tuples(st.builds(CompareAndSet, st.integers(0, 2), st.integers(0, 2)), st.booleans()),
 )
 COUNTER = st.one_of(
-    st.tuples(st.just(LogRead()), st.integers(0, 3)),
+    st.tuples(st.just(Read()), st.integers(0, 3)),
     st.tuples(st.just(Add(1)), st.none() | st.integers(1, 3)),
 )
 LOG = st.one_of(
-    st.tuples(st.just(LogRead()), st.lists(st.integers(0, 1), max_size=2).map(tuple)),
+    st.tuples(st.just(Read()), st.lists(st.integers(0, 1), max_size=2).map(tuple)),
     st.tuples(st.builds(Append, st.integers(0, 1)), st.integers(0, 3)),
 )
 
@@ -286,7 +286,7 @@ def concurrent_register(operations: int, clients: int, seed: int) -> list[AnyOpe
         start = free_at[client]
         effect, end = sorted((start + source.random() * 4, start + source.random() * 4))
         free_at[client] = end + source.random() * 0.1
-        request = LogRead() if source.random() < 0.5 else Write(number)
+        request = Read() if source.random() < 0.5 else Write(number)
         calls.append((effect, client, request, start, end))
     state, history = 0, []
     for _, client, request, start, end in sorted(calls, key=lambda call: call[0]):
@@ -307,9 +307,9 @@ def test_two_thousand_operations_of_eight_clients_take_seconds() -> None:
     began = time.process_time()
     assert check_history(Register(0), history).verdict is Verdict.LINEARIZABLE
     # One answer from the far past.
-    reads = [number for number, each in enumerate(history) if isinstance(each.request, LogRead)]
+    reads = [number for number, each in enumerate(history) if isinstance(each.request, Read)]
     at, early = reads[-50], history[reads[50]]
-    history[at] = done("late", LogRead(), early.answer, history[at].invoked_at, history[at].returned_at)
+    history[at] = done("late", Read(), early.answer, history[at].invoked_at, history[at].returned_at)
     history.sort(key=lambda operation: operation.invoked_at)
     search: Search[Any, Any, Any] = Search(Register(0), history, configurations_max=5_000_000)
     assert search.run() is Verdict.NOT_LINEARIZABLE

@@ -15,7 +15,7 @@ from quorate.raft.core import (
 )
 from quorate.simulation.core.core_node import CoreNode
 from quorate.simulation.core.core_swarm import CoreSwarm
-from quorate.simulation.histories import AppendBatch, KnownLog, LogRead, Operation, check_history
+from quorate.simulation.histories import AppendBatch, KnownLog, Operation, Read, check_history
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import NodeId, Offset
 
@@ -194,9 +194,9 @@ class CoreClients:
 
     def _operation(
         self, call: Call, offsets: dict[int, int]
-    ) -> Operation[AppendBatch | LogRead, Hashable] | None:
+    ) -> Operation[AppendBatch | Read, Hashable] | None:
         ended_at = None if call.failed else call.ended_at
-        request: AppendBatch | LogRead
+        request: AppendBatch | Read
         answer: int
         if call.count:
             found = [offsets.get(call.first_value + index) for index in range(call.count)]
@@ -215,7 +215,7 @@ class CoreClients:
         elif ended_at is None or call.read_to is None:
             return None
         else:
-            request, answer = LogRead(), call.read_to
+            request, answer = Read(), call.read_to
         if ended_at is None:
             # It took effect there: the log says so.
             return Operation(client=call.client, request=request, answer=answer, invoked_at=call.invoked_at)

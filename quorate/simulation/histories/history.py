@@ -42,7 +42,7 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ClientRead:
     """One answered call that saw everything below `end_offset`, and nothing else."""
 
     client: str
@@ -56,7 +56,7 @@ class History:
 
     def __init__(self) -> None:
         self.appends: list[Append] = []
-        self.reads: list[Read] = []
+        self.reads: list[ClientRead] = []
 
     def invoke(self, client: str, records: Sequence[bytes], now: float) -> Append:
         append = Append(client, records, now)
@@ -117,7 +117,7 @@ class History:
 
     def _check_linearizable(self, found: Mapping[bytes, int]) -> None:
         """The reads too. Whether an append of unknown outcome took effect, and where, the log says."""
-        operations: list[Operation[AppendBatch | models.LogRead, int]] = []
+        operations: list[Operation[AppendBatch | models.Read, int]] = []
         starts = []
         for append in self.appends:
             offset = found.get(append.records[0])
@@ -136,7 +136,7 @@ class History:
             operations.append(
                 Operation(
                     client=read.client,
-                    request=models.LogRead(),
+                    request=models.Read(),
                     answer=read.end_offset,
                     invoked_at=read.invoked_at,
                     returned_at=read.ended_at,

@@ -11,7 +11,7 @@ Value = TypeVar("Value", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class LogRead:
+class Read:
     """Answered with the value: of a register, a counter, or the whole log as a tuple."""
 
 
@@ -40,10 +40,10 @@ class Register:
         return self.value
 
     def step(
-        self, state: Hashable, request: LogRead | Write | CompareAndSet, answer: Hashable | Unknown
+        self, state: Hashable, request: Read | Write | CompareAndSet, answer: Hashable | Unknown
     ) -> tuple[bool, Hashable]:
         match request:
-            case LogRead():
+            case Read():
                 return answer is UNKNOWN or answer == state, state
             case Write(value):
                 return answer is UNKNOWN or answer is None, value
@@ -51,8 +51,8 @@ class Register:
                 matches = state == expected
                 return answer is UNKNOWN or answer is matches, value if matches else state
 
-    def is_read(self, request: LogRead | Write | CompareAndSet) -> bool:
-        return isinstance(request, LogRead)
+    def is_read(self, request: Read | Write | CompareAndSet) -> bool:
+        return isinstance(request, Read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +71,15 @@ class Counter:
     def initial(self) -> int:
         return self.value
 
-    def step(self, state: int, request: LogRead | Add, answer: int | Unknown | None) -> tuple[bool, int]:
+    def step(self, state: int, request: Read | Add, answer: int | Unknown | None) -> tuple[bool, int]:
         match request:
-            case LogRead():
+            case Read():
                 return answer is UNKNOWN or answer == state, state
             case Add(amount):
                 return answer is UNKNOWN or answer is None or answer == state + amount, state + amount
 
-    def is_read(self, request: LogRead | Add) -> bool:
-        return isinstance(request, LogRead)
+    def is_read(self, request: Read | Add) -> bool:
+        return isinstance(request, Read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +104,16 @@ class LogState:
 
 @dataclass(frozen=True, slots=True)
 class AppendLog:
-    """A log that only grows. `LogRead` answers with all its values, as a tuple."""
+    """A log that only grows. `Read` answers with all its values, as a tuple."""
 
     def initial(self) -> LogState:
         return LogState()
 
     def step(
-        self, state: LogState, request: LogRead | Append, answer: int | tuple[Hashable, ...] | Unknown
+        self, state: LogState, request: Read | Append, answer: int | tuple[Hashable, ...] | Unknown
     ) -> tuple[bool, LogState]:
         match request:
-            case LogRead():
+            case Read():
                 return answer is UNKNOWN or answer == state.values, state
             case Append(value):
                 if answer is UNKNOWN:
@@ -124,8 +124,8 @@ class AppendLog:
                     return False, state
                 return True, LogState((*state.values, value), offset, hash((state.hash_, value)))
 
-    def is_read(self, request: LogRead | Append) -> bool:
-        return isinstance(request, LogRead)
+    def is_read(self, request: Read | Append) -> bool:
+        return isinstance(request, Read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class KnownLog:
     long and concurrent histories are quickly checked.
 
     `starts`: where each batch begins that any of the appends in the history left in the log, in order; of an
-    append whose outcome nobody was told, the log tells the answer. `LogRead` is answered with the end of what
+    append whose outcome nobody was told, the log tells the answer. `Read` is answered with the end of what
     it saw, exclusive. That the records are the right ones has to be checked by other means. The state is how
     many batches are there.
     """
@@ -149,19 +149,17 @@ class KnownLog:
     def initial(self) -> int:
         return 0
 
-    def step(
-        self, state: int, request: LogRead | AppendBatch, answer: Hashable | Unknown
-    ) -> tuple[bool, int]:
+    def step(self, state: int, request: Read | AppendBatch, answer: Hashable | Unknown) -> tuple[bool, int]:
         match request:
-            case LogRead():
+            case Read():
                 seen = bisect_left(self.starts, answer) if isinstance(answer, int) else None
                 return answer is UNKNOWN or seen == state, state
             case AppendBatch():
                 is_next = state < len(self.starts) and answer == self.starts[state]
                 return answer is UNKNOWN or is_next, state + is_next
 
-    def is_read(self, request: LogRead | AppendBatch) -> bool:
-        return isinstance(request, LogRead)
+    def is_read(self, request: Read | AppendBatch) -> bool:
+        return isinstance(request, Read)
 
 
 @dataclass(frozen=True, slots=True)

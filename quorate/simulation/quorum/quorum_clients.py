@@ -8,7 +8,7 @@ import trio
 from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.raft.transport import Channel
 from quorate.runtime import NetworkError
-from quorate.simulation.histories import Append, History, Outcome, Read
+from quorate.simulation.histories import Append, ClientRead, History, Outcome
 from quorate.simulation.quorum.quorum_cluster import CLUSTER_ID, QuorumCluster, QuorumNode
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, NodeId, Offset
@@ -155,7 +155,9 @@ class AppendingClients:
             else:
                 if self._still_lives(node, life):
                     end_offset = quorum.applied_offset
-                    self._history.reads.append(Read(client, invoked_at, trio.current_time(), end_offset))
+                    self._history.reads.append(
+                        ClientRead(client, invoked_at, trio.current_time(), end_offset)
+                    )
                     self._cluster.trace.add(client, f"reads below {end_offset} from {node.name}")
         done.set()
 

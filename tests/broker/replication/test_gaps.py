@@ -128,7 +128,7 @@ async def test_a_follower_whose_role_ends_takes_in_no_more(tmp_path: Path) -> No
 def many_producers() -> ProducerState:
     state = ProducerState(end_offset=5, now_ms=lambda: 0)
     for number in range(PRODUCERS):
-        batches = deque([KeptBatch(0, 0, number, number)] * 5, 5)
+        batches = deque([KeptBatch(0, 0, number, number, -1)] * 5, 5)
         state.producers[number] = Producer(0, batches, 0)
     return state
 
