@@ -33,7 +33,6 @@ from quorate.log.batches.control import (
     voters_batch,
     voters_in,
 )
-from quorate.log.batches.control_walk import voter_sets_in
 from quorate.log.batches.record_walk import InvalidRecordError, RecordBytes, RecordWalk, timestamp_deltas
 from quorate.log.batches.records import (
     KeyValue,
@@ -84,7 +83,6 @@ __all__ = [
     "stamps_of",
     "timestamp_deltas",
     "values_of",
-    "voter_sets_in",
     "voters_batch",
     "voters_in",
 ]

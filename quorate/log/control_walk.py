@@ -2,8 +2,7 @@
 
 import struct
 
-from quorate.log.batches.batch import HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header
-from quorate.log.batches.control import voters_in
+from quorate.log.batches import HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header, voters_in
 from quorate.log.errors import DamagedLogError, InvalidBatchError
 from quorate.runtime import WORK, File, Slices
 from quorate.types import VotersAt
