@@ -109,7 +109,7 @@ def test_the_core_imports_nothing_but_the_standard_library() -> None:
         f"{path.name}:{line}: {imported}"
         for path in sorted((SOURCE / "raft/core").rglob("*.py"))
         for line, imported in imports_of(ast.parse(path.read_text()))
-        if not imported.startswith(("quorate.raft.core", "quorate.types", "quorate.value"))
+        if not imported.startswith(("quorate.raft.core", *(f"quorate.{noun}" for noun in NOUNS)))
         and imported.split(".")[0] not in sys.stdlib_module_names
     ]
     assert not offences, "\n".join(offences)

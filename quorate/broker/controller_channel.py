@@ -15,7 +15,7 @@ from quorate.broker.controller.rpc import (
     RpcDecodeError,
 )
 from quorate.broker.controller_node import CONTROLLER_REQUEST
-from quorate.broker.metadata import ErrorCode
+from quorate.error_code import ErrorCode
 from quorate.raft import NotLeaderError, OutcomeUnknownError, Quorum, QuorumDescription
 from quorate.runtime import Entropy
 

@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups import OFFSETS_TOPIC, GroupLogError
 from quorate.broker.replication import AppendItem, PartitionError, ReplicaManager
+from quorate.broker.wire import wire_code
 from quorate.log import LogError
 from quorate.log.batches import KeyValue, Record, build_keyed_batch, read_batches, records_of
 from quorate.runtime import DiskError, WallClock
@@ -52,6 +53,6 @@ class OffsetsLog:
 
         def completed() -> None:
             result = pending.results()[0]
-            done(ErrorCode(int(result.error)), result.base_offset)
+            done(wire_code(result.error), result.base_offset)
 
         pending.notify(completed)

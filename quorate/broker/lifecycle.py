@@ -17,16 +17,10 @@ from quorate.broker.controller.rpc import (
     RegisterBrokerResponse,
 )
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
-from quorate.broker.metadata import (
-    BrokerState,
-    ErrorCode,
-    FeatureRange,
-    Listener,
-    MetadataDelta,
-    MetadataImage,
-)
+from quorate.broker.metadata import BrokerState, FeatureRange, Listener, MetadataDelta, MetadataImage
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication.storage import NO_PROOF, Proof
+from quorate.error_code import ErrorCode
 from quorate.runtime import get_logger
 
 log = get_logger(__name__)

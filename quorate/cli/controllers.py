@@ -7,8 +7,9 @@ from typing import Final, TypeVar
 
 import trio
 
+from quorate.error_code import ErrorCode
 from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumDescription, RequestRefusedError
-from quorate.raft.core import AddVoter, AdoptVoters, ErrorCode, RemoveVoter, VoterChange
+from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, VoterChange
 from quorate.raft.transport import Channel, QuorumView
 from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork

@@ -1,6 +1,6 @@
 """What can go wrong for a user of the quorum, branched by what the user can do about it."""
 
-from quorate.raft.core import ErrorCode
+from quorate.error_code import ErrorCode
 from quorate.types import Endpoint, Epoch, NodeId
 
 

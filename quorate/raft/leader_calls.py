@@ -5,8 +5,9 @@ from typing import TypeVar
 
 import trio
 
+from quorate.error_code import ErrorCode
 from quorate.raft.assembly import Node
-from quorate.raft.core import ErrorCode, Role, VoterChange
+from quorate.raft.core import Role, VoterChange
 from quorate.raft.errors import (
     NotLeaderError,
     OutcomeUnknownError,

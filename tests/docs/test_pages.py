@@ -90,7 +90,7 @@ def test_every_public_member_of_a_quorum_is_in_the_reference() -> None:
 
 
 def test_every_request_and_error_of_the_quorum_is_in_the_reference() -> None:
-    from quorate.raft.core.messages import ErrorCode
+    from quorate.raft.transport.fields import QUORUM_CODES
     from quorate.raft.transport.frames import Kind
 
     text = (ROOT / "docs/reference/quorum-protocol.md").read_text()
@@ -99,7 +99,7 @@ def test_every_request_and_error_of_the_quorum_is_in_the_reference() -> None:
     names = {kind.value: "".join(map(str.capitalize, kind.name.split("_"))) for kind in Kind}
     assert {kind: requests.get(kind) for kind in names} == names
     rows = re.findall(r"^\| (\d+) \| ([A-Z_]+) \|", errors, re.M)
-    assert {int(code): name for code, name in rows} == {error.value: error.name for error in ErrorCode}
+    assert {int(code): name for code, name in rows} == {error.value: error.name for error in QUORUM_CODES}
 
 
 def test_every_field_of_the_quorums_requests_is_in_the_reference() -> None:

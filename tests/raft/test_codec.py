@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
-    ErrorCode,
     FetchRequest,
     FetchResponse,
     VoteRequest,
@@ -25,6 +25,7 @@ from quorate.raft.errors import (
     OutcomeUnknownError,
     PeerProtocolError,
     QuorumStoppedError,
+    RequestRefusedError,
 )
 from quorate.raft.transport.append_frames import (
     RemoteAppend,
@@ -36,6 +37,7 @@ from quorate.raft.transport.append_frames import (
     encode_success,
     size_of,
 )
+from quorate.raft.transport.fields import QUORUM_CODES
 from quorate.raft.transport.frames import MAX_HEADER_BYTES, RESPONSE, Kind, decode_frame, encode_frame
 from quorate.raft.transport.raft_codec import decode, encode, kind_of
 from quorate.types import Endpoint, EpochEnd, ReplicaKey
@@ -57,7 +59,7 @@ response = {
     "source": nodes,
     "destination": nodes,
     "correlation": st.integers(0, 2**63 - 1),
-    "error": st.sampled_from(ErrorCode),
+    "error": st.sampled_from(sorted(QUORUM_CODES)),
     "epoch": epochs,
     "leader": st.none() | nodes,
     "leader_endpoint": endpoints,
@@ -226,6 +228,28 @@ def test_the_outcomes_of_an_append_survive_the_wire():
 def test_a_failure_that_quotes_a_stranger_still_fits_a_header():
     buffers = encode_failure(1, InvalidAppendError("x" * 100_000))
     assert sum(map(len, buffers)) < MAX_HEADER_BYTES
+
+
+@pytest.mark.parametrize("number", [3, 9, 77, 100, 40_000])
+def test_an_answer_with_a_code_that_is_not_the_quorums_is_refused(number):
+    """Whether Kafka, and the broker, have such a code or not."""
+    answer = VoteResponse(source=1, destination=2, correlation=1, epoch=3)
+    frame = decode_frame(body_of(encode(answer)))
+    assert frame.fields[2:4] == [ErrorCode.NONE, 3]
+    frame.fields[2] = number
+    with pytest.raises(PeerProtocolError, match=f"error code {number},"):
+        decode(frame)
+
+
+@pytest.mark.parametrize("number", [None, -1, 3, 9, 77, 100, 40_000])
+def test_a_refusal_with_a_code_that_is_not_the_quorums_is_refused(number):
+    frame = decode_frame(body_of(encode_failure(1, RequestRefusedError(ErrorCode.VOTER_NOT_FOUND, "no"))))
+    with pytest.raises(RequestRefusedError) as refused:
+        decode_response(frame)
+    assert refused.value.code is ErrorCode.VOTER_NOT_FOUND
+    frame.fields[3] = number
+    with pytest.raises(PeerProtocolError):
+        decode_response(frame)
 
 
 def test_an_answer_of_another_kind_than_asked_is_refused():

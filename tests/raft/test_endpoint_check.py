@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import trio
 
-from quorate.raft.core.messages import ErrorCode
+from quorate.error_code import ErrorCode
 from quorate.raft.errors import QuorumError, RequestRefusedError
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import parse_voters

@@ -11,17 +11,13 @@ from pathlib import Path
 import pytest
 import trio
 
+from quorate.error_code import ErrorCode
 from quorate.log.batches.control import ControlType, snapshot_header_batch
 from quorate.log.batches.records import KeyValue, build_keyed_batch
 from quorate.log.errors import LogError
 from quorate.log.snapshots.snapshot_file import name_of
 from quorate.quorum_state.errors import QuorumStateError
-from quorate.raft.core.messages import (
-    BeginQuorumEpochRequest,
-    EndQuorumEpochRequest,
-    ErrorCode,
-    VoteRequest,
-)
+from quorate.raft.core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest
 from quorate.raft.errors import InvalidAppendError, QuorumStoppedError
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfigError, parse_voters

@@ -5,8 +5,9 @@ import random
 import pytest
 import trio
 
+from quorate.error_code import ErrorCode
 from quorate.log.snapshots.snapshot_file import name_of
-from quorate.raft.core.messages import ErrorCode, FetchSnapshotResponse
+from quorate.raft.core.messages import FetchSnapshotResponse
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, StateMachineError
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import parse_voters

@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 import trio
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core.events import RemoveVoter
-from quorate.raft.core.messages import ErrorCode
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, RequestRefusedError
 from quorate.runtime.network import Address
 from quorate.types import Endpoint, Epoch, NodeId, ReplicaKey, Voter, VoterSet

@@ -5,6 +5,7 @@ from typing import assert_never
 
 import pytest
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core.core_config import BatchSpan
 from quorate.raft.core.effects import (
     AppendFetched,
@@ -36,7 +37,6 @@ from quorate.raft.core.messages import (
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
-    ErrorCode,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,

@@ -3,14 +3,13 @@
 from typing import Any
 
 import trio
-from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.controller.rpc import Assignment, ConfigEntry, CreatedTopic, CreateTopicsRequest, NewTopic
-from quorate.broker.metadata import ErrorCode as ControllerError
 from quorate.broker.metadata import describe_topic
-from quorate.broker.wire import Answer, RequestContext, Response
+from quorate.broker.wire import Answer, RequestContext, Response, wire_code
+from quorate.error_code import ErrorCode
 
 _Fields = dict[str, object]
 
@@ -31,7 +30,7 @@ async def _create(broker: Broker, context: RequestContext, request: Any) -> Resp
     )
     answer = await broker.channel.create_topics(forwarded, timeout_seconds=timeout)
     created = list(answer.topics)
-    if answer.error is not ControllerError.NONE:
+    if answer.error is not ErrorCode.NONE:
         created = [
             CreatedTopic(name=topic.name, error=answer.error, error_message=answer.error_message)
             for topic in forwarded.topics
@@ -39,7 +38,7 @@ async def _create(broker: Broker, context: RequestContext, request: Any) -> Resp
     created += [
         CreatedTopic(
             name=name,
-            error=ControllerError.INVALID_REQUEST,
+            error=ErrorCode.INVALID_REQUEST,
             error_message=f"Creation of internal topic {CLUSTER_METADATA} is prohibited.",
         )
         for name in reserved
@@ -72,11 +71,11 @@ def _created(broker: Broker, context: RequestContext, topic: CreatedTopic) -> _F
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
-        "error_code": ErrorCode(int(topic.error)),
+        "error_code": wire_code(topic.error),
         "error_message": topic.error_message,
         "num_partitions": topic.num_partitions,
         "replication_factor": topic.replication_factor,
-        "configs": None if topic.error is not ControllerError.NONE else _configs(broker, topic.name),
+        "configs": None if topic.error is not ErrorCode.NONE else _configs(broker, topic.name),
     }
 
 

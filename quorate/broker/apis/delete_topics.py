@@ -3,19 +3,19 @@
 from typing import Any
 
 import trio
-from kio.schema.errors import ErrorCode
+from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.controller.rpc import DeletedTopic, DeleteTopicsRequest, TopicRef
-from quorate.broker.metadata import ErrorCode as ControllerError
-from quorate.broker.wire import Answer, KafkaError, RequestContext, Response
+from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
+from quorate.error_code import ErrorCode
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
     """Answered when the topics are gone from this broker's own metadata too."""
     if not broker.config.flag("delete.topic.enable"):
         raise KafkaError(
-            ErrorCode.topic_deletion_disabled, "Topic deletion is disabled (delete.topic.enable)."
+            WireErrorCode.topic_deletion_disabled, "Topic deletion is disabled (delete.topic.enable)."
         )
     return broker.later(lambda: _delete(broker, context, request))
 
@@ -33,14 +33,14 @@ async def _delete(broker: Broker, context: RequestContext, request: Any) -> Resp
         repeatable=False,
     )
     deleted = answer.topics
-    if answer.error is not ControllerError.NONE:
+    if answer.error is not ErrorCode.NONE:
         deleted = tuple(
             DeletedTopic(
                 name=ref.name, topic_id=ref.topic_id, error=answer.error, error_message=answer.error_message
             )
             for ref in refs
         )
-    gone = [topic.topic_id for topic in deleted if topic.error is ControllerError.NONE]
+    gone = [topic.topic_id for topic in deleted if topic.error is ErrorCode.NONE]
     with trio.move_on_at(deadline):
         await broker.metadata.wait_until(
             lambda image: all(topic_id is None or image.topic_by_id(topic_id) is None for topic_id in gone)
@@ -51,7 +51,7 @@ async def _delete(broker: Broker, context: RequestContext, request: Any) -> Resp
             {
                 "name": topic.name,
                 "topic_id": topic.topic_id,
-                "error_code": ErrorCode(int(topic.error)),
+                "error_code": wire_code(topic.error),
                 "error_message": topic.error_message,
             }
             for topic in deleted

@@ -12,7 +12,7 @@ from quorate.broker.apis.fetched_once import each_once
 from quorate.broker.apis.leader_hints import leader_endpoints
 from quorate.broker.replication import FetchItem, FetchOptions, FetchResult
 from quorate.broker.replication.serving import ParkedFetch
-from quorate.broker.wire import Answer, Deferred, EncodedResponse, RequestContext, Response
+from quorate.broker.wire import Answer, Deferred, EncodedResponse, RequestContext, Response, wire_code
 from quorate.broker.wire.codecs import (
     PER_STEP,
     FetchedPartition,
@@ -158,7 +158,7 @@ def _known(error: ErrorCode, version: int) -> ErrorCode:
 def _fetched(result: FetchResult, version: int) -> FetchedPartition:
     return FetchedPartition(
         index=result.partition_id,
-        error=_known(ErrorCode(int(result.error)), version),
+        error=_known(wire_code(result.error), version),
         high_watermark=result.high_watermark,
         last_stable_offset=result.last_stable_offset,
         log_start_offset=result.log_start_offset,

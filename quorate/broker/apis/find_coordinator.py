@@ -3,18 +3,19 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
+from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.apis import transactions
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.groups import OFFSETS_TOPIC, partition_of
 from quorate.broker.metadata import NO_LEADER
-from quorate.broker.metadata import ErrorCode as ControllerError
 from quorate.broker.wire import Answer, Deferred, RequestContext, Response
+from quorate.error_code import ErrorCode
 
 _Fields = dict[str, object]
 _GROUP: Final = 0
 _AT_ONCE: Final = 100
+_NOT_AVAILABLE: Final = WireErrorCode.coordinator_not_available
 """Groups that are answered in one piece."""
 
 
@@ -26,9 +27,9 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
 
 async def _after_creation(broker: Broker, context: RequestContext, request: Any) -> Response:
     error = await broker.topics.create_offsets_topic()
-    if error is not ControllerError.NONE:
+    if error is not ErrorCode.NONE:
         message = f"{OFFSETS_TOPIC} could not be created yet: {error.name}"
-        answer = _respond(context, request, lambda key: _nobody(ErrorCode.coordinator_not_available, message))
+        answer = _respond(context, request, lambda key: _nobody(_NOT_AVAILABLE, message))
     else:
         answer = _answer(broker, context, request)
     return await answer.result() if isinstance(answer, Deferred) else answer
@@ -56,9 +57,9 @@ def _coordinator(broker: Broker, group_id: str, listener: str) -> _Fields:
     topic = broker.image.topic(OFFSETS_TOPIC)
     partitions = () if topic is None else broker.image.partitions(topic.topic_id)
     if not group_id:
-        return _nobody(ErrorCode.invalid_group_id, "the group id is empty")
+        return _nobody(WireErrorCode.invalid_group_id, "the group id is empty")
     if not partitions:
-        return _nobody(ErrorCode.coordinator_not_available, f"{OFFSETS_TOPIC} is gone")
+        return _nobody(_NOT_AVAILABLE, f"{OFFSETS_TOPIC} is gone")
     partition = partition_of(group_id, len(partitions))
     leader = partitions[partition].leader
     if leader == broker.config.node_id and broker.replicas.is_cut_off(OFFSETS_TOPIC, partition):
@@ -66,9 +67,9 @@ def _coordinator(broker: Broker, group_id: str, listener: str) -> _Fields:
     # The same address as in Metadata: librdkafka takes this one for the node otherwise.
     endpoint = None if leader == NO_LEADER else broker.endpoint(leader, listener)
     if endpoint is None:
-        return _nobody(ErrorCode.coordinator_not_available, "the group's partition has no leader")
+        return _nobody(_NOT_AVAILABLE, "the group's partition has no leader")
     return {
-        "error_code": ErrorCode.none,
+        "error_code": WireErrorCode.none,
         "error_message": None,
         "node_id": leader,
         "host": endpoint.host,
@@ -76,5 +77,5 @@ def _coordinator(broker: Broker, group_id: str, listener: str) -> _Fields:
     }
 
 
-def _nobody(error: ErrorCode, message: str) -> _Fields:
+def _nobody(error: WireErrorCode, message: str) -> _Fields:
     return {"error_code": error, "error_message": message, "node_id": -1, "host": "", "port": -1}

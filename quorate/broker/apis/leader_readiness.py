@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication import PartitionError, ReplicaManager
-from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
+from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client, wire_code
 from quorate.broker.wire.codecs import MalformedError
 from quorate.runtime import Address, Network, NetworkError
 
@@ -86,7 +86,7 @@ class LeaderReadiness:
         try:
             self._replicas.partition(name, index).check_leading()
         except PartitionError as error:
-            return ErrorCode(int(error.code)) not in _NOT_YET
+            return wire_code(error.code) not in _NOT_YET
         return True
 
     async def _wait_for(self, leader: int, partitions: list[_Partition]) -> None:

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, encoded_in_slices
-from quorate.broker.wire import Answer, RequestContext, Response
+from quorate.broker.wire import Answer, RequestContext, Response, wire_code
 from quorate.runtime import Slices
 
 _Fields = dict[str, object]
@@ -97,7 +97,7 @@ async def _partition(broker: Broker, context: RequestContext, topic: str, part: 
     )
     return {
         "partition_index": part.partition_index,
-        "error_code": _known(ErrorCode(int(result.error)), context.version),
+        "error_code": _known(wire_code(result.error), context.version),
         "timestamp": result.timestamp,
         "offset": result.offset,
         "leader_epoch": result.leader_epoch,

@@ -13,7 +13,7 @@ from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
 from quorate.broker.controller.operations import check_name, directory_online
 from quorate.broker.groups import OFFSETS_TOPIC
 from quorate.broker.metadata import NO_LEADER, ApiError, PartitionState, TopicState
-from quorate.broker.wire import Answer, RequestContext, Response
+from quorate.broker.wire import Answer, RequestContext, Response, wire_code
 from quorate.runtime import Slices, Steps, in_slices
 
 _Fields = dict[str, object]
@@ -42,7 +42,7 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Answe
                 error = await broker.topics.create_offsets_topic()
             else:
                 error = await broker.topics.create(name)
-            errors[name] = _creation_error(ErrorCode(int(error)))
+            errors[name] = _creation_error(wire_code(error))
 
         slices = Slices()
         async with trio.open_nursery() as nursery:

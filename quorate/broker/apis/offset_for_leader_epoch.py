@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
-from quorate.broker.wire import Answer, RequestContext
+from quorate.broker.wire import Answer, RequestContext, wire_code
 
 _Fields = dict[str, object]
 _AT_ONCE: Final = 100
@@ -49,7 +49,7 @@ def _partition(broker: Broker, topic: str, part: Any) -> _Fields:
         current_leader_epoch=part.current_leader_epoch,
     )
     return {
-        "error_code": ErrorCode(int(result.error)),
+        "error_code": wire_code(result.error),
         "partition": part.partition,
         "leader_epoch": result.leader_epoch,
         "end_offset": result.end_offset,

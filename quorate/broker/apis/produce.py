@@ -16,6 +16,7 @@ from quorate.broker.wire import (
     KafkaError,
     RequestContext,
     Response,
+    wire_code,
 )
 from quorate.broker.wire.codecs import (
     PER_STEP,
@@ -135,7 +136,7 @@ def _internal(part: ProducePartition) -> ProducedPartition:
 
 
 def _produced(broker: Broker, topic: str, result: AppendResult) -> ProducedPartition:
-    error = ErrorCode(int(result.error))
+    error = wire_code(result.error)
     leader_id = leader_epoch = -1
     if error is ErrorCode.not_leader_or_follower:
         leader_id, leader_epoch = _leader(broker, topic, result.partition_id)

@@ -8,8 +8,8 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.controller.rpc import AllocateProducerIdsRequest
 from quorate.broker.controller_channel import ControllerChannel
-from quorate.broker.metadata import ErrorCode
 from quorate.broker.wire import KafkaError
+from quorate.error_code import ErrorCode
 from quorate.runtime import get_logger
 
 log = get_logger(__name__)

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker
-from quorate.broker.wire import KafkaError
+from quorate.broker.wire import KafkaError, wire_code
 from quorate.raft import NotLeaderError, OutcomeUnknownError, RequestRefusedError
 from quorate.runtime import uuid_text
 from quorate.types import Endpoint, NodeId, ReplicaKey
@@ -69,7 +69,7 @@ async def changed(change: Awaitable[None]) -> None:
     try:
         await change
     except RequestRefusedError as error:
-        raise KafkaError(ErrorCode(int(error.code)), str(error)) from error
+        raise KafkaError(wire_code(error.code), str(error)) from error
     except NotLeaderError as error:
         # Nothing happened, so a client may repeat it.
         raise KafkaError(ErrorCode.not_leader_or_follower, str(error)) from error

@@ -7,9 +7,9 @@ import trio
 from quorate.broker.controller.rpc import ConfigEntry, CreatedTopic, CreateTopicsRequest, NewTopic
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.broker.groups import OFFSETS_TOPIC
-from quorate.broker.metadata import ErrorCode
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.settings import ServerConfig
+from quorate.error_code import ErrorCode
 from quorate.raft import Quorum
 from quorate.runtime import get_logger
 

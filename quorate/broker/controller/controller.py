@@ -63,7 +63,8 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.controller.sessions import Sessions
 from quorate.broker.controller.tenure import Tenure
-from quorate.broker.metadata import ConfigResource, ErrorCode, FeatureLevel, MetadataImage, PartitionKey
+from quorate.broker.metadata import ConfigResource, FeatureLevel, MetadataImage, PartitionKey
+from quorate.error_code import ErrorCode
 from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.runtime import Entropy, get_logger
 

@@ -20,7 +20,7 @@ from quorate.broker.controller.rpc import (
     decode_request,
     encode_response,
 )
-from quorate.broker.metadata import ErrorCode
+from quorate.error_code import ErrorCode
 from quorate.runtime import get_logger
 
 log = get_logger(__name__)

@@ -28,7 +28,7 @@ from quorate.broker.metadata.configs import (
 )
 from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta, apply_records
 from quorate.broker.metadata.difference import difference
-from quorate.broker.metadata.errors import ApiError, ErrorCode
+from quorate.broker.metadata.errors import ApiError
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     LOST,
@@ -119,7 +119,6 @@ __all__ = [
     "ConfigSynonym",
     "ConfigType",
     "Effect",
-    "ErrorCode",
     "FeatureLevel",
     "FeatureRange",
     "Field",

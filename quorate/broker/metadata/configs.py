@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from quorate.broker.metadata.config_key import ConfigKey, Synonym, split_list
-from quorate.broker.metadata.errors import ApiError, ErrorCode
+from quorate.broker.metadata.errors import ApiError
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.metadata.states import ConfigResource
 from quorate.broker.metadata.topic_keys import BROKER_KEYS, TOPIC_KEYS
+from quorate.error_code import ErrorCode
 
 
 class ConfigSource(enum.IntEnum):

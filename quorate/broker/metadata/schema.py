@@ -8,7 +8,7 @@ lengths and duplicate keys too; depth and sizes are bounded.
 import dataclasses
 import enum
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Generic, Never, TypeVar
@@ -179,9 +179,9 @@ def integers(*, most: int, bits: int = 32, low: int | None = None) -> Kind[tuple
     return Kind(list, decode)
 
 
-def one_of(members: type[E]) -> Kind[E]:
-    """A member of an integer enum."""
-    by_value: Mapping[object, E] = {int(member): member for member in members}
+def one_of(members: type[E], *, only: Collection[E] | None = None) -> Kind[E]:
+    """A member of an integer enum. `only`: which of them are decoded, if not all."""
+    by_value: Mapping[object, E] = {int(each): each for each in (members if only is None else only)}
 
     def encode(value: E) -> object:
         return int(value)

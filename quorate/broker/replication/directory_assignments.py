@@ -14,7 +14,8 @@ from quorate.broker.controller.rpc import (
     AssignReplicasToDirsResponse,
     DirectoryAssignment,
 )
-from quorate.broker.metadata import LOST, ErrorCode
+from quorate.broker.metadata import LOST
+from quorate.error_code import ErrorCode
 from quorate.runtime import get_logger
 
 log = get_logger(__name__)

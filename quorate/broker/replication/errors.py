@@ -1,32 +1,8 @@
-"""Kafka's error codes, as far as partitions answer with them. Numbers and names are Kafka's own."""
+"""How a partition refuses a request, and how a replica, a folder or all of them fail."""
 
-import enum
 from collections.abc import Sequence
 
-
-class ErrorCode(enum.IntEnum):
-    UNKNOWN_SERVER_ERROR = -1
-    NONE = 0
-    OFFSET_OUT_OF_RANGE = 1
-    CORRUPT_MESSAGE = 2
-    UNKNOWN_TOPIC_OR_PARTITION = 3
-    NOT_LEADER_OR_FOLLOWER = 6
-    REQUEST_TIMED_OUT = 7
-    MESSAGE_TOO_LARGE = 10
-    NOT_ENOUGH_REPLICAS = 19
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
-    INVALID_REQUIRED_ACKS = 21
-    INVALID_TIMESTAMP = 32
-    UNSUPPORTED_VERSION = 35
-    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
-    INVALID_PRODUCER_EPOCH = 47
-    KAFKA_STORAGE_ERROR = 56
-    FENCED_LEADER_EPOCH = 74
-    UNKNOWN_LEADER_EPOCH = 75
-    UNSUPPORTED_COMPRESSION_TYPE = 76
-    OFFSET_NOT_AVAILABLE = 78
-    INVALID_RECORD = 87
-    UNKNOWN_TOPIC_ID = 100
+from quorate.error_code import ErrorCode
 
 
 class PartitionError(Exception):

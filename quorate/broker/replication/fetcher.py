@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import trio
 
-from quorate.broker.replication.errors import ErrorCode, ReplicaFailedError
+from quorate.broker.replication.errors import ReplicaFailedError
 from quorate.broker.replication.replica import Cutting, FollowerState, Partition
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.stats import ReplicationStats
@@ -23,6 +23,7 @@ from quorate.broker.wire.codecs import (
     FetchTopic,
     MalformedError,
 )
+from quorate.error_code import ErrorCode
 from quorate.log import InvalidBatchError, LogError
 from quorate.runtime import (
     Address,

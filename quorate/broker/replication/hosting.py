@@ -12,7 +12,6 @@ import trio
 
 from quorate.broker.metadata import PartitionState, TopicConfig, is_reserved
 from quorate.broker.replication.directory_assignments import DirectoryAssignments
-from quorate.broker.replication.errors import ErrorCode
 from quorate.broker.replication.fetcher import Fetchers
 from quorate.broker.replication.producing import ProduceRules
 from quorate.broker.replication.replica import Eligible, IsrProposal, Partition, RoleChange
@@ -21,6 +20,7 @@ from quorate.broker.replication.requests import TopicRef
 from quorate.broker.replication.role_lines import RoleLines
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.broker.replication.storage import LogManager, folder_name, may_open
+from quorate.error_code import ErrorCode
 from quorate.log import LogConfig, LogError
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, get_logger, uuid_text
 

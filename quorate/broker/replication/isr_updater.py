@@ -14,8 +14,8 @@ from quorate.broker.controller.rpc import (
     AlterPartitionResult,
     IsrMember,
 )
-from quorate.broker.metadata import ErrorCode
 from quorate.broker.replication.replica import IsrProposal, Partition
+from quorate.error_code import ErrorCode
 from quorate.runtime import get_logger
 
 log = get_logger(__name__)

@@ -13,7 +13,7 @@ from typing import Final
 
 import trio
 
-from quorate.broker.replication.errors import ErrorCode
+from quorate.error_code import ErrorCode
 
 _PURGE_INTERVAL: Final = 1000
 """Kafka's `*.purgatory.purge.interval.requests`: so many completed requests may stay in the heap."""

@@ -18,7 +18,7 @@ from quorate.broker.metadata import (
 )
 from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
 from quorate.broker.replication.directory_assignments import AssignDirectories, DirectoryAssignments
-from quorate.broker.replication.errors import AllFoldersFailedError, ErrorCode, PartitionError
+from quorate.broker.replication.errors import AllFoldersFailedError, PartitionError
 from quorate.broker.replication.fetcher import FetcherContext, Fetchers
 from quorate.broker.replication.gauges import count_partitions
 from quorate.broker.replication.hosting import Hosting
@@ -45,6 +45,7 @@ from quorate.broker.replication.serving import (
 from quorate.broker.replication.stats import PartitionCounts, ReplicationStats
 from quorate.broker.replication.storage import BadDirectory, Directory, LogManager, Proof
 from quorate.broker.replication.upkeep import Upkeep
+from quorate.error_code import ErrorCode
 from quorate.runtime import Address, DescriptorsExhaustedError, DiskError, Runtime, get_logger
 
 log = get_logger(__name__)

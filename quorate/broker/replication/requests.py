@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from quorate.broker.replication.errors import ErrorCode
+from quorate.error_code import ErrorCode
 from quorate.runtime import Buffer, Steps, let_go
 
 TopicRef: TypeAlias = str | uuid.UUID

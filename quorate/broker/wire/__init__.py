@@ -6,7 +6,7 @@ body into a message (hand-written for Produce and Fetch; kio behind `guard` for 
 """
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.errors import ErrorTable, KafkaError
+from quorate.broker.wire.errors import ErrorTable, KafkaError, wire_code
 from quorate.broker.wire.features import Features, SupportedFeature
 from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.broker.wire.kafka_server import ServerConfig, WireServer
@@ -37,4 +37,5 @@ __all__ = [
     "WireClient",
     "WireServer",
     "open_client",
+    "wire_code",
 ]

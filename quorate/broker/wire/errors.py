@@ -3,15 +3,23 @@
 from collections.abc import Mapping
 from typing import Final
 
-from kio.schema.errors import ErrorCode
+from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.error_code import ErrorCode
 from quorate.runtime import NetworkError
+
+_WIRE_CODES: Final[Mapping[ErrorCode, WireErrorCode]] = {code: WireErrorCode(int(code)) for code in ErrorCode}
+
+
+def wire_code(code: ErrorCode) -> WireErrorCode:
+    """The same code for kio's entities, which take no other enum than kio's."""
+    return _WIRE_CODES[code]
 
 
 class KafkaError(Exception):
     """An error with a Kafka code. `message` reaches clients where the API has room for one."""
 
-    def __init__(self, code: ErrorCode, message: str = "") -> None:
+    def __init__(self, code: WireErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)
         self.code = code
         self.message = message or None
@@ -21,7 +29,7 @@ class UnsupportedVersionError(KafkaError):
     """An API or a version that one side does not speak."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.unsupported_version, message)
+        super().__init__(WireErrorCode.unsupported_version, message)
 
 
 class RequestTimedOutError(NetworkError):
@@ -33,10 +41,10 @@ class ErrorTable:
 
     __slots__ = ("_codes",)
 
-    def __init__(self, codes: Mapping[type[Exception], ErrorCode] | None = None) -> None:
+    def __init__(self, codes: Mapping[type[Exception], WireErrorCode] | None = None) -> None:
         self._codes = dict(BASE_CODES) | dict(codes or {})
 
-    def code(self, error: Exception) -> ErrorCode:
+    def code(self, error: Exception) -> WireErrorCode:
         """UNKNOWN_SERVER_ERROR for what is in no table."""
         if isinstance(error, KafkaError):
             return error.code
@@ -44,17 +52,17 @@ class ErrorTable:
             code = self._codes.get(kind)
             if code is not None:
                 return code
-        return ErrorCode.unknown_server_error
+        return WireErrorCode.unknown_server_error
 
     def message(self, error: Exception) -> str | None:
         """What the client may read. The text of an unknown error stays in our log."""
         if isinstance(error, KafkaError):
             return error.message
-        return None if self.code(error) is ErrorCode.unknown_server_error else str(error) or None
+        return None if self.code(error) is WireErrorCode.unknown_server_error else str(error) or None
 
 
-BASE_CODES: Final[Mapping[type[Exception], ErrorCode]] = {
-    RequestTimedOutError: ErrorCode.request_timed_out,
-    NetworkError: ErrorCode.network_exception,
-    TimeoutError: ErrorCode.request_timed_out,
+BASE_CODES: Final[Mapping[type[Exception], WireErrorCode]] = {
+    RequestTimedOutError: WireErrorCode.request_timed_out,
+    NetworkError: WireErrorCode.network_exception,
+    TimeoutError: WireErrorCode.request_timed_out,
 }

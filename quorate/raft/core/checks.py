@@ -1,9 +1,9 @@
 """What makes a request wrong before anybody looks at its epoch (kraft.md section 2)."""
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
-    ErrorCode,
     FetchRequest,
     FetchSnapshotRequest,
     Request,

@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 from typing import assert_never
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core.core_config import CoreConfig, Generation
 from quorate.raft.core.effects import (
     BarrierFailed,
@@ -35,7 +36,6 @@ from quorate.raft.core.invariant import invariant
 from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
-    ErrorCode,
     FetchRequest,
     FetchSnapshotRequest,
     Message,

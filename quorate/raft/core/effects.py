@@ -7,9 +7,10 @@ others may complete later: appends (`AppendProposal`, `AppendFetched`, `AppendLe
 
 import enum
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core.core_config import BatchSpan, Generation
 from quorate.raft.core.events import Timer
-from quorate.raft.core.messages import ErrorCode, FetchResponse, FetchSnapshotResponse, Message
+from quorate.raft.core.messages import FetchResponse, FetchSnapshotResponse, Message
 from quorate.types import ElectionState, Epoch, NodeId, Offset, SnapshotId, VoterSet
 from quorate.value import value
 

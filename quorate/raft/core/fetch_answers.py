@@ -1,7 +1,8 @@
 """What a leader says to a Fetch."""
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core.effects import SendRecords
-from quorate.raft.core.messages import ErrorCode, FetchRequest, FetchResponse
+from quorate.raft.core.messages import FetchRequest, FetchResponse
 from quorate.raft.core.shared_state import Node
 from quorate.types import EpochEnd, Offset, SnapshotId
 

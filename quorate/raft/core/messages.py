@@ -4,29 +4,10 @@
 correlation is not the one in flight to that node are ignored by the receiver.
 """
 
-import enum
-
+from quorate.error_code import ErrorCode
 from quorate.raft.core.core_config import BatchSpan
 from quorate.types import Endpoint, Epoch, EpochEnd, NodeId, Offset, ReplicaKey, SnapshotId
 from quorate.value import value
-
-
-class ErrorCode(enum.IntEnum):
-    """Kafka's error codes that the quorum's RPCs use."""
-
-    NONE = 0
-    NOT_LEADER_OR_FOLLOWER = 6
-    REQUEST_TIMED_OUT = 7
-    UNSUPPORTED_VERSION = 35
-    INVALID_REQUEST = 42
-    FENCED_LEADER_EPOCH = 74
-    UNKNOWN_LEADER_EPOCH = 75
-    SNAPSHOT_NOT_FOUND = 98
-    POSITION_OUT_OF_RANGE = 99
-    INCONSISTENT_CLUSTER_ID = 104
-    INVALID_VOTER_KEY = 125
-    DUPLICATE_VOTER = 126
-    VOTER_NOT_FOUND = 127
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core.core_config import Generation
 from quorate.raft.core.effects import Role
 from quorate.raft.core.events import VoterChange
-from quorate.raft.core.messages import ErrorCode
 from quorate.raft.core.role_holder import RoleHolder
 from quorate.raft.core.roles import Leader, Refused
 from quorate.types import ElectionState, Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, VoterSet

@@ -1,12 +1,12 @@
 """What a node does with the requests of others: check, let the role act, answer."""
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core.checks import request_error
 from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
-    ErrorCode,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from quorate.raft.core.messages import ErrorCode, Response, VoteResponse
+from quorate.error_code import ErrorCode
+from quorate.raft.core.messages import Response, VoteResponse
 from quorate.raft.core.role_holder import RoleHolder
 from quorate.types import NodeId
 

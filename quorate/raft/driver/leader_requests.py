@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import trio
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core import (
     BarrierFailed,
     BarrierPassed,
     ChangeVoters,
     Core,
-    ErrorCode,
     Event,
     ReadBarrier,
     Role,

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import trio
 
+from quorate.error_code import ErrorCode
 from quorate.log import PositionOutOfRangeError, SnapshotMissingError
 from quorate.log.snapshots import SnapshotStore
-from quorate.raft.core import ErrorCode, FetchSnapshotResponse, SendSnapshotChunk
+from quorate.raft.core import FetchSnapshotResponse, SendSnapshotChunk
 from quorate.types import NodeId
 
 _READERS = 4

@@ -9,7 +9,6 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from quorate.raft.core import ErrorCode
 from quorate.raft.errors import (
     InvalidAppendError,
     NotLeaderError,
@@ -20,7 +19,7 @@ from quorate.raft.errors import (
     RequestRefusedError,
     SnapshotNotTakenError,
 )
-from quorate.raft.transport.fields import FieldReader
+from quorate.raft.transport.fields import FieldReader, quorum_code
 from quorate.raft.transport.frames import RESPONSE, Field, Frame, Kind, encode_frame
 from quorate.raft.transport.outbox import Outbox
 from quorate.runtime import Buffer
@@ -149,18 +148,11 @@ def decode_outcome(frame: Frame) -> tuple[Offset | None, Epoch]:
     if code == AppendError.SNAPSHOT_NOT_TAKEN:
         raise SnapshotNotTakenError(message)
     if code == AppendError.REFUSED:
-        raise RequestRefusedError(_kafka_code(base_offset), message)
+        raise RequestRefusedError(quorum_code(base_offset), message)
     if code == AppendError.STOPPED and frame.kind == Kind.APPEND + RESPONSE:
         # It did not get into the log there; who leads next may take it.
         raise NotLeaderError(leader=None, epoch=epoch)
     raise OutcomeUnknownError(message)
-
-
-def _kafka_code(number: int | None) -> ErrorCode:
-    try:
-        return ErrorCode(-1 if number is None else number)
-    except ValueError as unknown:
-        raise PeerProtocolError(f"an answer has an error code of a newer version: {unknown}") from unknown
 
 
 class RemoteAppend:

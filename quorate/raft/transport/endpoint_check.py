@@ -6,7 +6,8 @@ address, or another cluster's, is refused too.
 
 import trio
 
-from quorate.raft.core import AddVoter, ErrorCode, UpdateVoter, VoterChange
+from quorate.error_code import ErrorCode
+from quorate.raft.core import AddVoter, UpdateVoter, VoterChange
 from quorate.raft.errors import QuorumError, RequestRefusedError
 from quorate.raft.transport.channel import Channel
 from quorate.raft.transport.description_frames import QuorumView

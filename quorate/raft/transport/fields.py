@@ -1,8 +1,9 @@
 """The fields of a frame, each taken as the type that it must be."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
+from quorate.error_code import ErrorCode
 from quorate.raft.errors import PeerProtocolError
 from quorate.raft.transport.frames import Field
 from quorate.types import Endpoint, Epoch, EpochEnd, NodeId, Offset, ReplicaKey, SnapshotId
@@ -10,6 +11,35 @@ from quorate.types import Endpoint, Epoch, EpochEnd, NodeId, Offset, ReplicaKey,
 INT32: Final = 2**31
 INT64: Final = 2**63
 _MAX_VOTERS = 1000
+QUORUM_CODES: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.SNAPSHOT_NOT_FOUND,
+        ErrorCode.POSITION_OUT_OF_RANGE,
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        ErrorCode.INVALID_VOTER_KEY,
+        ErrorCode.DUPLICATE_VOTER,
+        ErrorCode.VOTER_NOT_FOUND,
+    }
+)
+"""What the quorum's nodes answer with. They take no other code from each other."""
+_BY_NUMBER: Final[Mapping[int | None, ErrorCode]] = {int(code): code for code in QUORUM_CODES}
+
+
+def quorum_code(number: int | None) -> ErrorCode:
+    """Raises `PeerProtocolError` for a number that is none of `QUORUM_CODES`."""
+    code = _BY_NUMBER.get(number)
+    if code is None:
+        raise PeerProtocolError(
+            f"an answer has the error code {number}, which is of a newer version or not the quorum's"
+        )
+    return code
 
 
 class FieldReader:
@@ -96,6 +126,9 @@ class FieldReader:
     def optional_node(self) -> NodeId | None:
         value = self.optional_integer(INT32)
         return None if value is None else NodeId(value)
+
+    def error_code(self) -> ErrorCode:
+        return quorum_code(self.integer(INT32))
 
     def epoch(self) -> Epoch:
         return Epoch(self.integer(INT32))

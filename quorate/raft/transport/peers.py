@@ -10,17 +10,9 @@ from dataclasses import replace
 
 import trio
 
+from quorate.error_code import ErrorCode
 from quorate.log import InvalidBatchError
-from quorate.raft.core import (
-    BatchSpan,
-    ErrorCode,
-    Event,
-    Message,
-    Received,
-    RequestFailed,
-    Response,
-    Unreachable,
-)
+from quorate.raft.core import BatchSpan, Event, Message, Received, RequestFailed, Response, Unreachable
 from quorate.raft.errors import PeerProtocolError
 from quorate.raft.transport.frames import PREFACE, RESPONSE, Frame, FrameReader, Kind
 from quorate.raft.transport.outbox import Outbox

@@ -9,7 +9,6 @@ from quorate.raft.core import (
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
-    ErrorCode,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
@@ -285,10 +284,7 @@ def _decode_response(
     destination: NodeId,
     spans: Sequence[BatchSpan],
 ) -> Message:
-    try:
-        error = ErrorCode(read.integer(INT32))
-    except ValueError as unknown:
-        raise PeerProtocolError(f"a response has an error code of a newer version: {unknown}") from unknown
+    error = read.error_code()
     epoch, leader, endpoint = read.epoch(), read.optional_node(), read.endpoint()
     match frame.kind - RESPONSE:
         case Kind.FETCH:

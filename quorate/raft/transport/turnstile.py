@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 import trio
 
-from quorate.raft.core import ErrorCode
+from quorate.error_code import ErrorCode
 from quorate.raft.errors import QuorumError, RequestRefusedError
 from quorate.raft.transport.frames import Kind
 from quorate.runtime import get_logger

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from quorate.raft.core import Core, ErrorCode, FetchRequest, FetchResponse, Role
+from quorate.error_code import ErrorCode
+from quorate.raft.core import Core, FetchRequest, FetchResponse, Role
 from quorate.types import Epoch, Offset
 
 

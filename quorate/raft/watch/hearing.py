@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import trio
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core import (
     BeginQuorumEpochRequest,
     Core,
-    ErrorCode,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,

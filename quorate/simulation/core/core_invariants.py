@@ -20,7 +20,8 @@
 
 from collections.abc import Callable, Mapping
 
-from quorate.raft.core import Core, ErrorCode, Message, Response, Role, RoleChanged, VoteResponse
+from quorate.error_code import ErrorCode
+from quorate.raft.core import Core, Message, Response, Role, RoleChanged, VoteResponse
 from quorate.simulation.core.core_node import CoreNode, Entry
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, NodeId, Offset, ReplicaKey, VoterSet

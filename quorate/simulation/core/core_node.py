@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core import (
     AppendFetched,
     ArmTimer,
@@ -12,7 +13,6 @@ from quorate.raft.core import (
     Core,
     CoreConfig,
     Durable,
-    ErrorCode,
     Message,
     SendRecords,
     SendSnapshotChunk,

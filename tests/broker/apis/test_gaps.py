@@ -25,9 +25,7 @@ from quorate.broker.controller.rpc.rpc import (
     DeleteTopicsResponse,
 )
 from quorate.broker.groups.group_messages import CommittedOffset, JoinedMember, JoinResult, SyncResult
-from quorate.broker.metadata.errors import ErrorCode as ControllerError
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.replication.errors import ErrorCode as ReplicaError
 from quorate.broker.replication.requests import (
     AppendItem,
     AppendResult,
@@ -57,6 +55,7 @@ from quorate.broker.wire.codecs.produce_codec import (
 )
 from quorate.broker.wire.messages import ConnectionContext, Deferred, RequestContext
 from quorate.broker.wire.request_codec import decode_any_request, encode_response
+from quorate.error_code import ErrorCode
 
 pytestmark = pytest.mark.real_time
 
@@ -82,7 +81,7 @@ class Replicas:
                 AppendResult(
                     topic=item.topic,
                     partition_id=item.partition_id,
-                    error=ReplicaError.NOT_LEADER_OR_FOLLOWER,
+                    error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 )
             )
             await trio.lowlevel.checkpoint()
@@ -164,9 +163,9 @@ class Topics:
         await trio.lowlevel.checkpoint()
         return 0
 
-    async def create_offsets_topic(self) -> ControllerError:
+    async def create_offsets_topic(self) -> ErrorCode:
         await trio.lowlevel.checkpoint()
-        return ControllerError.NONE
+        return ErrorCode.NONE
 
 
 class Leaders:

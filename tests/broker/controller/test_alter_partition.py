@@ -9,8 +9,8 @@ from quorate.broker.controller.rpc.rpc import (
     AlterPartitionResult,
     IsrMember,
 )
-from quorate.broker.metadata.errors import ErrorCode
 from quorate.broker.metadata.metadata_records import LeaderRecoveryState, Partition, PartitionChange, Topic
+from quorate.error_code import ErrorCode
 
 TOPIC = uuid.UUID(int=1000)
 

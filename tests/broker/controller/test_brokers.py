@@ -8,7 +8,6 @@ from quorate.broker.controller.operations.brokers import (
 )
 from quorate.broker.controller.rpc.rpc import BrokerHeartbeatRequest, UnregisterBrokerRequest
 from quorate.broker.controller.sessions import Sessions
-from quorate.broker.metadata.errors import ErrorCode
 from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     BrokerRegistrationChange,
@@ -18,6 +17,7 @@ from quorate.broker.metadata.metadata_records import (
     PartitionChange,
     RegisterBroker,
 )
+from quorate.error_code import ErrorCode
 
 
 def test_a_new_broker_starts_fenced_with_the_offset_of_its_record_as_epoch(cluster) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.controller.rpc import rpc
+from quorate.broker.controller.rpc.controller_codes import CONTROLLER_CODES
 from quorate.broker.controller.rpc.rpc_codec import (
     Refusal,
     RpcDecodeError,
@@ -18,6 +19,7 @@ from quorate.broker.controller.rpc.rpc_codec import (
 )
 from quorate.broker.metadata.metadata_records import LeaderRecoveryState, NoOp, Partition, Record, Topic
 from quorate.broker.metadata.record_codec import RecordDecodeError, RunEncoder, decode, encode
+from quorate.error_code import ErrorCode
 
 BROKER_IDS = st.integers(0, (1 << 31) - 1)
 BY_NAME: dict[str, st.SearchStrategy[object]] = {
@@ -61,6 +63,8 @@ def of_hint(hint: object) -> st.SearchStrategy[object]:
         return st.text(max_size=200)
     if hint is uuid.UUID:
         return st.uuids()
+    if hint is ErrorCode:
+        return st.sampled_from(sorted(CONTROLLER_CODES))
     assert isinstance(hint, type)
     if dataclasses.is_dataclass(hint):
         return values_of(hint)
@@ -85,6 +89,18 @@ def test_a_request_survives_its_encoding(request: rpc.Request) -> None:
 @given(RESPONSES)
 def test_a_response_survives_its_encoding(response: rpc.Response | Refusal) -> None:
     assert decode_response(encode_response(response)) == response
+
+
+@pytest.mark.parametrize("number", [1, 9, 56, 75, 127, 40_000, None, True, "0"])
+def test_an_answer_with_a_code_that_is_not_the_controllers_is_refused(number: object) -> None:
+    """Whether Kafka, and a partition or the quorum, have such a code or not."""
+    answer = Refusal(error=ErrorCode.INVALID_REQUEST)
+    message = cbor2.loads(encode_response(answer))
+    assert message[-1] == {0: 42}
+    assert decode_response(cbor2.dumps(message)) == answer
+    message[-1][0] = number
+    with pytest.raises(RpcDecodeError, match=r"expected a ErrorCode"):
+        decode_response(cbor2.dumps(message))
 
 
 @given(st.binary(max_size=200))

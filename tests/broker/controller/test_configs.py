@@ -15,9 +15,10 @@ from quorate.broker.metadata.configs import (
     describe_topic,
     effective,
 )
-from quorate.broker.metadata.errors import ApiError, ErrorCode
+from quorate.broker.metadata.errors import ApiError
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.metadata.topic_keys import TOPIC_KEYS
+from quorate.error_code import ErrorCode
 
 
 def alter(cluster, *changes, of=ConfigType.TOPIC, name="t", validate_only=False) -> ErrorCode:

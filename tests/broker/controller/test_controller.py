@@ -33,7 +33,6 @@ from quorate.broker.controller.rpc.rpc import (
 )
 from quorate.broker.controller.rpc.rpc_codec import Refusal, RpcDecodeError, decode_response
 from quorate.broker.controller.service import ControllerService
-from quorate.broker.metadata.errors import ErrorCode
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,
@@ -44,6 +43,7 @@ from quorate.broker.metadata.metadata_records import (
     RegisterBroker,
 )
 from quorate.broker.metadata.record_codec import decode, encode
+from quorate.error_code import ErrorCode
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError
 from quorate.runtime.entropy import Entropy
 from quorate.types import Epoch

@@ -19,7 +19,6 @@ from quorate.broker.controller.rpc.rpc import (
     DirectoryAssignment,
     IsrMember,
 )
-from quorate.broker.metadata.errors import ErrorCode
 from quorate.broker.metadata.image import ImageError
 from quorate.broker.metadata.metadata_records import (
     LOST,
@@ -35,6 +34,7 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
 )
 from quorate.broker.metadata.record_codec import decode, encode
+from quorate.error_code import ErrorCode
 
 OTHER = uuid.UUID(int=9 << 90)
 

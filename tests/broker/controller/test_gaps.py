@@ -38,7 +38,6 @@ from quorate.broker.controller.rpc.rpc import (
     TopicRef,
     UnregisterBrokerRequest,
 )
-from quorate.broker.metadata.errors import ErrorCode
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,
@@ -48,6 +47,7 @@ from quorate.broker.metadata.metadata_records import (
     Record,
     Topic,
 )
+from quorate.error_code import ErrorCode
 from quorate.runtime.entropy import Entropy
 
 pytestmark = pytest.mark.real_time

@@ -16,10 +16,10 @@ from quorate.broker.controller.rpc.rpc import (
     NewTopic,
     RegisterBrokerRequest,
 )
-from quorate.broker.metadata.errors import ErrorCode
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import Listener
 from quorate.broker.metadata.record_codec import decode
+from quorate.error_code import ErrorCode
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig, parse_voters
 from quorate.raft.state_machine.interface import CommittedBatch

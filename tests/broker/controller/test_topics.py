@@ -17,9 +17,10 @@ from quorate.broker.controller.rpc.rpc import (
     TopicRef,
 )
 from quorate.broker.metadata.configs import effective
-from quorate.broker.metadata.errors import ApiError, ErrorCode
+from quorate.broker.metadata.errors import ApiError
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.metadata.states import ConfigResource
+from quorate.error_code import ErrorCode
 
 
 def create(cluster, *topics: NewTopic, validate_only: bool = False, **defaults: int) -> list[CreatedTopic]:

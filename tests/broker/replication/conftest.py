@@ -28,7 +28,6 @@ from quorate.broker.controller.rpc.rpc import (
 )
 from quorate.broker.log_directories import open_directories
 from quorate.broker.metadata.delta import apply_records
-from quorate.broker.metadata.errors import ErrorCode
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     Config,
@@ -45,6 +44,7 @@ from quorate.broker.replication.replica_manager import ReplicaManager
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.requests import AppendItem, FetchItem, FetchOptions
 from quorate.broker.wire.kafka_server import serve
+from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import build_batch, records_of
 from quorate.runtime.network import Address, NetworkError

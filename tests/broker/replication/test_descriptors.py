@@ -2,7 +2,7 @@
 
 import trio
 
-from quorate.broker.replication.errors import ErrorCode
+from quorate.error_code import ErrorCode
 from quorate.simulation.world.logs import captured_logs
 
 

@@ -8,10 +8,11 @@ import pytest
 import trio
 from crc32c import crc32c
 
-from quorate.broker.replication.errors import ErrorCode, PartitionError
+from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.producing.producer_snapshot import decode_steps
 from quorate.broker.replication.producing.producer_state import KeptBatch, ProducerState
 from quorate.broker.replication.requests import AppendItem
+from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_headers
 from quorate.runtime.slices import at_once
 

@@ -15,7 +15,6 @@ from large_metadata import no_full_collection
 
 from quorate.broker.metadata.metadata_records import LeaderRecoveryState
 from quorate.broker.metadata.states import PartitionState
-from quorate.broker.replication.errors import ErrorCode
 from quorate.broker.replication.producing.batch_check import BatchChecker
 from quorate.broker.replication.producing.produce_rules import ProduceRules
 from quorate.broker.replication.producing.producer_snapshot import decode_steps, encode_steps
@@ -27,6 +26,7 @@ from quorate.broker.replication.requests import AppendItem, FetchItem, FetchOpti
 from quorate.broker.replication.serving.fetch_service import FetchService
 from quorate.broker.replication.serving.produce_service import ProduceService
 from quorate.broker.replication.stats import ReplicationStats
+from quorate.error_code import ErrorCode
 from quorate.log import Log, LogConfig
 from quorate.log.batches.records import build_batch
 from quorate.runtime.real import RealDisk, SyncStrategy

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from quorate.broker.controller.rpc.rpc import AlterPartitionResponse, AlterPartitionResult
-from quorate.broker.replication.errors import ErrorCode
+from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import HIGH_WATERMARKS, store_offsets
 from quorate.types import Offset
 

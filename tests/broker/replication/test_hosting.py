@@ -6,10 +6,10 @@ import trio.testing
 
 from quorate.broker.metadata.delta import apply_records
 from quorate.broker.metadata.metadata_records import Partition, PartitionChange, Topic
-from quorate.broker.replication.errors import ErrorCode
 from quorate.broker.replication.storage.log_folder import Proof
 from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.broker.replication.storage.replica_directories import Directory
+from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, load_offsets
 from quorate.quorum_state.meta_properties import load_meta_properties
 from quorate.simulation.world.disk import Operation

@@ -6,9 +6,9 @@ import trio.testing
 
 from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.rpc.rpc import AlterPartitionResponse, AlterPartitionResult
-from quorate.broker.metadata.errors import ErrorCode as ControllerError
-from quorate.broker.replication.errors import ErrorCode, PartitionError
+from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.requests import FetchItem
+from quorate.error_code import ErrorCode
 from quorate.runtime.network import NetworkError
 
 QUICK = {"replica_lag_time_max_ms": 1000}
@@ -104,7 +104,7 @@ async def test_i5_a_deposed_controllers_no_is_not_taken_for_an_answer(make_broke
 
     def deposed(request):
         asked.append(request)
-        return refusal(request, ControllerError.NOT_CONTROLLER) if len(asked) < 4 else None
+        return refusal(request, ErrorCode.NOT_CONTROLLER) if len(asked) < 4 else None
 
     cluster.controller.answer = deposed
     await cluster[3].crash()
@@ -458,6 +458,6 @@ async def test_a_request_that_arrives_after_its_repetition_was_refused_changes_n
     assert len(controller.requests) == requests + 2, "as long as metadata does not say why, nobody asks again"
     controller.unfence(3)
     late = alter_partition(controller.image, delayed[0], static=controller.static)
-    assert late.response.partitions[0].error is ControllerError.INVALID_UPDATE_VERSION
+    assert late.response.partitions[0].error is ErrorCode.INVALID_UPDATE_VERSION
     cluster[1].release_metadata()
     await cluster.in_sync(1, 2, 3)

@@ -3,12 +3,12 @@
 import pytest
 import trio
 
-from quorate.broker.replication.errors import ErrorCode
 from quorate.broker.replication.isr_updater import IsrUpdater
 from quorate.broker.replication.producing.producer_state import ProducerState
 from quorate.broker.replication.replica.isr import IsrState
 from quorate.broker.replication.replica.leader_state import LeaderState
 from quorate.broker.replication.replica.partition import Partition, Readable
+from quorate.error_code import ErrorCode
 from quorate.types import Offset
 
 

@@ -5,9 +5,9 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.replication.errors import ErrorCode
 from quorate.broker.replication.purgatory import Expectation, Purgatory, Waiter, Watchers
 from quorate.broker.replication.replica.remote_replica import RemoteReplica
+from quorate.error_code import ErrorCode
 
 
 @given(

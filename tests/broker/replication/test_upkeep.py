@@ -4,7 +4,8 @@ import pytest
 import trio
 
 from quorate.broker.metadata.metadata_records import NO_LEADER, PartitionChange
-from quorate.broker.replication.errors import AllFoldersFailedError, ErrorCode
+from quorate.broker.replication.errors import AllFoldersFailedError
+from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import (
     HIGH_WATERMARKS,
     RECOVERY_POINTS,

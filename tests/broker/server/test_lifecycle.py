@@ -8,10 +8,10 @@ import pytest
 import trio
 
 from quorate.broker.controller.rpc.rpc import UnregisterBrokerRequest
-from quorate.broker.metadata.errors import ErrorCode
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchRequest, FetchTopic
 from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
+from quorate.error_code import ErrorCode
 from quorate.log.batches.records import build_batch
 from quorate.runtime.disk import DiskLockedError
 from quorate.runtime.real import SyncStrategy, real_runtime

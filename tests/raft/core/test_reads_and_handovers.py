@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import (
     ArmTimer,
@@ -23,13 +24,7 @@ from quorate.raft.core.events import (
     TimerKind,
     TransferLeadership,
 )
-from quorate.raft.core.messages import (
-    EndQuorumEpochRequest,
-    ErrorCode,
-    FetchRequest,
-    FetchResponse,
-    VoteResponse,
-)
+from quorate.raft.core.messages import EndQuorumEpochRequest, FetchRequest, FetchResponse, VoteResponse
 from quorate.types import Epoch, NodeId, Offset, ReplicaKey
 
 TWO, THREE = NodeId(2), NodeId(3)

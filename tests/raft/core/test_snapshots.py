@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core.core import Core
 from quorate.raft.core.core_config import Generation
 from quorate.raft.core.effects import (
@@ -33,7 +34,6 @@ from quorate.raft.core.events import (
 from quorate.raft.core.invariant import InvariantError
 from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
-    ErrorCode,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,

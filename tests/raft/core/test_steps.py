@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core.core import Core
 from quorate.raft.core.core_config import BatchSpan, CoreConfig, Generation
 from quorate.raft.core.effects import (
@@ -40,7 +41,6 @@ from quorate.raft.core.messages import (
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
-    ErrorCode,
     FetchRequest,
     FetchResponse,
     VoteRequest,

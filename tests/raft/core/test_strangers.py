@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import ArmTimer, Effect, Persist, Role, Send
 from quorate.raft.core.events import (
@@ -18,7 +19,6 @@ from quorate.raft.core.events import (
 from quorate.raft.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
-    ErrorCode,
     FetchRequest,
     FetchResponse,
     Message,

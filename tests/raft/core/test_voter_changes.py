@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core.core import Core
 from quorate.raft.core.core_config import BatchSpan
 from quorate.raft.core.effects import (
@@ -39,13 +40,7 @@ from quorate.raft.core.events import (
     TransferLeadership,
     UpdateVoter,
 )
-from quorate.raft.core.messages import (
-    ErrorCode,
-    FetchRequest,
-    FetchResponse,
-    VoteRequest,
-    VoteResponse,
-)
+from quorate.raft.core.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from quorate.types import (
     Endpoint,
     Epoch,

@@ -16,12 +16,12 @@ from quorate.broker.metadata import (
     Config,
     ConfigResource,
     ConfigType,
-    ErrorCode,
     MetadataImage,
     ValueType,
     check_value,
     split_list,
 )
+from quorate.error_code import ErrorCode
 
 
 def alter_configs(

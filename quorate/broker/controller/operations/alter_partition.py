@@ -17,7 +17,6 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.metadata import (
     ApiError,
-    ErrorCode,
     LeaderRecoveryState,
     MetadataImage,
     PartitionChange,
@@ -28,6 +27,7 @@ from quorate.broker.metadata import (
     min_insync_replicas,
     unclean_elections,
 )
+from quorate.error_code import ErrorCode
 
 
 def alter_partition(

@@ -33,7 +33,6 @@ from quorate.broker.metadata import (
     ApiError,
     BrokerRegistrationChange,
     BrokerState,
-    ErrorCode,
     MetadataImage,
     PartitionChange,
     PartitionKey,
@@ -43,6 +42,7 @@ from quorate.broker.metadata import (
     min_insync_replicas,
     unclean_elections,
 )
+from quorate.error_code import ErrorCode
 
 Partitions = Iterable[tuple[PartitionKey, PartitionState]]
 """Some of the image's partitions as they are now."""

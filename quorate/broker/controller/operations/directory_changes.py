@@ -29,7 +29,6 @@ from quorate.broker.metadata import (
     ApiError,
     BrokerRegistrationChange,
     BrokerState,
-    ErrorCode,
     MetadataImage,
     PartitionChange,
     PartitionKey,
@@ -39,6 +38,7 @@ from quorate.broker.metadata import (
     min_insync_replicas,
     unclean_elections,
 )
+from quorate.error_code import ErrorCode
 
 MAX_ASSIGNMENTS: Final = 2250
 """In one AssignReplicasToDirs request, as in Kafka."""

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-from quorate.broker.metadata import ApiError, ErrorCode
+from quorate.broker.metadata import ApiError
+from quorate.error_code import ErrorCode
 
 
 def place(

@@ -24,7 +24,6 @@ from quorate.broker.metadata import (
     ApiError,
     Config,
     ConfigType,
-    ErrorCode,
     MetadataImage,
     Partition,
     PartitionState,
@@ -33,6 +32,7 @@ from quorate.broker.metadata import (
     Topic,
     check_value,
 )
+from quorate.error_code import ErrorCode
 
 MAX_NAME_LENGTH: Final = 249
 MAX_PARTITIONS_PER_TOPIC: Final = 10_000

@@ -8,14 +8,8 @@ import uuid
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from quorate.broker.metadata import (
-    NO_LEADER,
-    ConfigType,
-    ErrorCode,
-    FeatureRange,
-    LeaderRecoveryState,
-    Listener,
-)
+from quorate.broker.metadata import NO_LEADER, ConfigType, FeatureRange, LeaderRecoveryState, Listener
+from quorate.error_code import ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
+from quorate.broker.controller.rpc.controller_codes import CONTROLLER_CODES
 from quorate.broker.controller.rpc.rpc import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -47,7 +48,6 @@ from quorate.broker.controller.rpc.rpc import (
 )
 from quorate.broker.metadata import (
     ConfigType,
-    ErrorCode,
     Field,
     SchemaError,
     Struct,
@@ -71,6 +71,7 @@ from quorate.broker.metadata import (
     sequence,
     text,
 )
+from quorate.error_code import ErrorCode
 
 MAX_MESSAGE_BYTES: Final = 8 << 20
 _MAX_ITEMS: Final = 10_000
@@ -90,7 +91,7 @@ class Refusal:
     error_message: str | None = None
 
 
-_error = one_of(ErrorCode)
+_error = one_of(ErrorCode, only=CONTROLLER_CODES)
 _epoch64 = integer(bits=64, low=-1)
 _epoch = integer(low=-1)
 _count = integer()

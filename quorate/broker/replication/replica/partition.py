@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import trio
 
 from quorate.broker.metadata import NO_LEADER, LeaderRecoveryState, PartitionState
-from quorate.broker.replication.errors import ErrorCode, PartitionError, ReplicaFailedError
+from quorate.broker.replication.errors import PartitionError, ReplicaFailedError
 from quorate.broker.replication.producing import (
     NO_PRODUCER,
     CheckedBatches,
@@ -31,6 +31,7 @@ from quorate.broker.replication.replica.isr import IsrProposal
 from quorate.broker.replication.replica.leader_state import Eligible, LagRule, LeaderState
 from quorate.broker.replication.requests import FetchItem
 from quorate.broker.replication.stats import ReplicationStats
+from quorate.error_code import ErrorCode
 from quorate.log import BatchTooLargeError, Log, LogFailedError
 from quorate.log.batches import BatchHeader, read_headers, runs_of
 from quorate.runtime import Buffer, Disk, DiskError, Slices, get_logger

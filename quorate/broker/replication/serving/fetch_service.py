@@ -6,11 +6,12 @@ from typing import TypeAlias
 
 import trio
 
-from quorate.broker.replication.errors import ErrorCode, PartitionError
+from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.producing import Codec
 from quorate.broker.replication.purgatory import Purgatory, Waiter
 from quorate.broker.replication.replica import Partition
 from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult, TopicRef
+from quorate.error_code import ErrorCode
 from quorate.log import DamagedLogError, LogError, OffsetOutOfRangeError
 from quorate.log.batches import peek
 from quorate.runtime import DiskError, Slices

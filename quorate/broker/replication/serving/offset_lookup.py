@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from quorate.broker.replication.errors import ErrorCode, PartitionError
+from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.producing import (
     Codec,
     CompressedDataError,
@@ -12,6 +12,7 @@ from quorate.broker.replication.producing import (
 )
 from quorate.broker.replication.replica import Partition
 from quorate.broker.replication.requests import OffsetResult
+from quorate.error_code import ErrorCode
 from quorate.log import LogError, OffsetOutOfRangeError
 from quorate.log.batches import HEADER_BYTES, Batch, RecordBytes, read_batches, stamps_of
 from quorate.runtime import Compute, DiskError, Slices

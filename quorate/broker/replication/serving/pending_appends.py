@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from quorate.broker.replication.errors import ErrorCode
 from quorate.broker.replication.purgatory import Expectation, Waiter
 from quorate.broker.replication.replica import Partition
 from quorate.broker.replication.requests import AppendResult
+from quorate.error_code import ErrorCode
 
 
 class PendingAppends(Waiter):

@@ -2,8 +2,8 @@
 
 from collections.abc import Hashable
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core.effects import ArmTimer, TransferEnded
-from quorate.raft.core.messages import ErrorCode
 from quorate.raft.core.roles.tracker import Replicas
 from quorate.raft.core.shared_state import TRANSFER, Node
 from quorate.types import NodeId, Offset

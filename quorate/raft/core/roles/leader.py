@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Mapping
 from typing import ClassVar, Self
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core import outgoing_requests as requests
 from quorate.raft.core.effects import (
     AppendLeaderChange,
@@ -26,7 +27,6 @@ from quorate.raft.core.fetch_answers import answer_fetch, refuse_fetch
 from quorate.raft.core.invariant import invariant
 from quorate.raft.core.messages import (
     BeginQuorumEpochResponse,
-    ErrorCode,
     FetchRequest,
     FetchSnapshotRequest,
     FetchSnapshotResponse,

@@ -4,9 +4,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import assert_never
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core.effects import AppendVoters, VotersChanged
 from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter, VoterChange
-from quorate.raft.core.messages import ErrorCode
 from quorate.raft.core.roles.tracker import Replicas
 from quorate.raft.core.shared_state import Node
 from quorate.types import NodeId, Offset, ReplicaKey, Voter, VotersAt, VoterSet

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
+from quorate.error_code import ErrorCode
 from quorate.raft.core import (
     AppendFetched,
     AppendLeaderChange,
@@ -19,7 +20,6 @@ from quorate.raft.core import (
     Durable,
     Effect,
     EndQuorumEpochRequest,
-    ErrorCode,
     FetchRequest,
     Generation,
     HighWatermarkAdvanced,
