@@ -5,8 +5,10 @@ import builtins
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args, get_type_hints
 
-from quorate.raft.driver import driver
+from quorate.raft.core import Effect
+from quorate.raft.driver import Driver
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +31,9 @@ def test_the_page_and_the_driver_name_the_barriers_that_there_are() -> None:
     """Of three both named two (review 7.2)."""
     text = (ROOT / "docs" / "architecture.md").read_text()
     (sentence,) = re.findall(r"Barriers \((.*?)\)", text, re.S)
-    assert set(re.findall(r"`(\w+)`", sentence)) == {each.__name__ for each in driver._BARRIERS}
+    barriers = {each for each in get_args(Effect) if each.is_barrier}
+    assert set(re.findall(r"`(\w+)`", sentence)) == {each.__name__ for each in barriers}
+    assert set(get_args(get_type_hints(Driver._pass)["barrier"])) == barriers
 
 
 def test_classes_that_docstrings_name_exist() -> None:

@@ -1,11 +1,12 @@
 """What the core asks for. The driver carries effects out in order.
 
-A *barrier* is complete (durable) before any later effect of the same or a later step is carried out. The
-others may complete later: appends (`AppendProposal`, `AppendFetched`, `AppendLeaderChange`,
+A *barrier* (`is_barrier`) is complete (durable) before any later effect of the same or a later step is
+carried out. The others may complete later: appends (`AppendProposal`, `AppendFetched`, `AppendLeaderChange`,
 `AppendVoters`) by a `Durable` event, `Send` by a response or by `RequestFailed`.
 """
 
 import enum
+from typing import ClassVar, Literal
 
 from quorate.error_code import ErrorCode
 from quorate.raft.core.core_config import BatchSpan, Generation
@@ -26,15 +27,29 @@ class Role(enum.Enum):
     RESIGNED = "resigned"
 
 
+class _Barrier:
+    __slots__ = ()
+
+    is_barrier: ClassVar[Literal[True]] = True
+    """Nothing that comes later is carried out before this is complete."""
+
+
+class _Other:
+    __slots__ = ()
+
+    is_barrier: ClassVar[Literal[False]] = False
+    """Later effects need not wait for this one."""
+
+
 @value(frozen=True, slots=True)
-class Persist:
+class Persist(_Barrier):
     """Barrier: write the quorum-state file."""
 
     state: ElectionState
 
 
 @value(frozen=True, slots=True)
-class AppendLeaderChange:
+class AppendLeaderChange(_Other):
     """Append a batch with one LeaderChange control record at `base_offset`; if `voter_set` is given, followed
     in the same batch by KRaftVersion and KRaftVoters (the voters are so far only in the bootstrap snapshot),
     which makes three records."""
@@ -49,7 +64,7 @@ class AppendLeaderChange:
 
 
 @value(frozen=True, slots=True)
-class AppendVoters:
+class AppendVoters(_Other):
     """Append a control batch at `base_offset` with KRaftVoters, after KRaftVersion if `first` (then two
     records: the set was static until now)."""
 
@@ -61,7 +76,7 @@ class AppendVoters:
 
 
 @value(frozen=True, slots=True)
-class AppendProposal:
+class AppendProposal(_Other):
     """Append the batch that `Propose(proposal)` named, at offsets [base_offset, end_offset)."""
 
     generation: Generation
@@ -72,7 +87,7 @@ class AppendProposal:
 
 
 @value(frozen=True, slots=True)
-class AppendFetched:
+class AppendFetched(_Other):
     """Append the batches of a FetchResponse as they are."""
 
     generation: Generation
@@ -81,7 +96,7 @@ class AppendFetched:
 
 
 @value(frozen=True, slots=True)
-class RejectProposal:
+class RejectProposal(_Other):
     """This node does not lead; nothing was appended."""
 
     proposal: int
@@ -90,7 +105,7 @@ class RejectProposal:
 
 
 @value(frozen=True, slots=True)
-class Truncate:
+class Truncate(_Barrier):
     """Barrier: cut the log to `end_offset` and forget epochs that start at or above it. Appends of older
     generations that are not yet durable are covered by the cut."""
 
@@ -99,12 +114,12 @@ class Truncate:
 
 
 @value(frozen=True, slots=True)
-class Send:
+class Send(_Other):
     message: Message
 
 
 @value(frozen=True, slots=True)
-class SendRecords:
+class SendRecords(_Other):
     """Read whole batches from `start_offset` (up to `max_bytes`, at least one batch, never past the log end)
     and send `response` with them."""
 
@@ -114,7 +129,7 @@ class SendRecords:
 
 
 @value(frozen=True, slots=True)
-class SendSnapshotChunk:
+class SendSnapshotChunk(_Other):
     """Read up to `max_bytes` of the snapshot that `response` names, from `response.position`, and send it
     with size, length and chunk filled in; or with SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE."""
 
@@ -123,7 +138,7 @@ class SendSnapshotChunk:
 
 
 @value(frozen=True, slots=True)
-class StoreSnapshotChunk:
+class StoreSnapshotChunk(_Other):
     """Write fetched bytes at `position` of the partial snapshot. At position 0 it begins anew, and any other
     partial snapshot is dropped."""
 
@@ -133,7 +148,7 @@ class StoreSnapshotChunk:
 
 
 @value(frozen=True, slots=True)
-class CheckSnapshot:
+class CheckSnapshot(_Other):
     """The partial snapshot has all its bytes: sync it, check it, give it its name, load it beside the running
     state, and answer with `SnapshotChecked` or `SnapshotDamaged`."""
 
@@ -141,7 +156,7 @@ class CheckSnapshot:
 
 
 @value(frozen=True, slots=True)
-class InstallSnapshot:
+class InstallSnapshot(_Barrier):
     """Barrier: empty the log and let it begin at the snapshot's end; the state loaded by `CheckSnapshot`
     becomes the state."""
 
@@ -150,7 +165,7 @@ class InstallSnapshot:
 
 
 @value(frozen=True, slots=True)
-class ArmTimer:
+class ArmTimer(_Other):
     """(Re)start a timer with a duration drawn uniformly from [min_ms, max_ms]."""
 
     timer: Timer
@@ -159,19 +174,19 @@ class ArmTimer:
 
 
 @value(frozen=True, slots=True)
-class CancelTimer:
+class CancelTimer(_Other):
     timer: Timer
 
 
 @value(frozen=True, slots=True)
-class HighWatermarkAdvanced:
+class HighWatermarkAdvanced(_Other):
     """Everything below `high_watermark` is committed."""
 
     high_watermark: Offset
 
 
 @value(frozen=True, slots=True)
-class RoleChanged:
+class RoleChanged(_Other):
     """For the application, the log and the metrics. A leader may be announced to the application only when
     it has applied everything below `epoch_start_offset`."""
 
@@ -184,7 +199,7 @@ class RoleChanged:
 
 
 @value(frozen=True, slots=True)
-class VotersChanged:
+class VotersChanged(_Other):
     """`ChangeVoters(request)` ended: committed (NONE), or nothing happened and why, or, when `unknown`, this
     node stopped leading before it was known."""
 
@@ -195,7 +210,7 @@ class VotersChanged:
 
 
 @value(frozen=True, slots=True)
-class BarrierPassed:
+class BarrierPassed(_Other):
     """This node still led after every `ReadBarrier` up to `barrier` was asked for: who has applied everything
     below `read_index` sees what was committed then."""
 
@@ -204,7 +219,7 @@ class BarrierPassed:
 
 
 @value(frozen=True, slots=True)
-class BarrierFailed:
+class BarrierFailed(_Other):
     """This node does not lead (any more): nothing is known for any `ReadBarrier` up to `barrier`."""
 
     barrier: int
@@ -213,7 +228,7 @@ class BarrierFailed:
 
 
 @value(frozen=True, slots=True)
-class TransferEnded:
+class TransferEnded(_Other):
     """`TransferLeadership` came to nothing: the successor is no voter, or did not catch up in an election
     timeout. This node leads on. (When it succeeds, the role changes to Resigned instead.)"""
 

@@ -48,7 +48,6 @@ log = get_logger(__name__)
 
 _EVENTS_MAX = 1000
 """Behind a barrier; who asks for more is not listened to until it has passed."""
-_BARRIERS = (fx.Persist, fx.Truncate, fx.InstallSnapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +234,7 @@ class Driver:
         effects = self._effects
         while effects:
             effect = effects[0]
-            if isinstance(effect, _BARRIERS):
+            if effect.is_barrier:
                 self._blocked = True
                 self._barrier_wake.set()
                 return False
@@ -359,7 +358,7 @@ class Driver:
         while True:
             await self._barrier_wake.wait()
             self._barrier_wake = trio.Event()
-            while self._effects and isinstance(barrier := self._effects[0], _BARRIERS):
+            while self._effects and (barrier := self._effects[0]).is_barrier:
                 await self._pass(barrier)
                 self._effects.popleft()
             self._blocked = False
