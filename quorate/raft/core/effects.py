@@ -2,7 +2,8 @@
 
 A *barrier* (`is_barrier`) is complete (durable) before any later effect of the same or a later step is
 carried out. The others may complete later: appends (`AppendProposal`, `AppendFetched`, `AppendLeaderChange`,
-`AppendVoters`) by a `Durable` event, `Send` by a response or by `RequestFailed`.
+`AppendVoters`) by a `Durable` event, `Send` by a response or by `RequestFailed`. The manual of all of
+them is the package's docstring.
 """
 
 import enum
