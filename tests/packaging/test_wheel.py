@@ -16,7 +16,7 @@ from quorate.metrics import RaftMetrics
 from quorate.raft import NodeId, Quorum, QuorumConfig, format_folder, parse_voters
 from quorate.runtime.real import SyncStrategy, real_runtime
 from prometheus_client import CollectorRegistry
-import quorate, quorate.log, quorate.quorum_state, quorate.simulation.runtime
+import quorate, quorate.log, quorate.quorum_state, quorate.simulation.world
 
 class Counter:
     total = 0
