@@ -59,7 +59,8 @@ def plant(mutation: Mutation | None, tree: Path) -> None:
             shutil.copytree(path, package / path.name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             (package / path.name).symlink_to(path)
-    shutil.copytree(ROOT / "tests", tree / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("tests", "examples"):
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tree)
     if mutation is not None:
         path = package / mutation.file

@@ -997,8 +997,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "                continue\n",
         "",
         "a slip: applied twice",
-        "tests/simulation/test_quorum_seeds.py",
-        finder=Finder.SIMULATION,
+        "tests/raft/test_applier.py",
     ),
     _tested(
         "a large request is charged for what it claims",
