@@ -4,9 +4,9 @@ Names are imported when they are first used: Spark reads the metadata with this 
 no server for it.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from quorate.lazy_names import lazily
 from quorate.runtime import need
 
 if TYPE_CHECKING:
@@ -26,11 +26,7 @@ _HOMES = {
     "BrokerServer": "quorate.broker.server",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazily(__name__, _HOMES)
 
 
 __all__ = [

@@ -4,8 +4,9 @@ Names are imported when they are first used: what reads batches alone, such as t
 workers, does without the log that writes them.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from quorate.lazy_names import lazily
 
 if TYPE_CHECKING:
     from quorate.log.checkpoints import (
@@ -63,11 +64,7 @@ _HOMES = {
     "segment_bases": "quorate.log.recovery",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazily(__name__, _HOMES)
 
 
 __all__ = [

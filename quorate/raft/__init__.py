@@ -6,8 +6,9 @@ Names are imported when they are first used: the core runs without the driver, i
 in the explorer and in whatever drives it in another way.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from quorate.lazy_names import lazily
 
 if TYPE_CHECKING:
     from quorate.raft.core import CoreConfig, Role
@@ -89,11 +90,7 @@ _HOMES = {
     "VoterSet": "quorate.types",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazily(__name__, _HOMES)
 
 
 __all__ = [

@@ -3,8 +3,9 @@
 Names are imported when they are first used: much of this needs no event loop, and some programs have none.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from quorate.lazy_names import lazily
 
 if TYPE_CHECKING:
     from quorate.runtime.clock import WallClock, loop_clock
@@ -72,11 +73,7 @@ _HOMES = {
     "WORK": "quorate.runtime.work",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazily(__name__, _HOMES)
 
 
 __all__ = [
