@@ -200,7 +200,7 @@ class Core(RequestHandlers, ResponseHandlers, Observable):
 
     def key(self) -> Hashable:
         """Equal for two cores exactly if they behave alike from here on."""
-        return self._node.state_key(), self._role.key()
+        return self._node.state_key(), self._role.state_key()
 
     # --- events ---
 

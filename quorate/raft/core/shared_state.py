@@ -1,7 +1,6 @@
 """What a node is and knows whatever its role."""
 
-from collections.abc import Hashable
-
+from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.core_config import CoreConfig
 from quorate.raft.core.effects import (
     ArmTimer,
@@ -28,7 +27,15 @@ FIRST_BOOTSTRAP = NodeId(-2)
 """A bootstrap server has no known id: the first is -2, the next -3, ..."""
 
 
-class Node:
+_DERIVED = {
+    **dict.fromkeys(("bootstrap", "cluster_id", "config"), "given at the start"),
+    **dict.fromkeys(("is_voter", "may_know_leader", "others", "voters"), "found by look_up_voters"),
+    "id": "in the key",
+    "out": "empty between two steps",
+}
+
+
+class Node(Cloneable, derived=_DERIVED):
     """Identity, stored election state, log, requests in flight, and the effects of the step that is under
     way.
 
@@ -253,33 +260,3 @@ class Node:
         )
         self.high_watermark = high_watermark
         self.out.append(HighWatermarkAdvanced(high_watermark))
-
-    def clone(self) -> "Node":
-        twin = Node.__new__(Node)
-        for name in Node.__slots__:
-            setattr(twin, name, getattr(self, name))
-        twin.log = self.log.clone()
-        twin.incoming = None if self.incoming is None else self.incoming.clone()
-        twin.in_flight = self.in_flight.copy()
-        twin.paused = self.paused.copy()
-        twin.out = []
-        return twin
-
-    def state_key(self) -> Hashable:
-        return (
-            self.cluster_id,
-            self.key,
-            self.endpoint,
-            self.bootstrap,
-            self.config,
-            self.election,
-            self.leader,
-            self.leader_endpoint,
-            self.heard_of,
-            self.log.key(),
-            self.high_watermark,
-            None if self.incoming is None else self.incoming.state_key(),
-            self.correlation,
-            tuple(sorted(self.in_flight.items())),
-            tuple(sorted(self.paused.items())),
-        )

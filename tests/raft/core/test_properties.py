@@ -84,7 +84,7 @@ def test_a_log_whose_start_moved_is_the_log_that_starts_there(
     log = log_of(records, start=start, snapshot=later)
     if later > start:
         log.move_start(EpochEnd(records[later - 1], Offset(later)))
-    assert log.key() == log_of(records, start=later).key()
+    assert log.state_key() == log_of(records, start=later).state_key()
 
 
 @given(records=epochs_of_records, cut=st.integers(0, 12).map(Offset))
@@ -92,9 +92,9 @@ def test_a_truncated_cache_is_the_cache_of_the_truncated_log(records: list[Epoch
     cache = cache_of(records)
     copy = cache.clone()
     cache.truncate(cut)
-    assert cache.key() == cache_of(records[:cut]).key()
-    assert EpochCache(cache.entries).key() == cache.key()
-    assert copy.key() == cache_of(records).key()
+    assert cache.state_key() == cache_of(records[:cut]).state_key()
+    assert EpochCache(cache.entries).state_key() == cache.state_key()
+    assert copy.state_key() == cache_of(records).state_key()
 
 
 @given(mine=epochs_of_records, theirs=epochs_of_records, start=st.integers(0, 12))

@@ -156,7 +156,7 @@ def test_a_barrier_is_not_mentioned_once_it_passed(make_core: Any) -> None:
     fetch(core, 2, barrier=5)
     fetch(core, 3, barrier=0)
     assert told_barriers(core.step(TimerFired(Timer(TimerKind.FETCH_WAIT, TWO)))) == [(2, 0)]
-    assert core._role._barriers.key() == leading(make_core)._role._barriers.key()  # type: ignore[attr-defined]
+    assert core._role._barriers.state_key() == leading(make_core)._role._barriers.state_key()  # type: ignore[attr-defined]
     assert core.key() != calm, "what was parked differs"
 
 

@@ -3,11 +3,12 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
+from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.invariant import invariant
 from quorate.types import Epoch, EpochEnd, EpochStart, Offset
 
 
-class EpochCache:
+class EpochCache(Cloneable):
     """The start offset of each epoch in the log, both strictly increasing.
 
     It knows where epochs start; where the last one ends is the log's to say, so the log end offset is passed
@@ -88,12 +89,3 @@ class EpochCache:
         """The epoch of the record just below `end_offset`; None if that is not in the log."""
         index = bisect_left(self._starts, end_offset)
         return self._epochs[index - 1] if index else None
-
-    def clone(self) -> "EpochCache":
-        twin = EpochCache.__new__(EpochCache)
-        twin._epochs = self._epochs.copy()
-        twin._starts = self._starts.copy()
-        return twin
-
-    def key(self) -> tuple[tuple[Epoch, ...], tuple[Offset, ...]]:
-        return tuple(self._epochs), tuple(self._starts)

@@ -1,8 +1,8 @@
 """A snapshot that is being fetched from the leader."""
 
 import enum
-from collections.abc import Hashable
 
+from quorate.raft.core.cloning import Cloneable
 from quorate.types import SnapshotId, VoterSet
 
 
@@ -13,7 +13,7 @@ class Arrival(enum.Enum):
     CHECKED = "checked"
 
 
-class IncomingSnapshot:
+class IncomingSnapshot(Cloneable):
     """How much of it is here. Nothing of the log or the voters changes before it is checked."""
 
     __slots__ = ("arrival", "id", "position", "voters")
@@ -25,13 +25,3 @@ class IncomingSnapshot:
         self.arrival = Arrival.FETCHING
         self.voters: VoterSet | None = None
         """Those in it; meaningful once it is checked."""
-
-    def clone(self) -> "IncomingSnapshot":
-        twin = IncomingSnapshot(self.id)
-        twin.position = self.position
-        twin.arrival = self.arrival
-        twin.voters = self.voters
-        return twin
-
-    def state_key(self) -> Hashable:
-        return self.id, self.position, self.arrival.value, self.voters

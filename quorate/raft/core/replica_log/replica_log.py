@@ -1,7 +1,6 @@
 """What the core knows of the local log: offsets and epochs, never bytes."""
 
-from collections.abc import Hashable
-
+from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.core_config import BatchSpan, Generation
 from quorate.raft.core.invariant import invariant
 from quorate.raft.core.replica_log.epoch_history import EpochCache
@@ -9,7 +8,7 @@ from quorate.raft.core.replica_log.voter_history import VoterHistory
 from quorate.types import Epoch, EpochEnd, Offset, RecoveredLog, SnapshotId, VotersAt, VoterSet
 
 
-class LogState:
+class LogState(Cloneable):
     """log start <= durable end <= log end, all exclusive ends, and log start <= snapshot end <= log end.
 
     The end moves when an append is asked for, the durable end when it is reported done.
@@ -235,23 +234,3 @@ class LogState:
             return None
         end = self.end_of(epoch)
         return None if end.epoch == epoch and offset <= end.end_offset else end
-
-    def clone(self) -> "LogState":
-        twin = LogState.__new__(LogState)
-        for name in LogState.__slots__:
-            setattr(twin, name, getattr(self, name))
-        twin.epochs = self.epochs.clone()
-        twin.voters = self.voters.clone()
-        return twin
-
-    def key(self) -> Hashable:
-        return (
-            self.start_offset,
-            self.start_epoch,
-            self.end_offset,
-            self.durable_end_offset,
-            self.generation,
-            self.snapshot,
-            self.epochs.key(),
-            self.voters.key(),
-        )

@@ -1,12 +1,13 @@
 """Who may vote, by the log: every voter set in it, and from which offset on (KIP-853)."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 
+from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.invariant import invariant
 from quorate.types import NodeId, Offset, ReplicaKey, VotersAt, VoterSet
 
 
-class VoterHistory:
+class VoterHistory(Cloneable):
     """The last set in the log counts, committed or not; a truncation takes it back.
 
     Without any in the log the static configuration counts (kraft.version 0). Once there is one the
@@ -76,12 +77,3 @@ class VoterHistory:
         self._entries.clear()
         if entry is not None:
             self.append(entry)
-
-    def clone(self) -> "VoterHistory":
-        twin = VoterHistory.__new__(VoterHistory)
-        twin._static = self._static
-        twin._entries = self._entries.copy()
-        return twin
-
-    def key(self) -> Hashable:
-        return self._static, tuple(self._entries)

@@ -1,13 +1,12 @@
 """Who has answered a round of votes. By voter, so that no answer counts twice."""
 
-from collections.abc import Hashable
-
 from quorate.raft.core import outgoing_requests as requests
+from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.shared_state import Node
 from quorate.types import NodeId, ReplicaKey
 
 
-class Ballot:
+class Ballot(Cloneable):
     """One round: it starts with our own vote alone, if we have one, and ends with the role that holds it."""
 
     __slots__ = ("_granted", "_leader_resigned", "_refused", "pre_vote")
@@ -48,19 +47,3 @@ class Ballot:
     @property
     def granting_voters(self) -> tuple[NodeId, ...]:
         return tuple(sorted(self._granted))
-
-    def clone(self) -> "Ballot":
-        twin = Ballot.__new__(Ballot)
-        twin.pre_vote = self.pre_vote
-        twin._leader_resigned = self._leader_resigned
-        twin._granted = self._granted.copy()
-        twin._refused = self._refused.copy()
-        return twin
-
-    def key(self) -> Hashable:
-        return (
-            self.pre_vote,
-            self._leader_resigned,
-            tuple(sorted(self._granted)),
-            tuple(sorted(self._refused)),
-        )

@@ -1,7 +1,6 @@
 """A voter that asks for votes in an epoch it opened."""
 
-from collections.abc import Hashable
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from quorate.raft.core.effects import Role
 from quorate.raft.core.events import Timer, TimerKind
@@ -53,11 +52,3 @@ class Candidate(RoleState):
 
     def grants_pre_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
         return up_to_date
-
-    def clone(self) -> Self:
-        twin = type(self).__new__(type(self))
-        twin._ballot = self._ballot.clone()
-        return twin
-
-    def key(self) -> Hashable:
-        return self.role, self._ballot.key()

@@ -1,7 +1,6 @@
 """A node that copies the leader's log."""
 
-from collections.abc import Hashable
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from quorate.raft.core import outgoing_requests as requests
 from quorate.raft.core.effects import (
@@ -178,30 +177,6 @@ class Follower(RoleState):
         # leader has resigned or can't be reached we no longer hear it, and need not wait out our own timer to
         # say so.
         return up_to_date and (self._leader_gone or not self._has_fetched or request.leader_resigned)
-
-    def clone(self) -> Self:
-        twin = type(self)(
-            leader=self.leader, lost_rounds=self._lost_rounds, leader_resigned=self._leader_resigned
-        )
-        twin._has_fetched = self._has_fetched
-        twin._leader_gone = self._leader_gone
-        twin._loading = self._loading
-        twin._fits = self._fits
-        twin._barrier = self._barrier
-        return twin
-
-    def key(self) -> Hashable:
-        return (
-            self.role,
-            self.leader,
-            self._has_fetched,
-            self._leader_gone,
-            self._leader_resigned,
-            self._lost_rounds,
-            self._loading,
-            self._fits,
-            self._barrier,
-        )
 
     # --- timers and requests ---
 

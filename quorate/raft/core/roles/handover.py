@@ -1,15 +1,14 @@
 """Leadership handed to a chosen voter, without a gap longer than an election."""
 
-from collections.abc import Hashable
-
 from quorate.error_code import ErrorCode
+from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.effects import ArmTimer, TransferEnded
 from quorate.raft.core.roles.tracker import Replicas
 from quorate.raft.core.shared_state import TRANSFER, Node
 from quorate.types import NodeId, Offset
 
 
-class Handover:
+class Handover(Cloneable):
     """Waits for the successor to have the whole log, for an election timeout at most."""
 
     __slots__ = ("successor",)
@@ -49,11 +48,3 @@ class Handover:
         if self.successor is not None:
             node.out.append(TransferEnded(self.successor, ErrorCode.REQUEST_TIMED_OUT))
             self.successor = None
-
-    def clone(self) -> "Handover":
-        twin = Handover()
-        twin.successor = self.successor
-        return twin
-
-    def key(self) -> Hashable:
-        return self.successor

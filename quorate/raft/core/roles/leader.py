@@ -1,7 +1,7 @@
 """The node whose log the others copy."""
 
-from collections.abc import Hashable, Mapping
-from typing import ClassVar, Self
+from collections.abc import Mapping
+from typing import ClassVar
 
 from quorate.error_code import ErrorCode
 from quorate.raft.core import outgoing_requests as requests
@@ -44,7 +44,7 @@ from quorate.raft.core.shared_state import BEGIN_QUORUM, CHECK_QUORUM, Node
 from quorate.types import NodeId, Offset, ReplicaKey, VotersAt, VoterSet
 
 
-class Leader(RoleState):
+class Leader(RoleState, derived={"_granting_voters": "written when the role began"}):
     """Appends, answers Fetches, and moves the high watermark by what the Fetches acknowledge.
 
     It offers records before they are durable here, and counts itself only when they are, and only while it is
@@ -267,28 +267,6 @@ class Leader(RoleState):
     def replica_end_offsets(self, node: Node) -> Mapping[ReplicaKey, Offset]:
         """The last valid fetch offset of each replica, 0 before the first; our own is what is durable."""
         return {**self._replicas.end_offsets(), node.key: node.log.durable_end_offset}
-
-    def clone(self) -> Self:
-        twin = type(self).__new__(type(self))
-        twin.epoch_start_offset = self.epoch_start_offset
-        twin.high_watermark = self.high_watermark
-        twin._granting_voters = self._granting_voters
-        twin._replicas = self._replicas.clone()
-        twin._barriers = self._barriers.clone()
-        twin._changes = self._changes.clone()
-        twin._handover = self._handover.clone()
-        return twin
-
-    def key(self) -> Hashable:
-        return (
-            self.role,
-            self.epoch_start_offset,
-            self.high_watermark,
-            self._replicas.key(),
-            self._barriers.key(),
-            self._changes.key(),
-            self._handover.key(),
-        )
 
     # --- replicas ---
 

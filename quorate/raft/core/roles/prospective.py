@@ -1,7 +1,6 @@
 """A voter that asks whether it could win, before it disturbs anybody by a new epoch (KIP-996)."""
 
-from collections.abc import Hashable
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from quorate.raft.core.effects import Role
 from quorate.raft.core.events import Timer, TimerKind
@@ -62,16 +61,6 @@ class Prospective(RoleState):
 
     def grants_pre_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
         return up_to_date
-
-    def clone(self) -> Self:
-        twin = type(self).__new__(type(self))
-        twin._ballot = self._ballot.clone()
-        twin._lost_rounds = self._lost_rounds
-        twin._leader_resigned = self._leader_resigned
-        return twin
-
-    def key(self) -> Hashable:
-        return self.role, self._ballot.key(), self._lost_rounds, self._leader_resigned
 
     def _back(self, node: Node) -> Transition:
         leader = node.election.leader

@@ -6,9 +6,9 @@ carry and the next Fetch echoes. A follower that echoes it was in this epoch aft
 once a majority was, nobody can have been elected before.
 """
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 
+from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.effects import BarrierFailed, BarrierPassed
 from quorate.raft.core.shared_state import Node
 from quorate.types import NodeId, Offset
@@ -21,7 +21,7 @@ class _Barrier:
     """The high watermark when it was asked for; None while this epoch had none."""
 
 
-class ReadBarriers:
+class ReadBarriers(Cloneable):
     """Those under way in one epoch. Each passes by itself: a newer one never holds an older one up."""
 
     __slots__ = ("_echoed", "_pending")
@@ -67,12 +67,3 @@ class ReadBarriers:
         if self._pending:
             node.out.append(BarrierFailed(self._pending[-1].round, node.leader, node.epoch))
             self._pending.clear()
-
-    def clone(self) -> "ReadBarriers":
-        twin = ReadBarriers()
-        twin._pending = self._pending.copy()
-        twin._echoed = self._echoed.copy()
-        return twin
-
-    def key(self) -> Hashable:
-        return tuple(self._pending), tuple(sorted(self._echoed.items()))

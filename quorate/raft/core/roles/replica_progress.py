@@ -1,8 +1,8 @@
 """How far one replica has come, as its leader sees it."""
 
-from collections.abc import Hashable
 from typing import Final
 
+from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.events import Timer, TimerKind
 from quorate.raft.core.messages import FetchRequest
 from quorate.types import Offset, ReplicaKey
@@ -11,7 +11,7 @@ SILENT_PERIODS_MAX: Final = 2
 """Where counting stops: a replica that has not fetched for so many periods is not known to be alive."""
 
 
-class ReplicaProgress:
+class ReplicaProgress(Cloneable, derived={"fetch_wait": "named by the key"}):
     """A follower or observer, in one epoch of one leader."""
 
     __slots__ = (
@@ -54,28 +54,3 @@ class ReplicaProgress:
         self.silent_periods = min(self.silent_periods + 1, SILENT_PERIODS_MAX)
         if not self.is_alive:
             self.caught_up = False
-
-    def clone(self) -> "ReplicaProgress":
-        twin = ReplicaProgress.__new__(ReplicaProgress)
-        twin.key = self.key
-        twin.is_voter = self.is_voter
-        twin.end_offset = self.end_offset
-        twin.acknowledged = self.acknowledged
-        twin.silent_periods = self.silent_periods
-        twin.caught_up = self.caught_up
-        twin.fetched_as = self.fetched_as
-        twin.parked = self.parked
-        twin.fetch_wait = self.fetch_wait
-        return twin
-
-    def state_key(self) -> Hashable:
-        return (
-            self.key,
-            self.is_voter,
-            self.end_offset,
-            self.caught_up,
-            self.fetched_as,
-            self.acknowledged,
-            self.silent_periods,
-            self.parked,
-        )

@@ -1,7 +1,6 @@
 """A node that led this epoch and will not again: it gave up, or it restarted."""
 
-from collections.abc import Hashable
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from quorate.raft.core import outgoing_requests as requests
 from quorate.raft.core.effects import Role
@@ -53,14 +52,6 @@ class Resigned(RoleState):
 
     def grants_pre_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
         return up_to_date
-
-    def clone(self) -> Self:
-        twin = type(self)(preferred_successors=self._preferred_successors)
-        twin._acknowledged = self._acknowledged.copy()
-        return twin
-
-    def key(self) -> Hashable:
-        return self.role, self._preferred_successors, tuple(sorted(self._acknowledged))
 
     def _tell(self, node: Node) -> None:
         for voter in node.others:

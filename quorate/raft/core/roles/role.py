@@ -1,9 +1,9 @@
 """What every role can be told. A role overrides what matters to it; the rest leaves it unchanged."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
-from typing import ClassVar, Self
+from typing import ClassVar
 
+from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.effects import Role
 from quorate.raft.core.events import Timer, TimerKind
 from quorate.raft.core.messages import Response, VoteRequest
@@ -12,7 +12,7 @@ from quorate.raft.core.shared_state import Node
 from quorate.types import NodeId
 
 
-class RoleState(ABC):
+class RoleState(Cloneable, ABC):
     """State that lives in one role of one epoch and dies with it, with the behaviour that goes with it."""
 
     __slots__ = ()
@@ -33,7 +33,7 @@ class RoleState(ABC):
     def enter(self, node: Node) -> Transition | None:
         """The role begins. What it stands on (epoch, vote, leader) is already asked to be durable."""
 
-    def leave(self, node: Node) -> None:  # noqa: B027
+    def leave(self, node: Node) -> None:
         """The role ends. The node's epoch and leader are already the next role's."""
 
     def on_timer(self, node: Node, timer: Timer) -> Transition | None:
@@ -57,7 +57,7 @@ class RoleState(ABC):
         begun."""
         return self.on_unanswered(node, peer)
 
-    def on_unreachable(self, node: Node, peer: NodeId) -> None:  # noqa: B027
+    def on_unreachable(self, node: Node, peer: NodeId) -> None:
         """The connection to `peer` broke and could not be reopened at once."""
 
     def on_refused(self, node: Node, response: Response) -> Transition | None:
@@ -75,9 +75,3 @@ class RoleState(ABC):
 
     @abstractmethod
     def grants_pre_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool: ...
-
-    @abstractmethod
-    def clone(self) -> Self: ...
-
-    @abstractmethod
-    def key(self) -> Hashable: ...

@@ -1,8 +1,9 @@
 """Who copies a leader's log, and how far each has come."""
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.roles.replica_progress import ReplicaProgress
 from quorate.raft.core.shared_state import Node
 from quorate.raft.core.voters import majority_end
@@ -12,7 +13,7 @@ OBSERVERS_MAX: Final = 1000
 """Observers remembered; the one not heard of for longest makes room for the next."""
 
 
-class Replicas:
+class Replicas(Cloneable, derived={"_fetched_needed": "a majority of the voters"}):
     """The other voters and the observers of one epoch. The leader itself counts only in `voter_ends`."""
 
     __slots__ = ("_fetched", "_fetched_needed", "followers", "observers", "voter_ends")
@@ -117,20 +118,3 @@ class Replicas:
 
     def end_offsets(self) -> Mapping[ReplicaKey, Offset]:
         return {replica.key: replica.end_offset for replica in self}
-
-    def clone(self) -> "Replicas":
-        twin = Replicas.__new__(Replicas)
-        twin.followers = {node: replica.clone() for node, replica in self.followers.items()}
-        twin.observers = {node: replica.clone() for node, replica in self.observers.items()}
-        twin.voter_ends = self.voter_ends.copy()
-        twin._fetched = self._fetched.copy()
-        twin._fetched_needed = self._fetched_needed
-        return twin
-
-    def key(self) -> Hashable:
-        return (
-            tuple(replica.state_key() for replica in self.followers.values()),
-            tuple(replica.state_key() for replica in self.observers.values()),
-            tuple(self.voter_ends.items()),
-            tuple(sorted(self._fetched)),
-        )

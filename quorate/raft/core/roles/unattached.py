@@ -1,7 +1,6 @@
 """A node that knows an epoch but nobody to follow in it."""
 
-from collections.abc import Hashable
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from quorate.raft.core import outgoing_requests as requests
 from quorate.raft.core.effects import ArmTimer, Role
@@ -105,28 +104,6 @@ class Unattached(RoleState):
 
     def grants_pre_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
         return up_to_date
-
-    def clone(self) -> Self:
-        twin = type(self)(
-            leader_resigned=self.leader_resigned,
-            lost_rounds=self.lost_rounds,
-            heeds_strangers=self._heeds_strangers,
-        )
-        twin._next = self._next
-        twin._leaderless = self._leaderless
-        twin._hurried = self._hurried
-        return twin
-
-    def key(self) -> Hashable:
-        return (
-            self.role,
-            self._next,
-            self._leaderless,
-            self._hurried,
-            self._heeds_strangers,
-            self.leader_resigned,
-            self.lost_rounds,
-        )
 
     def look_at(self, node: Node, peer: NodeId) -> None:
         """Ask `peer` next, which says that it leads."""

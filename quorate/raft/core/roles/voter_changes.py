@@ -1,10 +1,10 @@
 """One change of the voter set at a time, by the rules of KIP-853."""
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import assert_never
 
 from quorate.error_code import ErrorCode
+from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.effects import AppendVoters, VotersChanged
 from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter, VoterChange
 from quorate.raft.core.roles.tracker import Replicas
@@ -25,7 +25,7 @@ class _Pending:
     """Of the KRaftVoters record."""
 
 
-class VoterChanges:
+class VoterChanges(Cloneable):
     """The change that a leader has written and that is not committed yet, if any."""
 
     __slots__ = ("_pending",)
@@ -73,14 +73,6 @@ class VoterChanges:
                 )
             )
             self._pending = None
-
-    def clone(self) -> "VoterChanges":
-        twin = VoterChanges()
-        twin._pending = self._pending
-        return twin
-
-    def key(self) -> Hashable:
-        return self._pending
 
     def _not_now(self, node: Node, change: VoterChange, *, high_watermark: Offset | None) -> Refused | None:
         history = node.log.voters
