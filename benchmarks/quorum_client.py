@@ -129,7 +129,7 @@ class Client:
     async def _read(self, command: Command) -> dict[str, object]:
         channel = await self.connected()
         if (await channel.request(READ)) == UNSUPPORTED:
-            return {"unsupported": "no read barriers in this version"}
+            return {"unsupported": "no linearizable reads in this version"}
         return await measure(command, lambda worker: lambda: channel.request(READ + b"%08x" % worker))
 
     async def _snapshot(self) -> dict[str, object]:

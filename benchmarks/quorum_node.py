@@ -103,11 +103,11 @@ async def main() -> None:
 
 async def _answer(quorum: Quorum[None], values: Values, request: bytes) -> bytes:
     """See node_requests.py; a key's record is read linearizably."""
-    name = "read_barrier" if request[:1] == READ else "take_snapshot"
-    barrier_or_snapshot = getattr(quorum, name, None)
-    if barrier_or_snapshot is None:
+    name = "wait_read_index" if request[:1] == READ else "take_snapshot"
+    read_or_snapshot = getattr(quorum, name, None)
+    if read_or_snapshot is None:
         return UNSUPPORTED
-    await barrier_or_snapshot()
+    await read_or_snapshot()
     return SUPPORTED + values.values.get(request[1:], b"")
 
 

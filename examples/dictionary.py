@@ -62,7 +62,7 @@ async def answer(quorum: Quorum[str], dictionary: Dictionary, stream: trio.Socke
                 case ["PUT", key, value, "HTTP", _]:
                     text = f"was {(await quorum.append([json.dumps([key, value]).encode()])).results[0]}"
                 case ["GET", key, "HTTP", _]:
-                    await quorum.read_barrier()  # or else what another node acknowledged may be missing
+                    await quorum.wait_read_index()  # or else what another node acknowledged may be missing
                     text = dictionary.get(key, "")
                 case _:
                     status, text = "400 Bad Request", "GET /key, or PUT /key/value"

@@ -281,14 +281,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _explorer(
         "a read passes without anybody's word",
-        "roles/read_barriers.py",
+        "roles/read_index.py",
         "reached = self._pending[-1].round if needed == 0 else echoes[needed - 1]",
         "reached = self._pending[-1].round",
         "Raft section 8: reads of a deposed leader",
     ),
     _explorer(
         "a read passes with one voter's word too few",
-        "roles/read_barriers.py",
+        "roles/read_index.py",
         "needed = node.voters.majority - (1 if node.is_voter else 0)",
         "needed = node.voters.majority - 2",
         "a slip: off by one",
@@ -437,7 +437,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a read of a new leader passes before it has committed anything",
-        "raft/core/roles/read_barriers.py",
+        "raft/core/roles/read_index.py",
         "if not self._pending or high_watermark is None:",
         "if not self._pending:",
         "F14 etcd-io/raft 3189a66",

@@ -254,7 +254,9 @@ class Quorum(Generic[Outcome]):
 
     # Reading
 
-    async def read_barrier(self, *, max_staleness_ms: int | None = None, timeout_ms: int = 10_000) -> Offset:
+    async def wait_read_index(
+        self, *, max_staleness_ms: int | None = None, timeout_ms: int = 10_000
+    ) -> Offset:
         """Return when everything that was committed before this call is applied here: what is read of the
         state machine from then on, until the next `await`, is linearizable. Returns the applied offset.
 

@@ -20,7 +20,7 @@ class AppendWaiter(Protocol):
 
 
 class IndexWaiter(Protocol):
-    """Hears how a read barrier ended: exactly one of these is called, once."""
+    """Hears how a read index was found: exactly one of these is called, once."""
 
     def passed(self, read_index: Offset) -> None: ...
 

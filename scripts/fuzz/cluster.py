@@ -197,13 +197,13 @@ class Cluster:
                     await leader.append([b"x" * 3000])
                     await trio.sleep(0.1)
                 await self._nursery.start(self._run, NodeId(len(self.voters)))
-                await self.quorums[len(self.voters)].read_barrier()
+                await self.quorums[len(self.voters)].wait_read_index()
             await self._ask()
             if len(self.voters) > 1:
                 follower = next(quorum for quorum in self.quorums.values() if quorum is not leader)
                 await follower.append([b"forwarded"])
                 await follower.request_leader(b"asked")
-                await follower.read_barrier()
+                await follower.wait_read_index()
                 await leader.take_snapshot()
                 successor = follower.node_id
                 await leader.transfer_leadership(successor)

@@ -185,7 +185,7 @@ class Liar:
                 max_wait_ms=self.number(),
                 max_bytes=self.number(),
                 high_watermark=self._draw.choice((None, self.offset())),
-                barrier=self.number(),
+                read_round=self.number(),
             )
         )
 

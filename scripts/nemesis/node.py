@@ -95,10 +95,10 @@ async def answer(quorum: Quorum[int], state: Lists, request: bytes) -> bytes:
             appended = await quorum.append([record], timeout_ms=CALL_TIMEOUT_MS)
             reply: object = {"offset": appended.base_offset}
         case {"read": str(key)}:
-            await quorum.read_barrier(timeout_ms=CALL_TIMEOUT_MS)
+            await quorum.wait_read_index(timeout_ms=CALL_TIMEOUT_MS)
             reply = {"values": state.lists.get(key, ())}
         case {"dump": True}:
-            await quorum.read_barrier(timeout_ms=CALL_TIMEOUT_MS)
+            await quorum.wait_read_index(timeout_ms=CALL_TIMEOUT_MS)
             reply = {"lists": state.lists}
         case {"status": True}:
             reply = {

@@ -158,7 +158,7 @@ async def test_what_is_no_state_machine_is_refused_by_the_method_it_lacks(
     ("call", "arguments"),
     [
         ("append", ([b"x"],)),
-        ("read_barrier", ()),
+        ("wait_read_index", ()),
         ("wait_leader", ()),
         ("ask_description", ()),
         ("transfer_leadership", (NodeId(1),)),
@@ -177,7 +177,7 @@ async def test_a_negative_staleness_is_refused(autojump_clock, world):
     world.voters = parse_voters("1@node-1:9093")
     await world.start(1)
     with pytest.raises(ValueError, match="max_staleness_ms is -1"):
-        await world.quorums[1].read_barrier(max_staleness_ms=-1)
+        await world.quorums[1].wait_read_index(max_staleness_ms=-1)
 
 
 async def test_a_voter_without_a_directory_id_is_refused_at_once(autojump_clock, world):

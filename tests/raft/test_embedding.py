@@ -40,7 +40,7 @@ def in_child(look) -> str:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.parametrize(
-    "name", ["append", "append_nowait", "read_barrier", "wait_leader", "leader", "health", "take_snapshot"]
+    "name", ["append", "append_nowait", "wait_read_index", "wait_leader", "leader", "health", "take_snapshot"]
 )
 async def test_a_forked_child_is_told_so_at_once(autojump_clock, world, name):
     world.voters = parse_voters("1@node-1:9093")

@@ -89,7 +89,7 @@ async def test_a_snapshot_is_taken_on_the_node_that_was_asked(autojump_clock, wo
     follower = (await world.followers())[0]
     async with channel_to(world, follower.node_id) as channel:
         await leader.append([b"kept"])
-        await follower.read_barrier()
+        await follower.wait_read_index()
         taken = await channel.take_snapshot()
     assert taken.end_offset == follower.applied_offset
     assert follower.snapshots() == (taken,)

@@ -74,19 +74,19 @@ MESSAGES = {
     ),
     "fetch, usual": FetchRequest(
         **{**ASKED, "destination": 2}, replica=KEY, epoch=7, offset=1234, last_fetched_epoch=7,
-        max_wait_ms=500, max_bytes=8 << 20, high_watermark=1233, barrier=2,
+        max_wait_ms=500, max_bytes=8 << 20, high_watermark=1233, read_round=2,
     ),
     "fetch, most": FetchRequest(
         **ASKED_MOST, replica=NO_DIRECTORY, epoch=MAX32, offset=MAX64, last_fetched_epoch=MAX32,
-        max_wait_ms=MAX32, max_bytes=MAX32, high_watermark=MAX64, barrier=MAX64,
+        max_wait_ms=MAX32, max_bytes=MAX32, high_watermark=MAX64, read_round=MAX64,
     ),
     "fetched": FetchResponse(**ANSWERED),
     "fetched, usual": FetchResponse(
-        **ANSWERED, leader=1, high_watermark=9, log_start_offset=0, barrier=1, records=b"records"
+        **ANSWERED, leader=1, high_watermark=9, log_start_offset=0, read_round=1, records=b"records"
     ),
     "fetched, most": FetchResponse(
         **ANSWERED_MOST, high_watermark=MAX64, log_start_offset=MAX64, diverging=EpochEnd(MAX32, MAX64),
-        snapshot=SNAPSHOT, barrier=MAX64,
+        snapshot=SNAPSHOT, read_round=MAX64,
     ),
     "fetch snapshot": FetchSnapshotRequest(
         **ASKED, replica=KEY, epoch=0, snapshot=SnapshotId(1, 1), position=0, max_bytes=0

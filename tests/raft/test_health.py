@@ -46,7 +46,7 @@ async def test_a_survivor_without_a_majority_names_no_leader(autojump_clock, wor
     assert not health.healthy
     assert health.leader is None
     assert "was heard for 20" in health.reason, health.reason
-    for call in (survivor.append([b"x"], timeout_ms=500), survivor.read_barrier(timeout_ms=500)):
+    for call in (survivor.append([b"x"], timeout_ms=500), survivor.wait_read_index(timeout_ms=500)):
         with pytest.raises(NotLeaderError, match=r"no leader was heard for 2\d{4} ms") as raised:
             await call
         assert raised.value.leader is None
@@ -137,7 +137,7 @@ async def test_what_a_node_knows_can_be_asked_from_another_thread(autojump_clock
     await world.start(1, 2, 3)
     await world.leader()
     follower = (await world.followers())[0]
-    await follower.read_barrier()
+    await follower.wait_read_index()
     answers = []
 
     def ask():

@@ -310,7 +310,7 @@ async def test_appends_after_the_stop_and_appends_too_large_change_nothing(autoj
     with pytest.raises(QuorumStoppedError):
         quorum.append_nowait([b"too late"])
     with pytest.raises(QuorumStoppedError):
-        await quorum.read_barrier()
+        await quorum.wait_read_index()
     await world.start(1)
     await world.leader()
     assert world.journals[1].records == [b"kept"]

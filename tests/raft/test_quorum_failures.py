@@ -102,7 +102,7 @@ async def test_a_failed_truncation_stops_the_node_before_anything_is_appended_be
     assert old.log.end_offset <= before
     del world.quorums[node]
     await world.start(node)
-    await world.quorums[node].read_barrier()
+    await world.quorums[node].wait_read_index()
     for each in (1, 2, 3):
         await world.until(lambda each=each: world.journals[each].records == [b"kept", b"in its place"])
 

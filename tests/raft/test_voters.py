@@ -1,4 +1,4 @@
-"""Voters that come and go, barriers and transfers, through the whole stack (KIP-853)."""
+"""Voters that come and go, linearizable reads and transfers, through the whole stack (KIP-853)."""
 
 import contextlib
 from itertools import pairwise
@@ -154,7 +154,7 @@ async def test_a_node_that_lost_its_disk_joins_again_in_place_of_what_it_was(wor
     assert returned._node.key != earlier
     assert not leader.voters.has(earlier)
     await leader.append([b"on all"])
-    await returned.read_barrier()
+    await returned.wait_read_index()
     assert world.journals[lost].records == [b"kept", b"on all"]
 
 
@@ -197,18 +197,18 @@ async def test_a_voter_that_joins_by_itself_joins_again_if_it_is_removed_while_i
     assert not leader.voters.has(removed.key)
 
 
-async def test_a_read_barrier_waits_until_all_that_was_committed_is_applied_here(world, autojump_clock):
+async def test_a_read_index_waits_until_all_that_was_committed_is_applied_here(world, autojump_clock):
     await world.start(1, 2, 3)
     leader = await world.leader()
     for follower in await world.followers():
         appended = await leader.append([b"x"])
-        applied = await follower.read_barrier()
+        applied = await follower.wait_read_index()
         assert applied > appended.base_offset
         assert world.journals[follower.node_id].records == world.journals[leader.node_id].records
-    assert await leader.read_barrier() == leader.applied_offset
+    assert await leader.wait_read_index() == leader.applied_offset
 
 
-async def test_a_leader_that_the_others_have_left_passes_no_barrier(world, autojump_clock):
+async def test_a_leader_that_the_others_have_left_finds_no_read_index(world, autojump_clock):
     await world.start(1, 2, 3)
     leader = await world.leader()
     others = await world.followers()
@@ -216,9 +216,9 @@ async def test_a_leader_that_the_others_have_left_passes_no_barrier(world, autoj
         world.network.block(f"node-{leader.node_id}", f"node-{other.node_id}")
         world.network.block(f"node-{other.node_id}", f"node-{leader.node_id}")
     with pytest.raises(NotLeaderError):
-        await leader.read_barrier(timeout_ms=5000)
+        await leader.wait_read_index(timeout_ms=5000)
     world.network.heal()
-    await leader.read_barrier()
+    await leader.wait_read_index()
 
 
 async def test_a_follower_knows_a_bound_on_its_staleness_and_reads_within_it_without_a_message(
@@ -228,7 +228,7 @@ async def test_a_follower_knows_a_bound_on_its_staleness_and_reads_within_it_wit
     leader = await world.leader()
     follower = (await world.followers())[0]
     await leader.append([b"x"])
-    await follower.read_barrier()
+    await follower.wait_read_index()
     await trio.sleep(0.5)
     bound = follower.staleness_ms
     # 1.5 fetch timeouts, and the age of the last Fetch that was answered.
@@ -237,11 +237,11 @@ async def test_a_follower_knows_a_bound_on_its_staleness_and_reads_within_it_wit
     for other in world.quorums:
         if other != follower.node_id:
             world.network.block(f"node-{follower.node_id}", f"node-{other}")
-    await follower.read_barrier(max_staleness_ms=2000)
+    await follower.wait_read_index(max_staleness_ms=2000)
     await trio.sleep(3)
     assert follower.staleness_ms is None or follower.staleness_ms > 3000
     with pytest.raises(NotLeaderError):
-        await follower.read_barrier(max_staleness_ms=2000, timeout_ms=1000)
+        await follower.wait_read_index(max_staleness_ms=2000, timeout_ms=1000)
 
 
 async def test_leadership_goes_to_the_chosen_node_under_load_and_no_append_notices(

@@ -10,7 +10,7 @@ import pytest
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Effect, Persist
 from quorate.raft.core.events import Durable, Event
-from quorate.raft.core.roles.read_barriers import ReadBarriers
+from quorate.raft.core.roles.read_index import ReadIndexRounds
 from quorate.raft.core.roles.voter_changes import VoterChanges
 from quorate.raft.core.shared_state import Node
 from quorate.simulation import seeds
@@ -158,15 +158,15 @@ def found(plant: Callable[[pytest.MonkeyPatch], None], *kinds: CoreFault) -> lis
 
 
 def test_a_read_that_asks_nobody_whether_this_node_still_leads_is_found() -> None:
-    honest = ReadBarriers.check
+    honest = ReadIndexRounds.check
 
-    def check(self: ReadBarriers, node: Node, *, high_watermark: Offset | None) -> None:
+    def check(self: ReadIndexRounds, node: Node, *, high_watermark: Offset | None) -> None:
         for voter in node.others:
             self.echoed(voter.id, self.round)
         honest(self, node, high_watermark=high_watermark)
 
     said = found(
-        lambda patch: patch.setattr(ReadBarriers, "check", check), CoreFault.PARTITION, CoreFault.PAUSE
+        lambda patch: patch.setattr(ReadIndexRounds, "check", check), CoreFault.PARTITION, CoreFault.PAUSE
     )
     assert any("a read sees" in line or "no order" in line for line in said)
 

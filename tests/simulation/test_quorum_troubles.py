@@ -82,10 +82,10 @@ def test_a_node_that_was_away_for_long_loads_a_snapshot() -> None:
 def test_a_read_of_a_deposed_leader_that_asks_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether reads are linearizable is looked at in every run."""
 
-    async def read_barrier(self: Quorum[int], **_: object) -> int:
+    async def wait_read_index(self: Quorum[int], **_: object) -> int:
         return self.applied_offset
 
-    monkeypatch.setattr(Quorum, "read_barrier", read_barrier)
+    monkeypatch.setattr(Quorum, "wait_read_index", wait_read_index)
     with pytest.raises(SafetyViolation, match="no order of these operations"):
         for seed in range(1, 20):
             troubled(seed, Fault.PARTITION, Fault.PAUSE)

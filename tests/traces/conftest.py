@@ -13,14 +13,14 @@ from quorate.raft.core.effects import (
     AppendProposal,
     AppendVoters,
     ArmTimer,
-    BarrierFailed,
-    BarrierPassed,
     CancelTimer,
     CheckSnapshot,
     Effect,
     HighWatermarkAdvanced,
     InstallSnapshot,
     Persist,
+    ReadIndexConfirmed,
+    ReadIndexFailed,
     RejectProposal,
     RoleChanged,
     Send,
@@ -120,7 +120,7 @@ def shown_message(message: Message) -> str:
             where = f"{message.offset}@{message.last_fetched_epoch}"
             discover = ", only who leads" if message.max_bytes == 0 else ""
             hw = shown_hw(message.high_watermark)
-            echo = f", barrier {message.barrier}" if message.barrier else ""
+            echo = f", read round {message.read_round}" if message.read_round else ""
             return f"{way} Fetch? epoch {message.epoch}, from {where}, {hw}{echo}{discover}"
         case FetchResponse():
             parts = [known, shown_hw(message.high_watermark)]
@@ -128,8 +128,8 @@ def shown_message(message: Message) -> str:
                 parts.append(f"diverging {message.diverging.end_offset}@{message.diverging.epoch}")
             if message.snapshot is not None:
                 parts.append(f"load {shown_snapshot(message.snapshot)}")
-            if message.barrier:
-                parts.append(f"barrier {message.barrier}")
+            if message.read_round:
+                parts.append(f"read round {message.read_round}")
             parts += [shown_batch(batch) for batch in message.batches]
             return f"{way} Fetch, {', '.join(parts)}"
         case FetchSnapshotRequest():
@@ -193,10 +193,11 @@ def shown_effect(effect: Effect) -> str:
         case VotersChanged():
             how = "nobody knows" if effect.unknown else effect.error.name
             return f"change {effect.request} of voters: {how}{effect.message and ': ' + effect.message}"
-        case BarrierPassed():
-            return f"barrier {effect.barrier} passed, read from {effect.read_index}"
-        case BarrierFailed():
-            return f"barrier {effect.barrier} failed: leader {shown_id(effect.leader)}, epoch {effect.epoch}"
+        case ReadIndexConfirmed():
+            return f"read round {effect.read_round} confirmed, read index {effect.read_index}"
+        case ReadIndexFailed():
+            leader = shown_id(effect.leader)
+            return f"read round {effect.read_round} failed: leader {leader}, epoch {effect.epoch}"
         case TransferEnded():
             return f"no hand-over to {effect.successor}: {effect.error.name}"
         case _:

@@ -217,8 +217,8 @@ class Interpreter:
         """check NODE [damaged]: it has looked at the snapshot that it fetched."""
         self.world.check_snapshot(NodeId(int(node)), damaged=bool(damaged))
 
-    def do_barrier(self, node: str, barrier: str) -> None:
-        self.world.read_barrier(NodeId(int(node)), int(barrier))
+    def do_read(self, node: str, read_round: str) -> None:
+        self.world.read_index(NodeId(int(node)), int(read_round))
 
     def do_transfer(self, node: str, successor: str) -> None:
         self.world.step(NodeId(int(node)), TransferLeadership(NodeId(int(successor))))

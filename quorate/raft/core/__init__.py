@@ -159,11 +159,10 @@ Answers
   VotersChanged
     Ends `ChangeVoters(request)`: committed, or refused with an error, or `unknown` because this node stopped
     leading.
-  BarrierPassed
-    Ends each `ReadBarrier` up to `barrier`: a state with all records below `read_index` applied may be read.
-    Read barriers and the barriers among effects share no more than the word.
-  BarrierFailed
-    Ends each `ReadBarrier` up to `barrier`: this node does not lead.
+  ReadIndexConfirmed
+    Ends each `ReadIndex` up to `read_round`: a state with all records below `read_index` applied may be read.
+  ReadIndexFailed
+    Ends each `ReadIndex` up to `read_round`: this node does not lead.
   TransferEnded
     `TransferLeadership` came to nothing, and this node leads on if it led. If it leads no more, RoleChanged
     tells instead.
@@ -191,8 +190,8 @@ Events
     Stop leading. A node that does not lead ignores it.
   TransferLeadership
     Stop leading in favour of `successor`. Propose nothing until `TransferEnded` or the end of the leadership.
-  ReadBarrier
-    Find out whether this node still leads. Each `barrier` is larger than the last.
+  ReadIndex
+    Find out whether this node still leads. Each `read_round` is larger than the last.
   ChangeVoters
     Change the voter set by one of `AddVoter`, `RemoveVoter`, `UpdateVoter` and `AdoptVoters`.
   SnapshotTaken
@@ -243,14 +242,14 @@ from quorate.raft.core.effects import (
     AppendProposal,
     AppendVoters,
     ArmTimer,
-    BarrierFailed,
-    BarrierPassed,
     CancelTimer,
     CheckSnapshot,
     Effect,
     HighWatermarkAdvanced,
     InstallSnapshot,
     Persist,
+    ReadIndexConfirmed,
+    ReadIndexFailed,
     RejectProposal,
     Role,
     RoleChanged,
@@ -271,7 +270,7 @@ from quorate.raft.core.events import (
     Event,
     LogStartMoved,
     Propose,
-    ReadBarrier,
+    ReadIndex,
     Received,
     RemoveVoter,
     RequestFailed,
@@ -313,8 +312,6 @@ __all__ = [
     "AppendProposal",
     "AppendVoters",
     "ArmTimer",
-    "BarrierFailed",
-    "BarrierPassed",
     "BatchSpan",
     "BeginQuorumEpochRequest",
     "BeginQuorumEpochResponse",
@@ -342,7 +339,9 @@ __all__ = [
     "Node",
     "Persist",
     "Propose",
-    "ReadBarrier",
+    "ReadIndex",
+    "ReadIndexConfirmed",
+    "ReadIndexFailed",
     "Received",
     "RejectProposal",
     "RemoveVoter",

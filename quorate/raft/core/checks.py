@@ -43,7 +43,7 @@ def _is_fetch_valid(request: FetchRequest) -> bool:
         and 0 <= request.last_fetched_epoch <= request.epoch
         and request.max_wait_ms >= 0
         and request.max_bytes >= 0
-        and request.barrier >= 0
+        and request.read_round >= 0
         and (request.high_watermark is None or request.high_watermark >= 0)
     )
 

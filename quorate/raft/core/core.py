@@ -6,9 +6,9 @@ from typing import assert_never
 from quorate.error_code import ErrorCode
 from quorate.raft.core.core_config import CoreConfig, Generation
 from quorate.raft.core.effects import (
-    BarrierFailed,
     Effect,
     InstallSnapshot,
+    ReadIndexFailed,
     RejectProposal,
     TransferEnded,
     VotersChanged,
@@ -20,7 +20,7 @@ from quorate.raft.core.events import (
     Event,
     LogStartMoved,
     Propose,
-    ReadBarrier,
+    ReadIndex,
     Received,
     RequestFailed,
     Resign,
@@ -166,12 +166,12 @@ class Core(RequestHandlers, ResponseHandlers, Observable):
                 else:
                     error = ErrorCode.NOT_LEADER_OR_FOLLOWER
                     self._node.out.append(TransferEnded(event.successor, error))
-            case ReadBarrier():
+            case ReadIndex():
                 if isinstance(self._role, Leader):
-                    self._role.on_read_barrier(self._node, event)
+                    self._role.on_read_index(self._node, event)
                 else:
                     node = self._node
-                    node.out.append(BarrierFailed(event.barrier, node.leader, node.epoch))
+                    node.out.append(ReadIndexFailed(event.read_round, node.leader, node.epoch))
             case ChangeVoters():
                 if isinstance(self._role, Leader):
                     self._role.on_change_voters(self._node, event)

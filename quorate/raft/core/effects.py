@@ -211,19 +211,19 @@ class VotersChanged(_Other):
 
 
 @value(frozen=True, slots=True)
-class BarrierPassed(_Other):
-    """This node still led after every `ReadBarrier` up to `barrier` was asked for: who has applied everything
-    below `read_index` sees what was committed then."""
+class ReadIndexConfirmed(_Other):
+    """This node still led after every `ReadIndex` up to `read_round` was asked for: who has applied
+    everything below `read_index` sees what was committed then."""
 
-    barrier: int
+    read_round: int
     read_index: Offset
 
 
 @value(frozen=True, slots=True)
-class BarrierFailed(_Other):
-    """This node does not lead (any more): nothing is known for any `ReadBarrier` up to `barrier`."""
+class ReadIndexFailed(_Other):
+    """This node does not lead (any more): nothing is known for any `ReadIndex` up to `read_round`."""
 
-    barrier: int
+    read_round: int
     leader: NodeId | None
     epoch: Epoch
 
@@ -256,7 +256,7 @@ Effect = (
     | HighWatermarkAdvanced
     | RoleChanged
     | VotersChanged
-    | BarrierPassed
-    | BarrierFailed
+    | ReadIndexConfirmed
+    | ReadIndexFailed
     | TransferEnded
 )

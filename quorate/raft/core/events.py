@@ -100,11 +100,11 @@ class TransferLeadership:
 
 
 @value(frozen=True, slots=True)
-class ReadBarrier:
-    """Find out whether this node still leads, after now. `barrier` is the driver's name for it, larger than
-    any before."""
+class ReadIndex:
+    """Find out whether this node still leads, after now. `read_round` is the driver's name for it, larger
+    than any before."""
 
-    barrier: int
+    read_round: int
 
 
 @value(frozen=True, slots=True)
@@ -185,7 +185,7 @@ Event = (
     | Propose
     | Resign
     | TransferLeadership
-    | ReadBarrier
+    | ReadIndex
     | ChangeVoters
     | SnapshotTaken
     | LogStartMoved

@@ -12,7 +12,7 @@ def answer_fetch(
     request: FetchRequest,
     *,
     high_watermark: Offset | None,
-    barrier: int,
+    read_round: int,
     diverging: EpochEnd | None = None,
     snapshot: SnapshotId | None = None,
 ) -> None:
@@ -29,7 +29,7 @@ def answer_fetch(
         log_start_offset=node.log.start_offset,
         diverging=diverging,
         snapshot=snapshot,
-        barrier=barrier,
+        read_round=read_round,
     )
     is_of_this_log = diverging is None and snapshot is None
     if is_of_this_log and request.max_bytes > 0 and request.offset < node.log.end_offset:

@@ -91,8 +91,8 @@ class FetchRequest(Request):
     max_bytes: int
     high_watermark: Offset | None
     """The follower's, so that the leader answers when it has a newer one."""
-    barrier: int = 0
-    """The read-barrier round in this leader's last answer of this epoch; 0 if none."""
+    read_round: int = 0
+    """The read-index round in this leader's last answer of this epoch; 0 if none."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -103,8 +103,8 @@ class FetchResponse(Response):
     snapshot: SnapshotId | None = None
     """Load this one with FetchSnapshot, and fetch from its end: what was asked for is below the log start,
     or would take a whole log."""
-    barrier: int = 0
-    """The leader's latest read-barrier round that is under way, to be echoed by the next Fetch; 0 if none."""
+    read_round: int = 0
+    """The leader's latest read-index round that is under way, to be echoed by the next Fetch; 0 if none."""
     batches: tuple[BatchSpan, ...] = ()
     records: bytes | memoryview = b""
     """The batches' bytes. Opaque to the core, which goes by `batches`; the driver has checked CRCs."""

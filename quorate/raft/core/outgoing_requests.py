@@ -62,10 +62,10 @@ def end_epoch(node: Node, voter: NodeId, *, preferred_successors: tuple[NodeId, 
     )
 
 
-def fetch(node: Node, peer: NodeId, *, max_wait_ms: int, max_bytes: int, barrier: int = 0) -> None:
+def fetch(node: Node, peer: NodeId, *, max_wait_ms: int, max_bytes: int, read_round: int = 0) -> None:
     """Ask for what follows our log. This is the acknowledgement of all of it, so all of it must be durable.
 
-    `max_bytes` 0 asks only who leads. `barrier` is the read-barrier round of the leader's last answer.
+    `max_bytes` 0 asks only who leads. `read_round` is that of the leader's last answer.
     """
     node.send(
         FetchRequest(
@@ -80,7 +80,7 @@ def fetch(node: Node, peer: NodeId, *, max_wait_ms: int, max_bytes: int, barrier
             max_wait_ms=max_wait_ms,
             max_bytes=max_bytes,
             high_watermark=node.high_watermark,
-            barrier=barrier,
+            read_round=read_round,
         )
     )
 

@@ -293,10 +293,10 @@ class Driver:
                 self._sync_wake.set()
             case fx.VotersChanged():
                 self.requests.voters_changed(effect)
-            case fx.BarrierPassed():
-                self.requests.barrier_passed(effect)
-            case fx.BarrierFailed():
-                self.requests.barrier_failed(effect)
+            case fx.ReadIndexConfirmed():
+                self.requests.read_index_confirmed(effect)
+            case fx.ReadIndexFailed():
+                self.requests.read_index_failed(effect)
             case fx.TransferEnded():
                 self.requests.transfer_ended(effect)
             case fx.Persist() | fx.Truncate() | fx.InstallSnapshot():

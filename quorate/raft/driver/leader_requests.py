@@ -9,12 +9,12 @@ import trio
 
 from quorate.error_code import ErrorCode
 from quorate.raft.core import (
-    BarrierFailed,
-    BarrierPassed,
     ChangeVoters,
     Core,
     Event,
-    ReadBarrier,
+    ReadIndex,
+    ReadIndexConfirmed,
+    ReadIndexFailed,
     Role,
     TransferEnded,
     TransferLeadership,
@@ -67,7 +67,7 @@ class LeaderRequests:
         self._changes: dict[int, _Waiting] = {}
         self._transfers: dict[NodeId, _Waiting] = {}
 
-    # Read barriers. One round is under way at a time, and whoever comes meanwhile shares the next one: a
+    # Read index. One round is under way at a time, and whoever comes meanwhile shares the next one: a
     # round takes every follower's parked Fetch, so a second one would only wait for the first.
 
     def read_index(self, waiter: IndexWaiter) -> None:
@@ -79,15 +79,15 @@ class LeaderRequests:
     def _begin_round(self) -> None:
         self._under_way, self._next_round = self._next_round, []
         self._round += 1
-        self._deliver(ReadBarrier(self._round))
+        self._deliver(ReadIndex(self._round))
 
-    def barrier_passed(self, effect: BarrierPassed) -> None:
-        if effect.barrier == self._round:
+    def read_index_confirmed(self, effect: ReadIndexConfirmed) -> None:
+        if effect.read_round == self._round:
             for waiter in self._end_round():
                 waiter.passed(effect.read_index)
 
-    def barrier_failed(self, effect: BarrierFailed) -> None:
-        if effect.barrier == self._round:
+    def read_index_failed(self, effect: ReadIndexFailed) -> None:
+        if effect.read_round == self._round:
             error = self.not_leader()
             for waiter in self._end_round():
                 waiter.failed(error)

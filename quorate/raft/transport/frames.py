@@ -42,7 +42,7 @@ class Kind(enum.IntEnum):
     """A request of the application's own, e.g. from a broker to its controller."""
     FETCH_SNAPSHOT = 14
     READ_INDEX = 16
-    """Which offset must be applied to read what was committed before the request (`Quorum.read_barrier`)."""
+    """The offset that must be applied to read what was committed before the request."""
     CHANGE_VOTERS = 18
     """Add, remove or update one voter, or adopt a static set (KIP-853)."""
     TRANSFER_LEADERSHIP = 20

@@ -108,10 +108,10 @@ def decode_cluster_id(frame: Frame) -> str:
 def decode_read_index(frame: Frame) -> Offset:
     """Raises what the leader answered as a `QuorumError`, or `PeerProtocolError`."""
     if frame.kind != Kind.READ_INDEX + RESPONSE:
-        raise PeerProtocolError(f"a read barrier was answered with a frame of kind {frame.kind}")
+        raise PeerProtocolError(f"a read index was answered with a frame of kind {frame.kind}")
     read_index, _ = decode_outcome(frame)
     if read_index is None:
-        raise PeerProtocolError("a read barrier that passed has no offset")
+        raise PeerProtocolError("a read index has no offset")
     return read_index
 
 

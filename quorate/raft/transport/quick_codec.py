@@ -28,7 +28,7 @@ def quick_fetch_request(frame: Frame, correlation: int) -> FetchRequest | None:
             wait_ms,
             size,
             high,
-            barrier,
+            read_round,
         ) = frame.fields
     except ValueError:
         return None
@@ -36,7 +36,7 @@ def quick_fetch_request(frame: Frame, correlation: int) -> FetchRequest | None:
         type(source) is type(destination) is type(replica) is type(epoch) is int
         and type(offset) is type(last_epoch) is type(wait_ms) is type(size) is type(high) is int
         and type(cluster_id) is type(directory) is str
-        and type(barrier) is int
+        and type(read_round) is int
         and 0 <= source < INT32
         and 0 <= destination < INT32
         and 0 <= replica < INT32
@@ -46,7 +46,7 @@ def quick_fetch_request(frame: Frame, correlation: int) -> FetchRequest | None:
         and 0 <= wait_ms < INT32
         and 0 <= size < INT32
         and 0 <= high < INT64
-        and 0 <= barrier < INT64
+        and 0 <= read_round < INT64
     ):
         return FetchRequest(
             source=NodeId(source),
@@ -60,7 +60,7 @@ def quick_fetch_request(frame: Frame, correlation: int) -> FetchRequest | None:
             max_wait_ms=wait_ms,
             max_bytes=size,
             high_watermark=Offset(high),
-            barrier=barrier,
+            read_round=read_round,
         )
     return None
 
@@ -68,7 +68,7 @@ def quick_fetch_request(frame: Frame, correlation: int) -> FetchRequest | None:
 def quick_fetch_response(frame: Frame, spans: Sequence[BatchSpan]) -> FetchResponse | None:
     """As `quick_fetch_request`: a leader's answer without error or divergence."""
     try:
-        source, destination, error, epoch, leader, endpoint, high, start, diverging, snapshot, barrier = (
+        source, destination, error, epoch, leader, endpoint, high, start, diverging, snapshot, read_round = (
             frame.fields
         )
     except ValueError:
@@ -78,7 +78,7 @@ def quick_fetch_response(frame: Frame, spans: Sequence[BatchSpan]) -> FetchRespo
         and endpoint is None
         and diverging is None
         and snapshot is None
-        and type(barrier) is int
+        and type(read_round) is int
         and type(source) is type(destination) is type(error) is type(epoch) is int
         and type(leader) is type(high) is type(start) is int
         and 0 <= source < INT32
@@ -87,7 +87,7 @@ def quick_fetch_response(frame: Frame, spans: Sequence[BatchSpan]) -> FetchRespo
         and 0 <= leader < INT32
         and 0 <= high < INT64
         and 0 <= start < INT64
-        and 0 <= barrier < INT64
+        and 0 <= read_round < INT64
     ):
         return FetchResponse(
             source=NodeId(source),
@@ -97,7 +97,7 @@ def quick_fetch_response(frame: Frame, spans: Sequence[BatchSpan]) -> FetchRespo
             leader=NodeId(leader),
             high_watermark=Offset(high),
             log_start_offset=Offset(start),
-            barrier=barrier,
+            read_round=read_round,
             batches=tuple(spans),
             records=frame.payload,
         )

@@ -59,7 +59,7 @@ def encode(message: Message, records: Buffer = b"", *, correlation: int | None =
                     message.max_wait_ms,
                     message.max_bytes,
                     message.high_watermark,
-                    message.barrier,
+                    message.read_round,
                 ],
             )
         case FetchResponse():
@@ -79,7 +79,7 @@ def encode(message: Message, records: Buffer = b"", *, correlation: int | None =
                     message.log_start_offset,
                     None if diverging is None else [diverging.epoch, diverging.end_offset],
                     _snapshot(message.snapshot),
-                    message.barrier,
+                    message.read_round,
                 ],
                 [payload] if len(payload) else (),
             )
@@ -226,7 +226,7 @@ def decode(frame: Frame, *, spans: Sequence[BatchSpan] = (), correlation: int | 
                 max_wait_ms=read.integer(INT32),
                 max_bytes=read.integer(INT32),
                 high_watermark=read.optional_offset(),
-                barrier=read.integer(),
+                read_round=read.integer(),
             )
         case Kind.FETCH_SNAPSHOT:
             return FetchSnapshotRequest(
@@ -300,7 +300,7 @@ def _decode_response(
                 log_start_offset=read.offset(),
                 diverging=read.epoch_end(),
                 snapshot=read.optional_snapshot(),
-                barrier=read.integer(),
+                read_round=read.integer(),
                 batches=tuple(spans),
                 records=frame.payload,
             )

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from quorate.raft.core import (
     AppendProposal,
-    BarrierFailed,
-    BarrierPassed,
     Effect,
     HighWatermarkAdvanced,
+    ReadIndexConfirmed,
+    ReadIndexFailed,
     RejectProposal,
     Role,
     RoleChanged,
@@ -51,9 +51,9 @@ class CoreClients:
     """Not answered yet."""
     busy: dict[NodeId, None] = field(default_factory=dict)
     """Nodes that may not be asked to append, because they hand over."""
-    _barriers: int = 0
+    _read_rounds: int = 0
     _by_proposal: dict[int, Call] = field(default_factory=dict)
-    _by_barrier: dict[tuple[NodeId, int], Call] = field(default_factory=dict)
+    _by_round: dict[tuple[NodeId, int], Call] = field(default_factory=dict)
     _moment: int = 0
     _finished: bool = False
 
@@ -89,9 +89,9 @@ class CoreClients:
         node = self._target()
         if node is None:
             return
-        self._barriers += 1
-        self._by_barrier[node, self._barriers] = self._begin(node, 0)
-        swarm.read_barrier(node, self._barriers)
+        self._read_rounds += 1
+        self._by_round[node, self._read_rounds] = self._begin(node, 0)
+        swarm.read_index(node, self._read_rounds)
 
     def _target(self) -> NodeId | None:
         """Mostly one that believes it leads. There may be several."""
@@ -126,12 +126,12 @@ class CoreClients:
                 for call in self._of(machine):
                     if call.count and call.base_offset is not None:
                         self._forget(call)
-            case BarrierPassed():
-                for call in self._asked_up_to(machine, effect.barrier):
+            case ReadIndexConfirmed():
+                for call in self._asked_up_to(machine, effect.read_round):
                     call.needs = effect.read_index
                 self._committed(machine, machine.high_watermark or Offset(0))
-            case BarrierFailed():
-                for call in self._asked_up_to(machine, effect.barrier):
+            case ReadIndexFailed():
+                for call in self._asked_up_to(machine, effect.read_round):
                     self._end(call, failed=True)
             case _:
                 pass
@@ -141,10 +141,10 @@ class CoreClients:
             call for call in self.open if call.node == machine.id and call.incarnation == machine.incarnation
         ]
 
-    def _asked_up_to(self, machine: CoreNode, barrier: int) -> list[Call]:
-        """Reads that wait for their barrier."""
-        keys = [key for key in self._by_barrier if key[0] == machine.id and key[1] <= barrier]
-        calls = [self._by_barrier.pop(key) for key in keys]
+    def _asked_up_to(self, machine: CoreNode, read_round: int) -> list[Call]:
+        """Reads that wait for their round."""
+        keys = [key for key in self._by_round if key[0] == machine.id and key[1] <= read_round]
+        calls = [self._by_round.pop(key) for key in keys]
         return [call for call in calls if call.incarnation == machine.incarnation and call in self.open]
 
     def _committed(self, machine: CoreNode, high_watermark: Offset) -> None:

@@ -13,7 +13,7 @@
 | LeaderCompleteness, LeaderHasAllAckedValues | when a node begins to lead: what older epochs committed |
 | Durability, AckedValueNotLost | when records are cut, and after each loss, `check_durability` |
 | ValidRolesAndStates, StatesMatchRoles, ValidVotesRecv | after each step, `stepped` |
-| a read sees what was committed before it | when its barrier passes, `barrier_passed` |
+| a read sees what was committed before it | when its round is confirmed, `read_index_confirmed` |
 | ValuesEventuallyAcked, EventuallyLeaderElected, | at the end |
 | NotStuckInProspective, ReconfigurationNotStuck | of a run, when all is healed: `core_run` |
 """
@@ -51,8 +51,8 @@ class Promises:
         self.last_event: object = "the start"
         self._leaders: dict[Epoch, NodeId] = {}
         self._votes: dict[tuple[ReplicaKey, Epoch], ReplicaKey] = {}
-        self._barriers: dict[tuple[NodeId, int, int], int] = {}
-        """How much was committed when each read barrier was asked for, by node and incarnation."""
+        self._read_rounds: dict[tuple[NodeId, int, int], int] = {}
+        """How much was committed when each read index was asked for, by node and incarnation."""
 
     def require(self, condition: bool, promise: str, machine: CoreNode) -> None:
         if not condition:
@@ -193,11 +193,11 @@ class Promises:
         ):
             raise self.violation("Durability: an acknowledged record is not lost", machine)
 
-    def barrier_asked(self, machine: CoreNode, barrier: int) -> None:
-        self._barriers[machine.id, machine.incarnation, barrier] = len(self.committed)
+    def read_index_asked(self, machine: CoreNode, read_round: int) -> None:
+        self._read_rounds[machine.id, machine.incarnation, read_round] = len(self.committed)
 
-    def barrier_passed(self, machine: CoreNode, barrier: int, read_index: Offset) -> None:
-        committed = self._barriers[machine.id, machine.incarnation, barrier]
+    def read_index_confirmed(self, machine: CoreNode, read_round: int, read_index: Offset) -> None:
+        committed = self._read_rounds[machine.id, machine.incarnation, read_round]
         if read_index < committed:
             raise self.violation(f"a read sees all {committed} committed before it", machine)
 

@@ -14,8 +14,6 @@ from quorate.raft.core import (
     AppendProposal,
     AppendVoters,
     ArmTimer,
-    BarrierFailed,
-    BarrierPassed,
     CancelTimer,
     CheckSnapshot,
     Core,
@@ -29,7 +27,9 @@ from quorate.raft.core import (
     Message,
     Persist,
     Propose,
-    ReadBarrier,
+    ReadIndex,
+    ReadIndexConfirmed,
+    ReadIndexFailed,
     Received,
     RejectProposal,
     Request,
@@ -250,9 +250,9 @@ class CoreWorld:
             voters = self.voters
         return self.step(node, SnapshotChecked(snapshot, voters))
 
-    def read_barrier(self, node: NodeId, barrier: int) -> tuple[Effect, ...]:
-        self.promises.barrier_asked(self.nodes[node], barrier)
-        return self.step(node, ReadBarrier(barrier))
+    def read_index(self, node: NodeId, read_round: int) -> tuple[Effect, ...]:
+        self.promises.read_index_asked(self.nodes[node], read_round)
+        return self.step(node, ReadIndex(read_round))
 
     def sync(self, node: NodeId) -> tuple[Effect, ...]:
         """Finish every sync that was asked for, and say so."""
@@ -348,9 +348,9 @@ class CoreWorld:
                 self._check_asked(machine, effect.snapshot)
             case InstallSnapshot():
                 disk.install(effect.snapshot)
-            case BarrierPassed():
-                self.promises.barrier_passed(machine, effect.barrier, effect.read_index)
-            case RejectProposal() | VotersChanged() | BarrierFailed() | TransferEnded():
+            case ReadIndexConfirmed():
+                self.promises.read_index_confirmed(machine, effect.read_round, effect.read_index)
+            case RejectProposal() | VotersChanged() | ReadIndexFailed() | TransferEnded():
                 pass
             case _:
                 assert_never(effect)

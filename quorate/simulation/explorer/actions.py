@@ -14,7 +14,7 @@ from quorate.raft.core import (
     Event,
     LogStartMoved,
     Propose,
-    ReadBarrier,
+    ReadIndex,
     Received,
     RemoveVoter,
     Request,
@@ -71,7 +71,7 @@ _LEADERS_ONLY: Final[tuple[Event, ...]] = (
     Propose(0, 1),
     Resign(),
     TransferLeadership(NodeId(1)),
-    ReadBarrier(1),
+    ReadIndex(1),
     ChangeVoters(0, RemoveVoter(ReplicaKey(NodeId(1), DIRECTORY))),
 )
 

@@ -41,7 +41,7 @@ class Budgets:
     appends: int = 0
     resignations: int = 0
     reads: int = 0
-    """Read barriers."""
+    """Linearizable reads."""
     transfers: int = 0
     voter_changes: int = 0
     snapshots: int = 0

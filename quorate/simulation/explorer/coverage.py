@@ -43,7 +43,7 @@ LOCAL: Final = (
     "Propose",
     "Resign",
     "TransferLeadership",
-    "ReadBarrier",
+    "ReadIndex",
     "ChangeVoters",
     "SnapshotTaken",
     "LogStartMoved",

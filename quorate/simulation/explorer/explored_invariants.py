@@ -23,10 +23,10 @@ from quorate.types import Epoch, NodeId, VoterSet
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A read barrier that somebody asked for."""
+    """A read index that somebody asked for."""
 
     node: NodeId
-    barrier: int
+    read_round: int
     committed: int
     """Offset below which everything was committed then (exclusive)."""
 
@@ -61,18 +61,18 @@ def seen(
                 for read in past.reads:
                     _require(
                         read.node != key
-                        or read.barrier > sight.barrier
+                        or read.read_round > sight.read_round
                         or (sight.read_index or 0) >= read.committed,
                         f"a linearizable read sees what was committed: {read} passed at {sight.read_index}",
                     )
-                past = _without_reads(past, key, sight.barrier)
+                past = _without_reads(past, key, sight.read_round)
             case ReadFailed():
-                past = _without_reads(past, key, sight.barrier)
+                past = _without_reads(past, key, sight.read_round)
     return past
 
 
-def asked_to_read(past: Past, node: NodeId, barrier: int) -> Past:
-    return replace(past, reads=(*past.reads, Read(node, barrier, end_of(past.committed))))
+def asked_to_read(past: Past, node: NodeId, read_round: int) -> Past:
+    return replace(past, reads=(*past.reads, Read(node, read_round, end_of(past.committed))))
 
 
 def crashed(past: Past, node: NodeId) -> Past:
@@ -106,11 +106,13 @@ def _require(condition: bool, promise: str) -> None:
         raise SafetyViolation(promise)
 
 
-def _without_reads(past: Past, node: NodeId, barrier: int | None) -> Past:
+def _without_reads(past: Past, node: NodeId, read_round: int | None) -> Past:
     if not past.reads:
         return past
     kept = tuple(
-        read for read in past.reads if read.node != node or (barrier is not None and read.barrier > barrier)
+        read
+        for read in past.reads
+        if read.node != node or (read_round is not None and read.read_round > read_round)
     )
     return replace(past, reads=kept)
 

@@ -17,7 +17,7 @@ from quorate.raft.core import (
     Core,
     Event,
     Propose,
-    ReadBarrier,
+    ReadIndex,
     RemoveVoter,
     Request,
     Role,
@@ -188,7 +188,7 @@ class World(Mail):
             if left[Budget.APPENDS]:
                 yield self.events.number(Propose(self._used(left, Budget.APPENDS), 1)), Budget.APPENDS
             if left[Budget.READS]:
-                yield self.events.number(ReadBarrier(self._used(left, Budget.READS) + 1)), Budget.READS
+                yield self.events.number(ReadIndex(self._used(left, Budget.READS) + 1)), Budget.READS
             if left[Budget.VOTER_CHANGES]:
                 request = self._used(left, Budget.VOTER_CHANGES)
                 for change in self._changes(self.machines[number].up):
@@ -236,8 +236,8 @@ class World(Mail):
         past = state[1]
         if did.what == "step":
             event = self.events[did.event]
-            if isinstance(event, ReadBarrier):
-                asked = promises.asked_to_read(self.pasts[past], self.names[node], event.barrier)
+            if isinstance(event, ReadIndex):
+                asked = promises.asked_to_read(self.pasts[past], self.names[node], event.read_round)
                 past = self.pasts.number(asked)
         past = self._see(did, past, node, move.sights, machines, state[_MACHINES + node])
         letters.sort()

@@ -149,7 +149,7 @@ class AppendingClients:
         quorum, life, invoked_at = node.quorum, node.life, trio.current_time()
         if quorum is not None and node.alive:
             try:
-                await quorum.read_barrier(timeout_ms=int(self._settings.timeout_s * 1000))
+                await quorum.wait_read_index(timeout_ms=int(self._settings.timeout_s * 1000))
             except (NotLeaderError, QuorumStoppedError, OutcomeUnknownError):
                 pass
             else:

@@ -1,4 +1,4 @@
-"""Read barriers and leadership transfer, where the traces do not show it."""
+"""Read index and leadership transfer, where the traces do not show it."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ from quorate.error_code import ErrorCode
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import (
     ArmTimer,
-    BarrierFailed,
-    BarrierPassed,
     Effect,
+    ReadIndexConfirmed,
+    ReadIndexFailed,
     Role,
     Send,
     TransferEnded,
@@ -16,7 +16,7 @@ from quorate.raft.core.effects import (
 from quorate.raft.core.events import (
     Durable,
     Propose,
-    ReadBarrier,
+    ReadIndex,
     Received,
     Resign,
     Timer,
@@ -31,7 +31,7 @@ TWO, THREE = NodeId(2), NodeId(3)
 TRANSFER = Timer(TimerKind.TRANSFER)
 
 
-def fetch(core: Core, source: int, *, barrier: int = 0, offset: int | None = None) -> tuple[Effect, ...]:
+def fetch(core: Core, source: int, *, read_round: int = 0, offset: int | None = None) -> tuple[Effect, ...]:
     return core.step(
         Received(
             FetchRequest(
@@ -46,7 +46,7 @@ def fetch(core: Core, source: int, *, barrier: int = 0, offset: int | None = Non
                 max_wait_ms=500,
                 max_bytes=100,
                 high_watermark=core.high_watermark,
-                barrier=barrier,
+                read_round=read_round,
             )
         )
     )
@@ -77,29 +77,31 @@ def leading(make_core: Any, *, voters: int = 3, committed: bool = True) -> Core:
 
 
 def passed(effects: tuple[Effect, ...]) -> list[tuple[int, int]]:
-    return [(effect.barrier, effect.read_index) for effect in effects if isinstance(effect, BarrierPassed)]
-
-
-def told_barriers(effects: tuple[Effect, ...]) -> list[tuple[int, int]]:
     return [
-        (effect.message.destination, effect.message.barrier)
+        (effect.read_round, effect.read_index) for effect in effects if isinstance(effect, ReadIndexConfirmed)
+    ]
+
+
+def told_rounds(effects: tuple[Effect, ...]) -> list[tuple[int, int]]:
+    return [
+        (effect.message.destination, effect.message.read_round)
         for effect in effects
         if isinstance(effect, Send) and isinstance(effect.message, FetchResponse)
     ]
 
 
-# --- read barriers ---
+# --- read index ---
 
 
 def test_a_sole_voter_needs_nobody_to_know_that_it_leads(make_core: Any) -> None:
     core = leading(make_core, voters=1)
-    assert core.step(ReadBarrier(4)) == (BarrierPassed(4, Offset(1)),)
+    assert core.step(ReadIndex(4)) == (ReadIndexConfirmed(4, Offset(1)),)
 
 
 def test_a_sole_voter_waits_for_its_first_commit(make_core: Any) -> None:
     core = make_core(voters=1)
     core.start()
-    assert core.step(ReadBarrier(1)) == ()
+    assert core.step(ReadIndex(1)) == ()
     assert passed(core.step(Durable(core.generation, Offset(1)))) == [(1, 1)]
 
 
@@ -107,66 +109,66 @@ def test_a_majority_of_five_is_two_echoes(make_core: Any) -> None:
     core = leading(make_core, voters=5)
     for node in (2, 3):
         fetch(core, node)  # they were told the high watermark
-    assert told_barriers(core.step(ReadBarrier(3))) == [(node, 3) for node in (2, 3, 4, 5)]
-    assert passed(fetch(core, 2, barrier=3)) == []
-    assert passed(fetch(core, 2, barrier=3)) == [], "the same voter twice is one"
-    assert passed(fetch(core, 4, barrier=3)) == [(3, 1)]
-    assert passed(fetch(core, 5, barrier=3)) == [], "told once"
+    assert told_rounds(core.step(ReadIndex(3))) == [(node, 3) for node in (2, 3, 4, 5)]
+    assert passed(fetch(core, 2, read_round=3)) == []
+    assert passed(fetch(core, 2, read_round=3)) == [], "the same voter twice is one"
+    assert passed(fetch(core, 4, read_round=3)) == [(3, 1)]
+    assert passed(fetch(core, 5, read_round=3)) == [], "told once"
 
 
 def test_an_observer_proves_nothing(make_core: Any) -> None:
     core = leading(make_core)
-    core.step(ReadBarrier(1))
-    assert passed(fetch(core, 9, barrier=1)) == []
-    assert passed(fetch(core, 3, barrier=1)) == [(1, 1)]
+    core.step(ReadIndex(1))
+    assert passed(fetch(core, 9, read_round=1)) == []
+    assert passed(fetch(core, 3, read_round=1)) == [(1, 1)]
 
 
 def test_the_read_index_is_what_was_committed_when_it_was_asked_for(make_core: Any) -> None:
     core = leading(make_core)
-    core.step(ReadBarrier(1))
+    core.step(ReadIndex(1))
     core.step(Propose(1, 2))
     core.step(Durable(core.generation, Offset(3)))
-    core.step(ReadBarrier(2))
-    assert passed(fetch(core, 2, barrier=1)) == [(1, 1)], "a later one that is under way holds it up"
+    core.step(ReadIndex(2))
+    assert passed(fetch(core, 2, read_round=1)) == [(1, 1)], "a later one that is under way holds it up"
     assert core.high_watermark == 3
-    assert passed(fetch(core, 2, barrier=2)) == [(2, 1)]
+    assert passed(fetch(core, 2, read_round=2)) == [(2, 1)]
 
 
 def test_what_passes_together_is_told_once_by_the_latest(make_core: Any) -> None:
     core = leading(make_core)
-    for barrier in (1, 2, 3):
-        core.step(ReadBarrier(barrier))
-    assert passed(fetch(core, 2, barrier=2)) == [(2, 1)]
-    assert passed(fetch(core, 2, barrier=3)) == [(3, 1)]
+    for read_round in (1, 2, 3):
+        core.step(ReadIndex(read_round))
+    assert passed(fetch(core, 2, read_round=2)) == [(2, 1)]
+    assert passed(fetch(core, 2, read_round=3)) == [(3, 1)]
 
 
-def test_a_fetch_that_has_not_heard_of_the_barrier_is_not_parked(make_core: Any) -> None:
+def test_a_fetch_that_has_not_heard_of_the_read_index_is_not_parked(make_core: Any) -> None:
     core = leading(make_core)
-    core.step(ReadBarrier(5))
-    assert told_barriers(fetch(core, 2, barrier=0)) == [(2, 5)]
-    effects = fetch(core, 2, barrier=5)
+    core.step(ReadIndex(5))
+    assert told_rounds(fetch(core, 2, read_round=0)) == [(2, 5)]
+    effects = fetch(core, 2, read_round=5)
     assert passed(effects) == [(5, 1)]
     assert isinstance(effects[-1], ArmTimer), "parked: nothing to tell"
 
 
-def test_a_barrier_is_not_mentioned_once_it_passed(make_core: Any) -> None:
+def test_a_read_round_is_not_mentioned_once_it_is_confirmed(make_core: Any) -> None:
     core = leading(make_core)
     calm = core.key()
-    core.step(ReadBarrier(5))
-    fetch(core, 2, barrier=5)
-    fetch(core, 3, barrier=0)
-    assert told_barriers(core.step(TimerFired(Timer(TimerKind.FETCH_WAIT, TWO)))) == [(2, 0)]
-    assert core._role._barriers.state_key() == leading(make_core)._role._barriers.state_key()  # type: ignore[attr-defined]
+    core.step(ReadIndex(5))
+    fetch(core, 2, read_round=5)
+    fetch(core, 3, read_round=0)
+    assert told_rounds(core.step(TimerFired(Timer(TimerKind.FETCH_WAIT, TWO)))) == [(2, 0)]
+    assert core._role._read_index.state_key() == leading(make_core)._role._read_index.state_key()  # type: ignore[attr-defined]
     assert core.key() != calm, "what was parked differs"
 
 
 def test_reads_fail_where_nobody_leads_and_when_leadership_ends(make_core: Any) -> None:
     core = leading(make_core)
-    core.step(ReadBarrier(1))
-    core.step(ReadBarrier(2))
-    failed = [effect for effect in core.step(Resign()) if isinstance(effect, BarrierFailed)]
-    assert failed == [BarrierFailed(2, None, Epoch(1))]
-    assert core.step(ReadBarrier(3)) == (BarrierFailed(3, None, Epoch(1)),)
+    core.step(ReadIndex(1))
+    core.step(ReadIndex(2))
+    failed = [effect for effect in core.step(Resign()) if isinstance(effect, ReadIndexFailed)]
+    assert failed == [ReadIndexFailed(2, None, Epoch(1))]
+    assert core.step(ReadIndex(3)) == (ReadIndexFailed(3, None, Epoch(1)),)
 
 
 # --- leadership transfer ---

@@ -12,10 +12,10 @@ from quorate.raft.core.effects import (
     AppendLeaderChange,
     AppendVoters,
     ArmTimer,
-    BarrierPassed,
     CancelTimer,
     Effect,
     HighWatermarkAdvanced,
+    ReadIndexConfirmed,
     Role,
     RoleChanged,
     Send,
@@ -29,7 +29,7 @@ from quorate.raft.core.events import (
     Durable,
     LogStartMoved,
     Propose,
-    ReadBarrier,
+    ReadIndex,
     Received,
     RemoveVoter,
     Resign,
@@ -89,7 +89,7 @@ def fetch(
     epoch: int | None = None,
     *,
     disk: str | None = None,
-    barrier: int = 0,
+    read_round: int = 0,
 ) -> tuple[Effect, ...]:
     """A Fetch of the leader's epoch by a replica whose last record is of `epoch`."""
     return core.step(
@@ -106,7 +106,7 @@ def fetch(
                 max_wait_ms=500,
                 max_bytes=100,
                 high_watermark=core.high_watermark,
-                barrier=barrier,
+                read_round=read_round,
             )
         )
     )
@@ -202,9 +202,11 @@ def test_a_change_is_not_done_when_only_what_lies_below_it_is_committed(make_cor
 
 def test_the_echo_of_a_voters_id_with_another_disk_proves_nothing(make_core: Any) -> None:
     core = leading(make_core)
-    core.step(ReadBarrier(1))
-    assert not any(isinstance(effect, BarrierPassed) for effect in fetch(core, 3, 3, disk="new", barrier=1))
-    assert BarrierPassed(1, Offset(3)) in fetch(core, 3, 3, barrier=1)
+    core.step(ReadIndex(1))
+    assert not any(
+        isinstance(effect, ReadIndexConfirmed) for effect in fetch(core, 3, 3, disk="new", read_round=1)
+    )
+    assert ReadIndexConfirmed(1, Offset(3)) in fetch(core, 3, 3, read_round=1)
 
 
 def test_the_sets_below_the_log_start_are_forgotten(make_core: Any) -> None:

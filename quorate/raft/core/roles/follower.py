@@ -35,13 +35,13 @@ class Follower(RoleState):
     """
 
     __slots__ = (
-        "_barrier",
         "_fits",
         "_has_fetched",
         "_leader_gone",
         "_leader_resigned",
         "_loading",
         "_lost_rounds",
+        "_read_round",
         "leader",
     )
 
@@ -59,8 +59,8 @@ class Follower(RoleState):
         """`node.incoming` is fetched from this leader, or checked, to be installed."""
         self._fits = False
         """Our log is known to be a prefix of this leader's: it has answered without asking for a cut."""
-        self._barrier = 0
-        """The read-barrier round in the leader's last answer."""
+        self._read_round = 0
+        """The read-index round in the leader's last answer."""
 
     @property
     def heeds_strangers(self) -> bool:
@@ -206,7 +206,7 @@ class Follower(RoleState):
                 self.leader,
                 max_wait_ms=config.fetch_max_wait_ms,
                 max_bytes=config.fetch_max_bytes,
-                barrier=self._barrier,
+                read_round=self._read_round,
             )
         elif node.incoming is not None and node.incoming.arrival is Arrival.FETCHING:
             incoming = node.incoming
@@ -222,7 +222,7 @@ class Follower(RoleState):
 
     def _fetched(self, node: Node, response: FetchResponse) -> bool:
         """False, and no change, if the answer makes no sense with our log."""
-        self._barrier = response.barrier
+        self._read_round = response.read_round
         if response.snapshot is not None:
             return self._load(node, response.snapshot)
         if response.diverging is not None:

@@ -17,7 +17,7 @@ from quorate.raft.core.effects import (
 from quorate.raft.core.events import (
     ChangeVoters,
     Propose,
-    ReadBarrier,
+    ReadIndex,
     Timer,
     TimerKind,
     TransferLeadership,
@@ -34,7 +34,7 @@ from quorate.raft.core.messages import (
     VoteRequest,
 )
 from quorate.raft.core.roles.handover import Handover
-from quorate.raft.core.roles.read_barriers import ReadBarriers
+from quorate.raft.core.roles.read_index import ReadIndexRounds
 from quorate.raft.core.roles.replica_progress import ReplicaProgress
 from quorate.raft.core.roles.role import RoleState
 from quorate.raft.core.roles.tracker import Replicas
@@ -52,10 +52,10 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
     """
 
     __slots__ = (
-        "_barriers",
         "_changes",
         "_granting_voters",
         "_handover",
+        "_read_index",
         "_replicas",
         "epoch_start_offset",
         "high_watermark",
@@ -71,7 +71,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         (KIP-595)."""
         self._granting_voters = granting_voters
         self._replicas = Replicas(node)
-        self._barriers = ReadBarriers()
+        self._read_index = ReadIndexRounds()
         self._changes = VoterChanges()
         self._handover = Handover()
 
@@ -119,7 +119,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
                 refuse_fetch(node, replica.parked)
                 replica.parked = None
         self._changes.fail(node)
-        self._barriers.fail(node)
+        self._read_index.fail(node)
 
     # --- what is asked of a leader ---
 
@@ -152,11 +152,11 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             self._count_new_voters(node)
             self._offer(node)
 
-    def on_read_barrier(self, node: Node, event: ReadBarrier) -> None:
-        self._barriers.ask(event.barrier, high_watermark=self.high_watermark)
+    def on_read_index(self, node: Node, event: ReadIndex) -> None:
+        self._read_index.ask(event.read_round, high_watermark=self.high_watermark)
         for replica in self._replicas.followers.values():
             self._answer_parked(node, replica)
-        self._barriers.check(node, high_watermark=self.high_watermark)
+        self._read_index.check(node, high_watermark=self.high_watermark)
 
     def on_transfer(self, node: Node, event: TransferLeadership) -> Transition | None:
         self._handover.ask(node, self._replicas, event.successor)
@@ -166,7 +166,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         """A Fetch of this epoch, well-formed."""
         replica = self._heard(node, request)
         if replica.is_voter:
-            self._barriers.echoed(request.source, request.barrier)
+            self._read_index.echoed(request.source, request.read_round)
         log = node.log
         snapshot = log.snapshot_for(offset=request.offset, epoch=request.last_fetched_epoch)
         diverging = None
@@ -178,11 +178,11 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
                 node,
                 request,
                 high_watermark=self.high_watermark,
-                barrier=self._barriers.round,
+                read_round=self._read_index.round,
                 diverging=diverging,
                 snapshot=snapshot,
             )
-            self._barriers.check(node, high_watermark=self.high_watermark)
+            self._read_index.check(node, high_watermark=self.high_watermark)
             return None
         replica.end_offset = request.offset
         replica.silent_periods = 0
@@ -192,7 +192,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             self._count_for_quorum(node, replica)
             self._replicas.voter_ends[request.source] = request.offset
             self._advance(node)
-            self._barriers.check(node, high_watermark=self.high_watermark)
+            self._read_index.check(node, high_watermark=self.high_watermark)
         self._answer_or_park(node, replica, request)
         return self._done(node)
 
@@ -302,7 +302,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         self.high_watermark = end
         node.advance_high_watermark(end)
         self._changes.committed(node, end)
-        self._barriers.check(node, high_watermark=end)
+        self._read_index.check(node, high_watermark=end)
         for replica in self._replicas:
             if replica.parked is not None:
                 self._tell_high_watermark(node, replica)
@@ -355,7 +355,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             self._answer(node, request)
             return
         replica.parked = request
-        if replica.is_voter and request.barrier < self._barriers.round:
+        if replica.is_voter and request.read_round < self._read_index.round:
             self._answer_parked(node, replica)
         elif self._has_news_for(request):
             self._tell_high_watermark(node, replica)
@@ -383,7 +383,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             self._answer(node, parked)
 
     def _answer(self, node: Node, request: FetchRequest) -> None:
-        answer_fetch(node, request, high_watermark=self.high_watermark, barrier=self._barriers.round)
+        answer_fetch(node, request, high_watermark=self.high_watermark, read_round=self._read_index.round)
 
     # --- keeping the quorum together ---
 

@@ -11,8 +11,6 @@ from quorate.raft.core import (
     AppendProposal,
     AppendVoters,
     ArmTimer,
-    BarrierFailed,
-    BarrierPassed,
     BeginQuorumEpochRequest,
     CancelTimer,
     CheckSnapshot,
@@ -25,6 +23,8 @@ from quorate.raft.core import (
     HighWatermarkAdvanced,
     InstallSnapshot,
     Persist,
+    ReadIndexConfirmed,
+    ReadIndexFailed,
     RejectProposal,
     Response,
     Role,
@@ -149,10 +149,10 @@ class Hands:
                 self._advance(effect.high_watermark)
             case RoleChanged():
                 self._role(effect)
-            case BarrierPassed():
-                self.sights.append(ReadPassed(effect.barrier, effect.read_index))
-            case BarrierFailed():
-                self.sights.append(ReadFailed(effect.barrier))
+            case ReadIndexConfirmed():
+                self.sights.append(ReadPassed(effect.read_round, effect.read_index))
+            case ReadIndexFailed():
+                self.sights.append(ReadFailed(effect.read_round))
             case RejectProposal() | VotersChanged() | TransferEnded():
                 pass
             case _:

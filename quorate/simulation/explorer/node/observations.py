@@ -29,13 +29,13 @@ class Cuts:
 
 @dataclass(frozen=True, slots=True)
 class ReadPassed:
-    barrier: int
+    read_round: int
     read_index: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFailed:
-    barrier: int
+    read_round: int
 
 
 Sight = Leads | Commits | Cuts | ReadPassed | ReadFailed

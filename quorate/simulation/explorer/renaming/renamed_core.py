@@ -39,8 +39,8 @@ def renamed(core: Core, to: Renaming) -> Core:
         case Leader():
             role._granting_voters = tuple(sorted(map(to.node, role._granting_voters)))
             role._handover.successor = to.node_if_any(role._handover.successor)
-            barriers = role._barriers
-            barriers._echoed = {to.node(node): echoed for node, echoed in barriers._echoed.items()}
+            rounds = role._read_index
+            rounds._echoed = {to.node(node): echoed for node, echoed in rounds._echoed.items()}
             _replicas(role._replicas, twin._node, to)
         case Resigned():
             role._preferred_successors = tuple(sorted(map(to.node, role._preferred_successors)))

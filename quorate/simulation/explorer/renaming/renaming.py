@@ -42,7 +42,7 @@ NAMELESS: Final = frozenset(
         "max_wait_ms",
         "max_bytes",
         "high_watermark",
-        "barrier",
+        "read_round",
         "log_start_offset",
         "diverging",
         "snapshot",

@@ -1,33 +1,33 @@
 """Proof that a leader still leads, for reads that must see every earlier commit.
 
 A Fetch that arrives after a read was asked for may have been sent before it, by a follower that has since
-helped to elect another leader: it proves nothing. So each barrier has a number, which the leader's answers
-carry and the next Fetch echoes. A follower that echoes it was in this epoch after the read was asked for, and
-once a majority was, nobody can have been elected before.
+helped to elect another leader: it proves nothing. So each round of reads has a number, which the
+leader's answers carry and the next Fetch echoes. A follower that echoes it was in this epoch after the read
+was asked for, and once a majority was, nobody can have been elected before.
 """
 
 from dataclasses import dataclass
 
 from quorate.raft.core.cloning import Cloneable
-from quorate.raft.core.effects import BarrierFailed, BarrierPassed
+from quorate.raft.core.effects import ReadIndexConfirmed, ReadIndexFailed
 from quorate.raft.core.shared_state import Node
 from quorate.types import NodeId, Offset
 
 
 @dataclass(frozen=True, slots=True)
-class _Barrier:
+class _Round:
     round: int
     read_index: Offset | None
     """The high watermark when it was asked for; None while this epoch had none."""
 
 
-class ReadBarriers(Cloneable):
+class ReadIndexRounds(Cloneable):
     """Those under way in one epoch. Each passes by itself: a newer one never holds an older one up."""
 
     __slots__ = ("_echoed", "_pending")
 
     def __init__(self) -> None:
-        self._pending: list[_Barrier] = []
+        self._pending: list[_Round] = []
         """By round, which only grows."""
         self._echoed: dict[NodeId, int] = {}
         """The highest round that each voter has echoed, while any is under way."""
@@ -37,12 +37,12 @@ class ReadBarriers(Cloneable):
         """For the leader's answers: the latest that is under way; 0 if none is."""
         return self._pending[-1].round if self._pending else 0
 
-    def ask(self, barrier: int, *, high_watermark: Offset | None) -> None:
-        self._pending.append(_Barrier(barrier, high_watermark))
+    def ask(self, read_round: int, *, high_watermark: Offset | None) -> None:
+        self._pending.append(_Round(read_round, high_watermark))
 
-    def echoed(self, voter: NodeId, barrier: int) -> None:
-        if self._pending and barrier > self._echoed.get(voter, 0):
-            self._echoed[voter] = barrier
+    def echoed(self, voter: NodeId, read_round: int) -> None:
+        if self._pending and read_round > self._echoed.get(voter, 0):
+            self._echoed[voter] = read_round
 
     def check(self, node: Node, *, high_watermark: Offset | None) -> None:
         """Whether any passes now, by the current voters. `high_watermark` is the leader's of this epoch:
@@ -52,7 +52,7 @@ class ReadBarriers(Cloneable):
         needed = node.voters.majority - (1 if node.is_voter else 0)
         echoes = sorted((self._echoed.get(voter.id, 0) for voter in node.others), reverse=True)
         reached = self._pending[-1].round if needed == 0 else echoes[needed - 1]
-        passed = [barrier for barrier in self._pending if barrier.round <= reached]
+        passed = [each for each in self._pending if each.round <= reached]
         if not passed:
             return
         del self._pending[: len(passed)]
@@ -60,10 +60,10 @@ class ReadBarriers(Cloneable):
             self._echoed.clear()
         last = passed[-1]
         index = last.read_index if last.read_index is not None else high_watermark
-        node.out.append(BarrierPassed(last.round, index))
+        node.out.append(ReadIndexConfirmed(last.round, index))
 
     def fail(self, node: Node) -> None:
         """This node leads no more."""
         if self._pending:
-            node.out.append(BarrierFailed(self._pending[-1].round, node.leader, node.epoch))
+            node.out.append(ReadIndexFailed(self._pending[-1].round, node.leader, node.epoch))
             self._pending.clear()
