@@ -100,7 +100,7 @@ class MinimalDriver:
             case fx.RoleChanged():
                 pass
             case _:
-                raise NotImplementedError(f"no snapshots, voter changes, reads or handovers here: {effect}")
+                raise NotImplementedError(f"no snapshots, voter changes, reads or transfers here: {effect}")
 
     def with_records(self, effect: SendRecords) -> Message:
         entries = list(enumerate(self.log))[effect.start_offset :]

@@ -264,7 +264,7 @@ class BrokerNode:
                 self.groups.resign(each.partition_id)
 
     async def _leave(self) -> None:
-        """Hand over to others, if there is a controller to arrange it."""
+        """Let others lead its partitions, if there is a controller to arrange it."""
         if not self._config.flag("controlled.shutdown.enable"):
             return
         with trio.move_on_after(self._config.seconds("controlled.shutdown.timeout.ms")):
@@ -280,7 +280,7 @@ class BrokerNode:
         log.warning("controlled shutdown was not granted", broker_id=self._config.node_id)
 
     async def _give_up_without_controllers(self, scope: trio.CancelScope) -> None:
-        """The last nodes of a cluster that is stopped have no quorum to ask, and nobody to hand over to."""
+        """The last nodes of a cluster that is stopped have no quorum to ask, and nobody to lead instead."""
         limit = self._config.seconds("controller.quorum.election.timeout.ms") * _ELECTIONS_WAITED
         while True:
             with trio.move_on_after(limit) as waited:

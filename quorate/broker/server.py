@@ -63,8 +63,8 @@ class BrokerServer:
         registry: CollectorRegistry | None = None,
         telemetry: ServerTelemetry | None = None,
     ) -> AsyncIterator["BrokerServer"]:
-        """Start the node, and stop it in order at the end of the block: partitions handed over, logs flushed,
-        leadership of the quorum given up.
+        """Start the node, and stop it in order at the end of the block: partitions led by others, logs
+        flushed, leadership of the quorum given up.
 
         The block begins when the node listens; `wait_ready` says when a broker serves. A node that can't go
         on cancels the block and raises what stopped it. Raises `QuorumStateError` or `LogError` for folders

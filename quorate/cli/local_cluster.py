@@ -348,7 +348,7 @@ class LocalCluster:
         self._processes[node].send_signal(number)
 
     def stop(self, *numbers: int, seconds: float = 30.0) -> dict[int, int]:
-        """SIGTERM to nodes (all by default), which then hand over what they lead; their exit codes.
+        """SIGTERM to nodes (all by default), which then stop leading in order; their exit codes.
 
         All are told at once: one after the other, the last would wait for a quorum that is gone. A node that
         takes longer than `seconds` is killed.

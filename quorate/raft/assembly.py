@@ -183,7 +183,7 @@ class Node:
             scope.cancel()
 
     async def leave(self) -> None:
-        """Let appends that are under way end, then hand leadership over and wait until somebody else has it,
+        """Let appends that are under way end, then resign and wait until somebody else has it,
         an election timeout at most."""
         self.leaving = True
         with trio.move_on_after(self._config.drain_timeout_ms / 1000):
@@ -293,7 +293,7 @@ class Node:
         self._peers.flush()
         self.server.flush()
 
-    # What the server hands over
+    # What the server delivers
 
     def receive(self, message: Message) -> None:
         self.driver.deliver(Received(message))

@@ -106,7 +106,7 @@ class Quorum(Generic[Outcome]):
         telemetry: Telemetry | None = None,
     ) -> AsyncGenerator["Quorum[Opened]", None]:
         """Recover this node's folder, join the quorum, and leave it in order at the end of the block: appends
-        that are under way end (for `drain_timeout_ms` at most), then leadership is handed over.
+        that are under way end (for `drain_timeout_ms` at most), then a leader resigns.
 
         Raises `QuorumConfigError` for a configuration that can't work, or a state machine that lacks a
         method; `QuorumStateError` or `LogError` when the folder can't be used (the message says what to do),

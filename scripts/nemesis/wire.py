@@ -91,7 +91,7 @@ class Wire:
         with suppress(OSError):  # its host is gone, or takes no more
             os.write(out, packet)
 
-    def hand_over_what_is_due(self) -> float | None:
+    def send_what_is_due(self) -> float | None:
         """Seconds until the next is."""
         now = time.monotonic()
         while self.queue:
@@ -122,7 +122,7 @@ def main() -> None:
     print("ready", flush=True)
     typed = b""
     while True:
-        wait = wire.hand_over_what_is_due()
+        wait = wire.send_what_is_due()
         for descriptor, _ in poll.poll(-1 if wait is None else wait):
             if descriptor:
                 wire.take(descriptor)

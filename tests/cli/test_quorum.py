@@ -1,4 +1,4 @@
-"""Voters that come and go and leadership handed over, by the commands, through brokers and at controllers."""
+"""Voters that come and go and leadership transferred, by the commands, through brokers and at controllers."""
 
 import json
 import subprocess
@@ -76,7 +76,7 @@ def test_a_voter_is_added_leads_and_is_removed_again(
 
     assert shown(quorate("quorum", "transfer", 2, *to, "--json"))["leaderId"] == 2
     assert shown(quorate("quorum", "transfer", 2, *to, "--json"))["leaderId"] == 2, "once more is no harm"
-    # It leads, and hands over as it goes.
+    # It leads, and resigns as it goes.
     removed = shown(quorate("quorum", "remove-voter", 2, *to, "--json"))
     assert (voters(removed), removed["leaderId"]) == ([1], 1)
 

@@ -179,7 +179,7 @@ async def test_concurrent_appends_share_batches_and_keep_their_own_results(clust
     assert len(written) < 100, f"300 appends at once took {len(written)} batches"
 
 
-async def test_a_leader_that_stops_hands_over_and_nothing_is_lost(cluster: Cluster) -> None:
+async def test_a_leader_that_stops_resigns_and_nothing_is_lost(cluster: Cluster) -> None:
     await cluster.start(1, 2, 3)
     with trio.fail_after(20):
         leader = await cluster.leader()

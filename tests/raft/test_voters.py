@@ -111,19 +111,19 @@ async def test_who_appends_as_leader_of_an_epoch_does_not_in_another(world, auto
     assert (await leader.append_nowait([b"y"], epoch=leader.epoch).wait()).epoch == leader.epoch
 
 
-async def test_voters_do_not_change_while_leadership_is_handed_over(world, autojump_clock, nursery):
+async def test_voters_do_not_change_while_leadership_is_transferred(world, autojump_clock, nursery):
     leader = await three_that_can_change(world)
     slow, other = (voter_of(quorum).key for quorum in await world.followers())
     world.network.partition([f"node-{slow.id}"], [f"node-{leader.node_id}"])
     await leader.append([b"that the successor lacks"])
 
-    async def hand_over():
+    async def transfer():
         with contextlib.suppress(RequestRefusedError):
             await leader.transfer_leadership(slow.id)
 
-    nursery.start_soon(hand_over)
+    nursery.start_soon(transfer)
     await until(lambda: leader._node.driver.requests.holds_appends_back)
-    with pytest.raises(RequestRefusedError, match="being handed over"):
+    with pytest.raises(RequestRefusedError, match="being transferred"):
         await leader._node.driver.requests.change_voters(RemoveVoter(other))
     world.network.heal()
 
@@ -279,7 +279,7 @@ async def test_leadership_goes_to_the_chosen_node_under_load_and_no_append_notic
 async def test_a_leader_that_stops_in_order_is_missed_for_less_than_any_timeout(
     world, autojump_clock, nursery, in_order, least_s, most_s
 ):
-    """It hands over first. One that falls silent is missed for the fetch timeout, 600 ms here."""
+    """It resigns first. One that falls silent is missed for the fetch timeout, 600 ms here."""
     await world.start(1, 2, 3)
     leader = await world.leader()
     committed = []

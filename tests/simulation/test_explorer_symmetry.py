@@ -18,7 +18,7 @@ from quorate.types import NodeId, Offset
 REDUCED = {
     "elected": Bound(situation="elected", budgets=Budgets(appends=1, duplicates=1), in_flight=4),
     "power": Bound(situation="elected", budgets=Budgets(appends=1, power_losses=1), in_flight=4),
-    "hand-over": Bound(situation="elected", budgets=Budgets(resignations=1, transfers=1), in_flight=4),
+    "transfer": Bound(situation="elected", budgets=Budgets(resignations=1, transfers=1), in_flight=4),
     "voters": Bound(situation="dynamic", budgets=Budgets(voter_changes=1)),
     "elections of two": Bound(situation="cold", budgets=Budgets(timeouts=1), voters=2, epochs=1),
     "four voters": Bound(situation="elected", budgets=Budgets(reads=1), voters=4, in_flight=4),
@@ -82,7 +82,7 @@ def _is_for_3(effect: Effect) -> bool:
             return False
 
 
-@pytest.mark.parametrize("name", ["elected", "hand-over", "snapshots"])
+@pytest.mark.parametrize("name", ["elected", "transfer", "snapshots"])
 def test_where_the_core_looks_at_names_nothing_is_left_out_either(name: str) -> None:
     bound = REDUCED[name]
     world = World(bound, core=SlightsOne)

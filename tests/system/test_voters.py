@@ -97,7 +97,7 @@ def test_a_standalone_node_grows_to_three_voters_and_is_retired_under_load(
                 assert described["leaderId"] == node
                 assert longest_pause(running, moment) < 1.0
 
-            # The first node leads, is removed, and hands over.
+            # The first node leads, is removed, and resigns.
             left = json.loads(quorate("quorum", "remove-voter", 1, *to))
             assert [voter["id"] for voter in left["voters"]] == [2, 3, 4]
             assert left["leaderId"] in (2, 3, 4)

@@ -199,7 +199,7 @@ def shown_effect(effect: Effect) -> str:
             leader = shown_id(effect.leader)
             return f"read round {effect.read_round} failed: leader {leader}, epoch {effect.epoch}"
         case TransferEnded():
-            return f"no hand-over to {effect.successor}: {effect.error.name}"
+            return f"no transfer to {effect.successor}: {effect.error.name}"
         case _:
             assert_never(effect)
 

@@ -193,7 +193,7 @@ def remove_voter(
 ) -> None:
     """Let a node vote no more. It goes on as an observer, or may be gone already.
 
-    Returns when the change is committed, and shows the quorum then. The leader, if removed, hands over.
+    Returns when the change is committed, and shows the quorum then. The leader, if removed, resigns.
     """
     directory = _directory(directory_id)
 
@@ -251,7 +251,7 @@ def transfer(
     timeout_ms: TimeoutOption = 10_000,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand the leadership of the quorum to another voter, as before maintenance; nothing is lost by it.
+    """Transfer the leadership of the quorum to another voter, as before maintenance; nothing is lost by it.
 
     Goes to the controller listeners, also with --bootstrap-server: Kafka's protocol has no such request.
     """

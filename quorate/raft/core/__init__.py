@@ -80,7 +80,7 @@ A driver in memory, from examples/minimal_driver.py. The names in quotes are par
             case fx.RoleChanged():
                 pass
             case _:
-                raise NotImplementedError(f"no snapshots, voter changes, reads or handovers here: {effect}")
+                raise NotImplementedError(f"no snapshots, voter changes, reads or transfers here: {effect}")
 
 Stored state
 ------------
@@ -189,7 +189,7 @@ Events
   Resign
     Stop leading. A node that does not lead ignores it.
   TransferLeadership
-    Stop leading in favour of `successor`. Propose nothing until `TransferEnded` or the end of the leadership.
+    Let `successor` be elected. Propose nothing until `TransferEnded` or the end of the leadership.
   ReadIndex
     Find out whether this node still leads. Each `read_round` is larger than the last.
   ChangeVoters

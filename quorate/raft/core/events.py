@@ -93,8 +93,8 @@ class Resign:
 
 @value(frozen=True, slots=True)
 class TransferLeadership:
-    """Resign in favour of `successor` once it has the whole log and all of it is committed. Nothing may be
-    proposed from here to the `TransferEnded` that follows, or the loss of leadership."""
+    """Resign so that `successor` is elected, once it has the whole log and all of it is committed. Nothing
+    may be proposed from here to the `TransferEnded` that follows, or the loss of leadership."""
 
     successor: NodeId
 

@@ -386,7 +386,7 @@ class Driver:
             await self._unblocked.wait()
 
     async def wait_room(self) -> None:
-        """Return when what others ask for may be handed over: neither do too many appends wait for their
+        """Return when what others ask for may be delivered: neither do too many appends wait for their
         commit, nor too many events behind a barrier. No checkpoint if that is so."""
         await self.proposals.wait_room()
         while len(self._events) > _EVENTS_MAX and self._blocked:

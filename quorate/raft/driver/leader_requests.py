@@ -1,4 +1,4 @@
-"""What only the leader can do beside appending: prove that it leads, change the voters, hand over.
+"""What only the leader can do beside appending: prove that it leads, change the voters, transfer leadership.
 
 Each is an event for the core, and later an effect that says how it ended; this is who waits in between.
 """
@@ -103,15 +103,15 @@ class LeaderRequests:
 
     def check_change(self, change: VoterChange) -> None:
         """Raise `NotLeaderError` or `RequestRefusedError` if `change` would be refused now."""
-        self._check_handover()
+        self._check_no_transfer()
         refused = self._core.refusal_of(change)
         if refused is not None:
             raise self._refusal(refused.error, refused.message)
 
-    def _check_handover(self) -> None:
+    def _check_no_transfer(self) -> None:
         if self.holds_appends_back:
             raise RequestRefusedError(
-                ErrorCode.REQUEST_TIMED_OUT, "leadership is being handed over; try again in a moment"
+                ErrorCode.REQUEST_TIMED_OUT, "leadership is being transferred; try again in a moment"
             )
 
     def _refusal(self, error: ErrorCode, message: str) -> QuorumError:
@@ -122,7 +122,7 @@ class LeaderRequests:
     async def change_voters(self, change: VoterChange) -> None:
         """Return when the change is committed. Raises `NotLeaderError` or `RequestRefusedError` when nothing
         happened, `OutcomeUnknownError`. If cancelled, the outcome is unknown."""
-        self._check_handover()
+        self._check_no_transfer()
         self._number += 1
         number = self._number
         waiting = self._changes[number] = _Waiting()
@@ -146,7 +146,7 @@ class LeaderRequests:
     # Leadership
 
     async def transfer(self, successor: NodeId) -> None:
-        """Return when this node has resigned in favour of `successor`, whose election then begins.
+        """Return when this node has resigned so that `successor` is elected; its election then begins.
 
         Raises `NotLeaderError`, or `RequestRefusedError` when this node leads on.
         """
@@ -155,7 +155,7 @@ class LeaderRequests:
         waiting = _Waiting()
         earlier = self._transfers.pop(successor, None)
         if earlier is not None:
-            earlier.end(_not_handed_over(successor, ErrorCode.REQUEST_TIMED_OUT))
+            earlier.end(_not_transferred(successor, ErrorCode.REQUEST_TIMED_OUT))
         self._transfers[successor] = waiting
         self._deliver(TransferLeadership(successor))
         await waiting.wait()
@@ -168,7 +168,7 @@ class LeaderRequests:
     def transfer_ended(self, effect: TransferEnded) -> None:
         waiting = self._transfers.pop(effect.successor, None)
         if waiting is not None:
-            waiting.end(_not_handed_over(effect.successor, effect.error))
+            waiting.end(_not_transferred(effect.successor, effect.error))
 
     # All of it
 
@@ -191,10 +191,10 @@ class LeaderRequests:
         self._transfers.clear()
 
 
-def _not_handed_over(successor: NodeId, code: ErrorCode) -> RequestRefusedError:
+def _not_transferred(successor: NodeId, code: ErrorCode) -> RequestRefusedError:
     what = (
         "it is not another voter of this quorum; describe the quorum to see who is"
         if code is ErrorCode.INVALID_VOTER_KEY
         else "it is down, or did not catch up in an election timeout; try again, or see what slows it down"
     )
-    return RequestRefusedError(code, f"leadership was not handed to node {successor}: {what}")
+    return RequestRefusedError(code, f"leadership was not transferred to node {successor}: {what}")

@@ -210,7 +210,7 @@ class Channel:
         await self._ask_and_wait(Kind.CHANGE_VOTERS, voter_change_fields(change))
 
     async def transfer_leadership(self, successor: NodeId) -> None:
-        """Return when the leader has resigned in favour of `successor`. Raises as `change_voters`."""
+        """Return when the leader has resigned so that `successor` is elected. Raises as `change_voters`."""
         await self._ask_and_wait(Kind.TRANSFER_LEADERSHIP, [successor])
 
     async def describe_quorum(self) -> QuorumView:

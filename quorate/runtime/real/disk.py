@@ -65,7 +65,7 @@ class _Worker:
     """One thread that runs blocking calls first in, first out, and wakes the task that waits for each.
 
     Half the cost of `trio.to_thread` (reference figures in docs/explanation/performance.md): no limiter, no
-    context copy, no thread hand-over.
+    context copy, no change of thread.
     """
 
     def __init__(self) -> None:

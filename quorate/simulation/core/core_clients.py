@@ -50,7 +50,7 @@ class CoreClients:
     open: list[Call] = field(default_factory=list)
     """Not answered yet."""
     busy: dict[NodeId, None] = field(default_factory=dict)
-    """Nodes that may not be asked to append, because they hand over."""
+    """Nodes that may not be asked to append, because they transfer leadership."""
     _read_rounds: int = 0
     _by_proposal: dict[int, Call] = field(default_factory=dict)
     _by_round: dict[tuple[NodeId, int], Call] = field(default_factory=dict)

@@ -52,7 +52,7 @@ class CoreFault(enum.Enum):
     """What was fetched turns out to be broken."""
     RESIGN = "resign"
     TRANSFER = "transfer"
-    """The leader is asked to hand over to a chosen node."""
+    """Leadership is transferred to a chosen node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ Suite = Mapping[str, Bound]
 
 SMALL: Final[Suite] = {
     "crash": Bound(situation="elected", budgets=Budgets(appends=1, crashes=1), voters=2),
-    "handover": Bound(situation="elected", budgets=Budgets(resignations=1, transfers=1)),
+    "transfer": Bound(situation="elected", budgets=Budgets(resignations=1, transfers=1)),
     "reads": Bound(situation="elected", budgets=Budgets(reads=1, appends=1)),
     "short candidate": Bound(situation="short candidate", budgets=Budgets()),
     "stale candidate": Bound(situation="stale candidate", budgets=Budgets()),
@@ -47,8 +47,8 @@ CI: Final[Suite] = {
         batches=2,
         in_flight=3,
     ),
-    "handover": Bound(situation="elected", budgets=Budgets(appends=1, resignations=1, transfers=1)),
-    "handed over again": Bound(situation="resigned", budgets=Budgets(resignations=1)),
+    "transfer": Bound(situation="elected", budgets=Budgets(appends=1, resignations=1, transfers=1)),
+    "resigned again": Bound(situation="resigned", budgets=Budgets(resignations=1)),
     "transfer in vain": Bound(
         situation="elected", budgets=Budgets(appends=1, transfers=1, timeouts=1), voters=2, in_flight=4
     ),

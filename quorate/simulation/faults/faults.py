@@ -62,7 +62,7 @@ class Fault(enum.Enum):
     CLOCK_RATE = "clock-rate"
     """Monotonic clocks run at different rates, all the time."""
     TRANSFER = "transfer"
-    """The leader is asked to hand over to a chosen node."""
+    """Leadership is transferred to a chosen node."""
     SNAPSHOT = "snapshot"
     """Snapshots are taken, early and often, and the log below them goes."""
     VOTERS = "voters"

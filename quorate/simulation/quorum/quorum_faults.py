@@ -10,7 +10,7 @@ from quorate.simulation.quorum.quorum_cluster import PORT, QuorumCluster, Quorum
 
 
 class QuorumFaults(Faults[QuorumNode]):
-    """As `Faults`, with leaders that hand over, voters that change and disks that are lost.
+    """As `Faults`, with leadership transferred, voters that change and disks that are lost.
 
     Of the voters one at most is gone at a time, be it damaged or on a lost disk, and then the set is not
     made smaller but by that one.
@@ -35,7 +35,7 @@ class QuorumFaults(Faults[QuorumNode]):
             return
         quorum, to = leader.quorum, self._random.choice(self._quorum.nodes)
         self._voters.ask(
-            leader, f"hand over to {to.name}", lambda: quorum.transfer_leadership(to.id, timeout_ms=3000)
+            leader, f"transfer to {to.name}", lambda: quorum.transfer_leadership(to.id, timeout_ms=3000)
         )
 
     async def _snapshot(self) -> None:

@@ -188,7 +188,7 @@ def test_heartbeats_of_strangers_and_of_old_epochs_are_refused(cluster) -> None:
     assert error_of(1, cluster.epoch(1) + 1) is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_a_leader_that_stops_hands_over_and_goes_when_all_have_seen_it(cluster) -> None:
+def test_a_leader_that_stops_gives_up_its_partitions_and_goes_when_all_have_seen_it(cluster) -> None:
     cluster.start(1, 2)
     topic, lone = cluster.create("t", (1, 2)), cluster.create("lone", (1,))
     assert cluster.beat(1, stop=True) == "unfenced"

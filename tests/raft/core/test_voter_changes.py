@@ -294,7 +294,7 @@ def test_a_voter_that_moved_keeps_its_vote_and_its_progress(make_core: Any) -> N
     assert core.replica_end_offsets()[key(2)] == 3
 
 
-def test_no_change_begins_while_leadership_is_handed_over(make_core: Any) -> None:
+def test_no_change_begins_while_leadership_is_transferred(make_core: Any) -> None:
     core = leading(make_core)
     core.step(ChangeVoters(1, UpdateVoter(Voter(key(2), Endpoint("elsewhere", 9093)))))
     core.step(TransferLeadership(NodeId(2)))

@@ -33,11 +33,11 @@ from quorate.raft.core.messages import (
     Response,
     VoteRequest,
 )
-from quorate.raft.core.roles.handover import Handover
 from quorate.raft.core.roles.read_index import ReadIndexRounds
 from quorate.raft.core.roles.replica_progress import ReplicaProgress
 from quorate.raft.core.roles.role import RoleState
 from quorate.raft.core.roles.tracker import Replicas
+from quorate.raft.core.roles.transfer import Transfer
 from quorate.raft.core.roles.transitions import ToResigned, Transition
 from quorate.raft.core.roles.voter_changes import Refused, VoterChanges
 from quorate.raft.core.shared_state import BEGIN_QUORUM, CHECK_QUORUM, Node
@@ -54,9 +54,9 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
     __slots__ = (
         "_changes",
         "_granting_voters",
-        "_handover",
         "_read_index",
         "_replicas",
+        "_transfer",
         "epoch_start_offset",
         "high_watermark",
     )
@@ -73,7 +73,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         self._replicas = Replicas(node)
         self._read_index = ReadIndexRounds()
         self._changes = VoterChanges()
-        self._handover = Handover()
+        self._transfer = Transfer()
 
     def timers(self, node: Node) -> tuple[TimerKind, ...]:
         kinds: list[TimerKind] = []
@@ -81,7 +81,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             kinds.append(TimerKind.CHECK_QUORUM)
         if self._replicas.need_periods:
             kinds.append(TimerKind.BEGIN_QUORUM)
-        if self._handover.successor is not None:
+        if self._transfer.successor is not None:
             kinds.append(TimerKind.TRANSFER)
         return tuple(kinds)
 
@@ -137,10 +137,10 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         return outcome if isinstance(outcome, Refused) else None
 
     def _outcome_of(self, node: Node, change: VoterChange) -> VoterSet | Refused:
-        if self._handover.successor is not None:
+        if self._transfer.successor is not None:
             return Refused(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"leadership is being handed to node {self._handover.successor}; ask the next leader",
+                f"leadership is being transferred to node {self._transfer.successor}; ask the next leader",
             )
         return self._changes.outcome(node, self._replicas, change, high_watermark=self.high_watermark)
 
@@ -159,7 +159,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         self._read_index.check(node, high_watermark=self.high_watermark)
 
     def on_transfer(self, node: Node, event: TransferLeadership) -> Transition | None:
-        self._handover.ask(node, self._replicas, event.successor)
+        self._transfer.ask(node, self._replicas, event.successor)
         return self._done(node)
 
     def on_fetch(self, node: Node, request: FetchRequest) -> Transition | None:
@@ -239,13 +239,13 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
                 if replica.fetch_wait == timer:
                     self._answer_parked(node, replica)
         elif timer.kind is TimerKind.TRANSFER:
-            self._handover.timed_out(node)
+            self._transfer.timed_out(node)
         return None
 
     def resign(self) -> Transition:
         """The chosen successor first, if there is one, then the others by what they have."""
         by_offset = self._replicas.by_offset()
-        chosen = tuple(node for node in by_offset if node == self._handover.successor)
+        chosen = tuple(node for node in by_offset if node == self._transfer.successor)
         return ToResigned(preferred_successors=(*chosen, *(node for node in by_offset if node not in chosen)))
 
     def on_ready(self, node: Node, peer: NodeId) -> Transition | None:
@@ -313,7 +313,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             offset = node.log.voters.latest_offset
             if offset is not None and offset < self.high_watermark:
                 return self.resign()
-        is_due = self._handover.is_due(node, self._replicas, high_watermark=self.high_watermark)
+        is_due = self._transfer.is_due(node, self._replicas, high_watermark=self.high_watermark)
         return self.resign() if is_due else None
 
     def _count_new_voters(self, node: Node) -> None:

@@ -38,7 +38,7 @@ def renamed(core: Core, to: Renaming) -> Core:
             _ballot(role._ballot, to)
         case Leader():
             role._granting_voters = tuple(sorted(map(to.node, role._granting_voters)))
-            role._handover.successor = to.node_if_any(role._handover.successor)
+            role._transfer.successor = to.node_if_any(role._transfer.successor)
             rounds = role._read_index
             rounds._echoed = {to.node(node): echoed for node, echoed in rounds._echoed.items()}
             _replicas(role._replicas, twin._node, to)

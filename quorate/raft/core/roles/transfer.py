@@ -1,4 +1,4 @@
-"""Leadership handed to a chosen voter, without a gap longer than an election."""
+"""Leadership transferred to a chosen voter, without a gap longer than an election."""
 
 from quorate.error_code import ErrorCode
 from quorate.raft.core.cloning import Cloneable
@@ -8,7 +8,7 @@ from quorate.raft.core.shared_state import TRANSFER, Node
 from quorate.types import NodeId, Offset
 
 
-class Handover(Cloneable):
+class Transfer(Cloneable):
     """Waits for the successor to have the whole log, for an election timeout at most."""
 
     __slots__ = ("successor",)
