@@ -42,7 +42,7 @@ def test_a_missing_key_is_named_with_a_line_to_add(quorate: Quorate, node: Any) 
         ("process_roles", "leader", "it must be broker, controller or broker,controller"),
         ("listeners", "localhost:9092", "'localhost:9092' is not NAME://host:port"),
         ("controller_quorum_voters", "1@localhost", "write id@host:port"),
-        ("controller_quorum_voters", "2@localhost:9", "node 1 is a controller and not in it; add it"),
+        ("controller_quorum_voters", "2@localhost:9", "node 1 is a controller but not in it; add it"),
     ],
 )
 def test_a_bad_value_is_named_with_what_is_allowed(

@@ -1,4 +1,4 @@
-"""server.properties: the keys, what they take, and what was read."""
+"""server.properties: its keys, their values, and the parsed configuration of a node."""
 
 from quorate.broker.settings.server_config import CONFIG_KEYS, ServerConfig, ServerConfigError
 

@@ -1,4 +1,4 @@
-"""The keys of `server.properties`: Kafka's names and defaults, and ours in the same manner."""
+"""The keys of `server.properties`: Kafka's, with its names and defaults, and our own."""
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from quorate.broker.metadata import (
 from quorate.broker.settings.kafka_keys import KAFKA_KEYS
 
 REQUIRED: Final = None
-"""As a default: the key must be set."""
+"""The default of a key that the file must set."""
 
 
 def _roles(value: str) -> None:
@@ -37,7 +37,7 @@ def _key(
     kafkas: str | None = None,
     ours: bool = False,
 ) -> ConfigKey:
-    """`kafkas`: Kafka's default, where it is another."""
+    """`kafkas`: Kafka's default, if it differs. `ours`: Kafka has no such key."""
     return ConfigKey(
         name=name,
         type=kind,
@@ -99,251 +99,183 @@ def _list(
     return _key(ValueType.LIST, name, default, doc, check, kafkas=kafkas)
 
 
+# fmt: off
 _OWN_KEYS: Final = (
     # Who this node is
-    _list("process.roles", REQUIRED, "What this node is: broker, controller or both.", _roles),
-    _key(ValueType.INT, "node.id", REQUIRED, "This node's id, unique in the cluster.", number(0, INT_MAX)),
-    _int("broker.id", -1, -1, "Older name of node.id; if both are set they must be equal."),
-    _string("broker.rack", "", "The rack this broker is in, shown to clients."),
+    _list("process.roles", REQUIRED,
+        "The roles of this node: broker, controller, or both separated by a comma.", _roles),
+    _key(ValueType.INT, "node.id", REQUIRED,
+        "The id of this node. It is unique in the cluster.", number(0, INT_MAX)),
+    _int("broker.id", -1, -1, "The older name of node.id. -1: not set. If both are set, they must be equal."),
+    _string("broker.rack", "", "The rack of this broker. Clients see it in Metadata."),
     # Where it listens
-    _list("listeners", "PLAINTEXT://:9092", "Where to listen: NAME://host:port, separated by commas."),
-    _list(
-        "advertised.listeners",
-        "",
-        "Where clients and brokers reach this one, and other nodes this controller: NAME://host:port. "
-        "Without an entry for either it is as in listeners, with localhost for an empty host.",
-    ),
-    _list("controller.listener.names", REQUIRED, "The listeners that the quorum uses. One name."),
-    _string(
-        "inter.broker.listener.name",
-        "",
-        "The listener that brokers fetch through; empty: the first of advertised.listeners.",
-    ),
-    _list(
-        "listener.security.protocol.map",
-        "",
-        "NAME:PROTOCOL pairs. PLAINTEXT is the only protocol for now, and what a name not in the map has.",
-        kafkas="PLAINTEXT:PLAINTEXT,SSL:SSL,...",
-    ),
+    _list("listeners", "PLAINTEXT://:9092",
+        "The addresses that this node listens on: NAME://host:port, separated by commas. An empty host is "
+        "every interface."),
+    _list("advertised.listeners", "",
+        "The addresses that clients, brokers and controllers use to reach this node: NAME://host:port, "
+        "separated by commas. A listener without an entry is advertised as it stands in listeners, with "
+        "localhost for an empty host."),
+    _list("controller.listener.names", REQUIRED, "The name of the listener that the quorum uses."),
+    _string("inter.broker.listener.name", "",
+        "The name of the listener that other brokers fetch through. Empty: the first of "
+        "advertised.listeners."),
+    _list("listener.security.protocol.map", "",
+        "The protocol of each listener, as NAME:PROTOCOL pairs separated by commas. Only PLAINTEXT is "
+        "supported. A listener without an entry uses it.", kafkas="PLAINTEXT:PLAINTEXT,SSL:SSL,..."),
     # The quorum
-    _list(
-        "controller.quorum.voters",
-        "",
-        "The voters of a static quorum: id@host:port, separated by commas. Not looked at once the log has a "
-        "voter set. One of this and controller.quorum.bootstrap.servers is required.",
-    ),
-    _list(
-        "controller.quorum.bootstrap.servers",
-        "",
-        "Controllers to ask who leads: host:port, separated by commas. With it, who votes is in the log.",
-    ),
-    _flag(
-        "controller.quorum.auto.join.enable",
-        False,
-        "Whether a controller becomes a voter by itself once it has caught up. One that was removed joins "
-        "again while it runs.",
-    ),
-    _int(
-        "controller.quorum.election.timeout.ms", 1000, 1, "How long to wait for a leader before asking again."
-    ),
-    _int("controller.quorum.fetch.timeout.ms", 2000, 1, "How long without the leader before an election."),
-    _int("controller.quorum.election.backoff.max.ms", 1000, 0, "The longest wait between two elections."),
-    _int("controller.quorum.request.timeout.ms", 2000, 1, "How long to wait for a peer's answer."),
-    _int("controller.quorum.retry.backoff.ms", 20, 1, "The wait before a request is repeated."),
-    _int(
-        "controller.quorum.fetch.max.bytes",
-        8 << 20,
-        1,
-        "The most bytes of one fetch of the metadata log.",
-        kafkas="1048576",
-    ),
-    _int(
-        "metadata.log.segment.bytes",
-        1 << 30,
-        1024,
-        "The size at which the metadata log begins a new segment.",
-    ),
-    _long(
-        "metadata.log.max.record.bytes.between.snapshots",
-        20 << 20,
-        1,
-        "Take a snapshot of the metadata after so many bytes of new records.",
-    ),
-    _long(
-        "metadata.log.max.snapshot.interval.ms",
-        3_600_000,
-        0,
-        "The longest time between two snapshots while there are new records; 0: snapshots go by bytes alone.",
-    ),
-    _long(
-        "metadata.max.retention.bytes",
-        100 << 20,
-        -1,
-        "While the metadata log and its snapshots have more, what a later snapshot holds is deleted; -1: no "
-        "limit.",
-    ),
-    _long(
-        "metadata.max.retention.ms",
-        604_800_000,
-        -1,
-        "Snapshots older than this are deleted, and the log before them; -1: no limit.",
-    ),
+    _list("controller.quorum.voters", "",
+        "The voters of a static quorum: id@host:port, separated by commas. The node ignores this key as soon "
+        "as its log contains a voter set. Either this key or controller.quorum.bootstrap.servers is "
+        "required."),
+    _list("controller.quorum.bootstrap.servers", "",
+        "The controllers that this node asks for the leader: host:port, separated by commas. Such a quorum "
+        "keeps its voter set in the log."),
+    _flag("controller.quorum.auto.join.enable", False,
+        "true: this controller becomes a voter as soon as it has caught up. If it is removed from the voters "
+        "while it runs, it joins again."),
+    _int("controller.quorum.election.timeout.ms", 1000, 1,
+        "The minimum time that a candidate waits for votes, and a node without a leader waits for one, "
+        "before the next election. The actual time is random, up to twice this value."),
+    _int("controller.quorum.fetch.timeout.ms", 2000, 1,
+        "The time without a successful fetch from the leader after which a voter starts an election."),
+    _int("controller.quorum.election.backoff.max.ms", 1000, 0,
+        "The maximum wait before an election after the leader resigned or its connection broke."),
+    _int("controller.quorum.request.timeout.ms", 2000, 1,
+        "The time after which a request to another node of the quorum counts as failed."),
+    _int("controller.quorum.retry.backoff.ms", 20, 1,
+        "The pause after a failed request before the next request to the same node."),
+    _int("controller.quorum.fetch.max.bytes", 8 << 20, 1,
+        "The maximum size of the records in one answer to a fetch of the metadata log.", kafkas="1048576"),
+    _int("metadata.log.segment.bytes", 1 << 30, 1024, "The maximum size of a segment of the metadata log."),
+    _long("metadata.log.max.record.bytes.between.snapshots", 20 << 20, 1,
+        "The size of new metadata records after which a node takes a snapshot."),
+    _long("metadata.log.max.snapshot.interval.ms", 3_600_000, 0,
+        "The maximum time between two snapshots while there are new records. 0: only the size of the records "
+        "counts."),
+    _long("metadata.max.retention.bytes", 100 << 20, -1,
+        "The maximum size of the metadata log and its snapshots together. Above it the oldest snapshots are "
+        "deleted, and the log that a later snapshot covers. -1: no limit."),
+    _long("metadata.max.retention.ms", 604_800_000, -1,
+        "The maximum age of a snapshot. Older ones are deleted, except the latest, with the log that a later "
+        "snapshot covers. -1: no limit."),
     # Storage
-    _string("log.dir", "/tmp/kafka-logs", "The data folder, where log.dirs is not set."),
-    _list(
-        "log.dirs",
-        "",
-        "The data folders, separated by commas; empty: log.dir. One that fails is not used any more, and "
-        "other brokers lead what was in it; the broker stops when all have failed, or the one with the "
-        "metadata.",
-    ),
-    _string("metadata.log.dir", "", "The folder of the metadata log; empty: the first of log.dirs."),
-    _long(
-        "log.close.timeout.ms",
-        60_000,
-        1,
-        "How long a stopping broker gives its disks to sync everything, before it goes without.",
-        ours=True,
-    ),
-    _long(
-        "log.dir.failure.timeout.ms",
-        30_000,
-        1,
-        "How long a broker may be unable to tell the controller that a folder of log.dirs has failed, while "
-        "it leads partitions in it, before it stops. Also how long it leads a partition whose log it can't "
-        "open for want of file descriptors, if another replica is in sync.",
-    ),
-    _long(
-        "log.retention.check.interval.ms",
-        300_000,
-        1,
-        "How often segments are checked against the retention, in ms.",
-    ),
-    _long(
-        "log.flush.offset.checkpoint.interval.ms", 60_000, 0, "How often recovery points are written, in ms."
-    ),
+    _string("log.dir", "/tmp/kafka-logs", "The data directory, if log.dirs is empty."),
+    _list("log.dirs", "",
+        "The data directories, separated by commas. Empty: log.dir. If a directory fails, other brokers lead "
+        "its partitions. If all have failed, or the one with the metadata log, the broker stops."),
+    _string("metadata.log.dir", "", "The directory of the metadata log. Empty: the first of log.dirs."),
+    _long("log.close.timeout.ms", 60_000, 1,
+        "The maximum time that a stopping broker waits for its disks to sync.", ours=True),
+    _long("log.dir.failure.timeout.ms", 30_000, 1,
+        "The time after which a broker stops if it leads partitions in a failed directory and can't report "
+        "the failure to the active controller. Also the time after which a broker gives up the leadership of "
+        "a partition that it can't open for lack of file descriptors, if another replica is in sync."),
+    _long("log.retention.check.interval.ms", 300_000, 1,
+        "The time between two checks for segments that retention deletes."),
+    _long("log.flush.offset.checkpoint.interval.ms", 60_000, 0,
+        "The time between two syncs of all partitions. Each ends with a checkpoint of the recovery points."),
     # The brokers
-    _int("num.partitions", 1, 1, "Partitions of a topic that is created without a number."),
-    _int("default.replication.factor", 1, 1, "Replicas of a topic that is created without a number.", 32767),
-    _flag("auto.create.topics.enable", True, "Whether asking for a topic's metadata may create it."),
-    _flag("delete.topic.enable", True, "Whether topics may be deleted."),
-    _int("broker.heartbeat.interval.ms", 2000, 1, "How often a broker heartbeats to the controller."),
-    _int("broker.session.timeout.ms", 9000, 1, "After how long without heartbeat a broker is fenced."),
-    _int("initial.broker.registration.timeout.ms", 60_000, 1, "How long a broker may take to register."),
-    _int(
-        "quorate.controller.partitions.per.step",
-        128,
-        1,
-        "How many partitions the controller changes in one step. More is less work in all; fewer lets "
-        "the quorum's messages pass sooner.",
-        10_000,
-        ours=True,
-    ),
-    _flag("controlled.shutdown.enable", True, "Whether a broker hands its partitions over before it stops."),
-    _int("controlled.shutdown.timeout.ms", 10_000, 1, "How long that may take.", ours=True),
-    _flag(
-        "auto.leader.rebalance.enable",
-        True,
-        "Whether partitions are given back to their first replica once that can lead again.",
-    ),
-    _long("leader.imbalance.check.interval.seconds", 300, 1, "How often that is looked at, in seconds."),
-    _long(
-        "producer.id.expiration.ms",
-        86_400_000,
-        1,
-        "After how long without a batch a partition forgets a producer.",
-    ),
+    _int("num.partitions", 1, 1, "The number of partitions of a new topic, if the request gives none."),
+    _int("default.replication.factor", 1, 1,
+        "The number of replicas of a new topic, if the request gives none.", 32767),
+    _flag("auto.create.topics.enable", True, "true: a Metadata request for an unknown topic may create it."),
+    _flag("delete.topic.enable", True, "true: clients may delete topics."),
+    _int("broker.heartbeat.interval.ms", 2000, 1,
+        "The time between two heartbeats of a broker to the active controller."),
+    _int("broker.session.timeout.ms", 9000, 1,
+        "The time without a heartbeat after which the active controller fences a broker."),
+    _int("initial.broker.registration.timeout.ms", 60_000, 1,
+        "The time within which a starting broker must register. Otherwise it stops."),
+    _int("quorate.controller.partitions.per.step", 128, 1,
+        "The maximum number of partitions that the active controller changes in one step. A higher number is "
+        "less work in total. A lower number delays the messages of the quorum less.", 10_000, ours=True),
+    _flag("controlled.shutdown.enable", True,
+        "true: a broker transfers the leadership of its partitions before it stops."),
+    _int("controlled.shutdown.timeout.ms", 10_000, 1, "The maximum time of that transfer.", ours=True),
+    _flag("auto.leader.rebalance.enable", True,
+        "true: the active controller returns the leadership of a partition to its first replica as soon as "
+        "that is in sync."),
+    _long("leader.imbalance.check.interval.seconds", 300, 1,
+        "The time between two checks for such partitions, in seconds."),
+    _long("producer.id.expiration.ms", 86_400_000, 1,
+        "The time without a batch after which a partition forgets a producer."),
     # Replication
-    _long(
-        "replica.lag.time.max.ms", 30_000, 1, "A follower that was not caught up for so long leaves the ISR."
-    ),
-    _int("replica.fetch.wait.max.ms", 500, 0, "The longest that a follower's fetch waits at the leader."),
-    _int("replica.fetch.min.bytes", 1, 0, "The least bytes for which a leader answers a follower's fetch."),
-    _int("replica.fetch.max.bytes", 1 << 20, 0, "The most bytes of one partition in a follower's fetch."),
-    _int("replica.fetch.response.max.bytes", 10 << 20, 0, "The most bytes of a whole follower's fetch."),
-    _int(
-        "replica.fetch.backoff.ms",
-        1000,
-        0,
-        "The wait before a partition whose fetch failed is fetched again.",
-    ),
-    _int(
-        "replica.socket.timeout.ms",
-        30_000,
-        1,
-        "How long a follower waits for an answer beyond the fetch wait.",
-    ),
-    _long("replica.high.watermark.checkpoint.interval.ms", 5000, 1, "How often high watermarks are written."),
-    _int(
-        "replica.fetch.backoff.min.ms",
-        20,
-        1,
-        "The first wait before a fetch that failed is repeated; it doubles up to replica.fetch.backoff.ms.",
-        ours=True,
-    ),
-    _int("alter.partition.retry.ms", 50, 1, "The wait before a leader proposes an ISR again.", ours=True),
+    _long("replica.lag.time.max.ms", 30_000, 1,
+        "The maximum time that a follower in the ISR may stay behind the end of the leader's log. After it, "
+        "the leader removes the follower from the ISR."),
+    _int("replica.fetch.wait.max.ms", 500, 0,
+        "The maximum time that the leader holds the fetch of a follower if there are no new records."),
+    _int("replica.fetch.min.bytes", 1, 0,
+        "The minimum size of the records in the answer to a follower. The leader waits for them up to "
+        "replica.fetch.wait.max.ms."),
+    _int("replica.fetch.max.bytes", 1 << 20, 0,
+        "The maximum size of the records of one partition in the answer to a follower. A first batch that is "
+        "larger is sent whole."),
+    _int("replica.fetch.response.max.bytes", 10 << 20, 0,
+        "The maximum size of the records of all partitions in the answer to a follower."),
+    _int("replica.fetch.backoff.ms", 1000, 0, "The maximum pause of a follower after a failed fetch."),
+    _int("replica.socket.timeout.ms", 30_000, 1,
+        "The time, beyond replica.fetch.wait.max.ms, after which a follower gives up an unanswered fetch."),
+    _long("replica.high.watermark.checkpoint.interval.ms", 5000, 1,
+        "The time between two checkpoints of the high watermarks."),
+    _int("replica.fetch.backoff.min.ms", 20, 1,
+        "The first pause of a follower after a failed fetch. Each failure in a row doubles it, up to "
+        "replica.fetch.backoff.ms.", ours=True),
+    _int("alter.partition.retry.ms", 50, 1,
+        "The pause before a leader repeats a change of the ISR that did not reach the active controller.",
+        ours=True),
     # Clients
-    _int(
-        "socket.request.max.bytes",
-        100 << 20,
-        1,
-        "The largest request, and the most that a produced batch may become when it is decompressed.",
-    ),
-    _int("max.connections", 10_000, 1, "The most client connections of a listener.", kafkas="2147483647"),
-    _int(
-        "max.connections.per.ip",
-        INT_MAX,
-        1,
-        "The most client connections of one address.",
-    ),
-    _long("connections.max.idle.ms", 600_000, 1, "After how long an idle connection is closed."),
-    _long("queued.max.request.bytes", 256 << 20, 1, "The most bytes of requests in memory.", kafkas="-1"),
-    _int("fetch.max.bytes", 55 << 20, 1024, "The most bytes of an answer to a consumer's fetch."),
+    _int("socket.request.max.bytes", 100 << 20, 1,
+        "The maximum size of a request, and of a produced batch after decompression."),
+    _int("max.connections", 10_000, 1,
+        "The maximum number of client connections of a listener.", kafkas="2147483647"),
+    _int("max.connections.per.ip", INT_MAX, 1,
+        "The maximum number of client connections of a listener from one address."),
+    _long("connections.max.idle.ms", 600_000, 1, "The time after which an idle connection is closed."),
+    _long("queued.max.request.bytes", 256 << 20, 1,
+        "The maximum size of all requests of a listener in memory. A connection waits while there is no "
+        "room.", kafkas="-1"),
+    _int("fetch.max.bytes", 55 << 20, 1024, "The maximum size of an answer to the fetch of a consumer."),
     # Groups
-    _int("group.min.session.timeout.ms", 6000, 1, "The least session timeout that a member may ask for."),
-    _int(
-        "group.max.session.timeout.ms", 1_800_000, 1, "The largest session timeout that a member may ask for."
-    ),
-    _int(
-        "group.initial.rebalance.delay.ms", 3000, 0, "How long an empty group waits for more members to join."
-    ),
-    _int("group.max.size", INT_MAX, 1, "The most members of a group."),
-    _int("offset.metadata.max.bytes", 4096, 0, "The longest metadata of a committed offset."),
-    _int("offsets.topic.num.partitions", 50, 1, "Partitions of __consumer_offsets."),
-    _int(
-        "offsets.topic.replication.factor",
-        3,
-        1,
-        "Replicas of __consumer_offsets; fewer if there are not so many brokers when it is created.",
-        32767,
-    ),
-    _int("offsets.topic.segment.bytes", 100 << 20, 1, "The segment size of __consumer_offsets."),
-    _int("offsets.commit.timeout.ms", 5000, 1, "How long a commit may wait for its replicas."),
+    _int("group.min.session.timeout.ms", 6000, 1,
+        "The minimum session timeout that a group member may request."),
+    _int("group.max.session.timeout.ms", 1_800_000, 1,
+        "The maximum session timeout that a group member may request."),
+    _int("group.initial.rebalance.delay.ms", 3000, 0,
+        "The time that an empty group waits for further members before its first rebalance."),
+    _int("group.max.size", INT_MAX, 1, "The maximum number of members of a group."),
+    _int("offset.metadata.max.bytes", 4096, 0, "The maximum size of the metadata of a committed offset."),
+    _int("offsets.topic.num.partitions", 50, 1, "The number of partitions of __consumer_offsets."),
+    _int("offsets.topic.replication.factor", 3, 1,
+        "The number of replicas of __consumer_offsets. If there are fewer brokers when it is created, each "
+        "gets a replica.", 32767),
+    _int("offsets.topic.segment.bytes", 100 << 20, 1, "The maximum size of a segment of __consumer_offsets."),
+    _int("offsets.commit.timeout.ms", 5000, 1,
+        "The maximum time that an offset commit waits for the replicas of __consumer_offsets."),
     # Ours
-    _int(
-        "metrics.http.port", -1, -1, "The port of /metrics; -1: none, 0: any that is free.", 65535, ours=True
-    ),
-    _string("metrics.http.host", "127.0.0.1", "The address of /metrics.", ours=True),
-    _int(
-        "quorate.slow.step.ms",
-        0,
-        0,
-        "For debugging: log every step of the event loop that takes so long or longer, with its task and "
-        "place; 0: none, and no cost.",
-        ours=True,
-    ),
+    _int("metrics.http.port", -1, -1,
+        "The port of the metrics endpoint. -1: no endpoint. 0: any free port.", 65535, ours=True),
+    _string("metrics.http.host", "127.0.0.1", "The address of the metrics endpoint.", ours=True),
+    _int("quorate.slow.step.ms", 0, 0,
+        "For debugging: the node logs each step of the event loop that takes at least this time, with its "
+        "task and the line of code. 0: off.", ours=True),
 )
+# fmt: on
+
+
+_UNITS: Final = {60_000: ", in minutes", 3_600_000: ", in hours"}
 
 
 def _from_topics() -> Iterator[ConfigKey]:
-    """The keys that set topics' defaults, as the controller knows them."""
+    """The keys that set topics' defaults."""
     for name, (key, synonym) in BROKER_KEYS.items():
         yield ConfigKey(
             name=name,
             type=key.type,
             default=key.default if synonym.factor == 1 else "",
             check=key.check,
-            doc=f"Default of topics' {key.name}. {key.doc}",
+            doc=f"The default of topics' {key.name}{_UNITS.get(synonym.factor, '')}. {key.doc}",
             effect=key.effect,
             why=key.why,
         )

@@ -1,7 +1,8 @@
-"""Keys of Kafka's `server.properties` that do nothing here, or that are refused.
+"""Keys of Kafka's `server.properties` that have no effect here, or that are refused.
 
-The first are taken so that Kafka's own sample files work, each with the reason why nothing is missed. The
-second ask for what quorate hasn't got: a node that ignored them would be another than its owner believes.
+Keys without effect are accepted so that Kafka's own sample files work. Each states why nothing is lost.
+Refused keys request a feature that quorate lacks: a node that ignored them would not do what its operator
+expects.
 """
 
 from typing import Final
@@ -41,7 +42,7 @@ def _flag(name: str, default: bool, doc: str, why: str) -> ConfigKey:
 
 
 def _only(name: str, kind: ValueType, value: str, doc: str, why: str) -> ConfigKey:
-    """A key with one value, the one that holds anyway."""
+    """A key that accepts only the value that already holds."""
     return ConfigKey(
         name=name,
         type=kind,
@@ -58,49 +59,69 @@ def _refused(name: str, kind: ValueType, doc: str, why: str) -> ConfigKey:
 
 
 KAFKA_KEYS: Final = (
-    # Taken
-    _number("num.network.threads", 3, 1, "Threads that read and write sockets.", _ONE_LOOP),
-    _number("num.io.threads", 8, 1, "Threads that work on requests.", _ONE_LOOP),
-    _number("background.threads", 10, 1, "Threads for what is done from time to time.", _ONE_LOOP),
-    _number("num.recovery.threads.per.data.dir", 2, 1, "Threads that open logs.", _ONE_LOOP),
-    _number("queued.max.requests", 500, 1, "The most requests that wait for a thread.", _ONE_LOOP),
-    _number("socket.send.buffer.bytes", 102400, -1, "The socket's send buffer.", _SOCKETS),
-    _number("socket.receive.buffer.bytes", 102400, -1, "The socket's receive buffer.", _SOCKETS),
-    _number("socket.listen.backlog.size", 50, 1, "Connections that wait to be accepted.", "it is 512."),
+    # Without effect
+    _number("num.network.threads", 3, 1, "The number of threads that read and write sockets.", _ONE_LOOP),
+    _number("num.io.threads", 8, 1, "The number of threads that process requests.", _ONE_LOOP),
+    _number("background.threads", 10, 1, "The number of threads for background tasks.", _ONE_LOOP),
+    _number(
+        "num.recovery.threads.per.data.dir",
+        2,
+        1,
+        "The number of threads that recover the logs of a directory.",
+        _ONE_LOOP,
+    ),
+    _number(
+        "queued.max.requests", 500, 1, "The maximum number of requests that wait for a thread.", _ONE_LOOP
+    ),
+    _number("socket.send.buffer.bytes", 102400, -1, "The size of the send buffer of a socket.", _SOCKETS),
+    _number(
+        "socket.receive.buffer.bytes", 102400, -1, "The size of the receive buffer of a socket.", _SOCKETS
+    ),
+    _number(
+        "socket.listen.backlog.size",
+        50,
+        1,
+        "The maximum number of connections that wait to be accepted.",
+        "the backlog is always 512.",
+    ),
     _number(
         "controller.quorum.append.linger.ms",
         25,
         0,
-        "How long an append to the metadata log waits for others to join it.",
-        "an append waits for nothing.",
+        "The time that an append to the metadata log waits for others to join its batch.",
+        "an append never waits for others.",
     ),
     _number(
         "leader.imbalance.per.broker.percentage",
         10,
         0,
-        "The share of a broker's partitions that may be led elsewhere.",
-        "every partition whose first replica can lead goes back to it.",
+        "The share of a broker's partitions that another replica than the first may lead.",
+        "the controller returns every partition to its first replica.",
     ),
-    _flag("log.cleaner.enable", True, "Whether compacted topics are compacted.", _COMPACTION),
-    _number("log.cleaner.threads", 1, 0, "Threads that compact.", _COMPACTION),
+    _flag("log.cleaner.enable", True, "true: compacted topics are compacted.", _COMPACTION),
+    _number("log.cleaner.threads", 1, 0, "The number of threads that compact.", _COMPACTION),
     _number(
         "transaction.state.log.replication.factor",
         3,
         1,
-        "Replicas of __transaction_state.",
+        "The number of replicas of __transaction_state.",
         _NO_TRANSACTIONS,
     ),
     _number(
         "transaction.state.log.min.isr", 2, 1, "min.insync.replicas of __transaction_state.", _NO_TRANSACTIONS
     ),
     _number(
-        "transaction.state.log.num.partitions", 50, 1, "Partitions of __transaction_state.", _NO_TRANSACTIONS
+        "transaction.state.log.num.partitions",
+        50,
+        1,
+        "The number of partitions of __transaction_state.",
+        _NO_TRANSACTIONS,
     ),
     _number(
         "share.coordinator.state.topic.replication.factor",
         3,
         1,
-        "Replicas of __share_group_state.",
+        "The number of replicas of __share_group_state.",
         _NO_SHARE,
     ),
     _number(
@@ -114,48 +135,48 @@ KAFKA_KEYS: Final = (
         "num.replica.fetchers",
         ValueType.INT,
         "1",
-        "Fetchers per leader.",
+        "The number of fetchers per leader.",
         "one fetcher per leader follows all of its partitions; leave the key out",
     ),
     _only(
         "security.inter.broker.protocol",
         ValueType.STRING,
         "PLAINTEXT",
-        "How brokers talk to each other.",
+        "The protocol between brokers.",
         _NO_TLS,
     ),
     _only(
         "remote.log.storage.system.enable",
         ValueType.BOOLEAN,
         "false",
-        "Whether there is tiered storage.",
+        "true: the cluster has tiered storage.",
         "there is no tiered storage; leave the key out",
     ),
     _only(
         "offsets.topic.compression.codec",
         ValueType.INT,
         "0",
-        "How offset commits are compressed.",
+        "The compression of committed offsets.",
         "offset commits are not compressed; leave the key out",
     ),
     # Refused
     _refused(
         "authorizer.class.name",
         ValueType.CLASS,
-        "The rules by which clients are let in.",
+        "The class that authorizes requests.",
         "quorate has no ACLs, and every client may do everything; remove the line, and keep others off the "
         "listeners.",
     ),
     _refused(
         "ssl.keystore.location",
         ValueType.STRING,
-        "The key of a TLS listener.",
+        "The keystore of TLS listeners.",
         f"{_NO_TLS}; remove the line.",
     ),
     _refused(
         "sasl.enabled.mechanisms",
         ValueType.LIST,
-        "How clients prove their names.",
+        "The SASL mechanisms that clients may use.",
         "quorate has no SASL; remove the line, and keep others off the listeners.",
     ),
     _refused(
@@ -168,13 +189,13 @@ KAFKA_KEYS: Final = (
     _refused(
         "offsets.retention.minutes",
         ValueType.INT,
-        "How long an empty group keeps its offsets.",
-        "offsets of groups are kept for ever; remove the line.",
+        "The time that an empty group keeps its offsets.",
+        "groups keep their offsets for ever; remove the line.",
     ),
     _refused(
         "transactional.id.expiration.ms",
         ValueType.INT,
-        "How long a transactional id is kept.",
+        "The time that an unused transactional id is kept.",
         "there are no transactions; remove the line.",
     ),
 )

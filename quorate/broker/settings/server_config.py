@@ -1,4 +1,4 @@
-"""What a node reads from `server.properties`."""
+"""The configuration of a node, read from `server.properties`."""
 
 import difflib
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _NO_BOUND: Final = (1 << 63) - 1
 
 
 class ServerConfigError(ValueError):
-    """The configuration can't work. The message names the line, what is wrong and the remedy."""
+    """The configuration is invalid. The message names the line, the fault and the remedy."""
 
     def __init__(self, message: str, *, key: str | None = None, line: int | None = None) -> None:
         super().__init__(message if line is None else f"line {line}: {message}")
@@ -33,7 +33,7 @@ class ServerConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundListener:
-    """A listener's name and where it binds; an empty host is every interface."""
+    """The name of a listener and the address that it binds. An empty host is every interface."""
 
     name: str
     address: Address
@@ -41,12 +41,12 @@ class BoundListener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """A node's checked configuration. Durations in ms, sizes in bytes, as the keys of the same names."""
+    """The validated configuration of a node. Durations are in ms and sizes in bytes."""
 
     values: Mapping[str, str]
-    """Every key, with its default where the file says nothing."""
+    """The value of every key: from the file, else the default."""
     static: Mapping[str, str]
-    """The keys that the file sets and that topics' defaults come from."""
+    """The keys in the file that set defaults of topics."""
     from_file: frozenset[str]
     """The names of all keys that the file sets."""
     is_broker: bool
@@ -55,29 +55,30 @@ class ServerConfig:
     rack: str | None
     client_listeners: tuple[BoundListener, ...]
     advertised: tuple[Listener, ...]
-    """What is registered for clients and brokers; a port of 0 is replaced by the one that was bound."""
+    """The endpoints that this broker registers. A port of 0 is replaced by the bound one."""
     controller_listener: BoundListener | None
-    """Where the quorum listens; None: nowhere, this node is no controller."""
+    """The listener of the quorum. None: this node is not a controller."""
     controller_advertised: Endpoint | None
-    """Where other nodes reach this controller; None: nowhere, or where `voters` say."""
+    """The endpoint that other nodes use to reach this controller. None: as `voters` says, or this node is not
+    a controller."""
     inter_broker_listener: str
     voters: VoterSet
-    """The static set; empty where only the log says who votes."""
+    """The static voter set. Empty: the voter set is in the log."""
     bootstrap: tuple[Endpoint, ...]
-    """Controllers to ask who leads."""
+    """The controllers that this node asks for the leader."""
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
 
     @classmethod
     def parse(cls, text: str) -> "ServerConfig":
-        """From the text of a properties file. Raises `ServerConfigError`."""
+        """Parse the text of a properties file. Raises `ServerConfigError`."""
         return _build(_Values(_read_lines(text)))
 
     def int(self, key: str) -> int:
         return int(self.values[key])
 
     def seconds(self, key: str) -> float:
-        """The value of a key in ms, in seconds."""
+        """Return the value, in seconds, of a key that is in ms."""
         return int(self.values[key]) / 1000
 
     def flag(self, key: str) -> bool:
@@ -85,11 +86,11 @@ class ServerConfig:
 
     @property
     def controller_listener_name(self) -> str:
-        """What a controller's endpoint is called in requests about voters (KIP-853)."""
+        """The listener name of the controllers in AddRaftVoter and UpdateRaftVoter (KIP-853)."""
         return self.values["controller.listener.names"].partition(",")[0].strip()
 
     def quorum(self, *, cluster_id: str) -> QuorumConfig:
-        """This node's part in the quorum."""
+        """Return the configuration of this node's quorum."""
         listener = self.controller_listener
         return QuorumConfig(
             node_id=self.node_id,
@@ -109,7 +110,7 @@ class ServerConfig:
             snapshot_max_interval_ms=self.int("metadata.log.max.snapshot.interval.ms"),
             retention_bytes=_bound(self.values["metadata.max.retention.bytes"]),
             retention_ms=_bound(self.values["metadata.max.retention.ms"]),
-            # Records are the controller's alone: what others want they ask of it.
+            # Only the active controller appends. Other nodes send it requests.
             remote_appends=False,
             names=SERVER,
         )
@@ -130,7 +131,7 @@ class ServerConfig:
 
 
 def _bound(value: str) -> int:
-    """Of a key for which -1 is no bound."""
+    """Return the value of a key whose -1 means no limit."""
     return _NO_BOUND if int(value) == -1 else int(value)
 
 
@@ -141,8 +142,8 @@ class _Line:
 
 
 def _read_lines(text: str) -> Mapping[str, _Line]:
-    """The properties format as far as server.properties files use it: comments, `=` or `:`, and lines that
-    go on after a backslash."""
+    """Parse the part of the properties format that server.properties files use: comments, `=` or `:`, and
+    continuation lines after a backslash."""
     lines: dict[str, _Line] = {}
     number = 0
     pending = ""
@@ -173,7 +174,7 @@ def _read_lines(text: str) -> Mapping[str, _Line]:
 
 
 class _Values:
-    """The lines checked against the table, one by one."""
+    """The lines of the file, each checked against its key."""
 
     def __init__(self, lines: Mapping[str, _Line]) -> None:
         self.lines = lines
@@ -239,7 +240,7 @@ def _suggestion(name: str) -> str:
     near = difflib.get_close_matches(name, CONFIG_KEYS, n=1, cutoff=0.8)
     if near:
         return f"; did you mean {near[0]}?"
-    return "; remove the line, or see the configuration page for the keys there are"
+    return "; remove the line, or look the key up in docs/reference/configuration.md"
 
 
 def _build(values: _Values) -> ServerConfig:
@@ -262,12 +263,13 @@ def _build(values: _Values) -> ServerConfig:
     if is_controller and len(controller) != 1:
         raise values.error(
             "listeners",
-            f"a controller needs exactly one of controller.listener.names ({', '.join(controller_names)})",
+            "a controller needs exactly one listener of controller.listener.names "
+            f"({', '.join(controller_names)})",
         )
     if not is_controller and controller:
         raise values.error(
             "listeners",
-            f"{controller[0].name} is a controller's; remove it, or add controller to process.roles",
+            f"{controller[0].name} is a controller's listener; remove it, or add controller to process.roles",
         )
     if is_broker and not clients:
         raise values.error("listeners", "a broker needs a listener for clients, such as PLAINTEXT://:9092")
@@ -282,15 +284,16 @@ def _build(values: _Values) -> ServerConfig:
     _check_protocols(values, [each.name for each in bound])
     log_dirs = tuple(str(PurePosixPath(item)) for item in values.items("log.dirs") or values.items("log.dir"))
     if len(set(log_dirs)) < len(log_dirs):
-        raise values.error("log.dirs", "it names a folder twice; name each once")
+        raise values.error("log.dirs", "it names a directory twice; name each once")
     if not log_dirs:
-        raise values.error("log.dirs", "it names no folder; set log.dirs")
+        raise values.error("log.dirs", "it names no directory; set log.dirs")
     if values.get("controller.quorum.fetch.timeout.ms") == "1":
         raise values.error("controller.quorum.fetch.timeout.ms", "it must be at least 2")
     if int(values.get("broker.session.timeout.ms")) <= int(values.get("broker.heartbeat.interval.ms")):
         raise values.error(
             "broker.session.timeout.ms",
-            "it must be more than broker.heartbeat.interval.ms, or brokers are fenced between two heartbeats",
+            "it must be more than broker.heartbeat.interval.ms; otherwise brokers are fenced between two "
+            "heartbeats",
         )
     return ServerConfig(
         values=MappingProxyType(values.all),
@@ -333,7 +336,7 @@ def _listeners(values: _Values, name: str) -> tuple[BoundListener, ...]:
 def _quorum(
     values: _Values, node_id: NodeId, *, is_controller: bool
 ) -> tuple[VoterSet, tuple[Endpoint, ...]]:
-    """The static voters and the bootstrap servers: at least one of the two."""
+    """Return the static voters and the bootstrap servers. At least one of the two is set."""
     voters_key, bootstrap_key = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
     try:
         voters = parse_voters(values.get(voters_key))
@@ -349,28 +352,32 @@ def _quorum(
     if not voters and not bootstrap:
         raise values.error(
             bootstrap_key if bootstrap_key in values.lines else voters_key,
-            f"nobody is named who could tell this node who leads; add a line such as "
+            f"no node is named that this one could ask for the leader; add a line such as "
             f"{bootstrap_key}=localhost:9093, or for a static quorum {voters_key}=1@localhost:9093",
         )
     if not bootstrap and is_controller and node_id not in voters:
         raise values.error(
             voters_key,
-            f"node {node_id} is a controller and not in it; add it, or set {bootstrap_key} if the quorum "
+            f"node {node_id} is a controller but not in it; add it, or set {bootstrap_key} if the quorum "
             "keeps its voters in the log",
         )
     if not is_controller and node_id in voters:
-        raise values.error(voters_key, f"node {node_id} is in it; add controller to process.roles")
+        raise values.error(
+            voters_key, f"it names node {node_id}, which is not a controller; add controller to process.roles"
+        )
     return voters, tuple(bootstrap)
 
 
 def _told(values: _Values, bound: tuple[BoundListener, ...]) -> Mapping[str, Listener]:
-    """What advertised.listeners says, by name."""
+    """Return the entries of advertised.listeners by name."""
     asked = _listeners(values, "advertised.listeners")
     for each in asked:
         if each.name not in [listener.name for listener in bound]:
             raise values.error("advertised.listeners", f"{each.name} is not in listeners; add it there")
         if each.address.host in _ANY_HOST:
-            raise values.error("advertised.listeners", f"{each.name} names no host that others could reach")
+            raise values.error(
+                "advertised.listeners", f"{each.name} names no host; other nodes need one to reach this node"
+            )
     return {
         each.name: Listener(name=each.name, host=each.address.host, port=each.address.port) for each in asked
     }
@@ -388,7 +395,7 @@ def _as_bound(listener: BoundListener) -> Listener:
 def _controller_endpoint(
     listener: BoundListener, told: Mapping[str, Listener], voters: VoterSet, node_id: NodeId
 ) -> Endpoint | None:
-    """None for what the static voters say."""
+    """Return this controller's endpoint. None: the static voters state it."""
     if listener.name not in told and node_id in voters:
         return None
     where = told.get(listener.name) or _as_bound(listener)
@@ -402,6 +409,4 @@ def _check_protocols(values: _Values, names: list[str]) -> None:
         if not separator:
             raise values.error(name, f"{item!r} is not NAME:PROTOCOL")
         if listener in names and protocol != _PLAINTEXT:
-            raise values.error(
-                name, f"{listener} has protocol {protocol}; PLAINTEXT is the only one in this version"
-            )
+            raise values.error(name, f"{listener} has protocol {protocol}; only PLAINTEXT is supported")

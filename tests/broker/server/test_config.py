@@ -81,18 +81,22 @@ def test_a_short_fetch_timeout_shortens_the_long_poll() -> None:
         (with_line("num.partitions=1\\"), 9, "ends in a backslash"),
         (with_line("broker.id=2"), 9, "differs from node.id (1)"),
         (with_line("process.roles=zookeeper", without="process.roles"), 8, "broker, controller or"),
-        (with_line("node.id=3", without="node.id"), 5, "node 3 is a controller and not in it; add it"),
+        (with_line("node.id=3", without="node.id"), 5, "node 3 is a controller but not in it; add it"),
         (with_line("process.roles=broker", without="process.roles"), 5, "add controller to process.roles"),
         (with_line("controller.quorum.voters=1:9", without="controller.quorum.voters"), 8, "id@host:port"),
         (with_line("listeners=PLAINTEXT//x", without="listeners"), 8, "is not NAME://host:port"),
         (with_line("listeners=PLAINTEXT://:1,PLAINTEXT://:2", without="listeners"), 8, "is there twice"),
-        (with_line("listeners=PLAINTEXT://:1", without="listeners"), 8, "exactly one of controller.listener"),
+        (
+            with_line("listeners=PLAINTEXT://:1", without="listeners"),
+            8,
+            "exactly one listener of controller.listener",
+        ),
         (with_line("listeners=CONTROLLER://:1", without="listeners"), 8, "needs a listener for clients"),
         (with_line("controller.quorum.bootstrap.servers=one"), 9, "write host:port"),
         (with_line("advertised.listeners=SSL://h:1"), 9, "SSL is not in listeners"),
         (with_line("advertised.listeners=PLAINTEXT://0.0.0.0:1"), 9, "names no host"),
         (with_line("inter.broker.listener.name=X"), 9, "X is not in advertised.listeners"),
-        (with_line("listener.security.protocol.map=PLAINTEXT:SSL"), 9, "PLAINTEXT is the only one"),
+        (with_line("listener.security.protocol.map=PLAINTEXT:SSL"), 9, "only PLAINTEXT is supported"),
         (with_line("listener.security.protocol.map=PLAINTEXT"), 9, "not NAME:PROTOCOL"),
         (with_line("broker.session.timeout.ms=2000"), 9, "more than broker.heartbeat.interval.ms"),
         (with_line("log.dirs=,", without="log.dirs"), None, ""),
@@ -199,5 +203,5 @@ def test_the_quorum_of_a_node_waits_as_an_embedded_one_does() -> None:
 
 
 def test_a_folder_may_be_named_once() -> None:
-    with pytest.raises(ServerConfigError, match=r"line \d+: log.dirs: it names a folder twice"):
+    with pytest.raises(ServerConfigError, match=r"line \d+: log.dirs: it names a directory twice"):
         ServerConfig.parse(with_line("log.dirs=/data/a,/data/b,/data/a", without="log.dirs"))
