@@ -11,6 +11,7 @@ from typing import Any
 
 import cbor2
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.record.memory_records import MemoryRecords
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -57,10 +58,18 @@ class Stream:
 
 
 def create(admin: AdminClient, name: str) -> tuple[float, float]:
-    """When it was asked for, and when it was answered (ms)."""
+    """When the topic was requested, and when the answer came (ms)."""
     asked = time.time() * 1000
-    admin.create_topics([NewTopic(name, num_partitions=2, replication_factor=3)])[name].result(30)
-    return asked, time.time() * 1000
+    while True:
+        try:
+            admin.create_topics([NewTopic(name, num_partitions=2, replication_factor=3)])[name].result(30)
+        except KafkaException as error:
+            # The request was on its way to the killed node: librdkafka doesn't send it again.
+            if error.args[0].code() == KafkaError._TRANSPORT:
+                continue
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+        return asked, time.time() * 1000
 
 
 def others_dump(log_folder: Path) -> list[tuple[int, int, str, str]]:
