@@ -180,9 +180,14 @@ def cpu_seconds(pid: int) -> float:
 
 def user_and_system_seconds(pid: int) -> tuple[float, float]:
     """In steps of a clock tick (10 ms)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    fields = _stat(pid)
     tick = os.sysconf("SC_CLK_TCK")
     return int(fields[11]) / tick, int(fields[12]) / tick
+
+
+def page_faults(pid: int) -> int:
+    """How often the process touched memory that it had only been promised."""
+    return int(_stat(pid)[7])
 
 
 def wake_ups(pid: int) -> int:
@@ -192,6 +197,11 @@ def wake_ups(pid: int) -> int:
 
 def resident_mib(pid: int) -> float:
     return _status(pid, "VmRSS:") / 1024
+
+
+def _stat(pid: int) -> list[str]:
+    """From the process's state on, which proc(5) counts as the third field."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
 
 
 def _status(pid: int, field: str) -> int:

@@ -1,4 +1,4 @@
-"""Where a commit's time goes: CPU, wake-ups and, with cProfile, calls of each node per commit."""
+"""Where a commit's time goes: per commit and node, CPU, wake-ups, page faults and, with cProfile, calls."""
 
 import pstats
 import signal
@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusters import Answer, Quorate, cpu_seconds, user_and_system_seconds, wake_ups
+from clusters import Answer, Quorate, cpu_seconds, page_faults, user_and_system_seconds, wake_ups
 from rich.console import Console
 from rich.table import Table
 
@@ -36,6 +36,7 @@ class NodeCost:
     user_us: float
     system_us: float
     wake_ups: float
+    page_faults: float
 
 
 def run(
@@ -59,9 +60,9 @@ def _measure(
     processes = {_role(number, leader): process.pid for number, process in cluster.processes.items()}
     processes["client"] = cluster.client.process.pid
 
-    def sample(pid: int) -> tuple[float, float, float, float]:
+    def sample(pid: int) -> tuple[float, ...]:
         user, system = user_and_system_seconds(pid)
-        return cpu_seconds(pid) * 1e6, user * 1e6, system * 1e6, float(wake_ups(pid))
+        return cpu_seconds(pid) * 1e6, user * 1e6, system * 1e6, float(wake_ups(pid)), float(page_faults(pid))
 
     before = {name: sample(pid) for name, pid in processes.items()}
     answer = cluster.client.ask("write", count=commits, timeout=600, **load)
@@ -72,7 +73,14 @@ def _measure(
             (end - start) / answer["operations"] for start, end in zip(before[name], after[name], strict=True)
         ]
         costs.append(
-            NodeCost(node=name, cpu_us=each[0], user_us=each[1], system_us=each[2], wake_ups=each[3])
+            NodeCost(
+                node=name,
+                cpu_us=each[0],
+                user_us=each[1],
+                system_us=each[2],
+                wake_ups=each[3],
+                page_faults=each[4],
+            )
         )
     return answer, sorted(
         costs, key=lambda cost: ("leader", "follower", "client").index(cost.node.split()[0])
@@ -89,7 +97,7 @@ def _show_costs(answer: Answer, costs: list[NodeCost], load: dict[str, int], con
         f"p50 {answer['p50_ms']:.3f} ms, p99 {answer['p99_ms']:.3f} ms, {answer['per_second']:,.0f}/s"
     )
     table = Table(title="per commit", title_justify="left")
-    for column in ("process", "CPU us", "user us", "system us", "wake-ups"):
+    for column in ("process", "CPU us", "user us", "system us", "wake-ups", "page faults"):
         table.add_column(column, justify="left" if column == "process" else "right")
     nodes = [cost for cost in costs if cost.node != "client"]
     total = NodeCost(
@@ -98,6 +106,7 @@ def _show_costs(answer: Answer, costs: list[NodeCost], load: dict[str, int], con
         user_us=sum(cost.user_us for cost in nodes),
         system_us=sum(cost.system_us for cost in nodes),
         wake_ups=sum(cost.wake_ups for cost in nodes),
+        page_faults=sum(cost.page_faults for cost in nodes),
     )
     for cost in (*nodes, total, *(cost for cost in costs if cost.node == "client")):
         table.add_row(
@@ -106,6 +115,7 @@ def _show_costs(answer: Answer, costs: list[NodeCost], load: dict[str, int], con
             f"{cost.user_us:,.0f}",
             f"{cost.system_us:,.0f}",
             f"{cost.wake_ups:.2f}",
+            f"{cost.page_faults:.2f}",
         )
     console.print(table)
 
