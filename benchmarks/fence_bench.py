@@ -50,12 +50,12 @@ def records(partitions: int) -> Iterator[Record]:
 class Log:
     """Commits at once, and keeps the batches."""
 
-    def __init__(self, next_offset: int) -> None:
+    def __init__(self, next_offset: Offset) -> None:
         self.next_offset = next_offset
         self.batches: list[tuple[int, Sequence[bytes]]] = []
 
     def append_nowait(self, batch: Sequence[bytes], *, epoch: int) -> "Committed":
-        base, self.next_offset = self.next_offset, self.next_offset + len(batch)
+        base, self.next_offset = self.next_offset, Offset(self.next_offset + len(batch))
         self.batches.append((base, batch))
         return Committed(base)
 
@@ -64,12 +64,12 @@ class Log:
 
 
 class Committed:
-    def __init__(self, base_offset: int) -> None:
-        self._base_offset = base_offset
+    def __init__(self, base_offset: Offset) -> None:
+        self.base_offset = base_offset
 
-    async def wait(self) -> int:
+    async def wait(self) -> "Committed":
         await trio.lowlevel.checkpoint()
-        return self._base_offset
+        return self
 
 
 class Passes(trio.abc.Instrument):
@@ -98,11 +98,11 @@ async def fence(image: MetadataImage) -> list[tuple[int, Sequence[bytes]]]:
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(controller.work)
-        controller.activate(image, epoch=1)
+        controller.activate(image, epoch=Epoch(1))
         await trio.lowlevel.checkpoint()
         passes = Passes()
         trio.lowlevel.add_instrument(passes)
-        await controller.heartbeat(request)
+        await controller.answer(request)
         while image.isr_count(1):
             await trio.lowlevel.checkpoint()
         trio.lowlevel.remove_instrument(passes)

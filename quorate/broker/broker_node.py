@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import trio
 
@@ -15,12 +16,7 @@ from quorate.broker.apis import (
     error_table,
     features_of,
 )
-from quorate.broker.controller.rpc import (
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
-)
+from quorate.broker.controller.rpc import Request, Response
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.broker.failure_reports import FailureReports
 from quorate.broker.group_log import OffsetsLog
@@ -38,6 +34,8 @@ from quorate.runtime import Address, Runtime, get_logger
 from quorate.runtime import Listener as NetworkListener
 
 log = get_logger(__name__)
+
+R = TypeVar("R", bound=Response)
 
 _ELECTIONS_WAITED = 2
 """For so many election timeouts without a leader a stopping broker waits before it goes without leave."""
@@ -92,17 +90,8 @@ class BrokerNode:
         """Scan the data folders, `directories`. Raises what `ReplicaManager.open` does."""
         broker_id = config.node_id
 
-        async def alter_partition(request: AlterPartitionRequest) -> AlterPartitionResponse:
-            return await channel.ask(
-                lambda client: client.alter_partition(request),
-                timeout_seconds=config.seconds("broker.session.timeout.ms"),
-            )
-
-        async def assign_directories(request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-            return await channel.ask(
-                lambda client: client.assign_replicas_to_dirs(request),
-                timeout_seconds=config.seconds("broker.session.timeout.ms"),
-            )
+        async def ask(request: Request[R]) -> R:
+            return await channel.ask(request, timeout_seconds=config.seconds("broker.session.timeout.ms"))
 
         def connect(other: int) -> Address | None:
             held = metadata.image.broker(other)
@@ -115,8 +104,8 @@ class BrokerNode:
             directories,
             runtime=runtime,
             static=config.static,
-            alter_partition=alter_partition,
-            assign_directories=assign_directories,
+            alter_partition=ask,
+            assign_directories=ask,
             connect=connect,
         )
         lifecycle = BrokerLifecycle(

@@ -1,10 +1,8 @@
 """The controller of this node, active while the node leads the quorum."""
 
-from typing import Final
-
 import trio
 
-from quorate.broker.controller import Controller, ControllerService, ControllerSettings, QuorumMetadataLog
+from quorate.broker.controller import Controller, ControllerSettings
 from quorate.broker.controller.operations import TopicDefaults
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.settings import ServerConfig
@@ -14,12 +12,9 @@ from quorate.runtime import Runtime, get_logger
 
 log = get_logger(__name__)
 
-CONTROLLER_REQUEST: Final = b"\x00"
-"""The first byte of what nodes send the leader says which door it is for. There is one for now."""
-
 
 class ControllerNode:
-    """Starts and stops the controller as leadership comes and goes, and answers what nodes ask the leader."""
+    """Starts and stops the controller as leadership comes and goes, and lets other nodes ask it."""
 
     def __init__(
         self,
@@ -35,16 +30,15 @@ class ControllerNode:
         self._metadata = metadata
         self.stats = ControllerStats()
         self.controller = Controller(
-            QuorumMetadataLog(quorum),
+            quorum,
             settings=controller_settings(config, cluster_id=cluster_id),
             entropy=runtime.entropy,
             telemetry=self.stats,
         )
-        self._service = ControllerService(self.controller)
 
     async def run(self) -> None:
         """Until cancelled."""
-        self._quorum.serve_requests(self._answer)
+        self._quorum.serve_requests(self.controller.answer_encoded)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.controller.run)
             await self._follow_leadership()
@@ -60,12 +54,6 @@ class ControllerNode:
             if leads and active_epoch is None:
                 active_epoch = leadership.epoch
                 self.controller.activate(self._metadata.image.copy(), epoch=leadership.epoch)
-
-    async def _answer(self, payload: bytes) -> bytes:
-        door, body = payload[:1], payload[1:]
-        if door == CONTROLLER_REQUEST:
-            return await self._service.handle(body)
-        raise ValueError(f"a request to the controller begins with {door!r}")
 
 
 def controller_settings(config: ServerConfig, *, cluster_id: str) -> ControllerSettings:

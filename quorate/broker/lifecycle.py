@@ -4,7 +4,6 @@ import enum
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import trio
@@ -12,9 +11,7 @@ import trio
 from quorate.broker.controller.rpc import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
-    ControllerClient,
     RegisterBrokerRequest,
-    RegisterBrokerResponse,
 )
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.broker.metadata import BrokerState, FeatureRange, Listener, MetadataDelta, MetadataImage
@@ -183,9 +180,7 @@ class BrokerLifecycle:
             )
             asked_at = trio.current_time()
             left = max(deadline - trio.current_time(), self._times.heartbeat_interval)
-            answer: RegisterBrokerResponse = await self._channel.ask(
-                partial(_register, request), timeout_seconds=left
-            )
+            answer = await self._channel.ask(request, timeout_seconds=left)
             match answer.error:
                 case ErrorCode.NONE:
                     break
@@ -222,9 +217,7 @@ class BrokerLifecycle:
         )
         asked_at = trio.current_time()
         try:
-            answer: BrokerHeartbeatResponse = await self._channel.ask(
-                lambda client: client.heartbeat(request), timeout_seconds=self._times.session_timeout / 2
-            )
+            answer = await self._channel.ask(request, timeout_seconds=self._times.session_timeout / 2)
         except ControllerTimedOutError as error:
             log.warning("no heartbeat was answered", broker_id=self._identity.broker_id, reason=str(error))
             return _RETRY_SECONDS
@@ -263,7 +256,3 @@ class BrokerLifecycle:
                     self.state = LifecycleState.RUNNING
                 self._unfenced.set()
                 log.info("broker is unfenced", broker_id=self._identity.broker_id, broker_epoch=own.epoch)
-
-
-async def _register(request: RegisterBrokerRequest, client: ControllerClient) -> RegisterBrokerResponse:
-    return await client.register_broker(request)

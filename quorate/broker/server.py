@@ -117,7 +117,9 @@ class BrokerServer:
                     listeners=clients,
                     metadata=metadata,
                     quorum=quorum,
-                    channel=ControllerChannel(quorum, runtime.entropy),
+                    channel=ControllerChannel(
+                        quorum, None if controller is None else controller.controller, runtime.entropy
+                    ),
                     runtime=runtime,
                 )
             registry.register(

@@ -2,7 +2,6 @@
 
 import random
 import uuid
-from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
@@ -38,10 +37,11 @@ class Leaders:
 
     def __init__(self, *steps: Step) -> None:
         self._steps = list(steps)
-        self.asked: list[Request] = []
+        self.asked: list[Request[Response]] = []
+        self.is_leader = False
 
     async def request_leader(self, payload: bytes) -> bytes:
-        request = decode_request(payload[1:])
+        request = decode_request(payload)
         self.asked.append(request)
         step = self._steps.pop(0) if self._steps else None
         if isinstance(step, Exception):
@@ -53,7 +53,7 @@ class Leaders:
         return [request.topics[0] for request in self.asked if isinstance(request, CreateTopicsRequest)]
 
 
-def _answer(request: Request, error: ErrorCode) -> Response:
+def _answer(request: Request[Response], error: ErrorCode) -> Response:
     if isinstance(request, CreateTopicsRequest):
         topics = tuple(CreatedTopic(name=topic.name, topic_id=topic.topic_id) for topic in request.topics)
         return CreateTopicsResponse(error=error, topics=() if error else topics)
@@ -63,12 +63,10 @@ def _answer(request: Request, error: ErrorCode) -> Response:
 
 
 def channel_to(leaders: Leaders) -> ControllerChannel:
-    return ControllerChannel(cast(Any, leaders), Entropy(random.Random(1)))
+    return ControllerChannel(cast(Any, leaders), None, Entropy(random.Random(1)))
 
 
-def deletion() -> Callable[[Any], Awaitable[DeleteTopicsResponse]]:
-    request = DeleteTopicsRequest(topics=(TopicRef(topic_id=uuid.UUID(int=7)),))
-    return lambda client: client.delete_topics(request)
+DELETION = DeleteTopicsRequest(topics=(TopicRef(topic_id=uuid.UUID(int=7)),))
 
 
 @pytest.mark.parametrize("step", [LOST, ErrorCode.REQUEST_TIMED_OUT])
@@ -78,7 +76,7 @@ async def test_a_creation_whose_outcome_is_unknown_is_asked_again_under_another_
     """Else who has created a topic hears that it exists already."""
     leaders = Leaders(step, NOT_LEADER, ErrorCode.NOT_CONTROLLER, step)
     request = CreateTopicsRequest(topics=(NewTopic(name="t"),))
-    answer = await channel_to(leaders).create_topics(request, timeout_seconds=30)
+    answer = await channel_to(leaders).ask(request, timeout_seconds=30)
     ids = [topic.topic_id for topic in leaders.creations]
     assert None not in ids
     assert len(set(ids)) == 5
@@ -98,11 +96,30 @@ async def test_a_deletion_whose_outcome_is_unknown_is_not_asked_again(autojump_c
     """Somebody else may have created a topic of that name since."""
     leaders = Leaders(NOT_LEADER, ErrorCode.NOT_CONTROLLER, step)
     with pytest.raises(ControllerTimedOutError, match="answer was lost"):
-        await channel_to(leaders).ask(deletion(), timeout_seconds=30, repeatable=False)
+        await channel_to(leaders).ask(DELETION, timeout_seconds=30)
     assert len(leaders.asked) == 3
+
+
+async def test_a_node_that_leads_asks_its_own_controller_with_the_object_itself() -> None:
+    asked: list[object] = []
+
+    class Own:
+        async def answer(self, request: object) -> DeleteTopicsResponse:
+            asked.append(request)
+            return DeleteTopicsResponse()
+
+    leaders = Leaders()
+    leaders.is_leader = True
+    channel = ControllerChannel(cast(Any, leaders), cast(Any, Own()), Entropy(random.Random(1)))
+    await channel.ask(DELETION, timeout_seconds=2)
+    assert asked[0] is DELETION
+    assert not leaders.asked
+    leaders.is_leader = False
+    await channel.ask(DELETION, timeout_seconds=2)
+    assert leaders.asked == [DELETION]
 
 
 async def test_nobody_who_answers_in_time_is_an_error_that_says_what_was_wrong(autojump_clock) -> None:
     leaders = Leaders(*[NOT_LEADER] * 1000)
     with pytest.raises(ControllerTimedOutError, match=r"within 2 s: .*nobody is known to lead"):
-        await channel_to(leaders).ask(deletion(), timeout_seconds=2)
+        await channel_to(leaders).ask(DELETION, timeout_seconds=2)

@@ -141,7 +141,7 @@ async def create(cluster: BrokerCluster, name: str, *assignment: tuple[int, ...]
             Assignment(partition_id=number, replicas=brokers) for number, brokers in enumerate(assignment)
         ),
     )
-    answer = await controller_of(leader).create_topics(CreateTopicsRequest(topics=(topic,)))
+    answer = await controller_of(leader).answer(CreateTopicsRequest(topics=(topic,)))
     assert answer.error == 0 and answer.topics[0].error == 0, answer
     await settled(cluster)
 
@@ -218,7 +218,7 @@ def test_operations_of_the_controller_are_counted_and_timed_where_it_is_active()
             await cluster.crash(node, power_loss=False)
         topic = NewTopic(name="never", num_partitions=1, replication_factor=1)
         with trio.move_on_after(0.1):
-            await controller_of(leader).create_topics(CreateTopicsRequest(topics=(topic,)))
+            await controller_of(leader).answer(CreateTopicsRequest(topics=(topic,)))
         assert shown(leader)["EventQueueOperationsTimedOutCount"] >= 1
 
     in_a_cluster(story)
@@ -309,7 +309,7 @@ def test_a_fault_of_the_controller_is_counted_and_ends_its_leadership(
 
         with monkeypatch.context() as patch:
             patch.setattr("quorate.broker.controller.controller.create_topics", fault)
-            answer = await controller.create_topics(CreateTopicsRequest(topics=(NewTopic(name="t"),)))
+            answer = await controller.answer(CreateTopicsRequest(topics=(NewTopic(name="t"),)))
         assert answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
         assert shown(leader)["MetadataErrorCount"] == 1
         await until(lambda: cluster.leader() not in (None, leader))

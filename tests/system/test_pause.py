@@ -17,9 +17,8 @@ import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.controller.rpc.controller_client import ControllerClient
 from quorate.broker.controller.rpc.rpc import CreateTopicsRequest, NewTopic
-from quorate.broker.controller_node import CONTROLLER_REQUEST
+from quorate.broker.controller.rpc.rpc_codec import decode_answer, encode_request
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.broker.wire.errors import KafkaError
@@ -162,11 +161,11 @@ def straight_to_controller(address: Address, cluster_id: str) -> Straight:
         channel = channel_to(address, cluster_id)
         await channel.connect()
         nursery.start_soon(channel.run)
-        client = ControllerClient(lambda body: channel.request(CONTROLLER_REQUEST + body))
 
         async def send(number: int) -> object:
             topic = NewTopic(name=f"straight-{number}", num_partitions=1, replication_factor=3)
-            answer = await client.create_topics(CreateTopicsRequest(topics=(topic,)))
+            request = CreateTopicsRequest(topics=(topic,))
+            answer = decode_answer(request, await channel.request(encode_request(request)))
             for error in (answer.error, *(each.error for each in answer.topics)):
                 if error:
                     raise RefusedError(error.name)

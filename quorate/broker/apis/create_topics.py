@@ -28,7 +28,7 @@ async def _create(broker: Broker, context: RequestContext, request: Any) -> Resp
         topics=tuple(_new_topic(topic) for topic in request.topics if topic.name != CLUSTER_METADATA),
         validate_only=request.validate_only,
     )
-    answer = await broker.channel.create_topics(forwarded, timeout_seconds=timeout)
+    answer = await broker.channel.ask(forwarded, timeout_seconds=timeout)
     created = list(answer.topics)
     if answer.error is not ErrorCode.NONE:
         created = [

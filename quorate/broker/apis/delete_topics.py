@@ -27,11 +27,7 @@ async def _delete(broker: Broker, context: RequestContext, request: Any) -> Resp
         refs = tuple(TopicRef(name=topic.name, topic_id=topic.topic_id) for topic in request.topics)
     else:
         refs = tuple(TopicRef(name=name) for name in request.topic_names)
-    answer = await broker.channel.ask(
-        lambda client: client.delete_topics(DeleteTopicsRequest(topics=refs)),
-        timeout_seconds=timeout,
-        repeatable=False,
-    )
+    answer = await broker.channel.ask(DeleteTopicsRequest(topics=refs), timeout_seconds=timeout)
     deleted = answer.topics
     if answer.error is not ErrorCode.NONE:
         deleted = tuple(

@@ -42,9 +42,7 @@ class ProducerIds:
 
     async def _fetch_block(self) -> None:
         request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
-        answer = await self._channel.ask(
-            lambda client: client.allocate_producer_ids(request), timeout_seconds=_TIMEOUT_SECONDS
-        )
+        answer = await self._channel.ask(request, timeout_seconds=_TIMEOUT_SECONDS)
         if answer.error is not ErrorCode.NONE:
             log.warning("no producer ids", error=answer.error.name, reason=answer.error_message)
             raise KafkaError(WireErrorCode.coordinator_load_in_progress, answer.error_message or "")

@@ -82,7 +82,7 @@ class TopicCreator:
         request = CreateTopicsRequest(topics=(topic,))
         with trio.move_on_after(_TIMEOUT_SECONDS):
             try:
-                answer = await self._channel.create_topics(request, timeout_seconds=_TIMEOUT_SECONDS)
+                answer = await self._channel.ask(request, timeout_seconds=_TIMEOUT_SECONDS)
             except ControllerTimedOutError as error:
                 log.warning("topic was not created", topic=topic.name, reason=str(error))
                 return ErrorCode.UNKNOWN_SERVER_ERROR

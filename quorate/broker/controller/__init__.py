@@ -6,14 +6,10 @@ from quorate.broker.controller.controller import (
     Controller,
     ControllerSettings,
 )
-from quorate.broker.controller.quorum_log import QuorumMetadataLog
-from quorate.broker.controller.service import ControllerService
 
 __all__ = [
     "LATEST_METADATA_VERSION",
     "METADATA_VERSION",
     "Controller",
-    "ControllerService",
     "ControllerSettings",
-    "QuorumMetadataLog",
 ]

@@ -9,12 +9,12 @@ nothing of it was said to anybody.
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar, cast
 
 import trio
 
@@ -55,11 +55,18 @@ from quorate.broker.controller.rpc import (
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    NewTopic,
+    Refusal,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
+    Request,
+    Response,
+    RpcDecodeError,
     TopicRef,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
+    decode_request,
+    encode_response,
 )
 from quorate.broker.controller.sessions import Sessions
 from quorate.broker.controller.tenure import Tenure
@@ -67,6 +74,7 @@ from quorate.broker.metadata import ConfigResource, FeatureLevel, MetadataImage,
 from quorate.error_code import ErrorCode
 from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.runtime import Entropy, get_logger
+from quorate.types import Epoch
 
 log = get_logger(__name__)
 
@@ -78,22 +86,8 @@ _MAX_LEADER_MOVES: Final = 1000
 """Per rebalance, so that one does not swamp the brokers."""
 
 
-class Answer(Protocol):
-    """What every response has."""
-
-    @property
-    def error(self) -> ErrorCode: ...
-
-
 T = TypeVar("T")
-R = TypeVar("R", bound=Answer)
-R_co = TypeVar("R_co", bound=Answer, covariant=True)
-
-
-class Refuse(Protocol[R_co]):
-    """Makes an answer that says only why there is none. Every type of response is one."""
-
-    def __call__(self, *, error: ErrorCode, error_message: str) -> R_co: ...
+R = TypeVar("R", bound=Response)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +129,17 @@ class Controller:
         self._wake = trio.Event()
         self._rested = True
         """No piece of work was done in this pass of the event loop, and none is waiting."""
+        self.operations: Mapping[type[Request[Response]], Callable[..., Awaitable[Response]]] = {
+            AllocateProducerIdsRequest: self._allocate_producer_ids,
+            AlterConfigsRequest: self._alter_configs,
+            AlterPartitionRequest: self._alter_partition,
+            AssignReplicasToDirsRequest: self._assign_replicas_to_dirs,
+            BrokerHeartbeatRequest: self._heartbeat,
+            CreateTopicsRequest: self._create_topics,
+            DeleteTopicsRequest: self._delete_topics,
+            RegisterBrokerRequest: self._register_broker,
+            UnregisterBrokerRequest: self._unregister_broker,
+        }
 
     # Leadership
 
@@ -142,7 +147,7 @@ class Controller:
     def active(self) -> bool:
         return self._active is not None
 
-    def activate(self, image: MetadataImage, *, epoch: int) -> None:
+    def activate(self, image: MetadataImage, *, epoch: Epoch) -> None:
         """Begin to answer as leader of `epoch`. `image`: a copy of the committed one, with everything from
         before this epoch applied; it is the controller's from here on. What an earlier controller left undone
         is done by `work`."""
@@ -252,7 +257,20 @@ class Controller:
 
     # Operations
 
-    async def register_broker(self, request: RegisterBrokerRequest) -> RegisterBrokerResponse:
+    async def answer(self, request: Request[R]) -> R:
+        """Carry out `request`; its answer, when everything it was decided from is committed."""
+        return cast(R, await self.operations[type(request)](request))
+
+    async def answer_encoded(self, payload: bytes) -> bytes:
+        """As `answer`, for another node. A `Refusal` if `payload` is no request."""
+        try:
+            request = decode_request(payload)
+        except RpcDecodeError as error:
+            log.warning("refused a request to the controller", size=len(payload), reason=str(error))
+            return encode_response(Refusal(error=ErrorCode.INVALID_REQUEST, error_message=str(error)[:1000]))
+        return encode_response(await self.answer(request))
+
+    async def _register_broker(self, request: RegisterBrokerRequest) -> RegisterBrokerResponse:
         def decide(active: Tenure, departed: int | None) -> Outcome[RegisterBrokerResponse]:
             now = trio.current_time()
             held = active.image.broker(request.broker_id)
@@ -288,7 +306,7 @@ class Controller:
 
         return await self._perform(decide, RegisterBrokerResponse)
 
-    async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+    async def _heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         def decide(active: Tenure, _: int | None) -> Outcome[BrokerHeartbeatResponse]:
             now = trio.current_time()
             held = active.image.broker(request.broker_id)
@@ -327,7 +345,7 @@ class Controller:
 
         return await self._perform(decide, BrokerHeartbeatResponse, answer=answer)
 
-    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+    async def _unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         def decide(active: Tenure, departed: int | None) -> Outcome[UnregisterBrokerResponse]:
             outcome = unregister_broker(active.image, request, departed=departed)
             if outcome.first is None and outcome.response.error is ErrorCode.NONE:
@@ -336,46 +354,39 @@ class Controller:
 
         return await self._perform(decide, UnregisterBrokerResponse)
 
-    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        answers: list[AlterPartitionResponse] = []
+    async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         seen: set[PartitionKey] = set()
-        for part in portions(request.partitions, most=self._settings.partitions_per_step):
-            decide = partial(
-                alter_partition,
-                request=replace(request, partitions=part),
-                static=self._settings.static,
-                seen=seen,
-            )
-            answers.append(await self._perform_portion(decide, AlterPartitionResponse, answers))
-            if answers[-1].error:
-                return answers[-1]
-        return AlterPartitionResponse(partitions=_joined(each.partitions for each in answers))
+        answers = await self._perform_portions(
+            request.partitions,
+            lambda part, image: alter_partition(
+                image, replace(request, partitions=part), static=self._settings.static, seen=seen
+            ),
+            AlterPartitionResponse,
+        )
+        return replace(answers[-1], partitions=_joined(each.partitions for each in answers))
 
-    async def assign_replicas_to_dirs(
+    async def _assign_replicas_to_dirs(
         self, request: AssignReplicasToDirsRequest
     ) -> AssignReplicasToDirsResponse:
-        answers: list[AssignReplicasToDirsResponse] = []
         seen: set[PartitionKey] = set()
-        for part in portions(request.assignments, most=self._settings.partitions_per_step):
-            decide = partial(
-                assign_replicas_to_dirs,
-                request=replace(request, assignments=part),
+        answers = await self._perform_portions(
+            request.assignments,
+            lambda part, image: assign_replicas_to_dirs(
+                image,
+                replace(request, assignments=part),
                 static=self._settings.static,
                 asked=len(request.assignments),
                 seen=seen,
-            )
-            answers.append(await self._perform_portion(decide, AssignReplicasToDirsResponse, answers))
-            if answers[-1].error:
-                return answers[-1]
-        return AssignReplicasToDirsResponse(results=_joined(each.results for each in answers))
+            ),
+            AssignReplicasToDirsResponse,
+        )
+        return replace(answers[-1], results=_joined(each.results for each in answers))
 
-    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        defaults, answers = self._settings.topic_defaults, list[CreateTopicsResponse]()
+    async def _create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        defaults = self._settings.topic_defaults
         asked = Counter(topic.name for topic in request.topics)
 
-        for part in portions(
-            request.topics, most=self._settings.partitions_per_step, cost=defaults.partitions_of
-        ):
+        def decide(part: tuple[NewTopic, ...], image: MetadataImage) -> Outcome[CreateTopicsResponse]:
             draws = [
                 Draw(
                     topic_id=self._entropy.uuid(),
@@ -384,20 +395,16 @@ class Controller:
                 )
                 for _ in part
             ]
-            decide = partial(
-                create_topics,
-                request=replace(request, topics=part),
-                draws=draws,
-                defaults=defaults,
-                asked=asked,
+            return create_topics(
+                image, replace(request, topics=part), draws=draws, defaults=defaults, asked=asked
             )
-            answers.append(await self._perform_portion(decide, CreateTopicsResponse, answers))
-            if answers[-1].error:
-                return answers[-1]
-        return CreateTopicsResponse(topics=_joined(each.topics for each in answers))
 
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        answers: list[DeleteTopicsResponse] = []
+        answers = await self._perform_portions(
+            request.topics, decide, CreateTopicsResponse, cost=defaults.partitions_of
+        )
+        return replace(answers[-1], topics=_joined(each.topics for each in answers))
+
+    async def _delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         gone: set[uuid.UUID] = set()
 
         def cost(ref: TopicRef) -> int:
@@ -405,50 +412,63 @@ class Controller:
             active = self._active
             return 1 if active is None else 1 + partitions_of(active.image, ref) // LOOKS_PER_CHANGE
 
-        for part in portions(request.topics, most=self._settings.partitions_per_step, cost=cost):
-            decide = partial(delete_topics, request=replace(request, topics=part), gone=gone)
-            answers.append(await self._perform_portion(decide, DeleteTopicsResponse, answers))
-            if answers[-1].error:
-                return answers[-1]
-        return DeleteTopicsResponse(topics=_joined(each.topics for each in answers))
+        answers = await self._perform_portions(
+            request.topics,
+            lambda part, image: delete_topics(image, replace(request, topics=part), gone=gone),
+            DeleteTopicsResponse,
+            cost=cost,
+        )
+        return replace(answers[-1], topics=_joined(each.topics for each in answers))
 
-    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-        return await self._perform(
-            lambda active, _: allocate_producer_ids(active.image, request), AllocateProducerIdsResponse
+    async def _allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest
+    ) -> AllocateProducerIdsResponse:
+        return await self._perform_on_image(
+            lambda image: allocate_producer_ids(image, request), AllocateProducerIdsResponse
         )
 
-    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    async def _alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
         """Answered when what the settings make necessary is done: until then leaders may commit nothing."""
-        answers: list[AlterConfigsResponse] = []
         seen: set[ConfigResource] = set()
-        for part in portions(request.resources, most=self._settings.partitions_per_step):
-            decide = partial(alter_configs, request=replace(request, resources=part), seen=seen)
-            answers.append(await self._perform_portion(decide, AlterConfigsResponse, answers))
-            if answers[-1].error:
-                return answers[-1]
+        answers = await self._perform_portions(
+            request.resources,
+            lambda part, image: alter_configs(image, replace(request, resources=part), seen=seen),
+            AlterConfigsResponse,
+        )
         active = self._active
-        if active is None or await self._settled(active):
-            return AlterConfigsResponse(resources=_joined(each.resources for each in answers))
-        return _leadership_lost(AlterConfigsResponse, wrote=True)
+        if not answers[-1].error and active is not None and not await self._settled(active):
+            return _leadership_lost(AlterConfigsResponse, wrote=True)
+        return replace(answers[-1], resources=_joined(each.resources for each in answers))
 
     # One operation
 
-    async def _perform_portion(
+    async def _perform_portions(
         self,
-        decide: Callable[[MetadataImage], Outcome[R]],
-        refuse: Refuse[R],
-        earlier: Sequence[R],
-    ) -> R:
-        """One of several portions of a request; with `earlier` ones something may have happened."""
-        answer = await self._perform(lambda active, _: decide(active.image), refuse)
-        if earlier and answer.error is ErrorCode.NOT_CONTROLLER:
-            return _leadership_lost(refuse, wrote=True)
-        return answer
+        items: Sequence[T],
+        decide: Callable[[tuple[T, ...], MetadataImage], Outcome[R]],
+        refuse: type[R],
+        *,
+        cost: Callable[[T], int] | None = None,
+    ) -> list[R]:
+        """The answers for `items`, some at a time; the error alone where a portion was refused."""
+        answers: list[R] = []
+        for part in portions(items, most=self._settings.partitions_per_step, cost=cost):
+            answer = await self._perform_on_image(partial(decide, part), refuse)
+            if answer.error is ErrorCode.NOT_CONTROLLER and answers:
+                # Of the earlier ones something may have happened.
+                answer = _leadership_lost(refuse, wrote=True)
+            if answer.error:
+                return [answer]
+            answers.append(answer)
+        return answers
+
+    async def _perform_on_image(self, decide: Callable[[MetadataImage], Outcome[R]], refuse: type[R]) -> R:
+        return await self._perform(lambda active, _: decide(active.image), refuse)
 
     async def _perform(
         self,
         decide: Callable[[Tenure, int | None], Outcome[R]],
-        refuse: Refuse[R],
+        refuse: type[R],
         *,
         answer: Callable[[Tenure, R], R] | None = None,
     ) -> R:
@@ -536,7 +556,7 @@ def _joined(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
     return tuple(chain.from_iterable(parts))
 
 
-def _leadership_lost(refuse: Refuse[R], *, wrote: bool) -> R:
+def _leadership_lost(refuse: type[R], *, wrote: bool) -> R:
     """`wrote`: something was appended for the operation, which the next leader may commit."""
     if wrote:
         return refuse(

@@ -1,29 +1,39 @@
-"""What the controller needs of the quorum: a place in the log now, and word when it is committed."""
+"""What the controller needs of the quorum: a place in the log now, and word when it is committed.
+
+A `Quorum` to which only the controller of its node appends is a `MetadataLog`.
+"""
 
 from collections.abc import Sequence
 from typing import Protocol
+
+from quorate.types import Epoch, Offset
+
+
+class Committed(Protocol):
+    @property
+    def base_offset(self) -> Offset: ...
 
 
 class Pending(Protocol):
     """An append that has its place in the log. Any number of tasks may wait for it, at any time."""
 
-    async def wait(self) -> int:
-        """The base offset, once committed and applied here. Raises `NotLeaderError` (nothing happened),
+    async def wait(self) -> Committed:
+        """Return when it is committed and applied here. Raises `NotLeaderError` (nothing happened),
         `OutcomeUnknownError` or `QuorumStoppedError`, each of which means that leadership is lost."""
         ...
 
 
 class MetadataLog(Protocol):
-    """The metadata log as its leader sees it. Nobody but the active controller appends metadata to it; the
-    quorum puts control records of its own (voter sets) in between."""
+    """The metadata log as its leader sees it. The quorum puts control records of its own (voter sets) between
+    the controller's."""
 
     @property
-    def next_offset(self) -> int:
+    def next_offset(self) -> Offset:
         """The offset that the next record gets. Whatever happens until it is in the log: it gets it, or
         leadership is lost."""
         ...
 
-    def append_nowait(self, records: Sequence[bytes], *, epoch: int) -> Pending:
+    def append_nowait(self, records: Sequence[bytes], *, epoch: Epoch) -> Pending:
         """As leader of `epoch`: append records as one atomic batch behind all earlier ones. Raises
         `NotLeaderError`, `InvalidAppendError` or `QuorumStoppedError` when nothing happened."""
         ...

@@ -11,6 +11,7 @@ from quorate.broker.controller.packing import packed
 from quorate.broker.controller.sessions import Sessions
 from quorate.broker.metadata import MetadataImage
 from quorate.runtime import get_logger
+from quorate.types import Epoch
 
 log = get_logger(__name__)
 
@@ -22,7 +23,7 @@ _PIECES_ON_THEIR_WAY: Final = 8
 class Tenure:
     """`image` is ahead of what is committed by what was appended here."""
 
-    epoch: int
+    epoch: Epoch
     image: MetadataImage
     metadata_log: MetadataLog
     max_batch_bytes: int
@@ -44,7 +45,8 @@ class Tenure:
         batches = packed(groups, limit=self.max_batch_bytes)
         # Applied first: a record that doesn't fit the image must not get into the log, where it would stop
         # every node that applies it.
-        first = offset = self.metadata_log.next_offset
+        first: int = self.metadata_log.next_offset
+        offset = first
         for group in groups:
             for record in group:
                 self.image.apply(record, offset=offset, epoch=self.epoch)
@@ -61,7 +63,7 @@ class Tenure:
         expected = self._last_offset
         if self.last is None:
             return True
-        found = await self.last.wait()
+        found = (await self.last.wait()).base_offset
         if found != expected:
             log.error("an append went to another offset", expected=expected, found=found)
         return found == expected

@@ -1,6 +1,7 @@
 import random
 import uuid
 from collections.abc import Sequence
+from typing import TypeVar
 
 import pytest
 import trio
@@ -12,7 +13,6 @@ from quorate.broker.controller.controller import (
     Controller,
     ControllerSettings,
 )
-from quorate.broker.controller.rpc.controller_client import ControllerClient
 from quorate.broker.controller.rpc.rpc import (
     AllocateProducerIdsRequest,
     AlterConfigsItem,
@@ -28,11 +28,21 @@ from quorate.broker.controller.rpc.rpc import (
     IsrMember,
     NewTopic,
     RegisterBrokerRequest,
+    Request,
+    Response,
     TopicRef,
     UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
 )
-from quorate.broker.controller.rpc.rpc_codec import Refusal, RpcDecodeError, decode_response
-from quorate.broker.controller.service import ControllerService
+from quorate.broker.controller.rpc.rpc_codec import (
+    ANSWERS,
+    Refusal,
+    RpcDecodeError,
+    decode_answer,
+    decode_response,
+    encode_request,
+    encode_response,
+)
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,
@@ -46,21 +56,23 @@ from quorate.broker.metadata.record_codec import decode, encode
 from quorate.error_code import ErrorCode
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError
 from quorate.runtime.entropy import Entropy
-from quorate.types import Epoch
+from quorate.types import Epoch, Offset
+
+R = TypeVar("R", bound=Response)
 
 
 class Batch:
-    def __init__(self, base_offset: int, records: list[bytes]) -> None:
+    def __init__(self, base_offset: Offset, records: list[bytes]) -> None:
         self.base_offset = base_offset
         self.records = records
         self.done = trio.Event()
         self.error: Exception | None = None
 
-    async def wait(self) -> int:
+    async def wait(self) -> "Batch":
         await self.done.wait()
         if self.error is not None:
             raise self.error
-        return self.base_offset
+        return self
 
 
 class MemoryLog:
@@ -74,14 +86,14 @@ class MemoryLog:
         self.committed: list[Record] = []
         self.image = MetadataImage()
         self.epoch = 1
-        self.next_offset = 0
+        self.next_offset = Offset(0)
         self._first_open = 0
 
     def append_nowait(self, records: Sequence[bytes], *, epoch: int) -> Batch:
         if not self.leads or epoch != self.epoch:
             raise NotLeaderError(leader=None, epoch=Epoch(2))
         batch = Batch(self.next_offset, list(records))
-        self.next_offset += len(records)
+        self.next_offset = Offset(self.next_offset + len(records))
         self.batches.append(batch)
         if self.automatic:
             self.commit()
@@ -115,18 +127,21 @@ class Node:
     def __init__(self, *, automatic: bool = True, settings: ControllerSettings = SETTINGS) -> None:
         self.log = MemoryLog(automatic=automatic)
         self.controller = Controller(self.log, settings=settings, entropy=Entropy(random.Random(1)))
-        self.client = ControllerClient(ControllerService(self.controller).handle)
         self.epochs: dict[int, int] = {}
         self._works = False
 
+    async def ask(self, request: Request[R]) -> R:
+        """As another node asks."""
+        return decode_answer(request, await self.controller.answer_encoded(encode_request(request)))
+
     def activate(self) -> None:
-        self.controller.activate(self.log.image.copy(), epoch=1)
+        self.controller.activate(self.log.image.copy(), epoch=Epoch(1))
         if not self._works:
             self._works = True
             trio.lowlevel.spawn_system_task(self.controller.work)
 
     async def register(self, broker_id: int, incarnation: int = 0) -> ErrorCode:
-        response = await self.client.register_broker(
+        response = await self.ask(
             RegisterBrokerRequest(
                 broker_id=broker_id,
                 cluster_id="c",
@@ -142,7 +157,7 @@ class Node:
     async def beat(
         self, broker_id: int, *, stop: bool = False, fence: bool = False, offset: int | None = None
     ) -> str:
-        response = await self.client.heartbeat(
+        response = await self.ask(
             BrokerHeartbeatRequest(
                 broker_id=broker_id,
                 broker_epoch=self.epochs[broker_id],
@@ -166,14 +181,13 @@ class Node:
         topics = tuple(
             NewTopic(name=name, num_partitions=partitions, replication_factor=factor) for name in names
         )
-        response = await self.client.create_topics(CreateTopicsRequest(topics=topics))
+        response = await self.ask(CreateTopicsRequest(topics=topics))
         return [each.error for each in response.topics] or [response.error]
 
 
 async def test_an_inactive_controller_says_so_to_everything() -> None:
     node = Node()
     node.epochs[1] = 0
-    client = node.client
     topic = uuid.UUID(int=1)
     item = AlterPartitionItem(
         topic_id=topic, partition_id=0, leader_epoch=0, partition_epoch=0, new_isr=(IsrMember(broker_id=1),)
@@ -182,11 +196,11 @@ async def test_an_inactive_controller_says_so_to_everything() -> None:
     assert await node.beat(1) == "NOT_CONTROLLER"
     assert await node.create("t") == [ErrorCode.NOT_CONTROLLER]
     for answer in (
-        await client.delete_topics(DeleteTopicsRequest(topics=(TopicRef(name="t"),))),
-        await client.unregister_broker(UnregisterBrokerRequest(broker_id=1)),
-        await client.allocate_producer_ids(AllocateProducerIdsRequest(broker_id=1, broker_epoch=0)),
-        await client.alter_configs(AlterConfigsRequest(resources=())),
-        await client.alter_partition(AlterPartitionRequest(broker_id=1, broker_epoch=0, partitions=(item,))),
+        await node.ask(DeleteTopicsRequest(topics=(TopicRef(name="t"),))),
+        await node.ask(UnregisterBrokerRequest(broker_id=1)),
+        await node.ask(AllocateProducerIdsRequest(broker_id=1, broker_epoch=0)),
+        await node.ask(AlterConfigsRequest(resources=())),
+        await node.ask(AlterPartitionRequest(broker_id=1, broker_epoch=0, partitions=(item,))),
     ):
         assert answer.error is ErrorCode.NOT_CONTROLLER
     assert not node.log.batches
@@ -200,7 +214,7 @@ async def test_a_whole_life_over_the_wire() -> None:
     topic = node.log.image.topic("t")
     assert topic is not None
     state = node.log.image.partitions(topic.topic_id)[0]
-    shrunk = await node.client.alter_partition(
+    shrunk = await node.ask(
         AlterPartitionRequest(
             broker_id=state.leader,
             broker_epoch=node.epochs[state.leader],
@@ -217,18 +231,15 @@ async def test_a_whole_life_over_the_wire() -> None:
     )
     assert shrunk.partitions[0].partition_epoch == 1
     ids = [
-        await node.client.allocate_producer_ids(
-            AllocateProducerIdsRequest(broker_id=1, broker_epoch=node.epochs[1])
-        )
-        for _ in range(2)
+        await node.ask(AllocateProducerIdsRequest(broker_id=1, broker_epoch=node.epochs[1])) for _ in range(2)
     ]
     assert [(each.first_producer_id, each.count) for each in ids] == [(0, 1000), (1000, 1000)]
-    stale = await node.client.allocate_producer_ids(AllocateProducerIdsRequest(broker_id=1, broker_epoch=77))
+    stale = await node.ask(AllocateProducerIdsRequest(broker_id=1, broker_epoch=77))
     assert stale.error is ErrorCode.STALE_BROKER_EPOCH
-    gone = await node.client.delete_topics(DeleteTopicsRequest(topics=(TopicRef(name="t"),)))
+    gone = await node.ask(DeleteTopicsRequest(topics=(TopicRef(name="t"),)))
     assert gone.topics[0].topic_id == topic.topic_id
     assert node.log.image.topic("t") is None
-    bye = await node.client.unregister_broker(UnregisterBrokerRequest(broker_id=2))
+    bye = await node.ask(UnregisterBrokerRequest(broker_id=2))
     assert bye.error is ErrorCode.NONE
     assert set(node.log.image.brokers) == {1}
 
@@ -340,7 +351,7 @@ async def test_an_append_in_another_place_than_promised_costs_the_controller_its
     append = node.log.append_nowait
 
     def behind_another(records: Sequence[bytes], *, epoch: int) -> Batch:
-        node.log.next_offset += 1
+        node.log.next_offset = Offset(node.log.next_offset + 1)
         return append(records, epoch=epoch)
 
     monkeypatch.setattr(node.log, "append_nowait", behind_another)
@@ -386,10 +397,10 @@ async def test_a_record_that_does_not_fit_the_image_never_gets_into_the_log(
     bad = PartitionChange(topic_id=uuid.UUID(int=9), partition_id=0)
     monkeypatch.setattr(
         "quorate.broker.controller.controller.delete_topics",
-        lambda *args: Outcome(response=DeleteTopicsResponse(), groups=((bad,),)),
+        lambda *args, **kwargs: Outcome(response=DeleteTopicsResponse(), groups=((bad,),)),
     )
     before = node.log.next_offset
-    answer = await node.client.delete_topics(DeleteTopicsRequest(topics=()))
+    answer = await node.ask(DeleteTopicsRequest(topics=()))
     assert answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
     assert (node.log.next_offset, node.log.resigned) == (before, 1)
 
@@ -430,9 +441,7 @@ async def test_leaders_go_back_to_their_first_replica_after_a_while(autojump_clo
             partition_epoch=state.partition_epoch,
             new_isr=(IsrMember(broker_id=2), IsrMember(broker_id=1)),
         )
-        await node.client.alter_partition(
-            AlterPartitionRequest(broker_id=2, broker_epoch=node.epochs[2], partitions=(item,))
-        )
+        await node.ask(AlterPartitionRequest(broker_id=2, broker_epoch=node.epochs[2], partitions=(item,)))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(node.controller.run)
         leaders = []
@@ -519,7 +528,7 @@ async def test_turning_on_unclean_elections_elects_at_once() -> None:
     await node.start(1, 2)
     await node.create("t", factor=2)
     for broker_id in (2, 1):
-        await node.client.heartbeat(
+        await node.ask(
             BrokerHeartbeatRequest(
                 broker_id=broker_id,
                 broker_epoch=node.epochs[broker_id],
@@ -534,7 +543,7 @@ async def test_turning_on_unclean_elections_elects_at_once() -> None:
         name="unclean.leader.election.enable", operation=ConfigOperation.SET, value="true"
     )
     item = AlterConfigsItem(resource_type=ConfigType.TOPIC, resource_name="t", alterations=(alteration,))
-    await node.client.alter_configs(AlterConfigsRequest(resources=(item,)))
+    await node.ask(AlterConfigsRequest(resources=(item,)))
     [(_, state)] = node.log.image.all_partitions()
     assert state.leader == 2
 
@@ -557,29 +566,24 @@ async def test_work_too_large_for_one_batch_is_refused_and_the_rest_is_split() -
     assert len(node.log.image.topics) == 100
 
 
+def test_there_is_an_operation_for_every_request_that_has_a_codec() -> None:
+    assert set(Node().controller.operations) == set(ANSWERS)
+
+
 async def test_bytes_that_are_no_request_are_refused_and_named() -> None:
     node = Node()
-    answer = decode_response(await ControllerService(node.controller).handle(b"\x83\x18\x63\x00\xa0"))
+    refused = await node.controller.answer_encoded(b"\x83\x18\x63\x00\xa0")
+    answer = decode_response(refused)
     assert isinstance(answer, Refusal)
     assert answer.error is ErrorCode.INVALID_REQUEST
-
-    async def elsewhere(payload: bytes) -> bytes:
-        return await ControllerService(node.controller).handle(b"junk")
-
     with pytest.raises(RpcDecodeError, match="did not understand"):
-        await ControllerClient(elsewhere).delete_topics(DeleteTopicsRequest(topics=()))
+        decode_answer(DeleteTopicsRequest(topics=()), refused)
 
 
-async def test_an_answer_to_another_question_is_refused() -> None:
-    node = Node()
-    from quorate.broker.controller.rpc.rpc_codec import encode_request
-
-    async def confused(payload: bytes) -> bytes:
-        other = encode_request(UnregisterBrokerRequest(broker_id=1))
-        return await ControllerService(node.controller).handle(other)
-
+def test_an_answer_to_another_question_is_refused() -> None:
+    other = encode_response(UnregisterBrokerResponse())
     with pytest.raises(RpcDecodeError, match="was answered with"):
-        await ControllerClient(confused).delete_topics(DeleteTopicsRequest(topics=()))
+        decode_answer(DeleteTopicsRequest(topics=()), other)
 
 
 async def test_the_same_seed_makes_the_same_log() -> None:
@@ -683,6 +687,6 @@ async def test_lower_min_insync_replicas_empty_the_elrs_before_that_is_answered(
     assert node.log.image.elr_count(1) == 20
     alteration = ConfigAlteration(name="min.insync.replicas", operation=ConfigOperation.SET, value="1")
     item = AlterConfigsItem(resource_type=ConfigType.TOPIC, resource_name="t", alterations=(alteration,))
-    answer = await node.client.alter_configs(AlterConfigsRequest(resources=(item,)))
+    answer = await node.ask(AlterConfigsRequest(resources=(item,)))
     assert answer.resources[0].error is ErrorCode.NONE
     assert node.log.image.elr_count(1) == 0, "their leaders commit nothing while others are eligible"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from quorate.broker.controller.rpc import rpc
 from quorate.broker.controller.rpc.rpc_codec import (
+    ANSWERS,
     Refusal,
     decode_request,
     decode_response,
@@ -59,8 +59,8 @@ EXAMPLES = {
     f"{cls.__name__} {'full' if full else 'least'}": (example(cls, full=full), read, write)
     for types, read, write in (
         (typing.get_args(Record), decode, encode),
-        (typing.get_args(rpc.Request), decode_request, encode_request),
-        ((*typing.get_args(rpc.Response), Refusal), decode_response, encode_response),
+        (tuple(ANSWERS), decode_request, encode_request),
+        ((*ANSWERS.values(), Refusal), decode_response, encode_response),
     )
     for cls in types
     for full in (False, True)

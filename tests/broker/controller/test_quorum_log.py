@@ -9,7 +9,6 @@ from pathlib import Path
 import trio
 
 from quorate.broker.controller.controller import Controller, ControllerSettings
-from quorate.broker.controller.quorum_log import QuorumMetadataLog
 from quorate.broker.controller.rpc.rpc import (
     BrokerHeartbeatRequest,
     CreateTopicsRequest,
@@ -60,13 +59,13 @@ async def test_what_the_controller_answers_is_applied_and_survives_a_restart(tmp
             async with Quorum.open(config, metadata, runtime=runtime) as quorum:
                 assert await quorum.wait_leader() == 1
                 controller = Controller(
-                    QuorumMetadataLog(quorum),
+                    quorum,
                     settings=ControllerSettings(cluster_id="c"),
                     entropy=Entropy(random.Random(start)),
                 )
                 controller.activate(metadata.image.copy(), epoch=quorum.epoch)
                 assert len(metadata.image.topics) == start
-                registered = await controller.register_broker(
+                registered = await controller.answer(
                     RegisterBrokerRequest(
                         broker_id=1,
                         cluster_id="c",
@@ -85,11 +84,11 @@ async def test_what_the_controller_answers_is_applied_and_survives_a_restart(tmp
 
 
 async def _unfence_and_create(controller: Controller, epoch: int) -> None:
-    beat = await controller.heartbeat(
+    beat = await controller.answer(
         BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, current_metadata_offset=epoch)
     )
     assert not beat.is_fenced
-    created = await controller.create_topics(CreateTopicsRequest(topics=(NewTopic(name="t"),)))
+    created = await controller.answer(CreateTopicsRequest(topics=(NewTopic(name="t"),)))
     assert created.topics[0].error is ErrorCode.NONE
 
 

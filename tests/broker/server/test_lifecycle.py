@@ -31,7 +31,7 @@ async def test_a_broker_that_was_unregistered_registers_again(make_nodes: MakeNo
     nodes = await make_nodes(1)
     server = nodes.servers[1]
     epoch = server.metadata.image.broker(1).epoch
-    answer = await server.controller.controller.unregister_broker(UnregisterBrokerRequest(broker_id=1))
+    answer = await server.controller.controller.answer(UnregisterBrokerRequest(broker_id=1))
     assert answer.error is ErrorCode.NONE
     with trio.fail_after(10):
         await server.metadata.wait_until(active(1, after_epoch=epoch))

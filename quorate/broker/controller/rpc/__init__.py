@@ -1,6 +1,5 @@
 """Requests of brokers to the active controller, and how they are written."""
 
-from quorate.broker.controller.rpc.controller_client import ControllerClient
 from quorate.broker.controller.rpc.rpc import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -38,7 +37,14 @@ from quorate.broker.controller.rpc.rpc import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
-from quorate.broker.controller.rpc.rpc_codec import Refusal, RpcDecodeError, decode_request, encode_response
+from quorate.broker.controller.rpc.rpc_codec import (
+    Refusal,
+    RpcDecodeError,
+    decode_answer,
+    decode_request,
+    encode_request,
+    encode_response,
+)
 
 __all__ = [
     "AllocateProducerIdsRequest",
@@ -59,7 +65,6 @@ __all__ = [
     "ConfigAlteration",
     "ConfigEntry",
     "ConfigOperation",
-    "ControllerClient",
     "CreateTopicsRequest",
     "CreateTopicsResponse",
     "CreatedTopic",
@@ -79,6 +84,8 @@ __all__ = [
     "TopicRef",
     "UnregisterBrokerRequest",
     "UnregisterBrokerResponse",
+    "decode_answer",
     "decode_request",
+    "encode_request",
     "encode_response",
 ]

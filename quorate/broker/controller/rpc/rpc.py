@@ -5,15 +5,43 @@ Field meanings are those of Kafka's messages of the same names; `rpc_codec` has 
 
 import enum
 import uuid
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import ClassVar, Generic, Self, TypeVar
 
 from quorate.broker.metadata import NO_LEADER, ConfigType, FeatureRange, LeaderRecoveryState, Listener
 from quorate.error_code import ErrorCode
+from quorate.runtime import Entropy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterBrokerRequest:
+class Response:
+    """What every answer has."""
+
+    error: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+R_co = TypeVar("R_co", bound=Response, covariant=True)
+
+
+class Request(Generic[R_co]):
+    """A request that is answered with an `R_co`."""
+
+    __slots__ = ()
+    repeatable: ClassVar[bool] = True
+    """Whether it may be sent again when it is not known whether it was carried out."""
+
+    def attempt(self, entropy: Entropy) -> Self:
+        """The request as it is sent next."""
+        return self
+
+    def after_unknown_outcome(self) -> Self:
+        """The request that follows this attempt."""
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerRequest(Request["RegisterBrokerResponse"]):
     broker_id: int
     cluster_id: str
     incarnation_id: uuid.UUID
@@ -31,14 +59,12 @@ class RegisterBrokerRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterBrokerResponse:
-    error: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
+class RegisterBrokerResponse(Response):
     broker_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerHeartbeatRequest:
+class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"]):
     broker_id: int
     broker_epoch: int
     current_metadata_offset: int
@@ -50,9 +76,7 @@ class BrokerHeartbeatRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerHeartbeatResponse:
-    error: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
+class BrokerHeartbeatResponse(Response):
     is_caught_up: bool = False
     is_fenced: bool = True
     should_shut_down: bool = False
@@ -78,7 +102,7 @@ class AlterPartitionItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionRequest:
+class AlterPartitionRequest(Request["AlterPartitionResponse"]):
     broker_id: int
     broker_epoch: int
     partitions: tuple[AlterPartitionItem, ...]
@@ -99,9 +123,7 @@ class AlterPartitionResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionResponse:
-    error: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
+class AlterPartitionResponse(Response):
     partitions: tuple[AlterPartitionResult, ...] = ()
 
 
@@ -115,7 +137,7 @@ class DirectoryAssignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssignReplicasToDirsRequest:
+class AssignReplicasToDirsRequest(Request["AssignReplicasToDirsResponse"]):
     broker_id: int
     broker_epoch: int
     assignments: tuple[DirectoryAssignment, ...]
@@ -129,9 +151,7 @@ class DirectoryAssignmentResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssignReplicasToDirsResponse:
-    error: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
+class AssignReplicasToDirsResponse(Response):
     results: tuple[DirectoryAssignmentResult, ...] = ()
 
 
@@ -164,9 +184,23 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopicsRequest:
+class CreateTopicsRequest(Request["CreateTopicsResponse"]):
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
+
+    def attempt(self, entropy: Entropy) -> Self:
+        """With new ids."""
+        return replace(self, topics=tuple(replace(topic, topic_id=entropy.uuid()) for topic in self.topics))
+
+    def after_unknown_outcome(self) -> Self:
+        """The topics that this attempt has created, if it has, are known by their ids."""
+        return replace(self, topics=tuple(map(_with_earlier_id, self.topics)))
+
+
+def _with_earlier_id(topic: NewTopic) -> NewTopic:
+    return replace(
+        topic, topic_id=None, earlier_ids=topic.earlier_ids + ((topic.topic_id,) if topic.topic_id else ())
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,9 +214,7 @@ class CreatedTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopicsResponse:
-    error: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
+class CreateTopicsResponse(Response):
     topics: tuple[CreatedTopic, ...] = ()
 
 
@@ -195,7 +227,9 @@ class TopicRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopicsRequest:
+class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
+    repeatable: ClassVar[bool] = False
+    """Another topic may have the name by then."""
     topics: tuple[TopicRef, ...]
 
 
@@ -208,35 +242,30 @@ class DeletedTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopicsResponse:
-    error: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
+class DeleteTopicsResponse(Response):
     topics: tuple[DeletedTopic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AllocateProducerIdsRequest:
+class AllocateProducerIdsRequest(Request["AllocateProducerIdsResponse"]):
     broker_id: int
     broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AllocateProducerIdsResponse:
-    error: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
+class AllocateProducerIdsResponse(Response):
     first_producer_id: int = -1
     count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnregisterBrokerRequest:
+class UnregisterBrokerRequest(Request["UnregisterBrokerResponse"]):
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnregisterBrokerResponse:
-    error: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
+class UnregisterBrokerResponse(Response):
+    """Nothing beside the error."""
 
 
 class ConfigOperation(enum.IntEnum):
@@ -263,7 +292,7 @@ class AlterConfigsItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterConfigsRequest:
+class AlterConfigsRequest(Request["AlterConfigsResponse"]):
     resources: tuple[AlterConfigsItem, ...]
     validate_only: bool = False
 
@@ -277,31 +306,5 @@ class AlterConfigsResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterConfigsResponse:
-    error: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
+class AlterConfigsResponse(Response):
     resources: tuple[AlterConfigsResult, ...] = ()
-
-
-Request: TypeAlias = (
-    RegisterBrokerRequest
-    | BrokerHeartbeatRequest
-    | AlterPartitionRequest
-    | AssignReplicasToDirsRequest
-    | CreateTopicsRequest
-    | DeleteTopicsRequest
-    | AllocateProducerIdsRequest
-    | AlterConfigsRequest
-    | UnregisterBrokerRequest
-)
-Response: TypeAlias = (
-    RegisterBrokerResponse
-    | BrokerHeartbeatResponse
-    | AlterPartitionResponse
-    | AssignReplicasToDirsResponse
-    | CreateTopicsResponse
-    | DeleteTopicsResponse
-    | AllocateProducerIdsResponse
-    | AlterConfigsResponse
-    | UnregisterBrokerResponse
-)

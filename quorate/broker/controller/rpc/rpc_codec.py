@@ -6,7 +6,7 @@ version it doesn't know is refused.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from quorate.broker.controller.rpc.controller_codes import CONTROLLER_CODES
 from quorate.broker.controller.rpc.rpc import (
@@ -84,11 +84,13 @@ class RpcDecodeError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Response):
     """The answer to bytes that are no request."""
 
     error: ErrorCode
-    error_message: str | None = None
+
+
+R = TypeVar("R", bound=Response)
 
 
 _error = one_of(ErrorCode, only=CONTROLLER_CODES)
@@ -350,13 +352,16 @@ _REQUESTS: Final[Mapping[int, tuple[int, Struct[object]]]] = {
 _RESPONSES: Final[Mapping[int, tuple[int, Struct[object]]]] = {
     key: (version, struct) for key, version, _, _, _, struct in _APIS
 }
+ANSWERS: Final[Mapping[type[object], type[object]]] = {
+    request: response for _, _, request, _, response, _ in _APIS
+}
 
 
-def encode_request(request: Request) -> bytes:
+def encode_request(request: Request[Response]) -> bytes:
     return _encode(request)
 
 
-def encode_response(response: Response | Refusal) -> bytes:
+def encode_response(response: Response) -> bytes:
     if isinstance(response, Refusal):
         return dump([_REFUSED, 0, _refusal.encode(response)])
     return _encode(response)
@@ -367,13 +372,23 @@ def _encode(message: object) -> bytes:
     return dump([key, version, struct.encode(message)])
 
 
-def decode_request(data: bytes) -> Request:
+def decode_request(data: bytes) -> Request[Response]:
     """Raises `RpcDecodeError`."""
     key, version, body = _envelope(data)
-    return cast(Request, _body(_REQUESTS, key, version, body))
+    return cast("Request[Response]", _body(_REQUESTS, key, version, body))
 
 
-def decode_response(data: bytes) -> Response | Refusal:
+def decode_answer(request: Request[R], data: bytes) -> R:
+    """What the controller answers to `request`. Raises `RpcDecodeError`, also if it refused the bytes."""
+    response, asked = decode_response(data), type(request)
+    if isinstance(response, Refusal):
+        raise RpcDecodeError(f"the controller did not understand {asked.__name__}: {response.error_message}")
+    if not isinstance(response, ANSWERS[asked]):
+        raise RpcDecodeError(f"{asked.__name__} was answered with {type(response).__name__}")
+    return cast(R, response)
+
+
+def decode_response(data: bytes) -> Response:
     """Raises `RpcDecodeError`."""
     key, version, body = _envelope(data)
     if key == _REFUSED:
