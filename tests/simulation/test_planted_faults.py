@@ -22,6 +22,7 @@ from quorate.raft.core.roles import tracker as replicas
 from quorate.raft.driver.driver import Driver
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError
 from quorate.raft.state_machine import proposals
+from quorate.raft.state_machine.applier import Applier
 from quorate.simulation.faults.faults import Fault, FaultSettings
 from quorate.simulation.quorum.quorum_clients import ClientSettings
 from quorate.simulation.quorum.quorum_run import QuorumRun
@@ -132,6 +133,13 @@ def an_append_of_unknown_outcome_is_tried_again(patch: pytest.MonkeyPatch) -> No
     patch.setattr(quorum.Quorum, "append", append_stubbornly)
 
 
+def the_applied_end_runs_away(patch: pytest.MonkeyPatch) -> None:
+    def went_on(self: Applier, end: Offset, *, batch_bytes: int, timestamp_ms: int) -> None:
+        self.applied_offset = Offset(end + 1_000_000)
+
+    patch.setattr(Applier, "_went_on", went_on)
+
+
 CRASHES = (Fault.CRASH_THEN_POWER_LOSS, Fault.SLOW_DISK, Fault.STALLED_DISK)
 ELECTIONS = (Fault.CRASH, Fault.PARTITION, Fault.PAUSE)
 
@@ -142,6 +150,7 @@ PLANTS: Sequence[tuple[Plant, tuple[Fault, ...], str]] = (
     (a_follower_acknowledges_in_the_pass_what_it_has_not_synced, CRASHES, "CommittedIsDurableOnAMajority"),
     (a_recovered_tail_is_acknowledged_without_being_rewritten, CRASHES, "DamagedLogError|Durable"),
     (an_older_epochs_record_is_committed_by_counting, ELECTIONS, "CommitsAreOfTheLeadersEpoch"),
+    (the_applied_end_runs_away, ELECTIONS, "OffsetsAreInOrder: .* applied <= high watermark"),
     (a_truncation_is_skipped, ELECTIONS, "OffsetGapError"),
     (a_shorter_log_gets_the_vote, ELECTIONS, "LeaderHasEverythingCommitted|OneLeader|CommittedPrefix"),
     (a_leader_is_announced_before_it_has_applied, ELECTIONS, "LeaderIsCurrent"),

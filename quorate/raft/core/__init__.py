@@ -231,6 +231,9 @@ A rule of the protocol does not hold: a bug of the core, a driver that broke a r
 that lost what it had stored. `Core`, `start` and `step` raise it. The state may be half changed, and the
 effects of the step are lost: drop the core and stop the node. Restart it from its disk. If that fails again,
 rebuild it as a new replica. Stale and malformed requests raise nothing: they are refused.
+
+`validate(core)` checks the order of the core's offsets as a whole. A test of a driver calls it after each
+step; docs/explanation/offsets.md has the order.
 """
 
 from quorate.raft.core import effects
@@ -303,6 +306,7 @@ from quorate.raft.core.messages import (
     VoteResponse,
 )
 from quorate.raft.core.shared_state import Node
+from quorate.raft.core.validation import validate
 
 __all__ = [
     "AddVoter",
@@ -371,4 +375,5 @@ __all__ = [
     "VoterChange",
     "VotersChanged",
     "effects",
+    "validate",
 ]

@@ -16,7 +16,7 @@ from quorate.quorum_state import META_PROPERTIES
 from quorate.raft import Quorum
 from quorate.raft.storage import format_folder
 from quorate.runtime import Address, DiskError, parse_uuid, uuid_text
-from quorate.simulation.checkers import Checker, LostReplica, NodeView, WatchedTelemetry
+from quorate.simulation.checkers import Checker, LostReplica, NodeView, WatchedTelemetry, validate_quorum
 from quorate.simulation.faults import FOLDER, SimulatedCluster, VotersIn, VotingNode, adopt_voters
 from quorate.simulation.violations import LivenessViolation
 from quorate.simulation.world import (
@@ -127,6 +127,10 @@ class BrokerHost(VotingNode):
         if self.quorum is None:
             raise ValueError(f"{self.name} is down")
         return self.quorum.log
+
+    def validate(self) -> None:
+        if self.quorum is not None:
+            validate_quorum(self.quorum)
 
     @property
     def image(self) -> MetadataImage:

@@ -1,6 +1,6 @@
 """What must hold at every step of a run."""
 
 from quorate.simulation.checkers.invariants import Checker, WatchedTelemetry
-from quorate.simulation.checkers.node_view import LostReplica, NodeView
+from quorate.simulation.checkers.node_view import LostReplica, NodeView, validate_quorum
 
-__all__ = ["Checker", "LostReplica", "NodeView", "WatchedTelemetry"]
+__all__ = ["Checker", "LostReplica", "NodeView", "WatchedTelemetry", "validate_quorum"]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from quorate.log.batches import read_batches
 from quorate.quorum_state import QUORUM_STATE
 from quorate.raft import NoTelemetry
-from quorate.raft.core import Role
+from quorate.raft.core import InvariantError, Role
 from quorate.raft.state_machine import CommittedBatch
 from quorate.raft.storage import LOG_FOLDER
 from quorate.simulation.checkers.committed_log import CommittedLog, CommittedPiece
@@ -110,6 +110,16 @@ class HighWatermarkNeverGoesBack(Invariant):
                 f"the high watermark of node {node.id} went back from {highest} to {offset}"
             )
         self._highest[node.id, node.life] = offset
+
+
+class OffsetsAreInOrder(Invariant):
+    """Those of one node, from the log start to the log end; see `quorate.raft.core.validate`."""
+
+    def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
+        try:
+            node.validate()
+        except InvariantError as error:
+            raise SafetyViolation(f"node {node.id}: {error}") from error
 
 
 class CommittedPrefixAgrees(Invariant):
@@ -289,6 +299,7 @@ class Checker:
             VotesAreDurable(),
             EpochNeverGoesBack(),
             HighWatermarkNeverGoesBack(),
+            OffsetsAreInOrder(),
             # This one extends `committed`, which those behind it look at.
             CommittedPrefixAgrees(committed),
             CommitsAreOfTheLeadersEpoch(committed),

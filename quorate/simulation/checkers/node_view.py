@@ -1,14 +1,16 @@
 """What checks see of a node of the quorum."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from quorate.log import Log
-from quorate.raft.core import Role
+from quorate.raft import Quorum
+from quorate.raft.core import Role, validate
 from quorate.simulation.world import SimulatedDisk
 from quorate.types import Epoch, NodeId
 
 _ALL = 2**31
+Outcome = TypeVar("Outcome")
 
 
 class NodeView(Protocol):
@@ -35,6 +37,10 @@ class NodeView(Protocol):
 
     @property
     def log(self) -> Log: ...
+
+    def validate(self) -> None:
+        """Raise InvariantError if the offsets of its quorum are not in order."""
+        ...
 
     @property
     def damaged(self) -> bool:
@@ -63,6 +69,9 @@ class LostReplica:
     def log(self) -> Log:
         raise ValueError(f"node {self.id} lost disk {self.disks} with its log")
 
+    def validate(self) -> None:
+        """It runs no quorum."""
+
 
 @dataclass(frozen=True, slots=True)
 class RoleSeen:
@@ -70,6 +79,12 @@ class RoleSeen:
     epoch: Epoch
     leader: NodeId | None
     voted: NodeId | None
+
+
+def validate_quorum(quorum: Quorum[Outcome]) -> None:
+    """Raise InvariantError if the offsets of a running quorum are not in order."""
+    driver = quorum._node.driver
+    validate(driver.core, applied=driver.applier.applied_offset)
 
 
 def read_log(node: NodeView, offset: int, end_offset: int) -> bytes:

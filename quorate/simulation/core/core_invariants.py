@@ -9,6 +9,7 @@
 | durable before said | when a message leaves, `said` |
 | LogMatching, NoLogDivergence | below the high watermarks: whenever one moves, `high_watermark_moved`; |
 | | of whole logs (Raft section 5.3): at the end of a run, `check_logs` |
+| log start <= snapshot end <= high watermark <= log end, and so on | after each step, `stepped` |
 | high watermark: never goes back, on a majority's devices, of the leader's epoch | `high_watermark_moved` |
 | LeaderCompleteness, LeaderHasAllAckedValues | when a node begins to lead: what older epochs committed |
 | Durability, AckedValueNotLost | when records are cut, and after each loss, `check_durability` |
@@ -21,7 +22,16 @@
 from collections.abc import Callable, Mapping
 
 from quorate.error_code import ErrorCode
-from quorate.raft.core import Core, Message, Response, Role, RoleChanged, VoteResponse
+from quorate.raft.core import (
+    Core,
+    InvariantError,
+    Message,
+    Response,
+    Role,
+    RoleChanged,
+    VoteResponse,
+    validate,
+)
 from quorate.simulation.core.core_node import CoreNode, Entry
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, NodeId, Offset, ReplicaKey, VoterSet
@@ -64,6 +74,10 @@ class Promises:
     def stepped(self, machine: CoreNode, *, voters_changed: bool = True) -> None:
         """All effects of a step are done. `voters_changed`: whether there may be other voters in the log."""
         core, disk = machine.up, machine.disk
+        try:
+            validate(core)
+        except InvariantError as error:
+            raise self.violation(str(error), machine) from error
         end = len(disk.entries)
         if core.log_end_offset != end:
             raise self.violation("the core knows where its log ends", machine)
@@ -77,9 +91,6 @@ class Promises:
             raise self.violation("what the core calls durable is", machine)
         if core.election is not disk.election and core.election != disk.election:
             raise self.violation("the vote is stored", machine)
-        high_watermark = core.high_watermark
-        if high_watermark is not None and high_watermark > end:
-            raise self.violation("high watermark <= log end", machine)
         self._check_role_and_state(machine, core)
 
     def _check_role_and_state(self, machine: CoreNode, core: Core) -> None:

@@ -100,7 +100,7 @@ def _carry_out(
                 high_watermark = effect.high_watermark
             hands.do(effect)
         hands.check(before)
-    except SafetyViolation as violation:
+    except (SafetyViolation, InvariantError) as violation:
         return Outcome(machine, effects=effects, broken=str(violation))
     sent = canonical.numbered(core, tuple(hands.sent))
     forgotten = canonical.settle(core, asked)

@@ -12,7 +12,7 @@ from quorate.raft.core import CoreConfig
 from quorate.raft.state_machine import CommittedBatch
 from quorate.raft.storage import format_folder
 from quorate.runtime import Address, uuid_text
-from quorate.simulation.checkers import Checker, NodeView, WatchedTelemetry
+from quorate.simulation.checkers import Checker, NodeView, WatchedTelemetry, validate_quorum
 from quorate.simulation.faults import FOLDER, SimulatedCluster, VotingNode
 from quorate.simulation.quorum.journal import Journal
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
@@ -70,6 +70,9 @@ class QuorumNode(VotingNode):
     @property
     def log(self) -> Log:
         return self.serving.log
+
+    def validate(self) -> None:
+        validate_quorum(self.serving)
 
     @property
     def serving(self) -> Quorum[int]:

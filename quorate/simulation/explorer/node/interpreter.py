@@ -39,6 +39,7 @@ from quorate.raft.core import (
     VoteRequest,
     VoteResponse,
     VotersChanged,
+    validate,
 )
 from quorate.simulation.explorer.node.machine import Half, Letter, Machine
 from quorate.simulation.explorer.node.node_disk import Batch, Disk, History, Snapshot, end_of, up_to
@@ -161,6 +162,7 @@ class Hands:
     def check(self, before: Core | None) -> None:
         """What must hold whenever the effects of a step are done."""
         core, disk = self.core, self.disk
+        validate(core)
         self.require(
             (core.log_start_offset, core.log_end_offset, core.log_end_epoch)
             == (disk.log_start_offset, disk.end_offset, disk.last_epoch),
@@ -168,14 +170,6 @@ class Hands:
         )
         self.require(core.durable_end_offset <= disk.synced, "what the core calls durable is synced")
         self.require(core.election == disk.election, "what the core stands on is stored")
-        high_watermark = core.high_watermark
-        self.require(
-            high_watermark is None or high_watermark <= core.log_end_offset, "high watermark <= log end"
-        )
-        self.require(
-            not disk.log_start_offset or (high_watermark or 0) >= disk.log_start_offset,
-            "what is only in a snapshot is committed: log start <= high watermark",
-        )
         sets = _sets(disk.history)
         self.require(
             not sets or core.voters == sets[-1], "the latest voters in the log count, committed or not"
