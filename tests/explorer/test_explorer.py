@@ -69,9 +69,9 @@ def _in_full(world: World) -> set[object]:
             frozenset(
                 _counted(
                     [
-                        letter
-                        for _, letter in world.letters_of(state)
-                        if letter.message.correlation != STALE or not isinstance(letter.message, Response)
+                        packet
+                        for _, packet in world.packets_of(state)
+                        if packet.message.correlation != STALE or not isinstance(packet.message, Response)
                     ]
                 )
             ),
@@ -80,8 +80,8 @@ def _in_full(world: World) -> set[object]:
     }
 
 
-def _counted(letters: Collection[object]) -> set[tuple[object, int]]:
-    return {(letter, sum(each == letter for each in letters)) for letter in letters}
+def _counted(packets: Collection[object]) -> set[tuple[object, int]]:
+    return {(packet, sum(each == packet for each in packets)) for packet in packets}
 
 
 def test_a_high_watermark_from_an_older_epochs_record_is_found_and_told(

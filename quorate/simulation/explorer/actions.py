@@ -37,9 +37,9 @@ from quorate.simulation.explorer.coverage import Coverage
 from quorate.simulation.explorer.node import (
     Disk,
     Half,
-    Letter,
     Machine,
     Outcome,
+    Packet,
     Sight,
     Snapshot,
     end_of,
@@ -127,7 +127,7 @@ class Moves:
         self.coverage = Coverage()
 
         self.machines: Table[Machine] = Table(Machine.identity)
-        self.letters: Table[Letter] = Table(lambda letter: letter)
+        self.packets: Table[Packet] = Table(lambda packet: packet)
         self.events: Table[Event] = Table(lambda event: event)
 
         self._received: dict[tuple[int, int], Move] = {}
@@ -154,12 +154,12 @@ class Moves:
         canonical.fresh(core)
         return core
 
-    def receive(self, number: int, letter: int) -> Move:
-        move = self._received.get((number, letter))
+    def receive(self, number: int, packet: int) -> Move:
+        move = self._received.get((number, packet))
         if move is None:
-            it = self.letters[letter]
+            it = self.packets[packet]
             move = self._moved(number, Received(it.message), it)
-            self._received[number, letter] = move
+            self._received[number, packet] = move
         return move
 
     def step(self, number: int, event: int) -> Move:
@@ -176,7 +176,7 @@ class Moves:
             self._started[number] = move
         return move
 
-    def _moved(self, number: int, event: Event, letter: Letter | None) -> Move:
+    def _moved(self, number: int, event: Event, packet: Packet | None) -> Move:
         each = self.machines[number]
         self.coverage.saw(each.up.role, event)
         if isinstance(event, TimerFired):
@@ -186,14 +186,14 @@ class Moves:
             each = replace(each, disk=replace(each.disk, snapshots=(*each.disk.snapshots, snapshot)))
         elif isinstance(event, LogStartMoved):
             each = replace(each, disk=replace(each.disk, log_start_offset=event.start.end_offset))
-        return self._in_numbers(steps.step(each, event, letter, fetch_batches=self.bound.fetch_batches))
+        return self._in_numbers(steps.step(each, event, packet, fetch_batches=self.bound.fetch_batches))
 
     def _in_numbers(self, outcome: Outcome) -> Move:
         if outcome.broken:
             return Move(-1, (), (), (), (), outcome.broken)
         return Move(
             self.machines.number(outcome.machine),
-            tuple(self.letters.number(letter) for letter in outcome.sent),
+            tuple(self.packets.number(packet) for packet in outcome.sent),
             outcome.sights,
             outcome.forgotten,
             tuple(self._half(half) for half in outcome.halves),
@@ -203,10 +203,10 @@ class Moves:
     def _half(self, half: Half) -> tuple[Disk, tuple[int, ...], tuple[Sight, ...]]:
         """Nobody waits for the answers to what a crashed node asked."""
         sent = (
-            self.stale(self.letters.number(letter))
-            if isinstance(letter.message, Request)
-            else self.letters.number(letter)
-            for letter in half.sent
+            self.stale(self.packets.number(packet))
+            if isinstance(packet.message, Request)
+            else self.packets.number(packet)
+            for packet in half.sent
         )
         return half.disk, tuple(sent), half.sights
 
@@ -222,12 +222,12 @@ class Moves:
             self._crashed[number, keep] = down
         return down
 
-    def stale(self, letter: int) -> int:
-        stale = self._stale.get(letter)
+    def stale(self, packet: int) -> int:
+        stale = self._stale.get(packet)
         if stale is None:
-            it = self.letters[letter]
-            stale = self.letters.number(replace(it, message=replace(it.message, correlation=canonical.STALE)))
-            self._stale[letter] = stale
+            it = self.packets[packet]
+            stale = self.packets.number(replace(it, message=replace(it.message, correlation=canonical.STALE)))
+            self._stale[packet] = stale
         return stale
 
     # --- what may happen to a machine by itself ---

@@ -19,7 +19,7 @@ from quorate.raft.core.roles import Leader, Resigned
 from quorate.types import NodeId
 
 if TYPE_CHECKING:
-    from quorate.simulation.explorer.node import Letter
+    from quorate.simulation.explorer.node import Packet
 
 STALE: Final = 0
 CURRENT: Final = 1
@@ -36,10 +36,10 @@ def asked(core: Core | None) -> Mapping[NodeId, int]:
     return dict(core._node.in_flight) if core is not None else {}
 
 
-def numbered(core: Core, letters: "tuple[Letter, ...]") -> "tuple[Letter, ...]":
+def numbered(core: Core, packets: "tuple[Packet, ...]") -> "tuple[Packet, ...]":
     """What a step sent, with canonical correlations. Before `settle`."""
     in_flight = core._node.in_flight
-    return tuple(replace(letter, message=_with_correlation(letter.message, in_flight)) for letter in letters)
+    return tuple(replace(packet, message=_with_correlation(packet.message, in_flight)) for packet in packets)
 
 
 def _with_correlation(message: Message, in_flight: Mapping[NodeId, int]) -> Message:

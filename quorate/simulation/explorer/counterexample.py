@@ -8,7 +8,7 @@ from quorate.raft.core import Durable, Event, Message, RequestFailed, TimerFired
 from quorate.simulation.explorer.actions import Broken, Did
 from quorate.simulation.explorer.bounds import Bound
 from quorate.simulation.explorer.initial_states import begin
-from quorate.simulation.explorer.node import Letter, Machine
+from quorate.simulation.explorer.node import Machine, Packet
 from quorate.simulation.explorer.search import Violation
 from quorate.simulation.explorer.world import State, World
 
@@ -37,11 +37,11 @@ def told(world: World, did: Did) -> str:
     node = world.names[did.node]
     match did.what:
         case "deliver":
-            text = f"node {node} receives {_letter(world.letters[did.event])}"
+            text = f"node {node} receives {_packet(world.packets[did.event])}"
         case "repeat":
-            text = f"node {node} receives a copy of {_letter(world.letters[did.event])}"
+            text = f"node {node} receives a copy of {_packet(world.packets[did.event])}"
         case "lose":
-            text = f"{_letter(world.letters[did.event])} to node {node} is lost"
+            text = f"{_packet(world.packets[did.event])} to node {node} is lost"
         case "start":
             text = f"node {node} starts"
         case "crash":
@@ -115,15 +115,15 @@ def _event(node: int, event: Event) -> str:
             return f"node {node} is told {event}"
 
 
-def _letter(letter: Letter) -> str:
-    message = letter.message
+def _packet(packet: Packet) -> str:
+    message = packet.message
     fields = [
         f"{each.name}={_value(getattr(message, each.name))}"
         for each in dataclasses.fields(message)
         if each.name not in _UNTOLD and getattr(message, each.name) not in (None, False)
     ]
-    if letter.history:
-        fields.append("[" + " ".join(f"{batch.base_offset}:e{batch.epoch}" for batch in letter.history) + "]")
+    if packet.history:
+        fields.append("[" + " ".join(f"{batch.base_offset}:e{batch.epoch}" for batch in packet.history) + "]")
     stale = "" if message.correlation else ", which nobody waits for"
     return f"{_kind(message)}({', '.join(fields)}) from node {message.source}{stale}"
 

@@ -8,7 +8,7 @@ from quorate.simulation.core import CoreFactory
 from quorate.simulation.explorer import canonical
 from quorate.simulation.explorer.actions import Did, Moves
 from quorate.simulation.explorer.bounds import Bound
-from quorate.simulation.explorer.node import Letter
+from quorate.simulation.explorer.node import Packet
 from quorate.types import NodeId
 
 
@@ -21,29 +21,29 @@ class Mail(Moves):
         self._forgot: dict[tuple[int, NodeId], int] = {}
         self._parked: dict[int, tuple[NodeId, ...]] = {}
 
-    def destination(self, letter: int) -> int:
-        return self._index[self.letters[letter].message.destination]
+    def destination(self, packet: int) -> int:
+        return self._index[self.packets[packet].message.destination]
 
-    def settled(self, letters: list[int]) -> list[int]:
+    def settled(self, packets: list[int]) -> list[int]:
         """Without the answers that nobody waits for, which do nothing (see `heeded_answers`)."""
         if not self.reduce:
-            return letters
-        return [letter for letter in letters if not _is_stale_answer(self.letters[letter])]
+            return packets
+        return [packet for packet in packets if not _is_stale_answer(self.packets[packet])]
 
     def forget(
-        self, node: int, peers: tuple[NodeId, ...], letters: list[int], machines: list[int]
+        self, node: int, peers: tuple[NodeId, ...], packets: list[int], machines: list[int]
     ) -> list[int]:
         """The node waits no more for what it asked these peers."""
         here = self.names[node]
         after = []
-        for letter in letters:
-            message = self.letters[letter].message
+        for packet in packets:
+            message = self.packets[packet].message
             mine = (
                 message.source == here and message.destination in peers
                 if isinstance(message, Request)
                 else message.destination == here and message.source in peers
             )
-            after.append(self.stale(letter) if mine else letter)
+            after.append(self.stale(packet) if mine else packet)
         for peer in peers:
             index = self._index.get(peer)
             if index is not None and here in self.parked_at(machines[index]):
@@ -66,14 +66,14 @@ class Mail(Moves):
             self._forgot[number, source] = after
         return after
 
-    def is_lost(self, node: int, event: int, machines: Sequence[int], letters: Sequence[int]) -> bool:
+    def is_lost(self, node: int, event: int, machines: Sequence[int], packets: Sequence[int]) -> bool:
         """Nothing can come of this request any more, so that it is only a matter of time."""
         failed = self.events[event]
         if not isinstance(failed, RequestFailed):
             raise TypeError(f"{failed} is no failed request")
         here, there = self.names[node], failed.destination
-        for letter in letters:
-            message = self.letters[letter].message
+        for packet in packets:
+            message = self.packets[packet].message
             if message.correlation == canonical.CURRENT:
                 ends = (message.source, message.destination)
                 if ends == ((here, there) if isinstance(message, Request) else (there, here)):
@@ -85,21 +85,21 @@ class Mail(Moves):
         right to leave such answers out. To be asked when all states are known."""
         stale = [
             (number, self.destination(number))
-            for number in range(len(self.letters))
-            if _is_stale_answer(self.letters[number])
+            for number in range(len(self.packets))
+            if _is_stale_answer(self.packets[number])
         ]
         for number in range(len(self.machines)):
             each = self.machines[number]
             if each.core is None:
                 continue
             node = self._index[each.key.id]
-            for letter, destination in stale:
+            for packet, destination in stale:
                 if destination == node:
-                    move = self.receive(number, letter)
+                    move = self.receive(number, packet)
                     if move.broken or move.machine != number or move.sent or move.sights:
-                        yield number, Did("deliver", node, letter)
+                        yield number, Did("deliver", node, packet)
 
 
-def _is_stale_answer(letter: Letter) -> bool:
-    message = letter.message
+def _is_stale_answer(packet: Packet) -> bool:
+    message = packet.message
     return isinstance(message, Response) and message.correlation == canonical.STALE

@@ -76,8 +76,8 @@ class Director:
 
     def lose(self, *, to: int | None = None) -> None:
         """Everything that is under way, or on the way to that node."""
-        for number, letter in self.world.letters_of(self.state):
-            if to is None or letter.message.destination == self.world.names[to]:
+        for number, packet in self.world.packets_of(self.state):
+            if to is None or packet.message.destination == self.world.names[to]:
                 self.state = self.world.vanishes(self.state, number)
 
     def _one(self, names: set[NodeId]) -> bool:
@@ -85,8 +85,8 @@ class Director:
             if machine.key.id in names and machine.syncs:
                 self.happens(node, Durable(machine.syncs[0].generation, machine.syncs[0].end_offset))
                 return True
-        for number, letter in self.world.letters_of(self.state):
-            message = letter.message
+        for number, packet in self.world.packets_of(self.state):
+            message = packet.message
             if message.source in names and message.destination in names:
                 machine = next(
                     each for each in self.world.machines_of(self.state) if each.key.id == message.destination
@@ -262,11 +262,11 @@ def loading(director: Director) -> None:
     behind_the_start(director)
     _ask_again(director)
     for _ in range(2):
-        number, _letter = director.world.letters_of(director.state)[-1]
+        number, _packet = director.world.packets_of(director.state)[-1]
         director.state = director.world.arrives(director.state, number)
     director.happens(0, Resign())
-    for number, letter in director.world.letters_of(director.state):
-        if not isinstance(letter.message, FetchSnapshotRequest):
+    for number, packet in director.world.packets_of(director.state):
+        if not isinstance(packet.message, FetchSnapshotRequest):
             director.state = director.world.vanishes(director.state, number)
 
 
@@ -294,7 +294,7 @@ def late_chunk(director: Director) -> None:
     behind_the_start(director)
     _ask_again(director)
     for _ in range(2):
-        number, _letter = director.world.letters_of(director.state)[-1]
+        number, _packet = director.world.packets_of(director.state)[-1]
         director.state = director.world.arrives(director.state, number)
     _ask_again(director)
     director.settle()
@@ -326,8 +326,8 @@ def late_sync(director: Director) -> None:
     elected(director)
     director.propose(0)
     last = director.world.names[-1]
-    for number, letter in director.world.letters_of(director.state):
-        if letter.message.destination == last:
+    for number, packet in director.world.packets_of(director.state):
+        if packet.message.destination == last:
             director.state = director.world.arrives(director.state, number)
     director.crash(0)
     director.lose()

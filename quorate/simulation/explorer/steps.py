@@ -18,7 +18,7 @@ from quorate.raft.core import (
     SnapshotDamaged,
 )
 from quorate.simulation.explorer import canonical
-from quorate.simulation.explorer.node import Hands, Letter, Machine, Outcome
+from quorate.simulation.explorer.node import Hands, Machine, Outcome, Packet
 from quorate.simulation.violations import SafetyViolation
 
 Make = Callable[[Machine], Core]
@@ -30,13 +30,13 @@ def start(machine: Machine, make: Make) -> Outcome:
     disk = machine.disk
     disk = replace(disk, synced=disk.end_offset)
     core = make(replace(machine, disk=disk))
-    return _carry_out(Machine(machine.key, core, disk), core, None, core.start, letter=None)
+    return _carry_out(Machine(machine.key, core, disk), core, None, core.start, packet=None)
 
 
 def step(
-    machine: Machine, event: Event, letter: Letter | None = None, *, fetch_batches: int = 1000
+    machine: Machine, event: Event, packet: Packet | None = None, *, fetch_batches: int = 1000
 ) -> Outcome:
-    """Clone the core, give it `event`, and carry out what it asks for. `letter`: what `Received` holds;
+    """Clone the core, give it `event`, and carry out what it asks for. `packet`: what `Received` holds;
     `fetch_batches`: how many a Fetch is answered with at most."""
     before = machine.up
     core = before.clone()
@@ -54,7 +54,7 @@ def step(
         case _:
             pass
     return _carry_out(
-        changed, core, before, lambda: core.step(event), letter=letter, fetch_batches=fetch_batches
+        changed, core, before, lambda: core.step(event), packet=packet, fetch_batches=fetch_batches
     )
 
 
@@ -78,7 +78,7 @@ def _carry_out(
     before: Core | None,
     act: Callable[[], tuple[Effect, ...]],
     *,
-    letter: Letter | None,
+    packet: Packet | None,
     fetch_batches: int = 1000,
 ) -> Outcome:
     asked = canonical.asked(before)
@@ -88,7 +88,7 @@ def _carry_out(
         return Outcome(machine, broken=f"no impossible step: {error}")
     except Exception as error:
         return Outcome(machine, broken=f"no step fails: {type(error).__name__}: {error}")
-    hands = Hands(machine, core, letter, before.role if before is not None else None, fetch_batches)
+    hands = Hands(machine, core, packet, before.role if before is not None else None, fetch_batches)
     high_watermark = before.high_watermark if before is not None else None
     try:
         for effect in effects:

@@ -75,7 +75,7 @@ class _Tables:
     """Numbers of things, and of what they are renamed."""
 
     machines: dict[int, int]
-    letters: dict[int, int]
+    packets: dict[int, int]
     events: dict[int, int]
     pasts: dict[int, int]
 
@@ -100,9 +100,9 @@ class _Renamed:
 
     def state(self, state: "State") -> "State":
         after = 2 + self._nodes
-        letters = sorted(map(self.letter, state[after:])) if len(state) > after else ()
+        packets = sorted(map(self.packet, state[after:])) if len(state) > after else ()
         machines = [self.machine(state[2 + index]) for index in self._from]
-        return (state[0], self.past(state[1]), *machines, *letters)
+        return (state[0], self.past(state[1]), *machines, *packets)
 
     def machine(self, number: int) -> int:
         known = self._known.machines.get(number)
@@ -123,11 +123,11 @@ class _Renamed:
             self._known.machines[number] = known
         return known
 
-    def letter(self, number: int) -> int:
-        known = self._known.letters.get(number)
+    def packet(self, number: int) -> int:
+        known = self._known.packets.get(number)
         if known is None:
-            known = self._world.letters.number(self._to.letter(self._world.letters[number]))
-            self._known.letters[number] = known
+            known = self._world.packets.number(self._to.packet(self._world.packets[number]))
+            self._known.packets[number] = known
         return known
 
     def event(self, number: int) -> int:
@@ -150,7 +150,7 @@ class _Renamed:
         match what:
             case "deliver":
                 move = world.receive(number, event)
-                other = world.receive(namesake, self.letter(event))
+                other = world.receive(namesake, self.packet(event))
             case "start":
                 move, other = world.start(number), world.start(namesake)
             case _:
@@ -169,15 +169,15 @@ class _Renamed:
         to = self._to
         return (
             self.machine(move.machine) == other.machine
-            and self._letters(move.sent) == sorted(other.sent)
+            and self._packets(move.sent) == sorted(other.sent)
             and tuple(map(to.sight, move.sights)) == other.sights
             and set(map(to.node, move.forgotten)) == set(other.forgotten)
             and [
-                (to.disk(disk), self._letters(sent), tuple(map(to.sight, sights)))
+                (to.disk(disk), self._packets(sent), tuple(map(to.sight, sights)))
                 for disk, sent, sights in move.halves
             ]
             == [(disk, sorted(sent), sights) for disk, sent, sights in other.halves]
         )
 
-    def _letters(self, numbers: tuple[int, ...]) -> list[int]:
-        return sorted(map(self.letter, numbers))
+    def _packets(self, numbers: tuple[int, ...]) -> list[int]:
+        return sorted(map(self.packet, numbers))

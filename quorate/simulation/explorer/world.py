@@ -28,7 +28,7 @@ from quorate.simulation.explorer.actions import DIRECTORY, FREE, REQUEST, Broken
 from quorate.simulation.explorer.bounds import Bound, Budget
 from quorate.simulation.explorer.explored_invariants import Past
 from quorate.simulation.explorer.in_flight import Mail
-from quorate.simulation.explorer.node import Disk, History, Letter, Machine, Sight, up_to
+from quorate.simulation.explorer.node import Disk, History, Machine, Packet, Sight, up_to
 from quorate.simulation.explorer.tables import Table
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import ReplicaKey
@@ -84,8 +84,8 @@ class World(Mail):
         """Its number. Nodes by index."""
         return state[_MACHINES + node]
 
-    def letters_of(self, state: State) -> list[tuple[int, Letter]]:
-        return [(number, self.letters[number]) for number in state[_MACHINES + len(self.names) :]]
+    def packets_of(self, state: State) -> list[tuple[int, Packet]]:
+        return [(number, self.packets[number]) for number in state[_MACHINES + len(self.names) :]]
 
     def happens(self, state: State, node: int, event: Event) -> State:
         """That one thing, whatever the budgets. For situations. Raises Broken."""
@@ -93,11 +93,11 @@ class World(Mail):
         move = self.step(state[_MACHINES + node], number)
         return next(self._went(Did("step", node, number), state, node, move, state[0], taken=None))[1]
 
-    def arrives(self, state: State, letter: int) -> State:
+    def arrives(self, state: State, packet: int) -> State:
         """For situations. Raises Broken."""
-        node = self.destination(letter)
-        move = self.receive(state[_MACHINES + node], letter)
-        return next(self._went(Did("deliver", node, letter), state, node, move, state[0], taken=letter))[1]
+        node = self.destination(packet)
+        move = self.receive(state[_MACHINES + node], packet)
+        return next(self._went(Did("deliver", node, packet), state, node, move, state[0], taken=packet))[1]
 
     def starts(self, state: State, node: int) -> State:
         """For situations. Raises Broken."""
@@ -110,9 +110,9 @@ class World(Mail):
         down = self.crashed(number, len(self.machines[number].disk.history))
         return self._fallen(state, node, down, state[0])
 
-    def vanishes(self, state: State, letter: int) -> State:
+    def vanishes(self, state: State, packet: int) -> State:
         """The message is lost. For situations."""
-        return self._without(state, letter, state[0])
+        return self._without(state, packet, state[0])
 
     # --- what may happen next ---
 
@@ -122,31 +122,31 @@ class World(Mail):
         budgets = state[0]
         left = self.budgets[budgets]
         machines = state[_MACHINES : _MACHINES + nodes]
-        letters = state[_MACHINES + nodes :]
+        packets = state[_MACHINES + nodes :]
         can_crash = left[Budget.CRASHES] > 0
         can_lose_power = left[Budget.POWER_LOSSES] > 0
 
         before = -1
-        for letter in letters:
-            if letter == before:
+        for packet in packets:
+            if packet == before:
                 continue
-            before = letter
-            node = self.destination(letter)
+            before = packet
+            node = self.destination(packet)
             number = machines[node]
             if left[Budget.LOSSES]:
-                after = self._without(state, letter, self._spend(budgets, Budget.LOSSES))
-                yield Did("lose", node, letter), after
+                after = self._without(state, packet, self._spend(budgets, Budget.LOSSES))
+                yield Did("lose", node, packet), after
             if self.machines[number].core is None:
                 continue
-            move = self.receive(number, letter)
-            did = Did("deliver", node, letter)
-            yield from self._went(did, state, node, move, budgets, taken=letter)
+            move = self.receive(number, packet)
+            did = Did("deliver", node, packet)
+            yield from self._went(did, state, node, move, budgets, taken=packet)
             if left[Budget.DUPLICATES]:
                 spent = self._spend(budgets, Budget.DUPLICATES)
-                yield from self._went(Did("repeat", node, letter), state, node, move, spent, taken=None)
+                yield from self._went(Did("repeat", node, packet), state, node, move, spent, taken=None)
             if can_crash and move.halves:
                 spent = self._spend(budgets, Budget.CRASHES)
-                yield from self._halves(did, state, node, move, spent, taken=letter)
+                yield from self._halves(did, state, node, move, spent, taken=packet)
 
         for node in range(nodes):
             number = machines[node]
@@ -160,7 +160,7 @@ class World(Mail):
                 continue
             for event, cost in self.enabled(number, left):
                 if cost == REQUEST:
-                    cost = FREE if self.is_lost(node, event, machines, letters) else Budget.TIMEOUTS
+                    cost = FREE if self.is_lost(node, event, machines, packets) else Budget.TIMEOUTS
                 if cost != FREE and not left[cost]:
                     continue
                 spent = budgets if cost == FREE else self._spend(budgets, cost)
@@ -213,24 +213,24 @@ class World(Mail):
         if move.broken:
             raise Broken(did, move.broken)
         nodes = len(self.names)
-        letters = list(state[_MACHINES + nodes :])
+        packets = list(state[_MACHINES + nodes :])
         if taken is not None:
-            letters.remove(taken)
+            packets.remove(taken)
         machines = list(state[_MACHINES : _MACHINES + nodes])
         changed = machines[node] != move.machine
         machines[node] = move.machine
         if move.forgotten:
-            letters = self.forget(node, move.forgotten, letters, machines)
+            packets = self.forget(node, move.forgotten, packets, machines)
         if move.sent:
-            letters.extend(move.sent)
-        if len(letters) and (move.sent or move.forgotten):
-            letters = self.settled(letters)
+            packets.extend(move.sent)
+        if len(packets) and (move.sent or move.forgotten):
+            packets = self.settled(packets)
         if changed:
             epoch, height = self._height(move.machine)
             if epoch > self.epoch_max or height > self.batches_max:
                 self.cut += 1
                 return
-        if len(letters) > self.in_flight_max:
+        if len(packets) > self.in_flight_max:
             self.cut += 1
             return
         past = state[1]
@@ -240,8 +240,8 @@ class World(Mail):
                 asked = promises.asked_to_read(self.pasts[past], self.names[node], event.read_round)
                 past = self.pasts.number(asked)
         past = self._see(did, past, node, move.sights, machines, state[_MACHINES + node])
-        letters.sort()
-        yield did, (budgets, past, *machines, *letters)
+        packets.sort()
+        yield did, (budgets, past, *machines, *packets)
 
     def _halves(
         self, did: Did, state: State, node: int, move: Move, budgets: int, *, taken: int | None
@@ -255,10 +255,10 @@ class World(Mail):
             disk = replace(disk, synced=disk.end_offset)
             machines[node] = self.machines.number(self.machines[number].down(disk))
             past = self._see(here, state[1], node, sights, machines, number)
-            letters = list(state[_MACHINES + nodes :])
+            packets = list(state[_MACHINES + nodes :])
             if taken is not None:
-                letters.remove(taken)
-            fallen = self._fallen((budgets, past, *machines, *letters, *sent), node, machines[node], budgets)
+                packets.remove(taken)
+            fallen = self._fallen((budgets, past, *machines, *packets, *sent), node, machines[node], budgets)
             if len(fallen) - _MACHINES - nodes > self.in_flight_max:
                 self.cut += 1
                 continue
@@ -274,21 +274,21 @@ class World(Mail):
         machines = list(state[_MACHINES : _MACHINES + nodes])
         machines[node] = down
         others = tuple(each for index, each in enumerate(self.names) if index != node)
-        letters = self.forget(node, others, list(state[_MACHINES + nodes :]), machines)
+        packets = self.forget(node, others, list(state[_MACHINES + nodes :]), machines)
         here = self.names[node]
         kept = []
-        for letter in letters:
-            message = self.letters[letter].message
+        for packet in packets:
+            message = self.packets[packet].message
             if message.destination != here or isinstance(message, Request):
-                kept.append(letter)
+                kept.append(packet)
         kept.sort()
         past = self.pasts.number(promises.crashed(self.pasts[state[1]], here))
         return (budgets, past, *machines, *kept)
 
-    def _without(self, state: State, letter: int, budgets: int) -> State:
-        letters = list(state[_MACHINES + len(self.names) :])
-        letters.remove(letter)
-        return (budgets, *state[1 : _MACHINES + len(self.names)], *letters)
+    def _without(self, state: State, packet: int, budgets: int) -> State:
+        packets = list(state[_MACHINES + len(self.names) :])
+        packets.remove(packet)
+        return (budgets, *state[1 : _MACHINES + len(self.names)], *packets)
 
     def _see(
         self,

@@ -1,7 +1,7 @@
 """One explored node: its core, its disk, and what is observed of both."""
 
 from quorate.simulation.explorer.node.interpreter import Hands
-from quorate.simulation.explorer.node.machine import Half, Letter, Machine, Outcome
+from quorate.simulation.explorer.node.machine import Half, Machine, Outcome, Packet
 from quorate.simulation.explorer.node.node_disk import Batch, Disk, History, Snapshot, end_of, up_to
 from quorate.simulation.explorer.node.observations import Commits, Cuts, Leads, ReadFailed, ReadPassed, Sight
 
@@ -14,9 +14,9 @@ __all__ = [
     "Hands",
     "History",
     "Leads",
-    "Letter",
     "Machine",
     "Outcome",
+    "Packet",
     "ReadFailed",
     "ReadPassed",
     "Sight",

@@ -41,7 +41,7 @@ from quorate.raft.core import (
     VotersChanged,
     validate,
 )
-from quorate.simulation.explorer.node.machine import Half, Letter, Machine
+from quorate.simulation.explorer.node.machine import Half, Machine, Packet
 from quorate.simulation.explorer.node.node_disk import Batch, Disk, History, Snapshot, end_of, up_to
 from quorate.simulation.explorer.node.observations import Commits, Cuts, Leads, ReadFailed, ReadPassed, Sight
 from quorate.simulation.violations import SafetyViolation
@@ -67,7 +67,7 @@ class Hands:
 
     machine: Machine
     core: Core
-    letter: Letter | None
+    packet: Packet | None
     role: Role | None
     """As told last."""
     fetch_batches: int
@@ -77,7 +77,7 @@ class Hands:
     partial: Snapshot | None = field(init=False)
     position: int = field(init=False)
     checking: SnapshotId | None = field(init=False)
-    sent: list[Letter] = field(default_factory=list)
+    sent: list[Packet] = field(default_factory=list)
     sights: list[Sight] = field(default_factory=list)
     halves: list[Half] = field(default_factory=list)
 
@@ -117,7 +117,7 @@ class Hands:
                 batch = Batch(effect.base_offset, effect.end_offset, effect.epoch, effect.proposal)
                 self._append(effect.generation, (batch,))
             case AppendFetched():
-                history = self.letter.history if self.letter is not None else ()
+                history = self.packet.history if self.packet is not None else ()
                 self.require(
                     effect.batches == tuple(batch.span() for batch in history),
                     "what is appended is what was fetched",
@@ -126,7 +126,7 @@ class Hands:
             case Truncate():
                 self._truncate(effect.end_offset)
             case Send():
-                self._send(Letter(effect.message))
+                self._send(Packet(effect.message))
             case SendRecords():
                 self._send_records(effect)
             case SendSnapshotChunk():
@@ -252,7 +252,7 @@ class Hands:
         )
 
     def _store_chunk(self, effect: StoreSnapshotChunk) -> None:
-        history = self.letter.history if self.letter is not None else ()
+        history = self.packet.history if self.packet is not None else ()
         if effect.position == 0:
             self.partial = Snapshot(effect.snapshot, history)
         else:
@@ -264,9 +264,9 @@ class Hands:
 
     # --- what is said ---
 
-    def _send(self, letter: Letter) -> None:
+    def _send(self, packet: Packet) -> None:
         """Durable before said."""
-        message, disk = letter.message, self.disk
+        message, disk = packet.message, self.disk
         election = disk.election
         self.require(
             message.source == self.machine.key.id and message.epoch <= election.epoch,
@@ -300,7 +300,7 @@ class Hands:
                 pass
         if isinstance(message, Response):
             self.require(message.error is not ErrorCode.INVALID_REQUEST, "nodes send what is valid")
-        self.sent.append(letter)
+        self.sent.append(packet)
 
     def _require_durable(self, offset: Offset, epoch: Epoch, what: str) -> None:
         disk = self.disk
@@ -318,19 +318,19 @@ class Hands:
         )
         history = history[: self.fetch_batches]
         spans = tuple(batch.span() for batch in history)
-        self._send(Letter(replace(effect.response, batches=spans), history))
+        self._send(Packet(replace(effect.response, batches=spans), history))
 
     def _send_chunk(self, effect: SendSnapshotChunk) -> None:
         response = effect.response
         found = self.disk.snapshot(response.snapshot)
         if found is None:
-            self._send(Letter(replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)))
+            self._send(Packet(replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)))
         elif not 0 <= response.position < SNAPSHOT_BYTES:
-            self._send(Letter(replace(response, error=ErrorCode.POSITION_OUT_OF_RANGE)))
+            self._send(Packet(replace(response, error=ErrorCode.POSITION_OUT_OF_RANGE)))
         else:
             length = min(1, effect.max_bytes)
             filled = replace(response, size=SNAPSHOT_BYTES, length=length, chunk=b"."[:length])
-            self._send(Letter(filled, found.history if length else ()))
+            self._send(Packet(filled, found.history if length else ()))
 
     # --- what others must agree with ---
 

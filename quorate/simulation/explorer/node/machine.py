@@ -10,8 +10,8 @@ from quorate.types import NodeId, ReplicaKey, SnapshotId
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """A message with what its bytes would hold."""
+class Packet:
+    """A message in flight, with the batches that its bytes would hold."""
 
     message: Message
     history: History = ()
@@ -62,7 +62,7 @@ class Half:
     """Where a crash in the middle of a step leaves the node: just before something would have been stored."""
 
     disk: Disk
-    sent: tuple[Letter, ...]
+    sent: tuple[Packet, ...]
     sights: tuple[Sight, ...]
 
 
@@ -71,7 +71,7 @@ class Outcome:
     """What a step came to."""
 
     machine: Machine
-    sent: tuple[Letter, ...] = ()
+    sent: tuple[Packet, ...] = ()
     sights: tuple[Sight, ...] = ()
     forgotten: tuple[NodeId, ...] = ()
     """Peers whose answers to what was asked before are not waited for any more."""

@@ -23,7 +23,7 @@ from quorate.raft.core import (
     VoterChange,
 )
 from quorate.simulation.explorer.explored_invariants import Past
-from quorate.simulation.explorer.node import Batch, Commits, Cuts, Disk, History, Letter, Sight, Snapshot
+from quorate.simulation.explorer.node import Batch, Commits, Cuts, Disk, History, Packet, Sight, Snapshot
 from quorate.types import ElectionState, Endpoint, NodeId, ReplicaKey, Voter, VotersAt, VoterSet
 
 NAMELESS: Final = frozenset(
@@ -117,8 +117,8 @@ class Renaming:
 
     # --- what is said ---
 
-    def letter(self, letter: Letter) -> Letter:
-        return Letter(self.message(letter.message), self.history(letter.history))
+    def packet(self, packet: Packet) -> Packet:
+        return Packet(self.message(packet.message), self.history(packet.history))
 
     def fetch(self, request: FetchRequest) -> FetchRequest:
         return replace(
