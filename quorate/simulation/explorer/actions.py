@@ -38,9 +38,9 @@ from quorate.simulation.explorer.node import (
     Disk,
     Half,
     Machine,
+    Observation,
     Outcome,
     Packet,
-    Sight,
     Snapshot,
     end_of,
     up_to,
@@ -98,9 +98,9 @@ class Move:
 
     machine: int
     sent: tuple[int, ...]
-    sights: tuple[Sight, ...]
+    observations: tuple[Observation, ...]
     forgotten: tuple[NodeId, ...]
-    halves: tuple[tuple[Disk, tuple[int, ...], tuple[Sight, ...]], ...]
+    halves: tuple[tuple[Disk, tuple[int, ...], tuple[Observation, ...]], ...]
     broken: str
 
 
@@ -194,13 +194,13 @@ class Moves:
         return Move(
             self.machines.number(outcome.machine),
             tuple(self.packets.number(packet) for packet in outcome.sent),
-            outcome.sights,
+            outcome.observations,
             outcome.forgotten,
             tuple(self._half(half) for half in outcome.halves),
             "",
         )
 
-    def _half(self, half: Half) -> tuple[Disk, tuple[int, ...], tuple[Sight, ...]]:
+    def _half(self, half: Half) -> tuple[Disk, tuple[int, ...], tuple[Observation, ...]]:
         """Nobody waits for the answers to what a crashed node asked."""
         sent = (
             self.stale(self.packets.number(packet))
@@ -208,7 +208,7 @@ class Moves:
             else self.packets.number(packet)
             for packet in half.sent
         )
-        return half.disk, tuple(sent), half.sights
+        return half.disk, tuple(sent), half.observations
 
     def crashed(self, number: int, keep: int) -> int:
         down = self._crashed.get((number, keep))

@@ -12,9 +12,9 @@ from quorate.simulation.explorer.node import (
     History,
     Leads,
     Machine,
+    Observation,
     ReadFailed,
     ReadPassed,
-    Sight,
     end_of,
 )
 from quorate.simulation.violations import SafetyViolation
@@ -43,31 +43,31 @@ class Past:
 
 
 def seen(
-    past: Past, node: int, sights: Sequence[Sight], machines: Sequence[Machine], static: VoterSet
+    past: Past, node: int, observations: Sequence[Observation], machines: Sequence[Machine], static: VoterSet
 ) -> Past:
-    """The past after `machines[node]` did what `sights` tells. Raises SafetyViolation."""
+    """The past after `machines[node]` did what `observations` tells. Raises SafetyViolation."""
     machine = machines[node]
     key = machine.key.id
-    for sight in sights:
-        match sight:
+    for observation in observations:
+        match observation:
             case Leads():
-                past = _leads(past, key, sight.epoch, machine.disk, machines)
+                past = _leads(past, key, observation.epoch, machine.disk, machines)
             case Commits():
-                past = _commits(past, key, sight, machines, static)
+                past = _commits(past, key, observation, machines, static)
             case Cuts():
-                lost = [batch for batch in sight.history if batch in past.committed]
+                lost = [batch for batch in observation.history if batch in past.committed]
                 _require(not lost, f"no committed record is cut, but node {key} cuts {lost}")
             case ReadPassed():
                 for read in past.reads:
                     _require(
                         read.node != key
-                        or read.read_round > sight.read_round
-                        or (sight.read_index or 0) >= read.committed,
-                        f"a linearizable read sees what was committed: {read} passed at {sight.read_index}",
+                        or read.read_round > observation.read_round
+                        or (observation.read_index or 0) >= read.committed,
+                        f"a linearizable read sees what was committed: {read} passed at {observation.read_index}",
                     )
-                past = _without_reads(past, key, sight.read_round)
+                past = _without_reads(past, key, observation.read_round)
             case ReadFailed():
-                past = _without_reads(past, key, sight.read_round)
+                past = _without_reads(past, key, observation.read_round)
     return past
 
 
@@ -134,23 +134,25 @@ def _leads(past: Past, key: NodeId, epoch: Epoch, disk: Disk, machines: Sequence
     return replace(past, leaders=tuple(sorted((*past.leaders, (epoch, key)))))
 
 
-def _commits(past: Past, key: NodeId, sight: Commits, machines: Sequence[Machine], static: VoterSet) -> Past:
-    history, committed = sight.history, past.committed
+def _commits(
+    past: Past, key: NodeId, observation: Commits, machines: Sequence[Machine], static: VoterSet
+) -> Past:
+    history, committed = observation.history, past.committed
     shared = min(len(history), len(committed))
     _require(
         history[:shared] == committed[:shared],
         f"a committed record never changes: node {key} has {_told(history)}, committed is {_told(committed)}",
     )
-    if sight.own_epoch is not None:
+    if observation.own_epoch is not None:
         _require(
-            bool(history) and history[-1].epoch == sight.own_epoch,
+            bool(history) and history[-1].epoch == observation.own_epoch,
             f"older epochs' records commit only with one of the leader's own: node {key}, leader of epoch "
-            f"{sight.own_epoch}, commits {_told(history)}",
+            f"{observation.own_epoch}, commits {_told(history)}",
         )
     if len(history) <= len(committed):
         return past
     _require(
-        sight.own_epoch is not None,
+        observation.own_epoch is not None,
         f"nothing is committed that no leader committed: node {key} commits {_told(history)}",
     )
     leader = next(machine for machine in machines if machine.key.id == key)

@@ -96,7 +96,7 @@ class Mail(Moves):
             for packet, destination in stale:
                 if destination == node:
                     move = self.receive(number, packet)
-                    if move.broken or move.machine != number or move.sent or move.sights:
+                    if move.broken or move.machine != number or move.sent or move.observations:
                         yield number, Did("deliver", node, packet)
 
 

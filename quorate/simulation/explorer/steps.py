@@ -1,7 +1,7 @@
 """What one node makes of one event.
 
 Everything here concerns one node alone, so each (node, event) pair is computed once, however many states of
-the whole it occurs in. What a step says that others must agree with is handed on as a `Sight`.
+the whole it occurs in. What a step says that others must agree with is handed on as a `Observation`.
 """
 
 from collections.abc import Callable
@@ -117,7 +117,7 @@ def _carry_out(
             hands.checking,
         ),
         sent=sent,
-        sights=tuple(hands.sights),
+        observations=tuple(hands.observations),
         forgotten=forgotten,
         halves=tuple(hands.halves),
         effects=effects,

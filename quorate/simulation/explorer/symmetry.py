@@ -170,13 +170,13 @@ class _Renamed:
         return (
             self.machine(move.machine) == other.machine
             and self._packets(move.sent) == sorted(other.sent)
-            and tuple(map(to.sight, move.sights)) == other.sights
+            and tuple(map(to.observation, move.observations)) == other.observations
             and set(map(to.node, move.forgotten)) == set(other.forgotten)
             and [
-                (to.disk(disk), self._packets(sent), tuple(map(to.sight, sights)))
-                for disk, sent, sights in move.halves
+                (to.disk(disk), self._packets(sent), tuple(map(to.observation, observations)))
+                for disk, sent, observations in move.halves
             ]
-            == [(disk, sorted(sent), sights) for disk, sent, sights in other.halves]
+            == [(disk, sorted(sent), observations) for disk, sent, observations in other.halves]
         )
 
     def _packets(self, numbers: tuple[int, ...]) -> list[int]:

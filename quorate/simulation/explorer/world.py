@@ -28,7 +28,7 @@ from quorate.simulation.explorer.actions import DIRECTORY, FREE, REQUEST, Broken
 from quorate.simulation.explorer.bounds import Bound, Budget
 from quorate.simulation.explorer.explored_invariants import Past
 from quorate.simulation.explorer.in_flight import Mail
-from quorate.simulation.explorer.node import Disk, History, Machine, Packet, Sight, up_to
+from quorate.simulation.explorer.node import Disk, History, Machine, Observation, Packet, up_to
 from quorate.simulation.explorer.tables import Table
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import ReplicaKey
@@ -239,7 +239,7 @@ class World(Mail):
             if isinstance(event, ReadIndex):
                 asked = promises.asked_to_read(self.pasts[past], self.names[node], event.read_round)
                 past = self.pasts.number(asked)
-        past = self._see(did, past, node, move.sights, machines, state[_MACHINES + node])
+        past = self._see(did, past, node, move.observations, machines, state[_MACHINES + node])
         packets.sort()
         yield did, (budgets, past, *machines, *packets)
 
@@ -249,12 +249,12 @@ class World(Mail):
         """It crashed in the middle of the step."""
         nodes = len(self.names)
         number = state[_MACHINES + node]
-        for half, (disk, sent, sights) in enumerate(move.halves):
+        for half, (disk, sent, observations) in enumerate(move.halves):
             here = Did(did.what, did.node, did.event, half=half)
             machines = list(state[_MACHINES : _MACHINES + nodes])
             disk = replace(disk, synced=disk.end_offset)
             machines[node] = self.machines.number(self.machines[number].down(disk))
-            past = self._see(here, state[1], node, sights, machines, number)
+            past = self._see(here, state[1], node, observations, machines, number)
             packets = list(state[_MACHINES + nodes :])
             if taken is not None:
                 packets.remove(taken)
@@ -295,20 +295,20 @@ class World(Mail):
         did: Did,
         past: int,
         node: int,
-        sights: tuple[Sight, ...],
+        observations: tuple[Observation, ...],
         machines: list[int],
         before: int,
     ) -> int:
         number = machines[node]
         changed = self._history(number) != self._history(before)
         moved = self._height(number)[0] != self._height(before)[0]
-        if not (sights or changed or moved):
+        if not (observations or changed or moved):
             return past
         now = self.pasts[past]
         things = [self.machines[each] for each in machines]
         try:
-            if sights:
-                now = promises.seen(now, node, sights, things, self.static)
+            if observations:
+                now = promises.seen(now, node, observations, things, self.static)
         except SafetyViolation as violation:
             raise Broken(did, str(violation)) from violation
         if changed:

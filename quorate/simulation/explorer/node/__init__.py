@@ -3,7 +3,14 @@
 from quorate.simulation.explorer.node.interpreter import Hands
 from quorate.simulation.explorer.node.machine import Half, Machine, Outcome, Packet
 from quorate.simulation.explorer.node.node_disk import Batch, Disk, History, Snapshot, end_of, up_to
-from quorate.simulation.explorer.node.observations import Commits, Cuts, Leads, ReadFailed, ReadPassed, Sight
+from quorate.simulation.explorer.node.observations import (
+    Commits,
+    Cuts,
+    Leads,
+    Observation,
+    ReadFailed,
+    ReadPassed,
+)
 
 __all__ = [
     "Batch",
@@ -15,11 +22,11 @@ __all__ = [
     "History",
     "Leads",
     "Machine",
+    "Observation",
     "Outcome",
     "Packet",
     "ReadFailed",
     "ReadPassed",
-    "Sight",
     "Snapshot",
     "end_of",
     "up_to",

@@ -43,7 +43,14 @@ from quorate.raft.core import (
 )
 from quorate.simulation.explorer.node.machine import Half, Machine, Packet
 from quorate.simulation.explorer.node.node_disk import Batch, Disk, History, Snapshot, end_of, up_to
-from quorate.simulation.explorer.node.observations import Commits, Cuts, Leads, ReadFailed, ReadPassed, Sight
+from quorate.simulation.explorer.node.observations import (
+    Commits,
+    Cuts,
+    Leads,
+    Observation,
+    ReadFailed,
+    ReadPassed,
+)
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, Offset, SnapshotId, VotersAt, VoterSet
 
@@ -78,7 +85,7 @@ class Hands:
     position: int = field(init=False)
     checking: SnapshotId | None = field(init=False)
     sent: list[Packet] = field(default_factory=list)
-    sights: list[Sight] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
     halves: list[Half] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -151,9 +158,9 @@ class Hands:
             case RoleChanged():
                 self._role(effect)
             case ReadIndexConfirmed():
-                self.sights.append(ReadPassed(effect.read_round, effect.read_index))
+                self.observations.append(ReadPassed(effect.read_round, effect.read_index))
             case ReadIndexFailed():
-                self.sights.append(ReadFailed(effect.read_round))
+                self.observations.append(ReadFailed(effect.read_round))
             case RejectProposal() | VotersChanged() | TransferEnded():
                 pass
             case _:
@@ -187,7 +194,7 @@ class Hands:
 
     def _store(self, disk: Disk) -> None:
         """Something reaches the disk. A crash may come first, if anything was done before."""
-        half = Half(self.disk, tuple(self.sent), tuple(self.sights))
+        half = Half(self.disk, tuple(self.sent), tuple(self.observations))
         if self.disk is not self.machine.disk or self.sent:
             self.halves.append(half)
         self.disk = disk
@@ -228,7 +235,7 @@ class Hands:
         kept = up_to(disk.history, end_offset)
         self.require(end_of(kept) == end_offset, f"a cut at {end_offset} is between two batches")
         self.require(end_offset >= disk.log_start_offset, "a cut is above the log start")
-        self.sights.append(Cuts(disk.history[len(kept) :]))
+        self.observations.append(Cuts(disk.history[len(kept) :]))
         self._store(replace(disk, history=kept, synced=end_offset))
 
     def _install(self, snapshot: SnapshotId) -> None:
@@ -239,7 +246,7 @@ class Hands:
         if self.disk.history[: len(found.history)] != found.history:
             gone = self.disk.history
         if gone:
-            self.sights.append(Cuts(tuple(batch for batch in gone if batch not in found.history)))
+            self.observations.append(Cuts(tuple(batch for batch in gone if batch not in found.history)))
         end = snapshot.end_offset
         self._store(
             replace(
@@ -340,7 +347,7 @@ class Hands:
             end_of(history) == high_watermark, f"{high_watermark} is in the log and between two batches"
         )
         counted = self.role is Role.LEADER
-        self.sights.append(Commits(history, self.core.epoch if counted else None))
+        self.observations.append(Commits(history, self.core.epoch if counted else None))
 
     def _role(self, effect: RoleChanged) -> None:
         self.require(effect.epoch == self.disk.election.epoch, "a role is announced when its epoch is stored")
@@ -351,7 +358,7 @@ class Hands:
             self.require(
                 self.disk.election.leader == self.machine.key.id, "who leads is stored before it is said"
             )
-            self.sights.append(Leads(effect.epoch))
+            self.observations.append(Leads(effect.epoch))
 
 
 def _sets(history: History) -> tuple[VoterSet, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from quorate.raft.core import Core, Durable, Effect, Message, Timer
 from quorate.simulation.explorer.node.node_disk import Disk, History, Snapshot
-from quorate.simulation.explorer.node.observations import Sight
+from quorate.simulation.explorer.node.observations import Observation
 from quorate.types import NodeId, ReplicaKey, SnapshotId
 
 
@@ -63,7 +63,7 @@ class Half:
 
     disk: Disk
     sent: tuple[Packet, ...]
-    sights: tuple[Sight, ...]
+    observations: tuple[Observation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Outcome:
 
     machine: Machine
     sent: tuple[Packet, ...] = ()
-    sights: tuple[Sight, ...] = ()
+    observations: tuple[Observation, ...] = ()
     forgotten: tuple[NodeId, ...] = ()
     """Peers whose answers to what was asked before are not waited for any more."""
     halves: tuple[Half, ...] = ()

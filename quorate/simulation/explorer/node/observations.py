@@ -38,4 +38,4 @@ class ReadFailed:
     read_round: int
 
 
-Sight = Leads | Commits | Cuts | ReadPassed | ReadFailed
+Observation = Leads | Commits | Cuts | ReadPassed | ReadFailed

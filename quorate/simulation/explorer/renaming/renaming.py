@@ -23,7 +23,16 @@ from quorate.raft.core import (
     VoterChange,
 )
 from quorate.simulation.explorer.explored_invariants import Past
-from quorate.simulation.explorer.node import Batch, Commits, Cuts, Disk, History, Packet, Sight, Snapshot
+from quorate.simulation.explorer.node import (
+    Batch,
+    Commits,
+    Cuts,
+    Disk,
+    History,
+    Observation,
+    Packet,
+    Snapshot,
+)
 from quorate.types import ElectionState, Endpoint, NodeId, ReplicaKey, Voter, VotersAt, VoterSet
 
 NAMELESS: Final = frozenset(
@@ -197,12 +206,12 @@ class Renaming:
 
     # --- what has to be remembered ---
 
-    def sight(self, sight: Sight) -> Sight:
-        match sight:
+    def observation(self, observation: Observation) -> Observation:
+        match observation:
             case Commits() | Cuts():
-                return replace(sight, history=self.history(sight.history))
+                return replace(observation, history=self.history(observation.history))
             case _:
-                return sight
+                return observation
 
     def past(self, past: Past) -> Past:
         return Past(
