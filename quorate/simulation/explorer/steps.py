@@ -18,7 +18,7 @@ from quorate.raft.core import (
     SnapshotDamaged,
 )
 from quorate.simulation.explorer import canonical
-from quorate.simulation.explorer.node import Hands, Machine, Outcome, Packet
+from quorate.simulation.explorer.node import Interpreter, Machine, Outcome, Packet
 from quorate.simulation.violations import SafetyViolation
 
 Make = Callable[[Machine], Core]
@@ -88,37 +88,39 @@ def _carry_out(
         return Outcome(machine, broken=f"no impossible step: {error}")
     except Exception as error:
         return Outcome(machine, broken=f"no step fails: {type(error).__name__}: {error}")
-    hands = Hands(machine, core, packet, before.role if before is not None else None, fetch_batches)
+    interpreter = Interpreter(
+        machine, core, packet, before.role if before is not None else None, fetch_batches
+    )
     high_watermark = before.high_watermark if before is not None else None
     try:
         for effect in effects:
             if isinstance(effect, HighWatermarkAdvanced):
-                hands.require(
+                interpreter.require(
                     high_watermark is None or effect.high_watermark > high_watermark,
                     f"the high watermark goes up, not from {high_watermark} to {effect.high_watermark}",
                 )
                 high_watermark = effect.high_watermark
-            hands.do(effect)
-        hands.check(before)
+            interpreter.do(effect)
+        interpreter.check(before)
     except (SafetyViolation, InvariantError) as violation:
         return Outcome(machine, effects=effects, broken=str(violation))
-    sent = canonical.numbered(core, tuple(hands.sent))
+    sent = canonical.numbered(core, tuple(interpreter.sent))
     forgotten = canonical.settle(core, asked)
-    syncs = canonical.generations(core, tuple(hands.syncs))
+    syncs = canonical.generations(core, tuple(interpreter.syncs))
     return Outcome(
         machine=Machine(
             machine.key,
             core,
-            hands.disk,
-            frozenset(hands.timers),
+            interpreter.disk,
+            frozenset(interpreter.timers),
             syncs,
-            hands.partial,
-            hands.position,
-            hands.checking,
+            interpreter.partial,
+            interpreter.position,
+            interpreter.checking,
         ),
         sent=sent,
-        observations=tuple(hands.observations),
+        observations=tuple(interpreter.observations),
         forgotten=forgotten,
-        halves=tuple(hands.halves),
+        halves=tuple(interpreter.halves),
         effects=effects,
     )

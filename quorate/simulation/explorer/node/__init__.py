@@ -1,6 +1,6 @@
 """One explored node: its core, its disk, and what is observed of both."""
 
-from quorate.simulation.explorer.node.interpreter import Hands
+from quorate.simulation.explorer.node.interpreter import Interpreter
 from quorate.simulation.explorer.node.machine import Half, Machine, Outcome, Packet
 from quorate.simulation.explorer.node.node_disk import Batch, Disk, History, Snapshot, end_of, up_to
 from quorate.simulation.explorer.node.observations import (
@@ -18,8 +18,8 @@ __all__ = [
     "Cuts",
     "Disk",
     "Half",
-    "Hands",
     "History",
+    "Interpreter",
     "Leads",
     "Machine",
     "Observation",

@@ -69,7 +69,7 @@ TRANSITIONS: Final[Mapping[Role, tuple[Role, ...]]] = {
 
 
 @dataclass(slots=True)
-class Hands:
+class Interpreter:
     """Carries out the effects of one step, and checks each against what one node must keep by itself."""
 
     machine: Machine
