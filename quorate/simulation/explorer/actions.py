@@ -77,7 +77,7 @@ _LEADERS_ONLY: Final[tuple[Event, ...]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Did:
+class Action:
     """What happened on the way from one state to the next: enough to tell, and to do it again."""
 
     what: str
@@ -93,7 +93,7 @@ class Did:
 
 
 @dataclass(slots=True)
-class Move:
+class Transition:
     """What a machine makes of an event, in numbers."""
 
     machine: int
@@ -107,13 +107,13 @@ class Move:
 class Broken(Exception):
     """A promise was broken by going on from a state."""
 
-    def __init__(self, did: Did, promise: str) -> None:
+    def __init__(self, action: Action, promise: str) -> None:
         super().__init__(promise)
-        self.did = did
+        self.action = action
         self.promise = promise
 
 
-class Moves:
+class Transitions:
     """Of the nodes of one `Bound`. `core` is the shipped one, or a broken one for a test of the tests."""
 
     def __init__(self, bound: Bound, *, core: CoreFactory = Core) -> None:
@@ -130,9 +130,9 @@ class Moves:
         self.packets: Table[Packet] = Table(lambda packet: packet)
         self.events: Table[Event] = Table(lambda event: event)
 
-        self._received: dict[tuple[int, int], Move] = {}
-        self._stepped: dict[tuple[int, int], Move] = {}
-        self._started: dict[int, Move] = {}
+        self._received: dict[tuple[int, int], Transition] = {}
+        self._stepped: dict[tuple[int, int], Transition] = {}
+        self._started: dict[int, Transition] = {}
         self._enabled: dict[int, tuple[tuple[int, int], ...]] = {}
         self._stale: dict[int, int] = {}
         self._crashed: dict[tuple[int, int], int] = {}
@@ -154,29 +154,29 @@ class Moves:
         canonical.fresh(core)
         return core
 
-    def receive(self, number: int, packet: int) -> Move:
-        move = self._received.get((number, packet))
-        if move is None:
+    def receive(self, number: int, packet: int) -> Transition:
+        transition = self._received.get((number, packet))
+        if transition is None:
             it = self.packets[packet]
-            move = self._moved(number, Received(it.message), it)
-            self._received[number, packet] = move
-        return move
+            transition = self._moved(number, Received(it.message), it)
+            self._received[number, packet] = transition
+        return transition
 
-    def step(self, number: int, event: int) -> Move:
-        move = self._stepped.get((number, event))
-        if move is None:
-            move = self._moved(number, self.events[event], None)
-            self._stepped[number, event] = move
-        return move
+    def step(self, number: int, event: int) -> Transition:
+        transition = self._stepped.get((number, event))
+        if transition is None:
+            transition = self._moved(number, self.events[event], None)
+            self._stepped[number, event] = transition
+        return transition
 
-    def start(self, number: int) -> Move:
-        move = self._started.get(number)
-        if move is None:
-            move = self._in_numbers(steps.start(self.machines[number], self._make))
-            self._started[number] = move
-        return move
+    def start(self, number: int) -> Transition:
+        transition = self._started.get(number)
+        if transition is None:
+            transition = self._in_numbers(steps.start(self.machines[number], self._make))
+            self._started[number] = transition
+        return transition
 
-    def _moved(self, number: int, event: Event, packet: Packet | None) -> Move:
+    def _moved(self, number: int, event: Event, packet: Packet | None) -> Transition:
         each = self.machines[number]
         self.coverage.saw(each.up.role, event)
         if isinstance(event, TimerFired):
@@ -188,10 +188,10 @@ class Moves:
             each = replace(each, disk=replace(each.disk, log_start_offset=event.start.end_offset))
         return self._in_numbers(steps.step(each, event, packet, fetch_batches=self.bound.fetch_batches))
 
-    def _in_numbers(self, outcome: Outcome) -> Move:
+    def _in_numbers(self, outcome: Outcome) -> Transition:
         if outcome.broken:
-            return Move(-1, (), (), (), (), outcome.broken)
-        return Move(
+            return Transition(-1, (), (), (), (), outcome.broken)
+        return Transition(
             self.machines.number(outcome.machine),
             tuple(self.packets.number(packet) for packet in outcome.sent),
             outcome.observations,
@@ -250,10 +250,10 @@ class Moves:
         refused = [] if role is Role.FOLLOWER else [Unreachable(self.names[0])]
         node = self._index[each.key.id]
         for event in refused if role is Role.LEADER else [*refused, *_LEADERS_ONLY]:
-            did = Did("step", node, self.events.number(event))
-            move = self.step(number, did.event)
-            if move.broken or move.machine != number or move.sent:
-                raise Broken(did, move.broken or f"as {role.value} a node does not heed {event}")
+            action = Action("step", node, self.events.number(event))
+            transition = self.step(number, action.event)
+            if transition.broken or transition.machine != number or transition.sent:
+                raise Broken(action, transition.broken or f"as {role.value} a node does not heed {event}")
 
     def _events_of(self, each: Machine) -> Iterator[tuple[Event, int]]:
         core = each.up

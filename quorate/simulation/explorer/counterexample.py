@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Iterator
 
 from quorate.raft.core import Durable, Event, Message, RequestFailed, TimerFired
-from quorate.simulation.explorer.actions import Broken, Did
+from quorate.simulation.explorer.actions import Action, Broken
 from quorate.simulation.explorer.bounds import Bound
 from quorate.simulation.explorer.initial_states import begin
 from quorate.simulation.explorer.node import Machine, Packet
@@ -32,32 +32,32 @@ _UNTOLD = frozenset(
 )
 
 
-def told(world: World, did: Did) -> str:
+def told(world: World, action: Action) -> str:
     """One thing that happened, in words. Says all that tells it from another in the same state."""
-    node = world.names[did.node]
-    match did.what:
+    node = world.names[action.node]
+    match action.what:
         case "deliver":
-            text = f"node {node} receives {_packet(world.packets[did.event])}"
+            text = f"node {node} receives {_packet(world.packets[action.event])}"
         case "repeat":
-            text = f"node {node} receives a copy of {_packet(world.packets[did.event])}"
+            text = f"node {node} receives a copy of {_packet(world.packets[action.event])}"
         case "lose":
-            text = f"{_packet(world.packets[did.event])} to node {node} is lost"
+            text = f"{_packet(world.packets[action.event])} to node {node} is lost"
         case "start":
             text = f"node {node} starts"
         case "crash":
             text = f"node {node}'s process is killed"
         case "power":
-            text = f"node {node} loses power, and all but the first {did.keep} batches of its log"
+            text = f"node {node} loses power, and all but the first {action.keep} batches of its log"
         case _:
-            text = _event(node, world.events[did.event])
-    if did.half >= 0:
-        text += f", and is killed before it has done all of it (point {did.half + 1})"
+            text = _event(node, world.events[action.event])
+    if action.half >= 0:
+        text += f", and is killed before it has done all of it (point {action.half + 1})"
     return text
 
 
-def token(world: World, did: Did) -> str:
+def token(world: World, action: Action) -> str:
     """Names what happened, in a replay."""
-    return hashlib.blake2b(told(world, did).encode(), digest_size=3).hexdigest()
+    return hashlib.blake2b(told(world, action).encode(), digest_size=3).hexdigest()
 
 
 def story(world: World, violation: Violation) -> Iterator[str]:
@@ -71,33 +71,33 @@ def story(world: World, violation: Violation) -> Iterator[str]:
     for machine in world.machines_of(first):
         yield f"    {_machine(machine)}"
     states = [state for state, _ in violation.path]
-    for index, (_, did) in enumerate(violation.path):
-        yield f"{index + 1:3}. {told(world, did)}"
+    for index, (_, action) in enumerate(violation.path):
+        yield f"{index + 1:3}. {told(world, action)}"
         if index + 1 < len(states):
-            machine = world.machines_of(states[index + 1])[did.node]
-            if machine is not world.machines_of(states[index])[did.node]:
+            machine = world.machines_of(states[index + 1])[action.node]
+            if machine is not world.machines_of(states[index])[action.node]:
                 yield f"     -> {_machine(machine)}"
 
 
 def path_of(world: World, violation: Violation) -> str:
-    return ".".join(token(world, did) for _, did in violation.path)
+    return ".".join(token(world, action) for _, action in violation.path)
 
 
 def replay(bound: Bound, path: str, *, reduce: bool = True) -> tuple[World, Violation | None]:
     """Go that way again. ValueError if it is not a way in this code."""
     world = World(bound, reduce=reduce)
     state = begin(world)
-    gone: list[tuple[State, Did]] = []
+    gone: list[tuple[State, Action]] = []
     for step in path.split("."):
         try:
-            did, after = next(
-                (did, after) for did, after in world.successors(state) if token(world, did) == step
+            action, after = next(
+                (action, after) for action, after in world.successors(state) if token(world, action) == step
             )
         except Broken as broken:
-            return world, Violation(broken.promise, (*gone, (state, broken.did)))
+            return world, Violation(broken.promise, (*gone, (state, broken.action)))
         except StopIteration:
             raise ValueError(f"nothing called {step} can happen after {len(gone)} steps") from None
-        gone.append((state, did))
+        gone.append((state, action))
         state = after
     return world, None
 

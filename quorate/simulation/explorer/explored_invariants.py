@@ -45,7 +45,7 @@ class Past:
 def seen(
     past: Past, node: int, observations: Sequence[Observation], machines: Sequence[Machine], static: VoterSet
 ) -> Past:
-    """The past after `machines[node]` did what `observations` tells. Raises SafetyViolation."""
+    """The past after `machines[node]` did what `observations` say. Raises SafetyViolation."""
     machine = machines[node]
     key = machine.key.id
     for observation in observations:
@@ -63,7 +63,7 @@ def seen(
                         read.node != key
                         or read.read_round > observation.read_round
                         or (observation.read_index or 0) >= read.committed,
-                        f"a linearizable read sees what was committed: {read} passed at {observation.read_index}",
+                        f"a linearizable read sees what was committed: {read}, not {observation.read_index}",
                     )
                 past = _without_reads(past, key, observation.read_round)
             case ReadFailed():

@@ -6,13 +6,13 @@ from dataclasses import replace
 from quorate.raft.core import Core, Request, RequestFailed, Response
 from quorate.simulation.core import CoreFactory
 from quorate.simulation.explorer import canonical
-from quorate.simulation.explorer.actions import Did, Moves
+from quorate.simulation.explorer.actions import Action, Transitions
 from quorate.simulation.explorer.bounds import Bound
 from quorate.simulation.explorer.node import Packet
 from quorate.types import NodeId
 
 
-class Mail(Moves):
+class Network(Transitions):
     """`reduce`: leave out answers that nobody waits for."""
 
     def __init__(self, bound: Bound, *, core: CoreFactory = Core, reduce: bool = True) -> None:
@@ -80,7 +80,7 @@ class Mail(Moves):
                     return False
         return here not in self.parked_at(machines[self._index[there]])
 
-    def heeded_answers(self) -> Iterator[tuple[int, Did]]:
+    def heeded_answers(self) -> Iterator[tuple[int, Action]]:
         """Machines that heed an answer which they don't wait for. There must be none: it is what makes it
         right to leave such answers out. To be asked when all states are known."""
         stale = [
@@ -95,9 +95,14 @@ class Mail(Moves):
             node = self._index[each.key.id]
             for packet, destination in stale:
                 if destination == node:
-                    move = self.receive(number, packet)
-                    if move.broken or move.machine != number or move.sent or move.observations:
-                        yield number, Did("deliver", node, packet)
+                    transition = self.receive(number, packet)
+                    if (
+                        transition.broken
+                        or transition.machine != number
+                        or transition.sent
+                        or transition.observations
+                    ):
+                        yield number, Action("deliver", node, packet)
 
 
 def _is_stale_answer(packet: Packet) -> bool:

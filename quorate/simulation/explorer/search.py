@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from quorate.simulation.explorer.actions import Broken, Did
+from quorate.simulation.explorer.actions import Action, Broken
 from quorate.simulation.explorer.initial_states import SituationError, begin
 from quorate.simulation.explorer.symmetry import Symmetry
 from quorate.simulation.explorer.world import State, World
@@ -13,7 +13,7 @@ from quorate.simulation.explorer.world import State, World
 @dataclass(frozen=True, slots=True)
 class Violation:
     promise: str
-    path: tuple[tuple[State, Did], ...]
+    path: tuple[tuple[State, Action], ...]
     """From the situation on: each state, and what happened in it."""
 
 
@@ -95,14 +95,14 @@ class _Search:
                         self._expand(number, state)
                 except Broken as broken:
                     path = self._path(number, at)
-                    return self._found(depth + 1, Violation(broken.promise, (*path, (at, broken.did))))
+                    return self._found(depth + 1, Violation(broken.promise, (*path, (at, broken.action))))
                 if states_max is not None and len(self._parents) >= states_max:
                     return self._found(depth + 1, None)
             depth += 1 if self._level else 0
             if progress is not None:
                 progress(len(self._parents) - self._covered, self._transitions, depth)
-        for machine, did in world.heeded_answers():
-            return self._found(depth, self._heeded(machine, did))
+        for machine, action in world.heeded_answers():
+            return self._found(depth, self._heeded(machine, action))
         return self._found(depth, None, complete=True)
 
     def states(self) -> Iterator[State]:
@@ -127,9 +127,9 @@ class _Search:
         symmetry = self._symmetry
         assert symmetry is not None
         is_alike = True
-        for did, after in self._world.successors(state):
+        for action, after in self._world.successors(state):
             self._transitions += 1
-            if symmetry.keeps(state, did):
+            if symmetry.keeps(state, action):
                 self._reach_free(after, number)
             else:
                 is_alike = False
@@ -138,8 +138,8 @@ class _Search:
     def _expand_unlike(self, number: int, state: State) -> None:
         symmetry = self._symmetry
         assert symmetry is not None
-        for did, after in self._world.successors(state):
-            if not symmetry.keeps(state, did):
+        for action, after in self._world.successors(state):
+            if not symmetry.keeps(state, action):
                 self._transitions += 1
                 self._reach(after, number)
 
@@ -178,27 +178,27 @@ class _Search:
     def _alike(self, state: State) -> Iterable[State]:
         return (state,) if self._symmetry is None else sorted(self._symmetry.namesakes(state))
 
-    def _heeded(self, machine: int, did: Did) -> Violation:
+    def _heeded(self, machine: int, action: Action) -> Violation:
         promise = "an answer that nobody waits for is ignored"
         for number, packed in enumerate(self._numbers):
             state, is_free = _unpacked(packed)
             for at in self._alike(state) if is_free else (state,):
-                if self._world.machine_of(at, did.node) == machine:
-                    return Violation(promise, (*self._path(number, at), (at, did)))
+                if self._world.machine_of(at, action.node) == machine:
+                    return Violation(promise, (*self._path(number, at), (at, action)))
         return Violation(promise, ())  # only states out of bounds have that machine
 
-    def _path(self, number: int, state: State) -> tuple[tuple[State, Did], ...]:
+    def _path(self, number: int, state: State) -> tuple[tuple[State, Action], ...]:
         """How the state, or the namesake that stands for it, was first reached. In its own names: from what
         stands for several, it goes on from the one that leads there."""
         packed = list(self._numbers)
-        path: list[tuple[State, Did]] = []
+        path: list[tuple[State, Action]] = []
         while number:
             number = self._parents[number]
             parent, is_free = _unpacked(packed[number])
             came = (
-                (before, did)
+                (before, action)
                 for before in (self._alike(parent) if is_free else (parent,))
-                for did, after in self._world.successors(before)
+                for action, after in self._world.successors(before)
                 if after == state
             )
             step = next(came)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING
 
-from quorate.simulation.explorer.actions import Did, Move
+from quorate.simulation.explorer.actions import Action, Transition
 from quorate.simulation.explorer.renaming import Renaming, renamed
 
 if TYPE_CHECKING:
@@ -48,16 +48,16 @@ class Symmetry:
         """This state among them."""
         return {state, *(each.state(state) for each in self._renamings)}
 
-    def keeps(self, state: "State", did: Did) -> bool:
+    def keeps(self, state: "State", action: Action) -> bool:
         """Whether this step is alike under all renamings."""
-        if did.what in _BY_ITSELF:
+        if action.what in _BY_ITSELF:
             return True
-        number = self._world.machine_of(state, did.node)
-        what = "deliver" if did.what == "repeat" else did.what
-        kept = self._kept.get((what, number, did.event))
+        number = self._world.machine_of(state, action.node)
+        what = "deliver" if action.what == "repeat" else action.what
+        kept = self._kept.get((what, number, action.event))
         if kept is None:
-            kept = all(each.keeps(what, number, did.event) for each in self._renamings)
-            self._kept[what, number, did.event] = kept
+            kept = all(each.keeps(what, number, action.event) for each in self._renamings)
+            self._kept[what, number, action.event] = kept
         return kept
 
 
@@ -149,32 +149,32 @@ class _Renamed:
         world, namesake = self._world, self.machine(number)
         match what:
             case "deliver":
-                move = world.receive(number, event)
+                transition = world.receive(number, event)
                 other = world.receive(namesake, self.packet(event))
             case "start":
-                move, other = world.start(number), world.start(namesake)
+                transition, other = world.start(number), world.start(namesake)
             case _:
-                move, other = world.step(number, event), world.step(namesake, self.event(event))
+                transition, other = world.step(number, event), world.step(namesake, self.event(event))
                 if not self._may_do_alike(number, namesake):
                     return False
-        return self._is_alike(move, other)
+        return self._is_alike(transition, other)
 
     def _may_do_alike(self, number: int, namesake: int) -> bool:
         ours = {(self.event(event), cost) for event, cost in self._world.own_events(number)}
         return ours == set(self._world.own_events(namesake))
 
-    def _is_alike(self, move: Move, other: Move) -> bool:
-        if move.broken or other.broken:
-            return bool(move.broken) == bool(other.broken)
+    def _is_alike(self, transition: Transition, other: Transition) -> bool:
+        if transition.broken or other.broken:
+            return bool(transition.broken) == bool(other.broken)
         to = self._to
         return (
-            self.machine(move.machine) == other.machine
-            and self._packets(move.sent) == sorted(other.sent)
-            and tuple(map(to.observation, move.observations)) == other.observations
-            and set(map(to.node, move.forgotten)) == set(other.forgotten)
+            self.machine(transition.machine) == other.machine
+            and self._packets(transition.sent) == sorted(other.sent)
+            and tuple(map(to.observation, transition.observations)) == other.observations
+            and set(map(to.node, transition.forgotten)) == set(other.forgotten)
             and [
                 (to.disk(disk), self._packets(sent), tuple(map(to.observation, observations)))
-                for disk, sent, observations in move.halves
+                for disk, sent, observations in transition.halves
             ]
             == [(disk, sorted(sent), observations) for disk, sent, observations in other.halves]
         )

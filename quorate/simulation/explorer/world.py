@@ -4,7 +4,7 @@ A state is a short tuple of small numbers: the budgets left, the past, each mach
 way (a multiset, so sorted). The numbers are names for things that are kept once, in tables. What a machine
 makes of an event is computed once per (machine, event), so most transitions are a few look-ups.
 
-What is left out: answers that nobody waits for, which must do nothing (`Mail.heeded_answers` sees to that).
+Answers that nobody waits for are left out; they must do nothing (`Network.heeded_answers` checks that).
 """
 
 from collections.abc import Iterator
@@ -24,10 +24,10 @@ from quorate.raft.core import (
 )
 from quorate.simulation.core import CoreFactory
 from quorate.simulation.explorer import explored_invariants as promises
-from quorate.simulation.explorer.actions import DIRECTORY, FREE, REQUEST, Broken, Did, Move
+from quorate.simulation.explorer.actions import DIRECTORY, FREE, REQUEST, Action, Broken, Transition
 from quorate.simulation.explorer.bounds import Bound, Budget
 from quorate.simulation.explorer.explored_invariants import Past
-from quorate.simulation.explorer.in_flight import Mail
+from quorate.simulation.explorer.in_flight import Network
 from quorate.simulation.explorer.node import Disk, History, Machine, Observation, Packet, up_to
 from quorate.simulation.explorer.tables import Table
 from quorate.simulation.violations import SafetyViolation
@@ -40,7 +40,7 @@ _MACHINES: Final = 2
 """Where they begin in a State."""
 
 
-class World(Mail):
+class World(Network):
     """The transition system of one `Bound`. `core` is the shipped one, or a broken one for a test of the
     tests."""
 
@@ -90,19 +90,23 @@ class World(Mail):
     def happens(self, state: State, node: int, event: Event) -> State:
         """That one thing, whatever the budgets. For situations. Raises Broken."""
         number = self.events.number(event)
-        move = self.step(state[_MACHINES + node], number)
-        return next(self._went(Did("step", node, number), state, node, move, state[0], taken=None))[1]
+        transition = self.step(state[_MACHINES + node], number)
+        return next(self._went(Action("step", node, number), state, node, transition, state[0], taken=None))[
+            1
+        ]
 
     def arrives(self, state: State, packet: int) -> State:
         """For situations. Raises Broken."""
         node = self.destination(packet)
-        move = self.receive(state[_MACHINES + node], packet)
-        return next(self._went(Did("deliver", node, packet), state, node, move, state[0], taken=packet))[1]
+        transition = self.receive(state[_MACHINES + node], packet)
+        return next(
+            self._went(Action("deliver", node, packet), state, node, transition, state[0], taken=packet)
+        )[1]
 
     def starts(self, state: State, node: int) -> State:
         """For situations. Raises Broken."""
-        move = self.start(state[_MACHINES + node])
-        return next(self._went(Did("start", node), state, node, move, state[0], taken=None))[1]
+        transition = self.start(state[_MACHINES + node])
+        return next(self._went(Action("start", node), state, node, transition, state[0], taken=None))[1]
 
     def falls(self, state: State, node: int) -> State:
         """A process crash. For situations."""
@@ -116,7 +120,7 @@ class World(Mail):
 
     # --- what may happen next ---
 
-    def successors(self, state: State) -> Iterator[tuple[Did, State]]:
+    def successors(self, state: State) -> Iterator[tuple[Action, State]]:
         """Every state that one thing can lead to, some more than once. Raises Broken."""
         nodes = len(self.names)
         budgets = state[0]
@@ -135,28 +139,30 @@ class World(Mail):
             number = machines[node]
             if left[Budget.LOSSES]:
                 after = self._without(state, packet, self._spend(budgets, Budget.LOSSES))
-                yield Did("lose", node, packet), after
+                yield Action("lose", node, packet), after
             if self.machines[number].core is None:
                 continue
-            move = self.receive(number, packet)
-            did = Did("deliver", node, packet)
-            yield from self._went(did, state, node, move, budgets, taken=packet)
+            transition = self.receive(number, packet)
+            action = Action("deliver", node, packet)
+            yield from self._went(action, state, node, transition, budgets, taken=packet)
             if left[Budget.DUPLICATES]:
                 spent = self._spend(budgets, Budget.DUPLICATES)
-                yield from self._went(Did("repeat", node, packet), state, node, move, spent, taken=None)
-            if can_crash and move.halves:
+                yield from self._went(
+                    Action("repeat", node, packet), state, node, transition, spent, taken=None
+                )
+            if can_crash and transition.halves:
                 spent = self._spend(budgets, Budget.CRASHES)
-                yield from self._halves(did, state, node, move, spent, taken=packet)
+                yield from self._halves(action, state, node, transition, spent, taken=packet)
 
         for node in range(nodes):
             number = machines[node]
             each = self.machines[number]
             if each.core is None:
-                move = self.start(number)
-                yield from self._went(Did("start", node), state, node, move, budgets, taken=None)
-                if can_crash and move.halves:
+                transition = self.start(number)
+                yield from self._went(Action("start", node), state, node, transition, budgets, taken=None)
+                if can_crash and transition.halves:
                     spent = self._spend(budgets, Budget.CRASHES)
-                    yield from self._halves(Did("start", node), state, node, move, spent, taken=None)
+                    yield from self._halves(Action("start", node), state, node, transition, spent, taken=None)
                 continue
             for event, cost in self.enabled(number, left):
                 if cost == REQUEST:
@@ -164,22 +170,22 @@ class World(Mail):
                 if cost != FREE and not left[cost]:
                     continue
                 spent = budgets if cost == FREE else self._spend(budgets, cost)
-                did = Did("step", node, event)
-                move = self.step(number, event)
-                yield from self._went(did, state, node, move, spent, taken=None)
-                if can_crash and move.halves and spent == budgets:
+                action = Action("step", node, event)
+                transition = self.step(number, event)
+                yield from self._went(action, state, node, transition, spent, taken=None)
+                if can_crash and transition.halves and spent == budgets:
                     spent = self._spend(spent, Budget.CRASHES)
-                    yield from self._halves(did, state, node, move, spent, taken=None)
+                    yield from self._halves(action, state, node, transition, spent, taken=None)
             if can_crash:
                 down = self.crashed(number, len(each.disk.history))
                 spent = self._spend(budgets, Budget.CRASHES)
-                yield Did("crash", node), self._fallen(state, node, down, spent)
+                yield Action("crash", node), self._fallen(state, node, down, spent)
             if can_lose_power:
                 disk = each.disk
                 spent = self._spend(budgets, Budget.POWER_LOSSES)
                 for keep in range(len(up_to(disk.history, disk.synced)), len(disk.history)):
                     down = self.crashed(number, keep)
-                    yield Did("power", node, keep=keep), self._fallen(state, node, down, spent)
+                    yield Action("power", node, keep=keep), self._fallen(state, node, down, spent)
 
     def enabled(self, number: int, left: tuple[int, ...]) -> Iterator[tuple[int, int]]:
         """(event, cost) of what may happen to a machine by itself."""
@@ -207,26 +213,33 @@ class World(Mail):
     # --- what it comes to ---
 
     def _went(
-        self, did: Did, state: State, node: int, move: Move, budgets: int, *, taken: int | None
-    ) -> Iterator[tuple[Did, State]]:
+        self,
+        action: Action,
+        state: State,
+        node: int,
+        transition: Transition,
+        budgets: int,
+        *,
+        taken: int | None,
+    ) -> Iterator[tuple[Action, State]]:
         """One state, or none if it is out of bounds."""
-        if move.broken:
-            raise Broken(did, move.broken)
+        if transition.broken:
+            raise Broken(action, transition.broken)
         nodes = len(self.names)
         packets = list(state[_MACHINES + nodes :])
         if taken is not None:
             packets.remove(taken)
         machines = list(state[_MACHINES : _MACHINES + nodes])
-        changed = machines[node] != move.machine
-        machines[node] = move.machine
-        if move.forgotten:
-            packets = self.forget(node, move.forgotten, packets, machines)
-        if move.sent:
-            packets.extend(move.sent)
-        if len(packets) and (move.sent or move.forgotten):
+        changed = machines[node] != transition.machine
+        machines[node] = transition.machine
+        if transition.forgotten:
+            packets = self.forget(node, transition.forgotten, packets, machines)
+        if transition.sent:
+            packets.extend(transition.sent)
+        if len(packets) and (transition.sent or transition.forgotten):
             packets = self.settled(packets)
         if changed:
-            epoch, height = self._height(move.machine)
+            epoch, height = self._height(transition.machine)
             if epoch > self.epoch_max or height > self.batches_max:
                 self.cut += 1
                 return
@@ -234,23 +247,30 @@ class World(Mail):
             self.cut += 1
             return
         past = state[1]
-        if did.what == "step":
-            event = self.events[did.event]
+        if action.what == "step":
+            event = self.events[action.event]
             if isinstance(event, ReadIndex):
                 asked = promises.asked_to_read(self.pasts[past], self.names[node], event.read_round)
                 past = self.pasts.number(asked)
-        past = self._see(did, past, node, move.observations, machines, state[_MACHINES + node])
+        past = self._see(action, past, node, transition.observations, machines, state[_MACHINES + node])
         packets.sort()
-        yield did, (budgets, past, *machines, *packets)
+        yield action, (budgets, past, *machines, *packets)
 
     def _halves(
-        self, did: Did, state: State, node: int, move: Move, budgets: int, *, taken: int | None
-    ) -> Iterator[tuple[Did, State]]:
+        self,
+        action: Action,
+        state: State,
+        node: int,
+        transition: Transition,
+        budgets: int,
+        *,
+        taken: int | None,
+    ) -> Iterator[tuple[Action, State]]:
         """It crashed in the middle of the step."""
         nodes = len(self.names)
         number = state[_MACHINES + node]
-        for half, (disk, sent, observations) in enumerate(move.halves):
-            here = Did(did.what, did.node, did.event, half=half)
+        for half, (disk, sent, observations) in enumerate(transition.halves):
+            here = Action(action.what, action.node, action.event, half=half)
             machines = list(state[_MACHINES : _MACHINES + nodes])
             disk = replace(disk, synced=disk.end_offset)
             machines[node] = self.machines.number(self.machines[number].down(disk))
@@ -292,7 +312,7 @@ class World(Mail):
 
     def _see(
         self,
-        did: Did,
+        action: Action,
         past: int,
         node: int,
         observations: tuple[Observation, ...],
@@ -310,13 +330,13 @@ class World(Mail):
             if observations:
                 now = promises.seen(now, node, observations, things, self.static)
         except SafetyViolation as violation:
-            raise Broken(did, str(violation)) from violation
+            raise Broken(action, str(violation)) from violation
         if changed:
             for other in machines:
                 if other != number and not self._logs_match(number, other):
                     one, two = self.machines[number], self.machines[other]
                     raise Broken(
-                        did,
+                        action,
                         f"logs match up to where their epochs do: node {one.key.id} {one.disk.history}, "
                         f"node {two.key.id} {two.disk.history}",
                     )
