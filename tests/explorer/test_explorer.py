@@ -13,7 +13,7 @@ from quorate.simulation.explorer import counterexample as story
 from quorate.simulation.explorer.bounds import Bound, Budgets
 from quorate.simulation.explorer.canonical import STALE
 from quorate.simulation.explorer.coverage import KINDS, UNREACHABLE
-from quorate.simulation.explorer.initial_states import SITUATIONS
+from quorate.simulation.explorer.initial_states import INITIAL_STATES
 from quorate.simulation.explorer.run import Task, run
 from quorate.simulation.explorer.search import Violation, explore, reachable
 from quorate.simulation.explorer.suites import SMALL, SUITES
@@ -33,22 +33,22 @@ def test_exploring_again_finds_the_same_states() -> None:
     assert (first.states, first.transitions, first.depth) == (second.states, second.transitions, second.depth)
 
 
-def test_every_situation_of_a_suite_exists_and_comes_about() -> None:
-    assert {bound.situation for suite in SUITES.values() for bound in suite.values()} <= set(SITUATIONS)
-    for situation in SITUATIONS:
-        found = explore(World(Bound(situation=situation, budgets=Budgets())), states_max=2)
-        assert found.violation is None, situation
+def test_every_initial_state_of_a_suite_exists_and_comes_about() -> None:
+    assert {bound.initial for suite in SUITES.values() for bound in suite.values()} <= set(INITIAL_STATES)
+    for initial_state in INITIAL_STATES:
+        found = explore(World(Bound(initial=initial_state, budgets=Budgets())), states_max=2)
+        assert found.violation is None, initial_state
 
 
 LITTLE = (
-    Bound(situation="elected", budgets=Budgets(appends=1, duplicates=1), in_flight=30),
-    Bound(situation="elected", budgets=Budgets(resignations=1), in_flight=30),
-    Bound(situation="behind the start", budgets=Budgets(duplicates=1), in_flight=30),
-    Bound(situation="short candidate", budgets=Budgets(), in_flight=30),
+    Bound(initial="elected", budgets=Budgets(appends=1, duplicates=1), in_flight=30),
+    Bound(initial="elected", budgets=Budgets(resignations=1), in_flight=30),
+    Bound(initial="behind the start", budgets=Budgets(duplicates=1), in_flight=30),
+    Bound(initial="short candidate", budgets=Budgets(), in_flight=30),
 )
 
 
-@pytest.mark.parametrize("bound", LITTLE, ids=lambda bound: bound.situation)
+@pytest.mark.parametrize("bound", LITTLE, ids=lambda bound: bound.initial)
 def test_leaving_out_answers_that_nobody_waits_for_leaves_out_nothing_else(bound: Bound) -> None:
     """All states without the reduction, with those answers struck out, are the states with it."""
     whole = World(bound, reduce=False)
@@ -94,7 +94,7 @@ def test_a_high_watermark_from_an_older_epochs_record_is_found_and_told(
         return end if end >= epoch_start else None
 
     monkeypatch.setattr("quorate.raft.core.roles.tracker.majority_end", planted)
-    violation, lines = _violation(Bound(situation="premature", budgets=Budgets(), in_flight=5))
+    violation, lines = _violation(Bound(initial="premature", budgets=Budgets(), in_flight=5))
     assert "older epochs' records commit only with one of the leader's own" in violation.promise
     assert len(violation.path) < 20
     assert lines[0].startswith("BROKEN: ")
@@ -102,7 +102,7 @@ def test_a_high_watermark_from_an_older_epochs_record_is_found_and_told(
 
 def test_a_way_to_a_violation_can_be_gone_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RequestHandlers, "_is_up_to_date", lambda self, request: True)
-    bound = Bound(situation="short candidate", budgets=Budgets())
+    bound = Bound(initial="short candidate", budgets=Budgets())
     world = World(bound)
     violation = explore(world).violation
     assert violation is not None
@@ -122,7 +122,7 @@ def test_a_step_that_fails_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> No
         return step(self, event)
 
     monkeypatch.setattr(Core, "step", failing)
-    violation, _ = _violation(Bound(situation="elected", budgets=Budgets(resignations=1)))
+    violation, _ = _violation(Bound(initial="elected", budgets=Budgets(resignations=1)))
     assert violation.promise == "no step fails: KeyError: 'planted'"
 
 

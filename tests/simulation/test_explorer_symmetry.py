@@ -16,13 +16,13 @@ from quorate.simulation.explorer.world import World
 from quorate.types import NodeId, Offset
 
 REDUCED = {
-    "elected": Bound(situation="elected", budgets=Budgets(appends=1, duplicates=1), in_flight=4),
-    "power": Bound(situation="elected", budgets=Budgets(appends=1, power_losses=1), in_flight=4),
-    "transfer": Bound(situation="elected", budgets=Budgets(resignations=1, transfers=1), in_flight=4),
-    "voters": Bound(situation="dynamic", budgets=Budgets(voter_changes=1)),
-    "elections of two": Bound(situation="cold", budgets=Budgets(timeouts=1), voters=2, epochs=1),
-    "four voters": Bound(situation="elected", budgets=Budgets(reads=1), voters=4, in_flight=4),
-    "snapshots": Bound(situation="elected", budgets=Budgets(snapshots=1, appends=1), in_flight=4),
+    "elected": Bound(initial="elected", budgets=Budgets(appends=1, duplicates=1), in_flight=4),
+    "power": Bound(initial="elected", budgets=Budgets(appends=1, power_losses=1), in_flight=4),
+    "hand-over": Bound(initial="elected", budgets=Budgets(resignations=1, transfers=1), in_flight=4),
+    "voters": Bound(initial="dynamic", budgets=Budgets(voter_changes=1)),
+    "elections of two": Bound(initial="cold", budgets=Budgets(timeouts=1), voters=2, epochs=1),
+    "four voters": Bound(initial="elected", budgets=Budgets(reads=1), voters=4, in_flight=4),
+    "snapshots": Bound(initial="elected", budgets=Budgets(snapshots=1, appends=1), in_flight=4),
 }
 """Bounds with namesakes."""
 
@@ -92,7 +92,7 @@ def test_where_the_core_looks_at_names_nothing_is_left_out_either(name: str) -> 
     assert found.states < found.stands_for == len(every_state)
 
 
-FAULTY = Bound(situation="elected", budgets=Budgets(appends=1), in_flight=4)
+FAULTY = Bound(initial="elected", budgets=Budgets(appends=1), in_flight=4)
 
 
 def plant_one_voter_enough(patch: pytest.MonkeyPatch, *nodes: int) -> None:

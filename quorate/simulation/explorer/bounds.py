@@ -1,4 +1,4 @@
-"""How far an exploration goes, and from which situation."""
+"""How far an exploration goes, and from which initial state."""
 
 import enum
 from dataclasses import dataclass, fields
@@ -56,19 +56,19 @@ class Budgets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """One exhaustive exploration: a situation to begin in, and all that may follow within these limits."""
+    """One exhaustive exploration: an initial state, and all that may follow within these limits."""
 
-    situation: str
+    initial: str
     budgets: Budgets
     voters: int = 3
     observers: int = 0
     epochs: int = 2
-    """Epochs above the situation's."""
+    """Epochs above the initial state's."""
     batches: int = 4
-    """Batches in a log above the situation's longest."""
+    """Batches in a log above the initial state's longest."""
     in_flight: int = 5
     """Messages under way."""
     fetch_batches: int = 1000
     """Batches that a Fetch is answered with at most."""
     steps: int | None = None
-    """From the situation; no bound if None."""
+    """From the initial state; no bound if None."""

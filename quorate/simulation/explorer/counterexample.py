@@ -64,9 +64,9 @@ def story(world: World, violation: Violation) -> Iterator[str]:
     """Line by line: what happened, and what became of the node that it happened to."""
     yield f"BROKEN: {violation.promise}"
     if not violation.path:
-        yield f"It happens on the way to the situation '{world.bound.situation}'."
+        yield f"It happens on the way to the initial state '{world.bound.initial}'."
         return
-    yield f"It takes {len(violation.path)} steps from the situation '{world.bound.situation}':"
+    yield f"It takes {len(violation.path)} steps from the initial state '{world.bound.initial}':"
     first = violation.path[0][0]
     for machine in world.machines_of(first):
         yield f"    {_machine(machine)}"

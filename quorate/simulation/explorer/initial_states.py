@@ -27,7 +27,7 @@ from quorate.simulation.explorer.world import State, World
 from quorate.types import EpochEnd, NodeId, SnapshotId
 
 
-class SituationError(Exception):
+class InitialStateError(Exception):
     """The core does not get there: it makes no progress, or goes another way."""
 
 
@@ -63,7 +63,7 @@ class Director:
         for _ in range(1000):
             if (leads is not None and self.role(leads) is Role.LEADER) or not self._one(names):
                 return
-        raise SituationError("the nodes never come to rest")
+        raise InitialStateError("the nodes never come to rest")
 
     def role(self, node: int) -> Role | None:
         core = self.world.machines_of(self.state)[node].core
@@ -72,7 +72,7 @@ class Director:
     def must_lead(self, node: int) -> None:
         role = self.role(node)
         if role is not Role.LEADER:
-            raise SituationError(f"node {node + 1} should lead, but is {role.value if role else 'down'}")
+            raise InitialStateError(f"node {node + 1} should lead, but is {role.value if role else 'down'}")
 
     def lose(self, *, to: int | None = None) -> None:
         """Everything that is under way, or on the way to that node."""
@@ -213,7 +213,7 @@ def dynamic(director: Director) -> None:
     director.settle()
     machine = director.world.machines_of(director.state)[0]
     if machine.disk.history[-1].voters is None or machine.up.high_watermark != machine.disk.end_offset:
-        raise SituationError("the voters should be in the log, and committed")
+        raise InitialStateError("the voters should be in the log, and committed")
 
 
 def undone_change(director: Director) -> None:
@@ -250,7 +250,7 @@ def checking(director: Director) -> None:
     _ask_again(director)
     director.settle()
     if director.world.machines_of(director.state)[-1].checking is None:
-        raise SituationError("the last node should have a snapshot to check")
+        raise InitialStateError("the last node should have a snapshot to check")
     director.happens(0, Resign())
     director.lose()
     director.fire(0, TimerKind.ELECTION)
@@ -301,7 +301,7 @@ def late_chunk(director: Director) -> None:
     last = len(director.world.names) - 1
     checked = director.world.machines_of(director.state)[last].checking
     if checked is None:
-        raise SituationError("the last node should have a snapshot to check")
+        raise InitialStateError("the last node should have a snapshot to check")
     director.happens(last, SnapshotChecked(checked, None))
     director.settle()
     director.crash(0)
@@ -359,7 +359,7 @@ def resigned(director: Director) -> None:
     director.lose()
 
 
-SITUATIONS: Final[Mapping[str, Callable[[Director], None]]] = {
+INITIAL_STATES: Final[Mapping[str, Callable[[Director], None]]] = {
     "cold": cold,
     "rivals": rivals,
     "premature": premature,
@@ -386,8 +386,8 @@ SITUATIONS: Final[Mapping[str, Callable[[Director], None]]] = {
 
 
 def begin(world: World) -> State:
-    """The world's situation; from here on its bound counts."""
+    """The world's initial state; from here on its bound counts."""
     director = Director(world)
-    SITUATIONS[world.bound.situation](director)
+    INITIAL_STATES[world.bound.initial](director)
     world.limit(director.state)
     return director.state

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from quorate.simulation.explorer.actions import Action, Broken
-from quorate.simulation.explorer.initial_states import SituationError, begin
+from quorate.simulation.explorer.initial_states import InitialStateError, begin
 from quorate.simulation.explorer.symmetry import Symmetry
 from quorate.simulation.explorer.world import State, World
 
@@ -14,7 +14,7 @@ from quorate.simulation.explorer.world import State, World
 class Violation:
     promise: str
     path: tuple[tuple[State, Action], ...]
-    """From the situation on: each state, and what happened in it."""
+    """From the initial state on: each state, and what happened in it."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Found:
     """States that there would be without `Symmetry`."""
     transitions: int
     depth: int
-    """Steps from the situation to the farthest state."""
+    """Steps from the initial state to the farthest state."""
     complete: bool
     """Nothing within the bound was left out."""
     violation: Violation | None
@@ -47,8 +47,8 @@ def explore(
         beginning = begin(world)
     except Broken as broken:
         return Found(0, 0, 0, 0, False, Violation(broken.promise, ()))
-    except SituationError as error:
-        return Found(0, 0, 0, 0, False, Violation(f"the situation comes about: {error}", ()))
+    except InitialStateError as error:
+        return Found(0, 0, 0, 0, False, Violation(f"the initial state comes about: {error}", ()))
     return _Search(world, beginning, symmetric=symmetric).run(states_max, progress)
 
 

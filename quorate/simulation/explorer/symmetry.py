@@ -5,7 +5,7 @@ asks the lowest first. So a renamed state need not go on as its namesake does, a
 here. It is asked of every step of the shipped core, once per (machine, event): the renamed machine, given the
 renamed event, must come to the renamed outcome, in what it stores, sends, arms and forgets.
 
-The group: renamings under which the exploration's situation stays what it is (of an elected leader's two
+The group: renamings under which the exploration's initial state stays what it is (of an elected leader's two
 followers, say). As long as every step on the way to a state was alike under all of them, all its namesakes
 are reached just so: one of them, the least, stands for all. A state with a step that is not alike is where
 the symmetry ends: that step is taken from each namesake as it is, and what comes after it stands for itself

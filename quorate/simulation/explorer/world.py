@@ -72,7 +72,7 @@ class World(Network):
         return (self.budgets.number(self._budgets_at_first), self.pasts.number(Past()), *machines)
 
     def limit(self, state: State) -> None:
-        """From here on the bound counts; what the situation needed is not part of it."""
+        """From here on the bound counts; what the initial state needed is not part of it."""
         self.epoch_max = self.bound.epochs + max(m.disk.election.epoch for m in self.machines_of(state))
         self.batches_max = self.bound.batches + max(len(m.disk.history) for m in self.machines_of(state))
         self.in_flight_max = self.bound.in_flight
@@ -88,7 +88,7 @@ class World(Network):
         return [(number, self.packets[number]) for number in state[_MACHINES + len(self.names) :]]
 
     def happens(self, state: State, node: int, event: Event) -> State:
-        """That one thing, whatever the budgets. For situations. Raises Broken."""
+        """That one thing, whatever the budgets. For initial states. Raises Broken."""
         number = self.events.number(event)
         transition = self.step(state[_MACHINES + node], number)
         return next(self._went(Action("step", node, number), state, node, transition, state[0], taken=None))[
@@ -96,7 +96,7 @@ class World(Network):
         ]
 
     def arrives(self, state: State, packet: int) -> State:
-        """For situations. Raises Broken."""
+        """For initial states. Raises Broken."""
         node = self.destination(packet)
         transition = self.receive(state[_MACHINES + node], packet)
         return next(
@@ -104,18 +104,18 @@ class World(Network):
         )[1]
 
     def starts(self, state: State, node: int) -> State:
-        """For situations. Raises Broken."""
+        """For initial states. Raises Broken."""
         transition = self.start(state[_MACHINES + node])
         return next(self._went(Action("start", node), state, node, transition, state[0], taken=None))[1]
 
     def falls(self, state: State, node: int) -> State:
-        """A process crash. For situations."""
+        """A process crash. For initial states."""
         number = state[_MACHINES + node]
         down = self.crashed(number, len(self.machines[number].disk.history))
         return self._fallen(state, node, down, state[0])
 
     def vanishes(self, state: State, packet: int) -> State:
-        """The message is lost. For situations."""
+        """The message is lost. For initial states."""
         return self._without(state, packet, state[0])
 
     # --- what may happen next ---
