@@ -35,8 +35,8 @@ from quorate.simulation.explorer import explored_invariants as promises
 from quorate.simulation.explorer.bounds import Bound, Budget
 from quorate.simulation.explorer.coverage import Coverage
 from quorate.simulation.explorer.node import (
+    CrashPoint,
     Disk,
-    Half,
     Machine,
     Observation,
     Outcome,
@@ -88,7 +88,7 @@ class Action:
     """Number of the event, or of the message."""
     keep: int = -1
     """For a power loss: how many batches remained."""
-    half: int = -1
+    crash_point: int = -1
     """Crashed in the middle of it: before which thing would have been stored."""
 
 
@@ -100,7 +100,7 @@ class Transition:
     sent: tuple[int, ...]
     observations: tuple[Observation, ...]
     forgotten: tuple[NodeId, ...]
-    halves: tuple[tuple[Disk, tuple[int, ...], tuple[Observation, ...]], ...]
+    crash_points: tuple[tuple[Disk, tuple[int, ...], tuple[Observation, ...]], ...]
     broken: str
 
 
@@ -196,19 +196,19 @@ class Transitions:
             tuple(self.packets.number(packet) for packet in outcome.sent),
             outcome.observations,
             outcome.forgotten,
-            tuple(self._half(half) for half in outcome.halves),
+            tuple(self._crash_point(crash_point) for crash_point in outcome.crash_points),
             "",
         )
 
-    def _half(self, half: Half) -> tuple[Disk, tuple[int, ...], tuple[Observation, ...]]:
+    def _crash_point(self, crash_point: CrashPoint) -> tuple[Disk, tuple[int, ...], tuple[Observation, ...]]:
         """Nobody waits for the answers to what a crashed node asked."""
         sent = (
             self.stale(self.packets.number(packet))
             if isinstance(packet.message, Request)
             else self.packets.number(packet)
-            for packet in half.sent
+            for packet in crash_point.sent
         )
-        return half.disk, tuple(sent), half.observations
+        return crash_point.disk, tuple(sent), crash_point.observations
 
     def crashed(self, number: int, keep: int) -> int:
         down = self._crashed.get((number, keep))

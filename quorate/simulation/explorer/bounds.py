@@ -25,7 +25,7 @@ class Budget(enum.IntEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgets:
     crashes: int = 0
-    """Processes killed; what was written survives. Also half-way through a step."""
+    """Processes killed; what was written survives. Also between two effects of a step."""
     power_losses: int = 0
     """Nodes that lose what was not synced, or the end of it."""
     losses: int = 0

@@ -50,8 +50,8 @@ def told(world: World, action: Action) -> str:
             text = f"node {node} loses power, and all but the first {action.keep} batches of its log"
         case _:
             text = _event(node, world.events[action.event])
-    if action.half >= 0:
-        text += f", and is killed before it has done all of it (point {action.half + 1})"
+    if action.crash_point >= 0:
+        text += f", and is killed before it has done all of it (point {action.crash_point + 1})"
     return text
 
 

@@ -121,6 +121,6 @@ def _carry_out(
         sent=sent,
         observations=tuple(interpreter.observations),
         forgotten=forgotten,
-        halves=tuple(interpreter.halves),
+        crash_points=tuple(interpreter.crash_points),
         effects=effects,
     )

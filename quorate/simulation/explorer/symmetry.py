@@ -174,9 +174,9 @@ class _Renamed:
             and set(map(to.node, transition.forgotten)) == set(other.forgotten)
             and [
                 (to.disk(disk), self._packets(sent), tuple(map(to.observation, observations)))
-                for disk, sent, observations in transition.halves
+                for disk, sent, observations in transition.crash_points
             ]
-            == [(disk, sorted(sent), observations) for disk, sent, observations in other.halves]
+            == [(disk, sorted(sent), observations) for disk, sent, observations in other.crash_points]
         )
 
     def _packets(self, numbers: tuple[int, ...]) -> list[int]:

@@ -150,9 +150,9 @@ class World(Network):
                 yield from self._went(
                     Action("repeat", node, packet), state, node, transition, spent, taken=None
                 )
-            if can_crash and transition.halves:
+            if can_crash and transition.crash_points:
                 spent = self._spend(budgets, Budget.CRASHES)
-                yield from self._halves(action, state, node, transition, spent, taken=packet)
+                yield from self._crashes_midway(action, state, node, transition, spent, taken=packet)
 
         for node in range(nodes):
             number = machines[node]
@@ -160,9 +160,11 @@ class World(Network):
             if each.core is None:
                 transition = self.start(number)
                 yield from self._went(Action("start", node), state, node, transition, budgets, taken=None)
-                if can_crash and transition.halves:
+                if can_crash and transition.crash_points:
                     spent = self._spend(budgets, Budget.CRASHES)
-                    yield from self._halves(Action("start", node), state, node, transition, spent, taken=None)
+                    yield from self._crashes_midway(
+                        Action("start", node), state, node, transition, spent, taken=None
+                    )
                 continue
             for event, cost in self.enabled(number, left):
                 if cost == REQUEST:
@@ -173,9 +175,9 @@ class World(Network):
                 action = Action("step", node, event)
                 transition = self.step(number, event)
                 yield from self._went(action, state, node, transition, spent, taken=None)
-                if can_crash and transition.halves and spent == budgets:
+                if can_crash and transition.crash_points and spent == budgets:
                     spent = self._spend(spent, Budget.CRASHES)
-                    yield from self._halves(action, state, node, transition, spent, taken=None)
+                    yield from self._crashes_midway(action, state, node, transition, spent, taken=None)
             if can_crash:
                 down = self.crashed(number, len(each.disk.history))
                 spent = self._spend(budgets, Budget.CRASHES)
@@ -256,7 +258,7 @@ class World(Network):
         packets.sort()
         yield action, (budgets, past, *machines, *packets)
 
-    def _halves(
+    def _crashes_midway(
         self,
         action: Action,
         state: State,
@@ -269,8 +271,8 @@ class World(Network):
         """It crashed in the middle of the step."""
         nodes = len(self.names)
         number = state[_MACHINES + node]
-        for half, (disk, sent, observations) in enumerate(transition.halves):
-            here = Action(action.what, action.node, action.event, half=half)
+        for crash_point, (disk, sent, observations) in enumerate(transition.crash_points):
+            here = Action(action.what, action.node, action.event, crash_point=crash_point)
             machines = list(state[_MACHINES : _MACHINES + nodes])
             disk = replace(disk, synced=disk.end_offset)
             machines[node] = self.machines.number(self.machines[number].down(disk))

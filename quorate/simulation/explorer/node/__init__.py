@@ -1,7 +1,7 @@
 """One explored node: its core, its disk, and what is observed of both."""
 
 from quorate.simulation.explorer.node.interpreter import Interpreter
-from quorate.simulation.explorer.node.machine import Half, Machine, Outcome, Packet
+from quorate.simulation.explorer.node.machine import CrashPoint, Machine, Outcome, Packet
 from quorate.simulation.explorer.node.node_disk import Batch, Disk, History, Snapshot, end_of, up_to
 from quorate.simulation.explorer.node.observations import (
     Commits,
@@ -15,9 +15,9 @@ from quorate.simulation.explorer.node.observations import (
 __all__ = [
     "Batch",
     "Commits",
+    "CrashPoint",
     "Cuts",
     "Disk",
-    "Half",
     "History",
     "Interpreter",
     "Leads",

@@ -41,7 +41,7 @@ from quorate.raft.core import (
     VotersChanged,
     validate,
 )
-from quorate.simulation.explorer.node.machine import Half, Machine, Packet
+from quorate.simulation.explorer.node.machine import CrashPoint, Machine, Packet
 from quorate.simulation.explorer.node.node_disk import Batch, Disk, History, Snapshot, end_of, up_to
 from quorate.simulation.explorer.node.observations import (
     Commits,
@@ -86,7 +86,7 @@ class Interpreter:
     checking: SnapshotId | None = field(init=False)
     sent: list[Packet] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
-    halves: list[Half] = field(default_factory=list)
+    crash_points: list[CrashPoint] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         machine = self.machine
@@ -194,9 +194,9 @@ class Interpreter:
 
     def _store(self, disk: Disk) -> None:
         """Something reaches the disk. A crash may come first, if anything was done before."""
-        half = Half(self.disk, tuple(self.sent), tuple(self.observations))
+        crash_point = CrashPoint(self.disk, tuple(self.sent), tuple(self.observations))
         if self.disk is not self.machine.disk or self.sent:
-            self.halves.append(half)
+            self.crash_points.append(crash_point)
         self.disk = disk
 
     def _persist(self, effect: Persist) -> None:

@@ -58,7 +58,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Half:
+class CrashPoint:
     """Where a crash in the middle of a step leaves the node: just before something would have been stored."""
 
     disk: Disk
@@ -75,7 +75,7 @@ class Outcome:
     observations: tuple[Observation, ...] = ()
     forgotten: tuple[NodeId, ...] = ()
     """Peers whose answers to what was asked before are not waited for any more."""
-    halves: tuple[Half, ...] = ()
+    crash_points: tuple[CrashPoint, ...] = ()
     effects: tuple[Effect, ...] = ()
     broken: str = ""
     """The promise that this step broke by itself."""
