@@ -48,7 +48,7 @@ SEEDS = tuple(
         "simulation/test_planted_faults",
         "simulation/test_planted_long_steps",
         "simulation/test_quorum_seeds",
-        "simulation/test_quorum_troubles",
+        "simulation/test_quorum_faults",
         "simulation/test_shrinking",
     )
 )

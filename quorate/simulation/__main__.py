@@ -24,7 +24,7 @@ def main(
     ] = False,
     verbose: Annotated[bool, typer.Option(help="Print every event.")] = False,
 ) -> None:
-    """Break simulated clusters and check what they promise. The same seed and code give the same run."""
+    """Break simulated clusters and check their invariants. The same seed and code give the same run."""
     what = Subject.CORE if core else Subject.QUORUM if quorum else Subject.BROKER
     if shrink:
         if shrinking.shrink(seed, what=what, say=typer.echo):

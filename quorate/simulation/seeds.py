@@ -36,8 +36,8 @@ class Subject(enum.Enum):
 
 
 FAILURES = (SafetyViolation, LivenessViolation, StuckError)
-"""What a run raises when a promise was broken. Anything else is a bug of the simulation, or of the code in
-a place that no promise covers; it counts as a failure too."""
+"""What a run raises at a violation. Anything else is a bug of the simulation, or of code that no invariant
+covers; it counts as a failure too."""
 
 Show = Callable[[str], None]
 

@@ -31,11 +31,11 @@ def shrink(seed: int, *, what: Subject, say: Callable[[str], None]) -> bool:
         say(f"seed {seed} --{what.value} passes: there is nothing to shrink")
         return False
     say(f"seed {seed} --{what.value} fails with {', '.join(kinds)}")
-    promise = _promise(failure)
+    invariant = _invariant(failure)
 
     def still_fails(skipped: frozenset[str], share: float) -> bool:
         found = attempt(skipped, share)
-        return found is not None and _promise(found) == promise
+        return found is not None and _invariant(found) == invariant
 
     skipped: frozenset[str] = frozenset()
     for kind in kinds:
@@ -106,6 +106,6 @@ def _attempts(seed: int, what: Subject) -> tuple[Attempt, list[str]]:
     return attempt, kinds
 
 
-def _promise(failure: Exception) -> str:
+def _invariant(failure: Exception) -> str:
     """Which one was broken, without the details."""
     return f"{type(failure).__name__}: {str(failure).partition(':')[0]}"

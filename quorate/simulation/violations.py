@@ -1,4 +1,4 @@
-"""How a simulation says that a promise was broken."""
+"""Violations of invariants in a simulation."""
 
 
 class SafetyViolation(AssertionError):

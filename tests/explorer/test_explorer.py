@@ -22,7 +22,7 @@ from quorate.types import Offset
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_the_core_keeps_its_promises_in_every_state_of_the_small_bound(name: str) -> None:
+def test_the_core_keeps_its_invariants_in_every_state_of_the_small_bound(name: str) -> None:
     report = run(Task(suite="small", name=name))
     assert not report.story, "\n".join(report.story)
     assert report.complete
@@ -95,7 +95,7 @@ def test_a_high_watermark_from_an_older_epochs_record_is_found_and_told(
 
     monkeypatch.setattr("quorate.raft.core.roles.tracker.majority_end", planted)
     violation, lines = _violation(Bound(initial="premature", budgets=Budgets(), in_flight=5))
-    assert "older epochs' records commit only with one of the leader's own" in violation.promise
+    assert "older epochs' records commit only with one of the leader's own" in violation.invariant
     assert len(violation.path) < 20
     assert lines[0].startswith("BROKEN: ")
 
@@ -123,7 +123,7 @@ def test_a_step_that_fails_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(Core, "step", failing)
     violation, _ = _violation(Bound(initial="elected", budgets=Budgets(resignations=1)))
-    assert violation.promise == "no step fails: KeyError: 'planted'"
+    assert violation.invariant == "no step fails: KeyError: 'planted'"
 
 
 def test_what_is_said_to_be_unreachable_names_real_events() -> None:

@@ -13,7 +13,7 @@ PARTS = 8
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_every_seed_keeps_what_clients_were_promised(part: int) -> None:
+def test_every_seed_keeps_what_clients_were_told(part: int) -> None:
     said: list[str] = []
     failed = run_seeds(range(1 + part, 1 + SEEDS, PARTS), what=Subject.BROKER, verbose=False, say=said.append)
     assert not failed, "\n".join(said)

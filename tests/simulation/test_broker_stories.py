@@ -101,7 +101,7 @@ def test_what_producers_heard_survives_round_after_round_of_kill_9_and_power_los
         for number in range(ROUNDS):
             await many_more_acknowledgements(scene)
             killed = victims(number, scene, source)
-            # Two that lose what they had not synced are as many as min.insync.replicas: beyond the promise.
+            # Two that lose what they had not synced are as many as min.insync.replicas: beyond the guarantee.
             await cluster.crash(*killed, power_loss=len(killed) == 1 and source.random() < 0.7)
             await trio.sleep(source.choice((0.0, 0.5, 3.0)))
             for node in killed:

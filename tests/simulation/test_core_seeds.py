@@ -26,7 +26,7 @@ PARTS = 4
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_every_seed_keeps_the_promises_and_recovers(part: int) -> None:
+def test_every_seed_keeps_the_invariants_and_recovers(part: int) -> None:
     totals = run_quietly(Subject.CORE, range(1 + part, 1 + SEEDS, PARTS))
     assert not totals.failures
     assert totals.events > 500 * totals.runs
@@ -121,14 +121,14 @@ class NeverStandsAgain(Core):
 
 
 @pytest.mark.parametrize(
-    ("core", "promise"),
+    ("core", "invariant"),
     [
         (ForgetsItsVote, "stored"),
         (AcknowledgesBeforeDurable, "durable"),
         (NeverStandsAgain, "stored|ValidRoles|EventuallyLeaderElected"),
     ],
 )
-def test_a_broken_core_is_found(core: type[Core], promise: str) -> None:
+def test_a_broken_core_is_found(core: type[Core], invariant: str) -> None:
     for seed in range(1, 30):
         run = seeds.core_run(seed)
         with pytest.MonkeyPatch.context() as patch:
@@ -136,7 +136,7 @@ def test_a_broken_core_is_found(core: type[Core], promise: str) -> None:
             try:
                 run.execute()
             except (SafetyViolation, LivenessViolation) as violation:
-                if any(part in str(violation) for part in promise.split("|")):
+                if any(part in str(violation) for part in invariant.split("|")):
                     return
     pytest.fail("not found by any of 30 seeds")
 

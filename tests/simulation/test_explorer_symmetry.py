@@ -116,7 +116,7 @@ def test_a_fault_is_found_in_as_many_steps_as_without_symmetry(
     assert found is not None
     assert whole is not None
     assert len(found.path) == len(whole.path)
-    assert "durable on a majority" in found.promise
+    assert "durable on a majority" in found.invariant
 
 
 def test_the_way_to_a_violation_is_told_in_its_own_names(monkeypatch: pytest.MonkeyPatch) -> None:

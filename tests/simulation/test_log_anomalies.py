@@ -110,7 +110,7 @@ def test_only_the_first_few_of_a_kind_are_told() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), max_size=30), st.randoms())
-def test_no_log_that_keeps_its_promises_is_accused(
+def test_no_log_that_keeps_its_invariants_is_accused(
     steps: list[tuple[int, int]], source: random.Random
 ) -> None:
     """Against an honest log, with gaps, failed and unknown sends, and consumers that come and go."""

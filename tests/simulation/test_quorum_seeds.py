@@ -1,4 +1,4 @@
-"""Whole quorums from seeds: the shipped code under random trouble, and the simulation's own promises."""
+"""Whole quorums from seeds: the shipped code under random trouble, and the simulation's own invariants."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ PARTS = 10
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_every_seed_keeps_the_promises_and_recovers(part: int) -> None:
+def test_every_seed_keeps_the_invariants_and_recovers(part: int) -> None:
     said: list[str] = []
     failed = run_seeds(range(1 + part, 1 + SEEDS, PARTS), verbose=False, say=said.append)
     assert not failed, "\n".join(said)

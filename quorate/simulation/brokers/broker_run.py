@@ -1,4 +1,4 @@
-"""One seed of a broker cluster: break it within the budget, heal it, and see what clients were promised."""
+"""One seed of a broker cluster: break it within the budget, heal it, and check what clients were told."""
 
 import random
 from collections.abc import Callable
@@ -319,7 +319,7 @@ class BrokerRun:
                 )
             await cluster.converge(within_s=_PATIENCE_S)
             consumers.cancel_scope.cancel()
-        await check_promises(cluster, clients)
+        await check_answers(cluster, clients)
         await admin.check(within_s=_PATIENCE_S)
         if members.acknowledged:
             with trio.move_on_after(_PATIENCE_S) as patience:
@@ -350,7 +350,7 @@ def _derived(source: random.Random) -> random.Random:
     return random.Random(source.getrandbits(64))
 
 
-async def check_promises(cluster: BrokerCluster, clients: BrokerClients) -> None:
+async def check_answers(cluster: BrokerCluster, clients: BrokerClients) -> None:
     """A consumer that starts now sees everything that was acknowledged, once and where it was said to be,
     and all that any consumer ever saw; and every replica holds the same.
 

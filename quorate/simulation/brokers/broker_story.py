@@ -9,7 +9,7 @@ import trio
 from quorate.simulation.brokers.broker_admin import Administrator
 from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClients, BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
-from quorate.simulation.brokers.broker_run import check_promises
+from quorate.simulation.brokers.broker_run import check_answers
 from quorate.simulation.faults import FOLDER
 from quorate.simulation.quorum import first_of
 from quorate.simulation.violations import LivenessViolation
@@ -49,8 +49,8 @@ def tell(
     log_dirs: tuple[str, ...] = (FOLDER,),
     show: Callable[[str], None] | None = None,
 ) -> None:
-    """Run `story` in a cluster of three in sync; then heal it, let everybody finish, and check what they were
-    promised. `values`: keys of server.properties on top of `QUICK`, but for `log.dirs`.
+    """Run `story` in a cluster of three in sync; then heal it, let everybody finish, and check the answers
+    they got. `values`: keys of server.properties on top of `QUICK`, but for `log.dirs`.
 
     Raises `SafetyViolation`, `LivenessViolation`, and what the story raises.
     """
@@ -99,4 +99,4 @@ async def _tell(
             raise LivenessViolation("a producer was never answered")
         await cluster.converge(within_s=_PATIENCE_S)
         consumers.cancel_scope.cancel()
-    await check_promises(cluster, clients)
+    await check_answers(cluster, clients)

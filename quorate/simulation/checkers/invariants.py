@@ -28,7 +28,7 @@ from quorate.types import Epoch, NodeId, Offset
 
 
 class Invariant:
-    """A named promise. Hooks raise `SafetyViolation`; those that it has no interest in stay empty."""
+    """A named invariant. Hooks raise `SafetyViolation`; those that it has no interest in stay empty."""
 
     def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
         pass

@@ -231,7 +231,7 @@ class CoreTroubles:
         swarm = self._swarm
         swarm.crash(node)
         swarm.wipe(node)
-        swarm.promises.check_durability(swarm.nodes[node])
+        swarm.invariants.check_durability(swarm.nodes[node])
         swarm.tell(f"node {node} has a new disk, {swarm.nodes[node].key.directory_id}")
         swarm.start_soon(node, self._lasts_ms(source))
 

@@ -1,7 +1,7 @@
 """What must hold of simulated cores after every step, by the names of the TLA+ specifications of KRaft
 (Vanlightly's; `kraft.md` section 10 lists them) and of the Raft paper.
 
-| promise | checked |
+| invariant | checked |
 | --- | --- |
 | NoIllegalState | the core itself raises `InvariantError` at an impossible transition |
 | ElectionSafety, NeverTwoLeadersInSameEpoch | whenever a node leads or learns of a leader, `learned_leader` |
@@ -39,7 +39,7 @@ from quorate.types import Epoch, NodeId, Offset, ReplicaKey, VoterSet
 _VOTERS_ONLY = (Role.PROSPECTIVE, Role.CANDIDATE, Role.LEADER)
 
 
-class Promises:
+class Invariants:
     """Watches the nodes of one world. Every method raises `SafetyViolation`."""
 
     def __init__(
@@ -64,12 +64,12 @@ class Promises:
         self._read_rounds: dict[tuple[NodeId, int, int], int] = {}
         """How much was committed when each read index was asked for, by node and incarnation."""
 
-    def require(self, condition: bool, promise: str, machine: CoreNode) -> None:
+    def require(self, condition: bool, invariant: str, machine: CoreNode) -> None:
         if not condition:
-            raise self.violation(promise, machine)
+            raise self.violation(invariant, machine)
 
-    def violation(self, promise: str, machine: CoreNode) -> SafetyViolation:
-        return SafetyViolation(f"{promise}: node {machine.id}, after {self.last_event}; {machine}")
+    def violation(self, invariant: str, machine: CoreNode) -> SafetyViolation:
+        return SafetyViolation(f"{invariant}: node {machine.id}, after {self.last_event}; {machine}")
 
     def stepped(self, machine: CoreNode, *, voters_changed: bool = True) -> None:
         """All effects of a step are done. `voters_changed`: whether there may be other voters in the log."""

@@ -1,4 +1,4 @@
-"""One seed of the core: draw a cluster and its troubles, break it, heal it, and see what it promised."""
+"""One seed of the core: draw a cluster and its faults, break it, heal it, and check its invariants."""
 
 import random
 from collections.abc import Callable
@@ -58,13 +58,13 @@ class CoreRun:
         try:
             return self._phases(swarm)
         except InvariantError as error:
-            raise SafetyViolation(f"NoIllegalState: {error}, after {swarm.promises.last_event}") from error
+            raise SafetyViolation(f"NoIllegalState: {error}, after {swarm.invariants.last_event}") from error
 
     def _phases(self, swarm: CoreSwarm) -> CoreRunResult:
         clients = CoreClients(swarm)
         troubles = CoreTroubles(swarm, clients)
         swarm.run_steps(self.settings.events)
-        swarm.promises.check_logs()
+        swarm.invariants.check_logs()
         troubles.heal()
         healed_at_ms = swarm.now_ms
         self._wait(swarm, lambda: self._follow_one(swarm), "EventuallyLeaderElected: all follow one leader")
@@ -79,7 +79,7 @@ class CoreRun:
         self._wait(swarm, lambda: not clients.stuck(), "ValuesEventuallyAcked: every call is answered")
         end = len(swarm.committed)
         self._wait(swarm, lambda: self._have(swarm, end), f"every node has {end} committed records")
-        swarm.promises.check_logs()
+        swarm.invariants.check_logs()
         clients.check()
         return CoreRunResult(
             digest=swarm.digest,
@@ -92,7 +92,9 @@ class CoreRun:
             faults={kind.value: count for kind, count in troubles.counts.items()},
         )
 
-    def _wait(self, swarm: CoreSwarm, condition: Callable[[], bool], promise: str, *, every: int = 0) -> None:
+    def _wait(
+        self, swarm: CoreSwarm, condition: Callable[[], bool], invariant: str, *, every: int = 0
+    ) -> None:
         """Raise `LivenessViolation` if it takes too long. `every`: ms between two looks."""
         config = self.settings.config
         longest = max(config.election_timeout_ms, config.fetch_timeout_ms, config.request_timeout_ms)
@@ -107,7 +109,7 @@ class CoreRun:
 
         if not swarm.run_until(looked, within_ms=limit_ms):
             states = "; ".join(f"{machine.id}: {_state(machine.core)}" for machine in swarm.nodes.values())
-            raise LivenessViolation(f"{promise}: not within {limit_ms} ms of virtual time; {states}")
+            raise LivenessViolation(f"{invariant}: not within {limit_ms} ms of virtual time; {states}")
 
     def _follow_one(self, swarm: CoreSwarm) -> bool:
         leader = swarm.leader()

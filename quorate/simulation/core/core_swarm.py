@@ -200,7 +200,7 @@ class CoreSwarm(CoreWorld):
     def crash(self, node: NodeId, *, keep: int | None = None) -> None:
         super().crash(node, keep=keep)
         self._paused.pop(node, None)
-        self.promises.check_durability(self.nodes[node])
+        self.invariants.check_durability(self.nodes[node])
 
     def lose_power(self, node: NodeId) -> None:
         """Of what was not synced, a part remains that is drawn."""

@@ -48,7 +48,7 @@ from quorate.raft.core import (
     Truncate,
     VotersChanged,
 )
-from quorate.simulation.core.core_invariants import Promises
+from quorate.simulation.core.core_invariants import Invariants
 from quorate.simulation.core.core_node import (
     CoreDisk,
     CoreFactory,
@@ -70,7 +70,7 @@ _VOTERS_MAY_CHANGE: Final = (AppendFetched, AppendLeaderChange, AppendVoters, Tr
 class CoreWorld:
     """Nodes, their disks, and what is under way between them. Nothing happens by itself.
 
-    Raises SafetyViolation from any call that breaks a promise.
+    Raises SafetyViolation from any call that breaks an invariant.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class CoreWorld:
         """Sent, and not yet delivered."""
         self.lost_keys: list[ReplicaKey] = []
         """Replicas whose data is gone."""
-        self.promises = Promises(
+        self.invariants = Invariants(
             self.nodes,
             configured=VoterSet(()) if dynamic else self.voters,
             is_lost=lambda key: key in self.lost_keys,
@@ -120,7 +120,7 @@ class CoreWorld:
     @property
     def committed(self) -> list[Entry]:
         """The longest prefix that any node ever called committed."""
-        return self.promises.committed
+        return self.invariants.committed
 
     # --- what can be made to happen ---
 
@@ -140,7 +140,7 @@ class CoreWorld:
             log=machine.disk.recovered(),
             bootstrap=self._bootstrap_of(node),
         )
-        self.promises.last_event = node, "starts"
+        self.invariants.last_event = node, "starts"
         self._voters_changed = True
         effects = machine.core.start()
         self._carry_out(machine, effects)
@@ -150,7 +150,7 @@ class CoreWorld:
         """Give `node` an event and carry out what it asks for; only the first `effects_done`, if given, as
         if it crashed then."""
         machine = self.nodes[node]
-        self.promises.last_event = node, event
+        self.invariants.last_event = node, event
         effects = machine.up.step(event)
         if effects_done is None:
             self._carry_out(machine, effects)
@@ -216,7 +216,7 @@ class CoreWorld:
         disk.snapshots[snapshot] = tuple(disk.entries[:end])
         in_snapshot = disk.voters_below(end, disk.entries)
         told = machine.up.voters_at(snapshot.end_offset)
-        self.promises.require(told == in_snapshot, "the core knows the voters of a snapshot", machine)
+        self.invariants.require(told == in_snapshot, "the core knows the voters of a snapshot", machine)
         self.step(node, SnapshotTaken(snapshot))
         return snapshot
 
@@ -238,10 +238,10 @@ class CoreWorld:
             return self.step(node, SnapshotDamaged(snapshot))
         part = disk.part
         whole = part is not None and part[0] == snapshot and bytes(part[1]) == snapshot_bytes(snapshot)
-        self.promises.require(whole, f"what was fetched is snapshot {snapshot}, whole", machine)
+        self.invariants.require(whole, f"what was fetched is snapshot {snapshot}, whole", machine)
         disk.part = None
         entries = tuple(self.committed[: snapshot.end_offset])
-        self.promises.require(
+        self.invariants.require(
             len(entries) == snapshot.end_offset, "a snapshot holds what is committed", machine
         )
         disk.snapshots[snapshot] = entries
@@ -250,8 +250,8 @@ class CoreWorld:
             voters = self.voters
         return self.step(node, SnapshotChecked(snapshot, voters))
 
-    def read_index(self, node: NodeId, read_round: int) -> tuple[Effect, ...]:
-        self.promises.read_index_asked(self.nodes[node], read_round)
+    def read_read_round(self, node: NodeId, read_round: int) -> tuple[Effect, ...]:
+        self.invariants.barrier_asked(self.nodes[node], read_round)
         return self.step(node, ReadIndex(read_round))
 
     def sync(self, node: NodeId) -> tuple[Effect, ...]:
@@ -289,7 +289,7 @@ class CoreWorld:
     def _carry_out(self, machine: CoreNode, effects: Iterable[Effect]) -> None:
         for effect in effects:
             self._do(machine, effect)
-        self.promises.stepped(machine, voters_changed=self._voters_changed)
+        self.invariants.stepped(machine, voters_changed=self._voters_changed)
         self._voters_changed = False
 
     def _do(self, machine: CoreNode, effect: Effect) -> None:
@@ -316,14 +316,14 @@ class CoreWorld:
             case AppendFetched():
                 self._append(machine, effect.batches[0].base_offset, unpack_entries(effect))
             case Truncate():
-                self.promises.cut(machine, effect.end_offset)
+                self.invariants.cut(machine, effect.end_offset)
                 del disk.entries[effect.end_offset :]
                 disk.synced = effect.end_offset
             case Send():
-                self.promises.said(machine, effect.message)
+                self.invariants.said(machine, effect.message)
                 self._send(effect.message)
             case SendRecords():
-                self.promises.said(machine, effect.response)
+                self.invariants.said(machine, effect.response)
                 self._send(records_of(effect, disk.entries, records_max=self._records_max()))
             case ArmTimer():
                 machine.timers.pop(effect.timer, None)
@@ -332,14 +332,14 @@ class CoreWorld:
             case CancelTimer():
                 machine.timers.pop(effect.timer, None)
             case HighWatermarkAdvanced():
-                self.promises.high_watermark_moved(machine, effect.high_watermark)
+                self.invariants.high_watermark_moved(machine, effect.high_watermark)
             case RoleChanged():
-                self.promises.role_changed(machine, effect)
+                self.invariants.role_changed(machine, effect)
             case SendSnapshotChunk():
                 known = effect.response.snapshot in disk.snapshots
                 self._send(chunk_of(effect, known=known, chunk_bytes=self._chunk_bytes()))
             case StoreSnapshotChunk():
-                self.promises.require(
+                self.invariants.require(
                     disk.store_chunk(effect),
                     f"chunks of {effect.snapshot} follow each other, not at {effect.position}",
                     machine,
@@ -349,7 +349,7 @@ class CoreWorld:
             case InstallSnapshot():
                 disk.install(effect.snapshot)
             case ReadIndexConfirmed():
-                self.promises.read_index_confirmed(machine, effect.read_round, effect.read_index)
+                self.invariants.barrier_passed(machine, effect.read_round, effect.read_index)
             case RejectProposal() | VotersChanged() | ReadIndexFailed() | TransferEnded():
                 pass
             case _:
@@ -387,7 +387,7 @@ class CoreWorld:
 
     def _append(self, machine: CoreNode, base_offset: Offset, entries: list[Entry]) -> None:
         disk = machine.disk
-        self.promises.require(
+        self.invariants.require(
             base_offset == len(disk.entries), f"append at {base_offset} leaves a gap", machine
         )
         disk.entries.extend(entries)
@@ -397,4 +397,4 @@ class CoreWorld:
         return 1000
 
     def check_logs(self) -> None:
-        self.promises.check_logs()
+        self.invariants.check_logs()

@@ -29,7 +29,7 @@ def main(
     coverage: Annotated[bool, typer.Option(help="Print which role was given which event.")] = False,
     verbose: Annotated[bool, typer.Option(help="Print each level. Needs --jobs 1.")] = False,
 ) -> None:
-    """Visit every state of the quorum's core that the bound allows, and check what it promises in each."""
+    """Visit every state of the quorum's core that the bound allows, and check the invariants in each."""
     if bound not in SUITES:
         raise typer.BadParameter(f"there is no bound {bound!r}, only {', '.join(SUITES)}")
     suite = SUITES[bound]

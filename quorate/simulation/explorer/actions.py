@@ -31,7 +31,7 @@ from quorate.raft.core import (
 )
 from quorate.simulation.core import CoreFactory
 from quorate.simulation.explorer import canonical, steps
-from quorate.simulation.explorer import explored_invariants as promises
+from quorate.simulation.explorer import explored_invariants as invariants
 from quorate.simulation.explorer.bounds import Bound, Budget
 from quorate.simulation.explorer.coverage import Coverage
 from quorate.simulation.explorer.node import (
@@ -105,12 +105,12 @@ class Transition:
 
 
 class Broken(Exception):
-    """A promise was broken by going on from a state."""
+    """An action from a state breaks an invariant."""
 
-    def __init__(self, action: Action, promise: str) -> None:
-        super().__init__(promise)
+    def __init__(self, action: Action, invariant: str) -> None:
+        super().__init__(invariant)
         self.action = action
-        self.promise = promise
+        self.invariant = invariant
 
 
 class Transitions:
@@ -272,7 +272,7 @@ class Transitions:
                 if peer != core.node_id:
                     yield TransferLeadership(peer), Budget.TRANSFERS
         if each.checking is not None and each.partial is not None:
-            voters = promises.voters_in(each.partial.history, VoterSet(()))
+            voters = invariants.voters_in(each.partial.history, VoterSet(()))
             yield SnapshotChecked(each.checking, voters if len(voters) else None), FREE
             yield SnapshotDamaged(each.checking), Budget.DAMAGES
         else:

@@ -62,7 +62,7 @@ def token(world: World, action: Action) -> str:
 
 def story(world: World, violation: Violation) -> Iterator[str]:
     """Line by line: what happened, and what became of the node that it happened to."""
-    yield f"BROKEN: {violation.promise}"
+    yield f"BROKEN: {violation.invariant}"
     if not violation.path:
         yield f"It happens on the way to the initial state '{world.bound.initial}'."
         return
@@ -94,7 +94,7 @@ def replay(bound: Bound, path: str, *, reduce: bool = True) -> tuple[World, Viol
                 (action, after) for action, after in world.successors(state) if token(world, action) == step
             )
         except Broken as broken:
-            return world, Violation(broken.promise, (*gone, (state, broken.action)))
+            return world, Violation(broken.invariant, (*gone, (state, broken.action)))
         except StopIteration:
             raise ValueError(f"nothing called {step} can happen after {len(gone)} steps") from None
         gone.append((state, action))

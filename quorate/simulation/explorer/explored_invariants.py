@@ -101,9 +101,9 @@ def logs_match(one: History, other: History) -> bool:
     return not any((batch.base_offset, batch.epoch) in rest for batch in one[same:])
 
 
-def _require(condition: bool, promise: str) -> None:
+def _require(condition: bool, invariant: str) -> None:
     if not condition:
-        raise SafetyViolation(promise)
+        raise SafetyViolation(invariant)
 
 
 def _without_reads(past: Past, node: NodeId, read_round: int | None) -> Past:

@@ -12,7 +12,7 @@ from quorate.simulation.explorer.world import State, World
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    promise: str
+    invariant: str
     path: tuple[tuple[State, Action], ...]
     """From the initial state on: each state, and what happened in it."""
 
@@ -46,7 +46,7 @@ def explore(
     try:
         beginning = begin(world)
     except Broken as broken:
-        return Found(0, 0, 0, 0, False, Violation(broken.promise, ()))
+        return Found(0, 0, 0, 0, False, Violation(broken.invariant, ()))
     except InitialStateError as error:
         return Found(0, 0, 0, 0, False, Violation(f"the initial state comes about: {error}", ()))
     return _Search(world, beginning, symmetric=symmetric).run(states_max, progress)
@@ -95,7 +95,7 @@ class _Search:
                         self._expand(number, state)
                 except Broken as broken:
                     path = self._path(number, at)
-                    return self._found(depth + 1, Violation(broken.promise, (*path, (at, broken.action))))
+                    return self._found(depth + 1, Violation(broken.invariant, (*path, (at, broken.action))))
                 if states_max is not None and len(self._parents) >= states_max:
                     return self._found(depth + 1, None)
             depth += 1 if self._level else 0
@@ -179,13 +179,13 @@ class _Search:
         return (state,) if self._symmetry is None else sorted(self._symmetry.namesakes(state))
 
     def _heeded(self, machine: int, action: Action) -> Violation:
-        promise = "an answer that nobody waits for is ignored"
+        invariant = "an answer that nobody waits for is ignored"
         for number, packed in enumerate(self._numbers):
             state, is_free = _unpacked(packed)
             for at in self._alike(state) if is_free else (state,):
                 if self._world.machine_of(at, action.node) == machine:
-                    return Violation(promise, (*self._path(number, at), (at, action)))
-        return Violation(promise, ())  # only states out of bounds have that machine
+                    return Violation(invariant, (*self._path(number, at), (at, action)))
+        return Violation(invariant, ())  # only states out of bounds have that machine
 
     def _path(self, number: int, state: State) -> tuple[tuple[State, Action], ...]:
         """How the state, or the namesake that stands for it, was first reached. In its own names: from what

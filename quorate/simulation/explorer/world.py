@@ -23,7 +23,7 @@ from quorate.raft.core import (
     Role,
 )
 from quorate.simulation.core import CoreFactory
-from quorate.simulation.explorer import explored_invariants as promises
+from quorate.simulation.explorer import explored_invariants as invariants
 from quorate.simulation.explorer.actions import DIRECTORY, FREE, REQUEST, Action, Broken, Transition
 from quorate.simulation.explorer.bounds import Bound, Budget
 from quorate.simulation.explorer.explored_invariants import Past
@@ -252,7 +252,7 @@ class World(Network):
         if action.what == "step":
             event = self.events[action.event]
             if isinstance(event, ReadIndex):
-                asked = promises.asked_to_read(self.pasts[past], self.names[node], event.read_round)
+                asked = invariants.asked_to_read(self.pasts[past], self.names[node], event.read_round)
                 past = self.pasts.number(asked)
         past = self._see(action, past, node, transition.observations, machines, state[_MACHINES + node])
         packets.sort()
@@ -304,7 +304,7 @@ class World(Network):
             if message.destination != here or isinstance(message, Request):
                 kept.append(packet)
         kept.sort()
-        past = self.pasts.number(promises.crashed(self.pasts[state[1]], here))
+        past = self.pasts.number(invariants.crashed(self.pasts[state[1]], here))
         return (budgets, past, *machines, *kept)
 
     def _without(self, state: State, packet: int, budgets: int) -> State:
@@ -330,7 +330,7 @@ class World(Network):
         things = [self.machines[each] for each in machines]
         try:
             if observations:
-                now = promises.seen(now, node, observations, things, self.static)
+                now = invariants.seen(now, node, observations, things, self.static)
         except SafetyViolation as violation:
             raise Broken(action, str(violation)) from violation
         if changed:
@@ -342,13 +342,13 @@ class World(Network):
                         f"logs match up to where their epochs do: node {one.key.id} {one.disk.history}, "
                         f"node {two.key.id} {two.disk.history}",
                     )
-        return self.pasts.number(promises.pruned(now, things))
+        return self.pasts.number(invariants.pruned(now, things))
 
     def _logs_match(self, one: int, other: int) -> bool:
         pair = self._history(one), self._history(other)
         matched = self._matched.get(pair)
         if matched is None:
-            matched = promises.logs_match(self._histories[pair[0]], self._histories[pair[1]])
+            matched = invariants.logs_match(self._histories[pair[0]], self._histories[pair[1]])
             self._matched[pair] = matched
         return matched
 

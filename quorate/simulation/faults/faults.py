@@ -1,6 +1,6 @@
 """What goes wrong in a run: a random schedule of faults, of which each seed draws some kinds and their rate.
 
-The budget (docs: within which faults the promises hold): anything may happen to processes, links, clocks and
+The budget (docs/explanation/guarantees.md): anything may happen to processes, links, clocks and
 unsynced bytes; synced bytes are damaged on a minority of voters at most, where the node can tell, and a node
 so damaged stays away.
 """

@@ -74,7 +74,7 @@ class SimulatedCluster(ABC, Generic[Node]):
     """Hosts are named node-1, node-2, and so on. Their processes run in `nursery`. `sync_at_once`: which of
     their disks do, in turn; empty for none.
 
-    The first broken promise is kept in `violation` and cancels the nursery.
+    The first violation is kept in `violation` and cancels the nursery.
     """
 
     disk_errors: tuple[type[Exception], ...] = (DiskError,)
@@ -143,10 +143,10 @@ class SimulatedCluster(ABC, Generic[Node]):
     def running(self) -> Iterable[Node]:
         return (node for node in self.nodes if node.open and node.alive)
 
-    def found(self, promise: str, violation: SafetyViolation) -> None:
-        """A promise was broken."""
+    def found(self, invariant: str, violation: SafetyViolation) -> None:
+        """Keep the first violation, and end the run."""
         if self.violation is None:
-            self.violation = SafetyViolation(f"{promise}: {violation}")
+            self.violation = SafetyViolation(f"{invariant}: {violation}")
             self.trace.add("checker", str(self.violation))
             self._nursery.cancel_scope.cancel()
 

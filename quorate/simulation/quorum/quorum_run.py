@@ -1,4 +1,4 @@
-"""One seed of the quorum: draw a cluster and its troubles, break it, heal it, and see what it promised."""
+"""One seed of the quorum: draw a cluster and its faults, break it, heal it, and check its invariants."""
 
 import random
 from collections.abc import Callable

@@ -98,7 +98,7 @@ class StandsWithUnsyncedLog(Core):
 
 
 @pytest.mark.parametrize(
-    ("core", "promise"),
+    ("core", "invariant"),
     [
         (ForgetsItsVote, "an epoch is stored before it is said"),
         (AcknowledgesBeforeDurable, "what the core calls durable is"),
@@ -107,13 +107,13 @@ class StandsWithUnsyncedLog(Core):
         (ActsBeforeStoring, "an epoch is stored before it is said"),
     ],
 )
-def test_some_seed_shows_a_planted_fault(core: type[Core], promise: str) -> None:
+def test_some_seed_shows_a_planted_fault(core: type[Core], invariant: str) -> None:
     for seed in range(1, SEEDS_MAX + 1):
         settings = replace(seeds.core_run(seed).settings, voters=3 + 2 * (seed % 2))
         try:
             CoreRun(seed, settings, core=core).execute()
         except SafetyViolation as violation:
-            assert str(violation).startswith(promise)
+            assert str(violation).startswith(invariant)
             return
         except LivenessViolation:
             continue  # a consequence, of which the cause may show in the next seed

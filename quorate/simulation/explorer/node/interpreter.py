@@ -97,9 +97,9 @@ class Interpreter:
         self.position = machine.position
         self.checking = machine.checking
 
-    def require(self, condition: bool, promise: str) -> None:
+    def require(self, condition: bool, invariant: str) -> None:
         if not condition:
-            raise SafetyViolation(promise)
+            raise SafetyViolation(invariant)
 
     def do(self, effect: Effect) -> None:
         match effect:

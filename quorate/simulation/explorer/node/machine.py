@@ -78,4 +78,4 @@ class Outcome:
     crash_points: tuple[CrashPoint, ...] = ()
     effects: tuple[Effect, ...] = ()
     broken: str = ""
-    """The promise that this step broke by itself."""
+    """The invariant that this step breaks by itself."""

@@ -1,4 +1,4 @@
-"""Every kind of trouble of whole quorums happens, long enough to matter, and none breaks a promise."""
+"""Every kind of trouble of whole quorums happens, long enough to matter, and none breaks an invariant."""
 
 from dataclasses import replace
 
