@@ -17,7 +17,7 @@ from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from quorate.types import ReplicaKey, Voter
 
 SEEDS_MAX = 30
-TROUBLES = (Fault.LOST_DISK, Fault.CRASH, Fault.PARTITION)
+FAULTS = (Fault.LOST_DISK, Fault.CRASH, Fault.PARTITION)
 
 
 def with_lost_disks(
@@ -78,13 +78,13 @@ def test_a_seed_shows_that_a_broker_does_not_take_the_place_of_its_old_disk() ->
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Membership, "_wanted", a_broker_adds_itself_beside_the_vote_of_its_old_disk)
             try:
-                with_lost_disks(seed, *TROUBLES, told=[], auto_join=True).execute()
+                with_lost_disks(seed, *FAULTS, told=[], auto_join=True).execute()
             except LivenessViolation as violation:
                 assert "ReconfigurationNotStuck" in str(violation), violation
                 break
     else:
         pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
-    with_lost_disks(seed, *TROUBLES, told=[], auto_join=True).execute()
+    with_lost_disks(seed, *FAULTS, told=[], auto_join=True).execute()
 
 
 def an_empty_disk_acknowledges_for_the_lost_one(
@@ -103,10 +103,10 @@ def test_a_seed_shows_that_an_empty_disk_acknowledges_for_the_lost_one() -> None
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Replicas, "find", an_empty_disk_acknowledges_for_the_lost_one)
             try:
-                with_lost_disks(seed, *TROUBLES, told=[]).execute()
+                with_lost_disks(seed, *FAULTS, told=[]).execute()
             except SafetyViolation as violation:
                 assert "CommittedIsDurableOnAMajority" in str(violation), violation
                 break
     else:
         pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
-    with_lost_disks(seed, *TROUBLES, told=[]).execute()
+    with_lost_disks(seed, *FAULTS, told=[]).execute()

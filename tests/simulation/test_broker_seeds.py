@@ -1,4 +1,4 @@
-"""Whole broker clusters from seeds: producers and consumers under random trouble within the budget."""
+"""Whole broker clusters from seeds: producers and consumers under random faults within the budget."""
 
 import os
 import subprocess

@@ -142,7 +142,7 @@ def test_a_broken_core_is_found(core: type[Core], invariant: str) -> None:
 
 
 def found(plant: Callable[[pytest.MonkeyPatch], None], *kinds: CoreFault) -> list[str]:
-    """What swarms with these troubles say of code in which a fault was planted."""
+    """What swarms with these faults say of code in which a fault was planted."""
     said = []
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)

@@ -119,7 +119,7 @@ PLANTS: Sequence[tuple[Plant, tuple[Fault, ...], str]] = (
 )
 
 
-def troubled(seed: int, kinds: tuple[Fault, ...]) -> BrokerRun:
+def faulty(seed: int, kinds: tuple[Fault, ...]) -> BrokerRun:
     run = broker_run(seed)
     run.settings = replace(
         run.settings,
@@ -139,7 +139,7 @@ def test_a_seed_shows_that(plant: Plant, kinds: tuple[Fault, ...], expected: str
         with pytest.MonkeyPatch.context() as patch:
             plant(patch)
             try:
-                troubled(seed, kinds).execute()
+                faulty(seed, kinds).execute()
             except SafetyViolation as violation:
                 assert re.search(expected, str(violation)), violation
                 break
@@ -147,7 +147,7 @@ def test_a_seed_shows_that(plant: Plant, kinds: tuple[Fault, ...], expected: str
                 continue
     else:
         pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
-    troubled(seed, kinds).execute()
+    faulty(seed, kinds).execute()
 
 
 # Two that seeds meet seldom: a story that leads there is quicker.

@@ -160,8 +160,8 @@ PLANTS: Sequence[tuple[Plant, tuple[Fault, ...], str]] = (
 )
 
 
-def troubled(seed: int, kinds: tuple[Fault, ...]) -> QuorumRun:
-    """Three voters, busy clients, and trouble of these kinds all the time."""
+def faulty(seed: int, kinds: tuple[Fault, ...]) -> QuorumRun:
+    """Three voters, busy clients, and faults of these kinds all the time."""
     run = quorum_run(seed)
     run.settings = replace(
         run.settings,
@@ -181,7 +181,7 @@ def test_a_seed_shows_that(plant: Plant, kinds: tuple[Fault, ...], expected: str
         with pytest.MonkeyPatch.context() as patch:
             plant(patch)
             try:
-                troubled(seed, kinds).execute()
+                faulty(seed, kinds).execute()
             except SafetyViolation as violation:
                 assert re.search(expected, str(violation)), violation
                 break
@@ -189,8 +189,8 @@ def test_a_seed_shows_that(plant: Plant, kinds: tuple[Fault, ...], expected: str
                 continue  # a consequence, of which the cause may show in the next seed
     else:
         pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
-    # The code as it is passes under the very same trouble.
-    troubled(seed, kinds).execute()
+    # The code as it is passes under the very same faults.
+    faulty(seed, kinds).execute()
 
 
 def test_no_log_is_cut_while_it_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +214,7 @@ def test_no_log_is_cut_while_it_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Log, "sync", sync)
     monkeypatch.setattr(Log, "truncate", truncate)
     for seed in range(1, SEEDS_MAX + 1):
-        troubled(seed, (*ELECTIONS, Fault.SLOW_DISK)).execute()
+        faulty(seed, (*ELECTIONS, Fault.SLOW_DISK)).execute()
         if len(cuts) >= 5:
             break
     assert len(cuts) >= 5

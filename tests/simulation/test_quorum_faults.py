@@ -1,4 +1,4 @@
-"""Every kind of trouble of whole quorums happens, long enough to matter, and none breaks an invariant."""
+"""Every kind of fault of whole quorums happens, long enough to matter, and none breaks an invariant."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from quorate.simulation.seeds import quorum_run
 from quorate.simulation.violations import SafetyViolation
 
 
-def troubled(seed: int, *kinds: Fault, voters: int = 3, observers: int = 1) -> RunResult:
+def faulty(seed: int, *kinds: Fault, voters: int = 3, observers: int = 1) -> RunResult:
     run = quorum_run(seed)
     run.settings = replace(
         run.settings,
@@ -38,7 +38,7 @@ def troubled(seed: int, *kinds: Fault, voters: int = 3, observers: int = 1) -> R
     ],
 )
 def test_a_quorum_survives(kind: Fault) -> None:
-    result = troubled(7, kind)
+    result = faulty(7, kind)
     assert result.faults[kind.value] >= 3
     assert result.acknowledged > 10  # of 33 calls, where a node dies every quarter of a second
     assert result.read > 5
@@ -47,7 +47,7 @@ def test_a_quorum_survives(kind: Fault) -> None:
 def test_voters_come_and_go_while_disks_are_lost_and_nodes_die() -> None:
     for seed in range(1, 4):
         kinds = (Fault.VOTERS, Fault.LOST_DISK, Fault.CRASH, Fault.POWER_LOSS, Fault.PARTITION)
-        result = troubled(seed, *kinds, voters=4, observers=2)
+        result = faulty(seed, *kinds, voters=4, observers=2)
         assert result.acknowledged > 10
 
 
@@ -88,7 +88,7 @@ def test_a_read_of_a_deposed_leader_that_asks_nobody_is_found(monkeypatch: pytes
     monkeypatch.setattr(Quorum, "wait_read_index", wait_read_index)
     with pytest.raises(SafetyViolation, match="no order of these operations"):
         for seed in range(1, 20):
-            troubled(seed, Fault.PARTITION, Fault.PAUSE)
+            faulty(seed, Fault.PARTITION, Fault.PAUSE)
 
 
 def test_clocks_at_other_rates_are_other_timeouts() -> None:

@@ -1,4 +1,4 @@
-"""Whole quorums from seeds: the shipped code under random trouble, and the simulation's own invariants."""
+"""Whole quorums from seeds: the shipped code under random faults, and the simulation's own invariants."""
 
 import os
 import subprocess

@@ -31,7 +31,7 @@ from quorate.simulation.core.core_swarm_settings import CoreFault
 from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 
 
-class CoreTroubles:
+class CoreFaults:
     """Breaks a swarm until `heal`."""
 
     def __init__(self, swarm: CoreSwarm, clients: CoreClients) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from quorate.raft.core import Core, InvariantError, Role
 from quorate.simulation.core.core_clients import CoreClients
-from quorate.simulation.core.core_faults import CoreTroubles
+from quorate.simulation.core.core_faults import CoreFaults
 from quorate.simulation.core.core_node import CoreFactory
 from quorate.simulation.core.core_swarm import CoreSwarm
 from quorate.simulation.core.core_swarm_settings import CoreSwarmSettings
@@ -62,16 +62,14 @@ class CoreRun:
 
     def _phases(self, swarm: CoreSwarm) -> CoreRunResult:
         clients = CoreClients(swarm)
-        troubles = CoreTroubles(swarm, clients)
+        faults = CoreFaults(swarm, clients)
         swarm.run_steps(self.settings.events)
         swarm.invariants.check_logs()
-        troubles.heal()
+        faults.heal()
         healed_at_ms = swarm.now_ms
         self._wait(swarm, lambda: self._follow_one(swarm), "EventuallyLeaderElected: all follow one leader")
         recovered_ms = swarm.now_ms - healed_at_ms
-        self._wait(
-            swarm, troubles.repair_voters, "ReconfigurationNotStuck: lost voters are removed", every=50
-        )
+        self._wait(swarm, faults.repair_voters, "ReconfigurationNotStuck: lost voters are removed", every=50)
         self._wait(swarm, lambda: self._agree_on_voters(swarm), "ReconfigurationNotStuck: one voter set")
         goal = len(swarm.committed) + 5
         self._wait(swarm, lambda: self._have(swarm, goal), f"every node has {goal} committed records")
@@ -89,7 +87,7 @@ class CoreRun:
             epoch=swarm.committed[-1].epoch,
             recovered_ms=recovered_ms,
             calls=clients.count(),
-            faults={kind.value: count for kind, count in troubles.counts.items()},
+            faults={kind.value: count for kind, count in faults.counts.items()},
         )
 
     def _wait(

@@ -44,7 +44,7 @@ class DiskFailed(Exception):
 
 
 class CoreSwarm(CoreWorld):
-    """`run` until a number of steps, or for a time. What goes wrong is for `CoreTroubles` to say, what is
+    """`run` until a number of steps, or for a time. What goes wrong is for `CoreFaults` to say, what is
     asked of the nodes for `CoreClients`."""
 
     def __init__(

@@ -8,7 +8,7 @@ from quorate.raft.core import CoreConfig
 
 
 class CoreFault(enum.Enum):
-    """Kinds of trouble. Those before `CRASH` touch messages and clocks, the others a node at a time."""
+    """Kinds of faults. Those before `CRASH` touch messages and clocks, the others a node at a time."""
 
     LOSS = "loss"
     DUPLICATION = "duplication"

@@ -1,4 +1,4 @@
-"""The outside world of one simulated node: its disk, its view of the network, its clock, its luck."""
+"""The outside world of one simulated node: its disk, its view of the network, its clock, its entropy."""
 
 import random
 from dataclasses import dataclass

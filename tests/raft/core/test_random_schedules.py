@@ -7,7 +7,7 @@ import pytest
 from quorate.raft.core.effects import Effect
 from quorate.raft.core.events import Event
 from quorate.simulation.core.core_clients import CoreClients
-from quorate.simulation.core.core_faults import CoreTroubles
+from quorate.simulation.core.core_faults import CoreFaults
 from quorate.simulation.core.core_swarm import CoreSwarm
 from quorate.simulation.seeds import core_run
 from quorate.types import NodeId
@@ -39,6 +39,6 @@ class SteppedTwice(CoreSwarm):
 @pytest.mark.parametrize("seed", range(1, 31))
 def test_a_copy_behaves_like_its_original_and_does_not_touch_it(seed: int) -> None:
     swarm = SteppedTwice(core_run(seed).settings, Random(seed))
-    CoreTroubles(swarm, CoreClients(swarm))
+    CoreFaults(swarm, CoreClients(swarm))
     swarm.run_steps(STEPS)
     assert swarm.checked == STEPS
