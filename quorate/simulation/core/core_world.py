@@ -250,8 +250,8 @@ class CoreWorld:
             voters = self.voters
         return self.step(node, SnapshotChecked(snapshot, voters))
 
-    def read_read_round(self, node: NodeId, read_round: int) -> tuple[Effect, ...]:
-        self.invariants.barrier_asked(self.nodes[node], read_round)
+    def read_index(self, node: NodeId, read_round: int) -> tuple[Effect, ...]:
+        self.invariants.read_index_asked(self.nodes[node], read_round)
         return self.step(node, ReadIndex(read_round))
 
     def sync(self, node: NodeId) -> tuple[Effect, ...]:
@@ -349,7 +349,7 @@ class CoreWorld:
             case InstallSnapshot():
                 disk.install(effect.snapshot)
             case ReadIndexConfirmed():
-                self.invariants.barrier_passed(machine, effect.read_round, effect.read_index)
+                self.invariants.read_index_confirmed(machine, effect.read_round, effect.read_index)
             case RejectProposal() | VotersChanged() | ReadIndexFailed() | TransferEnded():
                 pass
             case _:
