@@ -639,11 +639,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "what shares a batch gets the results of the first",
-        "raft/state_machine/proposals.py",
+        "raft/state_machine/append_queue.py",
         "            position = end\n",
         "",
         "a slip in a group commit",
-        "tests/raft/test_proposals.py",
+        "tests/raft/test_append_queue.py",
     ),
     _tested(
         "the stored high watermark goes back",
@@ -908,7 +908,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "an append in the log of a node that stops is called not done",
-        "raft/state_machine/proposals.py",
+        "raft/state_machine/append_queue.py",
         "self.fail_in_log(unknown)",
         "self.fail_in_log(error)",
         "a retry that happens twice",
@@ -917,7 +917,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "leaving drops the appends that are under way",
         "raft/assembly.py",
-        "            await self.driver.proposals.wait_empty()\n",
+        "            await self.driver.appends.wait_empty()\n",
         "",
         "a slip: nobody waits",
         "tests/raft/test_stopping.py",
@@ -966,8 +966,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "the leader applies what is not committed",
         "raft/state_machine/applier.py",
-        "group.end_offset <= self._high_watermark",
-        "group.base_offset <= self._high_watermark",
+        "proposal.end_offset <= self._high_watermark",
+        "proposal.base_offset <= self._high_watermark",
         "F14: state beyond the high watermark",
         "tests/simulation/test_quorum_seeds.py",
         finder=Finder.SIMULATION,

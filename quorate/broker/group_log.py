@@ -6,7 +6,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups import OFFSETS_TOPIC, GroupLogError
-from quorate.broker.replication import AppendItem, PartitionError, ReplicaManager
+from quorate.broker.replication import PartitionError, ProduceItem, ReplicaManager
 from quorate.broker.wire import wire_code
 from quorate.log import LogError
 from quorate.log.batches import KeyValue, Record, build_keyed_batch, read_batches, records_of
@@ -48,7 +48,10 @@ class OffsetsLog:
             base_offset=0, epoch=0, timestamp_ms=self._wall_clock.now_ms(), records=records
         )
         pending = self._replicas.append(
-            [AppendItem(OFFSETS_TOPIC, partition, batch)], acks=-1, timeout_ms=self._timeout_ms, internal=True
+            [ProduceItem(OFFSETS_TOPIC, partition, batch)],
+            acks=-1,
+            timeout_ms=self._timeout_ms,
+            internal=True,
         )
 
         def completed() -> None:

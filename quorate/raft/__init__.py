@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         StateMachineError,
     )
     from quorate.raft.leadership import Leadership
-    from quorate.raft.quorum import PendingLocalAppend, Quorum
+    from quorate.raft.quorum import PendingAppend, Quorum
     from quorate.raft.quorum_config import HIGH_WATERMARK_WAIT_MS, QuorumConfig, parse_voters
     from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
     from quorate.raft.state_machine import (
@@ -62,7 +62,7 @@ _HOMES = {
     "SnapshotNotTakenError": "quorate.raft.errors",
     "StateMachineError": "quorate.raft.errors",
     "Leadership": "quorate.raft.leadership",
-    "PendingLocalAppend": "quorate.raft.quorum",
+    "PendingAppend": "quorate.raft.quorum",
     "Quorum": "quorate.raft.quorum",
     "HIGH_WATERMARK_WAIT_MS": "quorate.raft.quorum_config",
     "QuorumConfig": "quorate.raft.quorum_config",
@@ -111,7 +111,7 @@ __all__ = [
     "Offset",
     "OutcomeUnknownError",
     "PeerProtocolError",
-    "PendingLocalAppend",
+    "PendingAppend",
     "Quorum",
     "QuorumBusyError",
     "QuorumConfig",

@@ -24,7 +24,7 @@ from quorate.raft.leadership import Announcer, LeadershipView
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.raft.quorum_description import QuorumDescription, ReplicaTimes
 from quorate.raft.snapshots import Retention, SnapshotTriggers
-from quorate.raft.state_machine import PendingAppend, StateMachine
+from quorate.raft.state_machine import QueuedAppend, StateMachine
 from quorate.raft.storage import Storage
 from quorate.raft.telemetry import Telemetry
 from quorate.raft.transport import EndpointCheck, Forwarder, Peer, PeerSet, QuorumView, Server
@@ -187,7 +187,7 @@ class Node:
         an election timeout at most."""
         self.leaving = True
         with trio.move_on_after(self._config.drain_timeout_ms / 1000):
-            await self.driver.proposals.wait_empty()
+            await self.driver.appends.wait_empty()
             await self.forwarder.wait_idle()
         if self.leadership.role is Role.LEADER and len(self.driver.core.voters) > 1:
             self.driver.resign()
@@ -305,7 +305,7 @@ class Node:
         ):
             self._misconfiguration.fetched(message.replica)
 
-    def append(self, append: PendingAppend) -> None:
+    def append(self, append: QueuedAppend) -> None:
         driver = self.driver
         if not self._config.remote_appends:
             append.waiter.failed(InvalidAppendError(_NO_REMOTE_APPENDS))

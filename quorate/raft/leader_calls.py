@@ -22,7 +22,7 @@ from quorate.types import NodeId, Offset
 Answer = TypeVar("Answer")
 
 
-class _LocalReader:
+class _LocalIndexWaiter:
     """`IndexWaiter` of a task on this node."""
 
     __slots__ = ("_done", "_error", "_read_index")
@@ -59,7 +59,7 @@ class LeaderCalls:
         this call. Raises `NotLeaderError` if no leader proved in time that it is one."""
 
         async def here() -> Offset:
-            reader = _LocalReader()
+            reader = _LocalIndexWaiter()
             self._node.read_index(reader)
             return await reader.wait()
 

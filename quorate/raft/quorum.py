@@ -25,7 +25,7 @@ from quorate.raft.leadership import Leadership
 from quorate.raft.membership import Membership
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.raft.quorum_description import QuorumDescription
-from quorate.raft.state_machine import Appended, PendingAppend, StateMachine, check_shape
+from quorate.raft.state_machine import Appended, QueuedAppend, StateMachine, check_shape
 from quorate.raft.storage import SkippedBatch, open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry
 from quorate.raft.transport import ApplicationHandler, size_of
@@ -41,7 +41,7 @@ Opened = TypeVar("Opened")
 """Of `open`'s own: a type checker can't infer the class's from a call on the bare class."""
 
 
-class _LocalAppend:
+class _LocalAppendWaiter:
     """`AppendWaiter` of a task on this node."""
 
     __slots__ = ("base_offset", "done", "epoch", "error", "results")
@@ -64,12 +64,12 @@ class _LocalAppend:
         self.done.set()
 
 
-class PendingLocalAppend(Generic[Outcome]):
+class PendingAppend(Generic[Outcome]):
     """An append in the leader's queue: its place among other appends is taken."""
 
     __slots__ = ("_waiter",)
 
-    def __init__(self, waiter: _LocalAppend) -> None:
+    def __init__(self, waiter: _LocalAppendWaiter) -> None:
         self._waiter = waiter
 
     async def wait(self) -> Appended[Outcome]:
@@ -403,7 +403,7 @@ class Quorum(Generic[Outcome]):
 
     def append_nowait(
         self, records: Sequence[bytes], *, epoch: Epoch | None = None
-    ) -> PendingLocalAppend[Outcome]:
+    ) -> PendingAppend[Outcome]:
         """As leader (of `epoch`, if given): take the next place in the log, now; `wait` on the answer tells
         the rest. It does not wait for room among `max_pending_bytes`: who calls it bounds what is on its way.
 
@@ -414,10 +414,10 @@ class Quorum(Generic[Outcome]):
         core = driver.core
         if core.role is not Role.LEADER or epoch not in (None, core.epoch):
             raise self._not_leader()
-        waiter = _LocalAppend()
-        driver.propose(PendingAppend(records, size, waiter))
+        waiter = _LocalAppendWaiter()
+        driver.propose(QueuedAppend(records, size, waiter))
         driver.commit_soon()
-        return PendingLocalAppend(waiter)
+        return PendingAppend(waiter)
 
     def _check_staying(self) -> None:
         if self._node.leaving:

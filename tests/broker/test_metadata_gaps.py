@@ -18,9 +18,9 @@ from quorate.log.batches.records import build_batch
 from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.raft.snapshots.snapshot_loading import load_snapshot
 from quorate.raft.snapshots.snapshot_slices import Slices
+from quorate.raft.state_machine.append_queue import AppendQueue, QueuedAppend
 from quorate.raft.state_machine.applier import Applier
 from quorate.raft.state_machine.interface import CommittedBatch
-from quorate.raft.state_machine.proposals import PendingAppend, Proposals
 from quorate.simulation.world.disk import SimulatedDisk
 from quorate.types import Epoch, Offset, SnapshotId
 
@@ -73,16 +73,16 @@ class Waiter:
 async def test_committed_changes_are_applied_in_slices_from_memory(large, changes, nursery) -> None:
     """All of it commits in one step: a follower was away, and comes back."""
     log = await Log.open(SimulatedDisk(), "log-0", LogConfig(), now_ms=lambda: 0)
-    cache, proposals = cache_of(large), Proposals(max_batch_bytes=1, max_pending_bytes=1 << 30)
-    applier = Applier(cache, log, proposals, on_applied=lambda *_: None)
+    cache, appends = cache_of(large), AppendQueue(max_batch_bytes=1, max_pending_bytes=1 << 30)
+    applier = Applier(cache, log, appends, on_applied=lambda *_: None)
     for batch in changes:
         base = log.end_offset
         built = build_batch(base_offset=base, epoch=1, timestamp_ms=1, values=batch)
         log.append_own(built, base_offset=base, end_offset=base + len(batch), epoch=1)
-        proposals.add(PendingAppend(batch, sum(map(len, batch)), Waiter()))
-        number, group = proposals.next_group()
-        group.base_offset, group.end_offset, group.epoch = base, log.end_offset, Epoch(1)
-        proposals.in_log.append(proposals.take(number))
+        appends.add(QueuedAppend(batch, sum(map(len, batch)), Waiter()))
+        number, proposal = appends.next_proposal()
+        proposal.base_offset, proposal.end_offset, proposal.epoch = base, log.end_offset, Epoch(1)
+        appends.in_log.append(appends.take(number))
     nursery.start_soon(applier.run)
     end = log.end_offset
 

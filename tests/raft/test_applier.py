@@ -9,8 +9,8 @@ import trio.testing
 from quorate.log import Log
 from quorate.log.batches import build_batch
 from quorate.raft.state_machine import CommittedBatch, StateMachine
+from quorate.raft.state_machine.append_queue import AppendQueue, Proposal, QueuedAppend
 from quorate.raft.state_machine.applier import Applier
-from quorate.raft.state_machine.proposals import Group, PendingAppend, Proposals
 from quorate.types import Epoch, Offset
 
 
@@ -56,15 +56,15 @@ class Nobody:
 
 async def test_what_is_applied_from_memory_while_the_log_is_read_is_not_applied_again() -> None:
     values = [b"first", b"second"]
-    kept, log, proposals = Kept(), SlowLog(values), Proposals(max_batch_bytes=1000, max_pending_bytes=1000)
-    applier = Applier(cast(StateMachine[object], kept), cast(Log, log), proposals, on_applied=lambda *_: None)
+    kept, log, appends = Kept(), SlowLog(values), AppendQueue(max_batch_bytes=1000, max_pending_bytes=1000)
+    applier = Applier(cast(StateMachine[object], kept), cast(Log, log), appends, on_applied=lambda *_: None)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(applier.run)
         applier.advance(Offset(2))
         await log.asked.wait()
-        proposals.in_log.append(
-            Group(
-                appends=[PendingAppend([values[0]], 5, Nobody())],
+        appends.in_log.append(
+            Proposal(
+                appends=[QueuedAppend([values[0]], 5, Nobody())],
                 count=1,
                 end_offset=Offset(1),
                 epoch=Epoch(1),

@@ -28,7 +28,7 @@ from quorate.raft.errors import (
     RequestRefusedError,
 )
 from quorate.raft.transport.append_frames import (
-    RemoteAppend,
+    RemoteAppendWaiter,
     decode_application_response,
     decode_request,
     decode_response,
@@ -291,6 +291,6 @@ def test_a_remote_append_answers_where_it_was_asked():
             self.pushed.append(buffers)
 
     box, dirty = Box(), {}
-    RemoteAppend(box, 9, dirty).applied(4, 2, (), 6)
+    RemoteAppendWaiter(box, 9, dirty).applied(4, 2, (), 6)
     assert decode_response(decode_frame(body_of(box.pushed[0]))) == (4, 2, 6)
     assert list(dirty) == [box]

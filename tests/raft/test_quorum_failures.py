@@ -211,12 +211,12 @@ async def test_appends_beyond_the_bound_wait_for_room_and_then_say_that_nothing_
         nursery.start_soon(append)
     await trio.sleep(0.6)
     assert sorted(outcomes, key=str) == [OutcomeUnknownError] * 5 + [QuorumBusyError] * 7
-    assert leader._node.driver.proposals._pending_bytes >= 4096
+    assert leader._node.driver.appends._pending_bytes >= 4096
     world.network.heal()
     await trio.sleep(5)
     appended = await (await world.leader()).append([b"room again"])
     assert appended.results == (10,)
-    assert {q._node.driver.proposals._pending_bytes for q in world.quorums.values()} == {0}
+    assert {q._node.driver.appends._pending_bytes for q in world.quorums.values()} == {0}
 
 
 async def test_remote_appends_beyond_the_bound_stop_their_connection_being_read(
@@ -237,7 +237,7 @@ async def test_remote_appends_beyond_the_bound_stop_their_connection_being_read(
     for number in range(50):
         nursery.start_soon(append, number)
     await trio.sleep(0.3)
-    assert 4096 <= leader._node.driver.proposals._pending_bytes <= 4096 + 1024
+    assert 4096 <= leader._node.driver.appends._pending_bytes <= 4096 + 1024
     world.network.heal()
     await trio.sleep(20)
     assert len(outcomes) == 50

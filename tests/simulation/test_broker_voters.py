@@ -64,9 +64,9 @@ def a_voter_set_goes_before_appends_that_wait(self: Driver) -> None:
     while self._carry_out():
         if self._events:
             self._effects.extend(self.core.step(self._events.popleft()))
-        elif self.proposals.has_waiting and not self.requests.holds_appends_back:
-            proposal, group = self.proposals.next_group()
-            self._effects.extend(self.core.step(Propose(proposal, group.count)))
+        elif self.appends.has_waiting and not self.requests.holds_appends_back:
+            number, proposal = self.appends.next_proposal()
+            self._effects.extend(self.core.step(Propose(number, proposal.count)))
         else:
             return
 

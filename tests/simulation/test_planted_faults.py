@@ -21,7 +21,7 @@ from quorate.raft.core.effects import Persist
 from quorate.raft.core.roles import tracker as replicas
 from quorate.raft.driver.driver import Driver
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError
-from quorate.raft.state_machine import proposals
+from quorate.raft.state_machine import append_queue
 from quorate.raft.state_machine.applier import Applier
 from quorate.simulation.faults.faults import Fault, FaultSettings
 from quorate.simulation.quorum.quorum_clients import ClientSettings
@@ -111,12 +111,12 @@ def a_leader_is_announced_before_it_has_applied(patch: pytest.MonkeyPatch) -> No
 
 
 def a_lost_leaders_appends_are_called_refused(patch: pytest.MonkeyPatch) -> None:
-    fail = proposals.Proposals.fail_in_log
+    fail = append_queue.AppendQueue.fail_in_log
 
-    def fail_in_log(self: proposals.Proposals, error: QuorumError) -> None:
+    def fail_in_log(self: append_queue.AppendQueue, error: QuorumError) -> None:
         fail(self, NotLeaderError(leader=None, epoch=Epoch(0)))
 
-    patch.setattr(proposals.Proposals, "fail_in_log", fail_in_log)
+    patch.setattr(append_queue.AppendQueue, "fail_in_log", fail_in_log)
 
 
 def an_append_of_unknown_outcome_is_tried_again(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.leader_hints import leader_endpoints
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
-from quorate.broker.replication import AppendItem, AppendResult, PendingAppends
+from quorate.broker.replication import ParkedProduce, ProduceItem, ProduceResult
 from quorate.broker.wire import (
     Answer,
     CloseConnection,
@@ -65,19 +65,19 @@ async def handle(broker: Broker, context: RequestContext, request: ProduceReques
     return deferred
 
 
-def _items(request: ProduceRequest) -> Steps[list[AppendItem]]:
-    items: list[AppendItem] = []
+def _items(request: ProduceRequest) -> Steps[list[ProduceItem]]:
+    items: list[ProduceItem] = []
     for topic in request.topics:
         if topic.name in INTERNAL_TOPICS:
             continue
         for part in topic.partitions:
-            items.append(AppendItem(topic.name, part.index, b"" if part.records is None else part.records))
+            items.append(ProduceItem(topic.name, part.index, b"" if part.records is None else part.records))
             if len(items) % PER_STEP == 0:
                 yield
     return items
 
 
-def _close_if_refused(request: ProduceRequest, pending: PendingAppends) -> Steps[CloseConnection | None]:
+def _close_if_refused(request: ProduceRequest, pending: ParkedProduce) -> Steps[CloseConnection | None]:
     """Nobody reads an answer with acks=0. A client whose connection goes looks for the leader anew; one that
     is told nothing sends to a former leader for as long as it lives."""
     first: str | None = None
@@ -100,7 +100,7 @@ def _close_if_refused(request: ProduceRequest, pending: PendingAppends) -> Steps
 
 
 def _response(
-    broker: Broker, context: RequestContext, request: ProduceRequest, pending: PendingAppends
+    broker: Broker, context: RequestContext, request: ProduceRequest, pending: ParkedProduce
 ) -> Steps[Response]:
     """What is answered of each partition is made when it is encoded."""
     results = iter(pending.results())
@@ -135,7 +135,7 @@ def _internal(part: ProducePartition) -> ProducedPartition:
     )
 
 
-def _produced(broker: Broker, topic: str, result: AppendResult) -> ProducedPartition:
+def _produced(broker: Broker, topic: str, result: ProduceResult) -> ProducedPartition:
     error = wire_code(result.error)
     leader_id = leader_epoch = -1
     if error is ErrorCode.not_leader_or_follower:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replica import Partition
-from quorate.broker.replication.serving import ParkedFetch, PendingAppends
+from quorate.broker.replication.serving import ParkedFetch, ParkedProduce
 from quorate.broker.replication.stats import PartitionCounts
 
 
@@ -23,6 +23,6 @@ def count_partitions(
             len(each.isr.committed) == each.effective_min_isr(min_isr[each]) for each in leaders
         ),
         offline_replica_count=offline_replicas,
-        delayed_produces=purgatory.count(PendingAppends),
+        delayed_produces=purgatory.count(ParkedProduce),
         delayed_fetches=purgatory.count(ParkedFetch),
     )

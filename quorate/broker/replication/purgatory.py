@@ -98,7 +98,7 @@ class Purgatory:
                 await self._wake.wait()
 
 
-class Expectation:
+class ParkedBatch:
     """A produced batch that waits until the high watermark reaches `end_offset` (exclusive)."""
 
     __slots__ = ("_settle", "end_offset", "settled")
@@ -120,17 +120,17 @@ class Watchers:
     __slots__ = ("_consumers", "_followers", "_produces")
 
     def __init__(self) -> None:
-        self._produces: deque[Expectation] = deque()
+        self._produces: deque[ParkedBatch] = deque()
         """By end offset."""
         self._followers: dict[Waiter, None] = {}
         self._consumers: dict[Waiter, None] = {}
 
-    def expect(self, expectation: Expectation) -> None:
-        if self._produces and expectation.end_offset < self._produces[-1].end_offset:
+    def expect(self, batch: ParkedBatch) -> None:
+        if self._produces and batch.end_offset < self._produces[-1].end_offset:
             # A batch sent twice waits for its first appearance.
-            self._produces = deque(sorted((*self._produces, expectation), key=_end_offset))
+            self._produces = deque(sorted((*self._produces, batch), key=_end_offset))
         else:
-            self._produces.append(expectation)
+            self._produces.append(batch)
 
     def forget_settled(self) -> None:
         """After expiry: nobody waits for the oldest any more."""
@@ -163,8 +163,8 @@ class Watchers:
     def leadership_lost(self, error: ErrorCode) -> None:
         """No produce that waits here can be promised any more."""
         produces, self._produces = self._produces, deque()
-        for expectation in produces:
-            expectation.settle(error)
+        for batch in produces:
+            batch.settle(error)
         self.changed()
 
 
@@ -174,5 +174,5 @@ def _complete(waiters: dict[Waiter, None]) -> None:
             waiter.complete()
 
 
-def _end_offset(expectation: Expectation) -> int:
-    return expectation.end_offset
+def _end_offset(batch: ParkedBatch) -> int:
+    return batch.end_offset

@@ -28,17 +28,17 @@ from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replica import Eligible, Partition
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.requests import (
-    AppendItem,
     EpochEndResult,
     FetchOptions,
     FetchResult,
     OffsetResult,
+    ProduceItem,
     TopicRef,
 )
 from quorate.broker.replication.serving import (
     FetchService,
     ParkedFetch,
-    PendingAppends,
+    ParkedProduce,
     ProduceService,
     find_offset,
 )
@@ -50,7 +50,7 @@ from quorate.runtime import Address, DescriptorsExhaustedError, DiskError, Runti
 
 log = get_logger(__name__)
 
-__all__ = ["PendingAppends", "ReplicaManager"]
+__all__ = ["ParkedProduce", "ReplicaManager"]
 
 
 class ReplicaManager:
@@ -404,16 +404,16 @@ class ReplicaManager:
     # Requests
 
     async def produce(
-        self, items: Sequence[AppendItem], *, acks: int, timeout_ms: int, zstd: bool = True
-    ) -> PendingAppends:
+        self, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int, zstd: bool = True
+    ) -> ParkedProduce:
         """Check what a client sent and append it, as `append`. Returns when the append is done; what large
         batches take is shared with other tasks, so whoever calls again before that gives up the order.
         `zstd`: whether the client's version of Produce knows it."""
         return await self._produces.produce(items, acks=acks, timeout_ms=timeout_ms, zstd=zstd)
 
     def append(
-        self, items: Sequence[AppendItem], *, acks: int, timeout_ms: int, internal: bool = False
-    ) -> PendingAppends:
+        self, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int, internal: bool = False
+    ) -> ParkedProduce:
         """Append to each partition, now, batches whose records nobody needs to look at; the answer is `done`
         when `acks` (0, 1 or -1, all) are satisfied or `timeout_ms` is over. `internal`: from this broker
         itself."""

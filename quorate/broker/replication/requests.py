@@ -17,7 +17,7 @@ CONSUMER = -1
 
 
 @dataclass(frozen=True, slots=True)
-class AppendItem:
+class ProduceItem:
     """Record batches for one partition. They may be views of a receive buffer: nothing keeps them."""
 
     topic: TopicRef
@@ -26,7 +26,7 @@ class AppendItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppendResult:
+class ProduceResult:
     """`append_time_ms` is -1: timestamps are the producer's."""
 
     topic: TopicRef

@@ -37,7 +37,7 @@ from quorate.raft.driver.log_writing import LogWriter
 from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.raft.leadership import Announcer
 from quorate.raft.snapshots import Retention, Snapshots, SnapshotTriggers
-from quorate.raft.state_machine import Applier, PendingAppend, Proposals, StateMachine, record_check
+from quorate.raft.state_machine import AppendQueue, Applier, QueuedAppend, StateMachine, record_check
 from quorate.raft.storage import Storage
 from quorate.raft.telemetry import Telemetry
 from quorate.raft.transport import Forwarder
@@ -89,14 +89,14 @@ class Driver:
         self._forwarder = forwarder
         self._fetch_max_bytes = fetch_max_bytes
         self._check_records = record_check(state_machine)
-        self.proposals = Proposals(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
+        self.appends = AppendQueue(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
         self._now = loop_clock()
-        self._writer = LogWriter(storage.log, self.proposals, runtime.wall_clock, telemetry, self._now)
+        self._writer = LogWriter(storage.log, self.appends, runtime.wall_clock, telemetry, self._now)
         self.requests = LeaderRequests(core, self.deliver, not_leader=not_leader)
         self.applier = Applier(
             state_machine,
             storage.log,
-            self.proposals,
+            self.appends,
             on_applied=self._applied,
             skipped=storage.skipped,
         )
@@ -158,20 +158,20 @@ class Driver:
         self._events.append(event)
         self._advance()
 
-    def propose(self, append: PendingAppend) -> None:
+    def propose(self, append: QueuedAppend) -> None:
         """Queue an append; `commit_waiting` or `commit_soon` proposes what has queued up. The one way into
         the queue, and so the log. Raises `InvalidAppendError` when the state machine refuses the records."""
         if self._check_records is not None:
             self._check_records(append.records)
-        self.proposals.add(append)
+        self.appends.add(append)
 
     @property
     def next_offset(self) -> Offset:
         """That the first record of the next append gets, if this node leads on."""
-        return Offset(self.core.log_end_offset + self.proposals.waiting_records)
+        return Offset(self.core.log_end_offset + self.appends.waiting_records)
 
     def commit_waiting(self) -> None:
-        if self.proposals.has_waiting:
+        if self.appends.has_waiting:
             self._advance()
 
     def commit_soon(self) -> None:
@@ -218,12 +218,12 @@ class Driver:
         while self._carry_out():
             # `next_offset` promised what waits its place: a voter set of our own goes behind it.
             if (
-                self.proposals.has_waiting
+                self.appends.has_waiting
                 and not self.requests.holds_appends_back
                 and (not events or isinstance(events[0], ChangeVoters))
             ):
-                proposal, group = self.proposals.next_group()
-                self._effects.extend(core.step(Propose(proposal, group.count)))
+                number, proposal = self.appends.next_proposal()
+                self._effects.extend(core.step(Propose(number, proposal.count)))
             elif events:
                 self._effects.extend(core.step(events.popleft()))
             else:
@@ -272,7 +272,7 @@ class Driver:
                 self._writer.leader_change(effect)
                 self._sync_wake.set()
             case fx.RejectProposal():
-                self.proposals.reject(
+                self.appends.reject(
                     effect.proposal,
                     NotLeaderError(
                         leader=effect.leader,
@@ -337,7 +337,7 @@ class Driver:
         self._times.role_changed(effect)
         if effect.role is not Role.LEADER:
             self.requests.stopped_leading()
-            self.proposals.fail_in_log(
+            self.appends.fail_in_log(
                 OutcomeUnknownError(
                     f"this node stopped leading (epoch {effect.epoch}) before the append was committed; "
                     "it may be committed by the next leader"
@@ -388,7 +388,7 @@ class Driver:
     async def wait_room(self) -> None:
         """Return when what others ask for may be delivered: neither do too many appends wait for their
         commit, nor too many events behind a barrier. No checkpoint if that is so."""
-        await self.proposals.wait_room()
+        await self.appends.wait_room()
         while len(self._events) > _EVENTS_MAX and self._blocked:
             await self._unblocked.wait()
 
@@ -453,7 +453,7 @@ class Driver:
         """Fail what waits for an answer; nothing is stepped afterwards. What may have happened all the same
         ends in `OutcomeUnknownError`."""
         self.fail(error)
-        self.proposals.fail_all(error)
+        self.appends.fail_all(error)
         self.requests.stop(error)
         self._forwarder.stop(error)
         self._announcer.stop(error)

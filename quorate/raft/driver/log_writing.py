@@ -5,7 +5,7 @@ from collections.abc import Callable
 from quorate.log import Log
 from quorate.log.batches import build_batch, leader_change_batch, read_headers, voters_batch
 from quorate.raft.core import effects as fx
-from quorate.raft.state_machine import Proposals
+from quorate.raft.state_machine import AppendQueue
 from quorate.raft.telemetry import Telemetry
 from quorate.runtime import WallClock
 from quorate.types import Epoch, Offset
@@ -14,12 +14,12 @@ from quorate.types import Epoch, Offset
 class LogWriter:
     """Carries out what appends. Syncing is the driver's."""
 
-    __slots__ = ("_clock", "_log", "_measured_offset", "_now", "_proposals", "_telemetry")
+    __slots__ = ("_appends", "_clock", "_log", "_measured_offset", "_now", "_telemetry")
 
     def __init__(
         self,
         log: Log,
-        proposals: Proposals,
+        appends: AppendQueue,
         clock: WallClock,
         telemetry: Telemetry,
         now: Callable[[], float],
@@ -27,30 +27,34 @@ class LogWriter:
         """`now`: seconds, as the event loop counts them."""
         self._now = now
         self._log = log
-        self._proposals = proposals
+        self._appends = appends
         self._clock = clock
         self._telemetry = telemetry
         self._measured_offset = Offset(0)
         """Commits below have been told to the telemetry."""
 
     def proposal(self, effect: fx.AppendProposal) -> None:
-        group = self._proposals.take(effect.proposal)
-        group.base_offset, group.end_offset, group.epoch = effect.base_offset, effect.end_offset, effect.epoch
-        group.timestamp_ms = self._clock.now_ms()
-        group.appended_at = self._now()
-        batch = build_batch(
-            base_offset=group.base_offset,
-            epoch=group.epoch,
-            timestamp_ms=group.timestamp_ms,
-            values=group.records(),
+        proposal = self._appends.take(effect.proposal)
+        proposal.base_offset, proposal.end_offset, proposal.epoch = (
+            effect.base_offset,
+            effect.end_offset,
+            effect.epoch,
         )
-        group.batch_bytes = len(batch)
+        proposal.timestamp_ms = self._clock.now_ms()
+        proposal.appended_at = self._now()
+        batch = build_batch(
+            base_offset=proposal.base_offset,
+            epoch=proposal.epoch,
+            timestamp_ms=proposal.timestamp_ms,
+            values=proposal.records(),
+        )
+        proposal.batch_bytes = len(batch)
         # Before it is: a write that fails may have left it there, and who waits has to hear that.
-        self._proposals.in_log.append(group)
+        self._appends.in_log.append(proposal)
         self._log.append_own(
             batch, base_offset=effect.base_offset, end_offset=effect.end_offset, epoch=effect.epoch
         )
-        self._telemetry.records_appended(group.count)
+        self._telemetry.records_appended(proposal.count)
         self.grew()
 
     def fetched(self, effect: fx.AppendFetched) -> None:
@@ -94,9 +98,9 @@ class LogWriter:
 
     def committed(self, high_watermark: Offset) -> None:
         """Measure what was appended here and is now below the high watermark."""
-        for group in self._proposals.in_log:
-            if group.end_offset > high_watermark:
+        for proposal in self._appends.in_log:
+            if proposal.end_offset > high_watermark:
                 break
-            if group.base_offset >= self._measured_offset:
-                self._telemetry.committed(self._now() - group.appended_at, group.count)
+            if proposal.base_offset >= self._measured_offset:
+                self._telemetry.committed(self._now() - proposal.appended_at, proposal.count)
         self._measured_offset = high_watermark

@@ -1,5 +1,6 @@
 """What users implement, and how committed records get to it."""
 
+from quorate.raft.state_machine.append_queue import AppendQueue, QueuedAppend
 from quorate.raft.state_machine.applier import Applier
 from quorate.raft.state_machine.interface import (
     Appended,
@@ -8,17 +9,16 @@ from quorate.raft.state_machine.interface import (
     SnapshotLoader,
     StateMachine,
 )
-from quorate.raft.state_machine.proposals import PendingAppend, Proposals
 from quorate.raft.state_machine.record_check import record_check
 from quorate.raft.state_machine.shape import check_shape
 
 __all__ = [
+    "AppendQueue",
     "Appended",
     "Applier",
     "CheckingStateMachine",
     "CommittedBatch",
-    "PendingAppend",
-    "Proposals",
+    "QueuedAppend",
     "SnapshotLoader",
     "StateMachine",
     "check_shape",

@@ -12,8 +12,8 @@ import trio
 from quorate.log import Log, OffsetOutOfRangeError
 from quorate.log.batches import read_batches, values_of
 from quorate.raft.errors import StateMachineError
+from quorate.raft.state_machine.append_queue import AppendQueue, Proposal
 from quorate.raft.state_machine.interface import CommittedBatch, StateMachine
-from quorate.raft.state_machine.proposals import Group, Proposals
 from quorate.raft.storage import SkippedBatches
 from quorate.runtime import SLICE_SECONDS, WORK, Slices
 from quorate.types import Epoch, Offset
@@ -30,7 +30,7 @@ class Applier:
         self,
         state_machine: StateMachine[object],
         log: Log,
-        proposals: Proposals,
+        appends: AppendQueue,
         *,
         on_applied: Callable[[Offset, Sequence[object], Offset], None],
         skipped: SkippedBatches = _NONE_SKIPPED,
@@ -38,7 +38,7 @@ class Applier:
         self._skipped = skipped or None
         self._state_machine = state_machine
         self._log = log
-        self._proposals = proposals
+        self._appends = appends
         self._on_applied = on_applied
         self._high_watermark = Offset(0)
         self._wake = trio.Event()
@@ -83,34 +83,34 @@ class Applier:
 
     def _apply_from_memory(self) -> None:
         """One slice of what is next in memory."""
-        group = self._next_in_memory()
-        if group is None:
+        proposal = self._next_in_memory()
+        if proposal is None:
             return
         slice_end = trio.current_time() + SLICE_SECONDS
         while True:
             # Taken off only when applied: if that raises, those who wait have to hear of it.
-            self._proposals.resolve_first(self._apply_group(group))
+            self._appends.resolve_first(self._apply_proposal(proposal))
             # Looked up each time: whom a result wakes may make this node fail the rest.
-            group = self._next_in_memory()
-            if group is None or trio.current_time() >= slice_end:
+            proposal = self._next_in_memory()
+            if proposal is None or trio.current_time() >= slice_end:
                 return
 
-    def _next_in_memory(self) -> Group | None:
-        groups = self._proposals.in_log
-        if not groups:
+    def _next_in_memory(self) -> Proposal | None:
+        proposals = self._appends.in_log
+        if not proposals:
             return None
-        group = groups[0]
-        is_next = group.base_offset == self.applied_offset and group.end_offset <= self._high_watermark
-        return group if is_next else None
+        proposal = proposals[0]
+        is_next = proposal.base_offset == self.applied_offset and proposal.end_offset <= self._high_watermark
+        return proposal if is_next else None
 
-    def _apply_group(self, group: Group) -> Sequence[object]:
+    def _apply_proposal(self, proposal: Proposal) -> Sequence[object]:
         batch = CommittedBatch(
-            base_offset=group.base_offset,
-            epoch=group.epoch,
-            timestamp_ms=group.timestamp_ms,
-            records=group.records(),
+            base_offset=proposal.base_offset,
+            epoch=proposal.epoch,
+            timestamp_ms=proposal.timestamp_ms,
+            records=proposal.records(),
         )
-        return self._apply(batch, end=group.end_offset, batch_bytes=group.batch_bytes)
+        return self._apply(batch, end=proposal.end_offset, batch_bytes=proposal.batch_bytes)
 
     def _apply(self, batch: CommittedBatch, *, end: Offset, batch_bytes: int) -> Sequence[object]:
         base, records = batch.base_offset, batch.records

@@ -155,7 +155,7 @@ def decode_outcome(frame: Frame) -> tuple[Offset | None, Epoch]:
     raise OutcomeUnknownError(message)
 
 
-class RemoteAppend:
+class RemoteAppendWaiter:
     """`AppendWaiter` that answers over a connection."""
 
     __slots__ = ("_correlation", "_dirty", "_outbox")

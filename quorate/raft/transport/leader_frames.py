@@ -145,7 +145,7 @@ def encode_done(frame: Frame) -> list[Buffer]:
     )
 
 
-class RemoteReader:
+class RemoteIndexWaiter:
     """`IndexWaiter` that answers over a connection."""
 
     __slots__ = ("_correlation", "_dirty", "_outbox")

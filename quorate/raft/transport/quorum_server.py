@@ -14,14 +14,14 @@ from quorate.raft.errors import (
     PeerProtocolError,
     QuorumError,
 )
-from quorate.raft.state_machine import PendingAppend
-from quorate.raft.transport.append_frames import RemoteAppend, decode_request, encode_failure, size_of
+from quorate.raft.state_machine import QueuedAppend
+from quorate.raft.transport.append_frames import RemoteAppendWaiter, decode_request, encode_failure, size_of
 from quorate.raft.transport.connections import CONNECTIONS_MAX, Connection, Connections
 from quorate.raft.transport.description_frames import QuorumView, encode_view
 from quorate.raft.transport.fields import FieldReader
 from quorate.raft.transport.frames import RESPONSE, Frame, FrameReader, Kind, encode_frame
 from quorate.raft.transport.leader_frames import (
-    RemoteReader,
+    RemoteIndexWaiter,
     decode_cluster_id,
     decode_transfer,
     decode_voter_change,
@@ -52,7 +52,7 @@ class Inbound(Protocol):
 
     def receive(self, message: Message) -> None: ...
 
-    def append(self, append: PendingAppend) -> None: ...
+    def append(self, append: QueuedAppend) -> None: ...
 
     def commit_waiting(self) -> None: ...
 
@@ -185,7 +185,7 @@ class Server:
             self._received_append(frame, outbox)
         elif frame.kind == Kind.READ_INDEX:
             self._check_cluster(decode_cluster_id(frame))
-            self._inbound.read_index(RemoteReader(outbox, frame.correlation, self._dirty))
+            self._inbound.read_index(RemoteIndexWaiter(outbox, frame.correlation, self._dirty))
         elif frame.kind == Kind.DESCRIBE_QUORUM:
             # Who asks from outside may know nothing but an address.
             self._check_cluster(decode_cluster_id(frame) or self._cluster_id)
@@ -213,8 +213,8 @@ class Server:
             outbox.push(encode_failure(frame.correlation, InvalidAppendError(problem)))
             self._dirty[outbox] = None
             return
-        waiter = RemoteAppend(outbox, frame.correlation, self._dirty)
-        self._inbound.append(PendingAppend(records, size_of(records), waiter))
+        waiter = RemoteAppendWaiter(outbox, frame.correlation, self._dirty)
+        self._inbound.append(QueuedAppend(records, size_of(records), waiter))
 
     def _check_cluster(self, cluster_id: str) -> None:
         if cluster_id != self._cluster_id:

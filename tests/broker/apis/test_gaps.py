@@ -27,14 +27,14 @@ from quorate.broker.controller.rpc.rpc import (
 from quorate.broker.groups.group_messages import CommittedOffset, JoinedMember, JoinResult, SyncResult
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication.requests import (
-    AppendItem,
-    AppendResult,
     EpochEndResult,
     FetchOptions,
     FetchResult,
     OffsetResult,
+    ProduceItem,
+    ProduceResult,
 )
-from quorate.broker.replication.serving.pending_appends import PendingAppends
+from quorate.broker.replication.serving.parked_produce import ParkedProduce
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.broker.settings.server_config import ServerConfig
 from quorate.broker.wire.api import APIS, ApiKey
@@ -74,11 +74,11 @@ class Replicas:
     def __init__(self) -> None:
         self.stats = ReplicationStats()
 
-    async def produce(self, items: Sequence[AppendItem], **rest: object) -> PendingAppends:
-        pending = PendingAppends(lambda: None)
+    async def produce(self, items: Sequence[ProduceItem], **rest: object) -> ParkedProduce:
+        pending = ParkedProduce(lambda: None)
         for item in items:
             pending.add(
-                AppendResult(
+                ProduceResult(
                     topic=item.topic,
                     partition_id=item.partition_id,
                     error=ErrorCode.NOT_LEADER_OR_FOLLOWER,

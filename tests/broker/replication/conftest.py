@@ -42,7 +42,7 @@ from quorate.broker.metadata_cache import whole_image
 from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.replica_manager import ReplicaManager
 from quorate.broker.replication.replication_config import ReplicationConfig
-from quorate.broker.replication.requests import AppendItem, FetchItem, FetchOptions
+from quorate.broker.replication.requests import FetchItem, FetchOptions, ProduceItem
 from quorate.broker.wire.kafka_server import serve
 from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_batches
@@ -392,7 +392,7 @@ class Broker:
         )
 
     def send(self, records, *, acks=-1, name="t", partition_id=0, timeout_ms=5000):
-        items = [AppendItem(name, partition_id, records)]
+        items = [ProduceItem(name, partition_id, records)]
         return self.manager.append(items, acks=acks, timeout_ms=timeout_ms)
 
     async def produced(self, *values, **options):

@@ -11,7 +11,7 @@ from crc32c import crc32c
 from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.producing.producer_snapshot import decode_steps
 from quorate.broker.replication.producing.producer_state import KeptBatch, ProducerState
-from quorate.broker.replication.requests import AppendItem
+from quorate.broker.replication.requests import ProduceItem
 from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_headers
 from quorate.runtime.slices import at_once
@@ -121,7 +121,7 @@ async def test_a_batch_sent_again_is_answered_with_the_time_that_it_got_at_first
     async def times(broker, *sequences):
         found = []
         for sequence in sequences:
-            item = AppendItem("t", 0, produced_batch("a", producer=(7, 0, sequence)))
+            item = ProduceItem("t", 0, produced_batch("a", producer=(7, 0, sequence)))
             pending = await cluster[broker].manager.produce([item], acks=-1, timeout_ms=5000)
             await pending.wait()
             (result,) = pending.results()

@@ -22,7 +22,7 @@ from quorate.broker.replication.producing.producer_state import KeptBatch, Produ
 from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replica.follower_state import FollowerState
 from quorate.broker.replication.replica.partition import Partition
-from quorate.broker.replication.requests import AppendItem, FetchItem, FetchOptions
+from quorate.broker.replication.requests import FetchItem, FetchOptions, ProduceItem
 from quorate.broker.replication.serving.fetch_service import FetchService
 from quorate.broker.replication.serving.produce_service import ProduceService
 from quorate.broker.replication.stats import ReplicationStats
@@ -157,7 +157,7 @@ async def test_a_produce_to_many_partitions_appends_in_slices(tmp_path: Path) ->
     checker = BatchChecker(InlineCompute(), lambda: 1, uncompressed_max_bytes=1 << 20)
     service = ProduceService(lambda topic, number: partition, Purgatory(), checker, stats)
     batch = build_batch(base_offset=0, epoch=0, timestamp_ms=1, values=[b"x"])
-    items = [AppendItem("t", number, batch) for number in range(10_000)]
+    items = [ProduceItem("t", number, batch) for number in range(10_000)]
     pending = await within_gap(
         service.produce(items, acks=-1, timeout_ms=1000, zstd=True), what="a Produce to 10,000 partitions"
     )
@@ -191,7 +191,7 @@ async def test_who_is_deposed_between_two_appends_of_a_produce_promises_nothing(
     checker = BatchChecker(InlineCompute(), lambda: 1, uncompressed_max_bytes=1 << 20)
     service = ProduceService(writable, Purgatory(), checker, ReplicationStats())
     batch = build_batch(base_offset=0, epoch=0, timestamp_ms=1, values=[b"x"])
-    items = [AppendItem("t", number, batch) for number in range(2)]
+    items = [ProduceItem("t", number, batch) for number in range(2)]
     pending = await service.produce(items, acks=-1, timeout_ms=1000, zstd=True)
     assert not pending.done
     assert pending.results()[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER

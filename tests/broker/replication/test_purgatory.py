@@ -5,7 +5,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.replication.purgatory import Expectation, Purgatory, Waiter, Watchers
+from quorate.broker.replication.purgatory import ParkedBatch, Purgatory, Waiter, Watchers
 from quorate.broker.replication.replica.remote_replica import RemoteReplica
 from quorate.error_code import ErrorCode
 
@@ -23,7 +23,7 @@ def test_a_produce_is_settled_when_the_high_watermark_reaches_it_whatever_the_or
     for number, (what, offset) in enumerate(steps):
         if what == "expect" and offset > high_watermark:
             waiting[number] = offset
-            watchers.expect(Expectation(offset, lambda error, number=number: settled.append((number, error))))
+            watchers.expect(ParkedBatch(offset, lambda error, number=number: settled.append((number, error))))
         elif what == "moved" and offset > high_watermark:
             high_watermark = offset
             watchers.high_watermark_moved(offset)

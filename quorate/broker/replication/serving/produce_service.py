@@ -9,8 +9,8 @@ from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.producing import BatchChecker, CheckedBatches
 from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replica import Partition
-from quorate.broker.replication.requests import AppendItem, AppendResult, TopicRef
-from quorate.broker.replication.serving.pending_appends import PendingAppends
+from quorate.broker.replication.requests import ProduceItem, ProduceResult, TopicRef
+from quorate.broker.replication.serving.parked_produce import ParkedProduce
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.runtime import Slices
 
@@ -30,8 +30,8 @@ class ProduceService:
         self._stats = stats
 
     async def produce(
-        self, items: Sequence[AppendItem], *, acks: int, timeout_ms: int, zstd: bool
-    ) -> PendingAppends:
+        self, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int, zstd: bool
+    ) -> ParkedProduce:
         """As `ReplicaManager.produce`."""
         checked: list[CheckedBatches | PartitionError] = []
         slices = Slices()
@@ -57,8 +57,8 @@ class ProduceService:
         return self._begin(results, timeout_ms)
 
     def append(
-        self, items: Sequence[AppendItem], *, acks: int, timeout_ms: int, internal: bool
-    ) -> PendingAppends:
+        self, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int, internal: bool
+    ) -> ParkedProduce:
         """As `ReplicaManager.append`."""
         results = _Results(self._stats)
         for item in items:
@@ -70,7 +70,7 @@ class ProduceService:
                 results.refuse(item, error)
         return self._begin(results, timeout_ms)
 
-    def _begin(self, results: "_Results", timeout_ms: int) -> PendingAppends:
+    def _begin(self, results: "_Results", timeout_ms: int) -> ParkedProduce:
         pending = results.pending
         pending.begin()
         if not pending.done:
@@ -83,14 +83,14 @@ class _Results:
 
     def __init__(self, stats: ReplicationStats) -> None:
         self._stats = stats
-        self.pending = PendingAppends(self._count_expired)
+        self.pending = ParkedProduce(self._count_expired)
         """What is still to wait for."""
 
-    def add(self, item: AppendItem, partition: Partition, batches: CheckedBatches, *, acks: int) -> None:
+    def add(self, item: ProduceItem, partition: Partition, batches: CheckedBatches, *, acks: int) -> None:
         """Append. Raises `PartitionError`; then nothing was."""
         appended = partition.append(batches, acks=acks)
         self.pending.add(
-            AppendResult(
+            ProduceResult(
                 topic=item.topic,
                 partition_id=item.partition_id,
                 base_offset=appended.base_offset,
@@ -102,9 +102,9 @@ class _Results:
         if acks == -1:
             self.pending.expect(partition, appended.end_offset)
 
-    def refuse(self, item: AppendItem, error: PartitionError) -> None:
+    def refuse(self, item: ProduceItem, error: PartitionError) -> None:
         self.pending.add(
-            AppendResult(
+            ProduceResult(
                 topic=item.topic,
                 partition_id=item.partition_id,
                 error=error.code,

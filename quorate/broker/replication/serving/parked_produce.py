@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from quorate.broker.replication.purgatory import Expectation, Waiter
+from quorate.broker.replication.purgatory import ParkedBatch, Waiter
 from quorate.broker.replication.replica import Partition
-from quorate.broker.replication.requests import AppendResult
+from quorate.broker.replication.requests import ProduceResult
 from quorate.error_code import ErrorCode
 
 
-class PendingAppends(Waiter):
+class ParkedProduce(Waiter):
     """`done` when every partition has what it waits for, or time is up. One result per item, in order."""
 
     __slots__ = ("_begun", "_on_expired", "_results", "_waiting")
@@ -17,12 +17,12 @@ class PendingAppends(Waiter):
     def __init__(self, on_expired: Callable[[], None]) -> None:
         super().__init__()
         self._begun = False
-        self._results: list[AppendResult] = []
+        self._results: list[ProduceResult] = []
         self._waiting: dict[int, Partition] = {}
         """Index of the result, and the partition whose high watermark it waits for."""
         self._on_expired = on_expired
 
-    def add(self, result: AppendResult) -> None:
+    def add(self, result: ProduceResult) -> None:
         """What became of the next item."""
         self._results.append(result)
 
@@ -32,7 +32,7 @@ class PendingAppends(Waiter):
         index = len(self._results) - 1
         if end_offset > partition.high_watermark:
             self._waiting[index] = partition
-            partition.watchers.expect(Expectation(end_offset, lambda error: self._settle(index, error)))
+            partition.watchers.expect(ParkedBatch(end_offset, lambda error: self._settle(index, error)))
 
     def begin(self) -> None:
         """Everything that is expected was said."""
@@ -59,6 +59,6 @@ class PendingAppends(Waiter):
             partition.watchers.forget_settled()
         self.complete()
 
-    def results(self) -> list[AppendResult]:
+    def results(self) -> list[ProduceResult]:
         """Final once `done`."""
         return self._results

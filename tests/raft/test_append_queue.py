@@ -8,8 +8,8 @@ import trio
 from quorate.log import Log, LogConfig
 from quorate.log.batches.records import build_batch
 from quorate.raft.errors import OutcomeUnknownError, QuorumStoppedError, StateMachineError
+from quorate.raft.state_machine.append_queue import AppendQueue, QueuedAppend
 from quorate.raft.state_machine.applier import Applier
-from quorate.raft.state_machine.proposals import PendingAppend, Proposals
 from quorate.simulation.world.disk import SimulatedDisk
 
 
@@ -25,32 +25,32 @@ class Waiter:
 
 
 def pending(*records):
-    return PendingAppend(records, sum(map(len, records)), Waiter())
+    return QueuedAppend(records, sum(map(len, records)), Waiter())
 
 
-def proposals(max_batch_bytes=100, max_pending_bytes=1000):
-    return Proposals(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
+def queue_of(max_batch_bytes=100, max_pending_bytes=1000):
+    return AppendQueue(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
 
 
 def test_what_waits_is_joined_in_order_up_to_a_batch():
-    queue = proposals()
+    queue = queue_of()
     for size in (40, 40, 40, 200, 10):
         queue.add(pending(bytes(size)))
     sizes = []
     while queue.has_waiting:
-        number, group = queue.next_group()
-        assert queue.take(number) is group
-        sizes.append([append.size for append in group.appends])
+        number, proposal = queue.next_proposal()
+        assert queue.take(number) is proposal
+        sizes.append([append.size for append in proposal.appends])
     assert sizes == [[40, 40], [40], [200], [10]]
 
 
 def test_each_append_of_a_group_gets_its_own_results():
-    queue = proposals()
+    queue = queue_of()
     one, two = pending(b"a", b"b"), pending(b"c")
     queue.add(one)
     queue.add(two)
-    number, group = queue.next_group()
-    group.base_offset, group.epoch = 7, 3
+    number, proposal = queue.next_proposal()
+    proposal.base_offset, proposal.epoch = 7, 3
     queue.in_log.append(queue.take(number))
     queue.resolve_first([10, 20, 30])
     assert one.waiter.ended == [(7, 3, (10, 20))]
@@ -59,12 +59,12 @@ def test_each_append_of_a_group_gets_its_own_results():
 
 
 def test_whatever_stage_an_append_is_in_it_fails_once():
-    queue = proposals(max_batch_bytes=1)
+    queue = queue_of(max_batch_bytes=1)
     appends = [pending(b"x") for _ in range(3)]
     for append in appends:
         queue.add(append)
-    queue.in_log.append(queue.take(queue.next_group()[0]))
-    queue.next_group()
+    queue.in_log.append(queue.take(queue.next_proposal()[0]))
+    queue.next_proposal()
     error = QuorumStoppedError("over")
     queue.fail_all(error)
     queue.fail_all(error)
@@ -91,12 +91,12 @@ class Rig:
     def __init__(self, log):
         self.log = log
         self.machine = Machine()
-        self.proposals = proposals(max_batch_bytes=1 << 20, max_pending_bytes=1 << 20)
+        self.appends = queue_of(max_batch_bytes=1 << 20, max_pending_bytes=1 << 20)
         self.told = []
         self.applier = Applier(
             self.machine,
             log,
-            self.proposals,
+            self.appends,
             on_applied=lambda base, results, end: self.told.append((base, len(results), end)),
         )
 
@@ -105,10 +105,10 @@ class Rig:
         batch = build_batch(base_offset=base, epoch=1, timestamp_ms=5, values=list(records))
         self.log.append_own(batch, base_offset=base, end_offset=base + len(records), epoch=1)
         if own is not None:
-            self.proposals.add(own)
-            number, group = self.proposals.next_group()
-            group.base_offset, group.end_offset, group.epoch = base, self.log.end_offset, 1
-            self.proposals.in_log.append(self.proposals.take(number))
+            self.appends.add(own)
+            number, proposal = self.appends.next_proposal()
+            proposal.base_offset, proposal.end_offset, proposal.epoch = base, self.log.end_offset, 1
+            self.appends.in_log.append(self.appends.take(number))
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ async def test_what_raises_is_named_with_its_offset_and_who_waits_still_waits(ri
     assert raised.value.offset == 1
     assert rig.applier.applied_offset == 1
     assert own.waiter.ended == []
-    rig.proposals.fail_all(QuorumStoppedError("stops"))
+    rig.appends.fail_all(QuorumStoppedError("stops"))
     assert len(own.waiter.ended) == 1
 
 

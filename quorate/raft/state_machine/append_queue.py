@@ -1,4 +1,4 @@
-"""Appends on their way: joined into batches without waiting for more, resolved when applied.
+"""Appends on their way: queued, joined into proposals without waiting for more, resolved when applied.
 
 Appends that arrive in the same pass of the event loop become one batch with one header, one write and one
 sync. Each stays atomic, because the batch is.
@@ -16,17 +16,17 @@ from quorate.types import Epoch, Offset
 
 
 @dataclass(slots=True)
-class PendingAppend:
+class QueuedAppend:
     records: Sequence[bytes]
     size: int
     waiter: AppendWaiter
 
 
 @dataclass(slots=True)
-class Group:
-    """Appends that share a batch."""
+class Proposal:
+    """Queued appends that share a batch: proposed to the core, then in the log until they are applied."""
 
-    appends: list[PendingAppend] = field(default_factory=list)
+    appends: list[QueuedAppend] = field(default_factory=list)
     size: int = 0
     count: int = 0
     base_offset: Offset = Offset(0)
@@ -56,8 +56,8 @@ class Group:
             append.waiter.failed(error)
 
 
-class Proposals:
-    """Appends that were not proposed yet, and batches that are in the log but not applied."""
+class AppendQueue:
+    """Appends that are queued, proposals that the core has not decided on, and those in the log."""
 
     __slots__ = (
         "_emptied",
@@ -78,14 +78,14 @@ class Proposals:
         self._pending_bytes = 0
         self._room = trio.Event()
         self._emptied = trio.Event()
-        self._waiting: deque[PendingAppend] = deque()
+        self._waiting: deque[QueuedAppend] = deque()
         self._waiting_records = 0
-        self._proposed: dict[int, Group] = {}
+        self._proposed: dict[int, Proposal] = {}
         self._next_id = 0
-        self.in_log: deque[Group] = deque()
+        self.in_log: deque[Proposal] = deque()
         """In offset order, contiguous, all of the epoch in which this node leads."""
 
-    def add(self, append: PendingAppend) -> None:
+    def add(self, append: QueuedAppend) -> None:
         """Whether there is room is for the caller to ask, by `wait_room`."""
         self._waiting.append(append)
         self._waiting_records += len(append.records)
@@ -119,43 +119,43 @@ class Proposals:
     def waiting_records(self) -> int:
         return self._waiting_records
 
-    def next_group(self) -> tuple[int, Group]:
-        """Join waiting appends, at least one, into a group that fits a batch."""
-        group = Group()
+    def next_proposal(self) -> tuple[int, Proposal]:
+        """Join waiting appends, at least one, into a proposal that fits a batch."""
+        proposal = Proposal()
         while self._waiting:
             append = self._waiting[0]
-            if group.appends and group.size + append.size > self._max_batch_bytes:
+            if proposal.appends and proposal.size + append.size > self._max_batch_bytes:
                 break
             self._waiting.popleft()
-            group.appends.append(append)
-            group.size += append.size
-            group.count += len(append.records)
-        self._waiting_records -= group.count
+            proposal.appends.append(append)
+            proposal.size += append.size
+            proposal.count += len(append.records)
+        self._waiting_records -= proposal.count
         self._next_id += 1
-        self._proposed[self._next_id] = group
-        return self._next_id, group
+        self._proposed[self._next_id] = proposal
+        return self._next_id, proposal
 
-    def take(self, proposal: int) -> Group:
-        """The group of a proposal that the core has decided on."""
-        return self._proposed.pop(proposal)
+    def take(self, number: int) -> Proposal:
+        """The proposal that the core has decided on."""
+        return self._proposed.pop(number)
 
     def resolve_first(self, results: Sequence[object]) -> None:
         """The first batch in the log is applied."""
-        group = self.in_log.popleft()
-        self._gone(group.size)
-        group.resolve(results)
+        proposal = self.in_log.popleft()
+        self._gone(proposal.size)
+        proposal.resolve(results)
 
-    def reject(self, proposal: int, error: QuorumError) -> None:
+    def reject(self, number: int, error: QuorumError) -> None:
         """The core did not append it."""
-        group = self.take(proposal)
-        self._gone(group.size)
-        group.fail(error)
+        proposal = self.take(number)
+        self._gone(proposal.size)
+        proposal.fail(error)
 
     def fail_in_log(self, error: QuorumError) -> None:
-        groups, self.in_log = self.in_log, deque()
-        for group in groups:
-            self._gone(group.size)
-            group.fail(error)
+        proposals, self.in_log = self.in_log, deque()
+        for proposal in proposals:
+            self._gone(proposal.size)
+            proposal.fail(error)
 
     def fail_all(self, error: QuorumStoppedError) -> None:
         """Nothing that waits will be answered otherwise. What is in the log, or may be, may yet be committed:
@@ -166,9 +166,9 @@ class Proposals:
         for append in waiting:
             self._gone(append.size)
             append.waiter.failed(error)
-        for group in proposed.values():
-            self._gone(group.size)
-            group.fail(error)
+        for proposal in proposed.values():
+            self._gone(proposal.size)
+            proposal.fail(error)
         unknown = OutcomeUnknownError(f"{error}; the append is in its log, and may be committed")
         unknown.__cause__ = error.__cause__
         self.fail_in_log(unknown)
