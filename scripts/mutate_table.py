@@ -173,8 +173,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _explorer(
         "the leader counts what it has not synced",
         "roles/leader.py",
-        "self._replicas.voter_ends[node.id] = node.log.durable_end_offset\n            self._advance(node)",
-        "self._replicas.voter_ends[node.id] = node.log.end_offset\n            self._advance(node)",
+        "self._replicas.voter_end_offsets[node.id] = node.log.durable_end_offset\n            self._advance(node)",
+        "self._replicas.voter_end_offsets[node.id] = node.log.end_offset\n            self._advance(node)",
         "KRaft raises its own end before the sync",
         "repeats",
     ),
@@ -190,7 +190,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "roles/leader.py",
         "        if snapshot is not None or diverging is not None:\n            # Says",
         "        if diverging is not None:\n            replica.end_offset = request.offset\n"
-        "            self._replicas.voter_ends[request.source] = request.offset\n"
+        "            self._replicas.voter_end_offsets[request.source] = request.offset\n"
         "            self._advance(node)\n"
         "        if snapshot is not None or diverging is not None:\n            # Says",
         "T7 KAFKA-13141",
@@ -222,8 +222,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _explorer(
         "a leader that removed itself still counts",
         "roles/leader.py",
-        "        if node.is_voter:\n            self._replicas.voter_ends[node.id] = node.log.durable_end_offset",
-        "        if True:\n            self._replicas.voter_ends[node.id] = node.log.durable_end_offset",
+        "        if node.is_voter:\n            self._replicas.voter_end_offsets[node.id] = node.log.durable_end_offset",
+        "        if True:\n            self._replicas.voter_end_offsets[node.id] = node.log.durable_end_offset",
         "R2 KAFKA-16531",
     ),
     _explorer(
@@ -598,7 +598,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "records are cut before the recovery point is lowered",
         "log/changes.py",
-        "        if self._checkpointed_end > offset:\n            if self._config",
+        "        if self._recovery_point > offset:\n            if self._config",
         "        if False:\n            if self._config",
         "DESIGN: a crash halfway must not look like damage",
         "tests/log",
@@ -614,7 +614,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "a log that lost its durable end starts",
         "log/recovery.py",
-        "        if self._end_offset < self._trusted_end:\n            raise DamagedLogError(\n                segment.path,\n"
+        "        if self._end_offset < self._trusted_end_offset:\n            raise DamagedLogError(\n                segment.path,\n"
         "                segment.size,",
         "        if False:\n            raise DamagedLogError(\n                segment.path,\n                segment.size,",
         "DESIGN: damage below the recovery point",

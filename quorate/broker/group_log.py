@@ -29,7 +29,7 @@ class OffsetsLog:
             epoch = led.check_leading().leader_epoch
             offset, end = int(led.log.log_start_offset), int(led.log.end_offset)
             while offset < end:
-                data = await led.log.read(offset, _READ_BYTES, max_offset=end)
+                data = await led.log.read(offset, _READ_BYTES, end_offset=end)
                 if led.check_leading().leader_epoch != epoch:
                     raise GroupLogError(f"{led} was elected again while it was read")
                 if not data:

@@ -34,9 +34,9 @@ class BothTelemetry:
         self._first.role_changed(role, is_voter=is_voter, epoch=epoch, leader=leader, voted=voted)
         self._second.role_changed(role, is_voter=is_voter, epoch=epoch, leader=leader, voted=voted)
 
-    def log_end(self, end_offset: Offset, epoch: Epoch) -> None:
-        self._first.log_end(end_offset, epoch)
-        self._second.log_end(end_offset, epoch)
+    def log_end_offset(self, end_offset: Offset, epoch: Epoch) -> None:
+        self._first.log_end_offset(end_offset, epoch)
+        self._second.log_end_offset(end_offset, epoch)
 
     def high_watermark(self, offset: Offset) -> None:
         self._first.high_watermark(offset)

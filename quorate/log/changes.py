@@ -87,7 +87,7 @@ class Changes(Durability):
             await self._disk.sync_folder(self._folder)
             if self._config.own_recovery_point:
                 await self._store_recovery_point(offset)
-            self._checkpointed_end = offset
+            self._recovery_point = offset
 
     async def reset(self, start: EpochEnd) -> None:
         """Drop everything, and begin anew at the end of a snapshot, `start`, whose last record is of
@@ -98,16 +98,16 @@ class Changes(Durability):
 
     async def _lower_recovery_point(self, offset: Offset) -> None:
         """Before anything is cut: otherwise a crash halfway looks like damage."""
-        if self._checkpointed_end > offset:
+        if self._recovery_point > offset:
             if self._config.own_recovery_point:
                 await self._store_recovery_point(offset)
-            self._checkpointed_end = offset
+            self._recovery_point = offset
 
     def _forget_memory(self, end_offset: Offset) -> None:
         self._generation += 1
         self._tail.clear()
         self.end_offset = end_offset
-        self._durable_end = end_offset
+        self._durable_end_offset = end_offset
 
     async def _remove_segments(self, keep: int) -> None:
         """Newest first, so that a crash leaves no hole."""

@@ -49,7 +49,7 @@ class Durability(LogState):
             if not done:
                 self._unsynced_bytes += unsynced
         if generation == self._generation:
-            self._durable_end = max(self._durable_end, end)
+            self._durable_end_offset = max(self._durable_end_offset, end)
             self._bytes_above_recovery_point += unsynced
             if (
                 self._config.own_recovery_point
@@ -79,7 +79,7 @@ class Durability(LogState):
             self._failure = error
             raise
         segment.synced = segment.writes
-        self._durable_end = self.end_offset
+        self._durable_end_offset = self.end_offset
         self._bytes_above_recovery_point += self._unsynced_bytes
         self._unsynced_bytes = 0
         return self.end_offset
@@ -93,7 +93,7 @@ class Durability(LogState):
 
     async def _checkpoint(self) -> None:
         async with self._maintenance:
-            end = self._durable_end
+            end = self._durable_end_offset
             try:
                 # The epochs and times first: below the recovery point they are not read from the batches.
                 # A log that never had a record has none to lose, and thousands are created at once.
@@ -101,7 +101,7 @@ class Durability(LogState):
                     await self._epochs.store(self._disk, self._folder)
                 for segment in [one for one in self._segments if one.indexes.times_unsynced]:
                     await segment.indexes.sync_times()
-                if self._config.own_recovery_point and end != self._checkpointed_end:
+                if self._config.own_recovery_point and end != self._recovery_point:
                     await self._store_recovery_point(end)
             except DescriptorsExhaustedError:
                 # The old files are as they were: the next flush writes them.
@@ -109,7 +109,7 @@ class Durability(LogState):
             except DiskError as error:
                 self._failure = error
                 raise
-            self._checkpointed_end = end
+            self._recovery_point = end
             self._bytes_above_recovery_point = 0
 
     async def _store_recovery_point(self, offset: Offset) -> None:

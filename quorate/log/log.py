@@ -91,7 +91,7 @@ class Log(Appends, Reads, Changes):
         """Everything below is durable, the epoch checkpoint included: what an owner may write into
         its recovery-point checkpoint after `flush`. Before a truncation below it, the owner must write a
         lower one (`truncate` does so for an own recovery point)."""
-        return self._checkpointed_end
+        return self._recovery_point
 
     def epoch_at(self, offset: int) -> Epoch | None:
         """The epoch of the record at `offset`; None below the first known."""

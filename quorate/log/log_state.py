@@ -38,8 +38,8 @@ class LogState:
         self._generation = 0
         self._folder_writes = 0
         self._folder_synced = 0
-        self._durable_end = files.end_offset
-        self._checkpointed_end = files.end_offset
+        self._durable_end_offset = files.end_offset
+        self._recovery_point = files.end_offset
         self._maintenance = trio.Lock()
         self._changing = False
         self._failure: BaseException | None = None

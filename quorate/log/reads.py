@@ -27,32 +27,32 @@ class Reads(LogState):
     """From memory if the tail reaches back far enough, else from the files."""
 
     def read_tail(
-        self, offset: int, max_bytes: int, *, max_offset: int | None = None, min_one_batch: bool = True
+        self, offset: int, max_bytes: int, *, end_offset: int | None = None, min_one_batch: bool = True
     ) -> bytes | None:
         """As `read`, from memory alone; None if that does not reach back far enough."""
         if offset >= self.end_offset or offset < self.log_start_offset:
             self._check_range(offset)
             return b""
         return self._tail.read(
-            offset, max_bytes, _NO_LIMIT if max_offset is None else max_offset, min_one_batch
+            offset, max_bytes, _NO_LIMIT if end_offset is None else end_offset, min_one_batch
         )
 
     async def read(
-        self, offset: int, max_bytes: int, *, max_offset: int | None = None, min_one_batch: bool = True
+        self, offset: int, max_bytes: int, *, end_offset: int | None = None, min_one_batch: bool = True
     ) -> bytes:
         """Whole batches from the one that holds `offset` on, undecoded and unchecked; empty at the end.
 
-        `max_offset`: an end offset (exclusive) that none of them passes, such as the high watermark.
+        `end_offset`: an end offset (exclusive) that none of them passes, such as the high watermark.
         `min_one_batch`: the first may be larger than `max_bytes`. Raises `OffsetOutOfRangeError`. No
         checkpoint if it needn't wait for the disk.
         """
         while True:
-            records = self.read_tail(offset, max_bytes, max_offset=max_offset, min_one_batch=min_one_batch)
+            records = self.read_tail(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch)
             if records is not None:
                 return records
             generation = self._generation
             try:
-                found = await read_cold(self._locate(offset, max_bytes, max_offset, min_one_batch))
+                found = await read_cold(self._locate(offset, max_bytes, end_offset, min_one_batch))
                 records = b"" if found is None else await found.file.read(found.position, found.size)
             except (DiskError, DamagedLogError):
                 if generation == self._generation and offset >= self.log_start_offset:
@@ -63,29 +63,29 @@ class Reads(LogState):
                 return records
 
     def slice_of(
-        self, offset: int, max_bytes: int, *, max_offset: int | None = None, min_one_batch: bool = True
+        self, offset: int, max_bytes: int, *, end_offset: int | None = None, min_one_batch: bool = True
     ) -> FileSlice | None:
         """Where `read` would read; None where it would return nothing. Never spans segments. May read a few
         pages of the file, and wait for the device: `read` does not."""
-        return read_now(self._locate(offset, max_bytes, max_offset, min_one_batch))
+        return read_now(self._locate(offset, max_bytes, end_offset, min_one_batch))
 
     def _locate(
-        self, offset: int, max_bytes: int, max_offset: int | None, min_one_batch: bool
+        self, offset: int, max_bytes: int, end_offset: int | None, min_one_batch: bool
     ) -> Steps[FileSlice | None]:
         self._check_range(offset)
-        limit = self.end_offset if max_offset is None else min(max_offset, self.end_offset)
-        if offset >= limit:
+        end_offset = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
+        if offset >= end_offset:
             return None
         index = bisect_right(self._segments, offset, key=base_of) - 1
         for segment in self._segments[index:]:
             spot = yield from segment.find(offset)
             if spot is None:
                 continue
-            if spot.end_offset > limit:
+            if spot.end_offset > end_offset:
                 return None
             if spot.size > max_bytes:
                 return FileSlice(segment.file, spot.position, spot.size) if min_one_batch else None
-            end = yield from segment.extent(spot, max_bytes=max_bytes, max_offset=limit)
+            end = yield from segment.extent(spot, max_bytes=max_bytes, end_offset=end_offset)
             return FileSlice(segment.file, spot.position, end - spot.position)
         raise DamagedLogError(
             self._segments[index].path, self._segments[index].size, f"offset {offset} is missing"

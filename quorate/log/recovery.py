@@ -80,11 +80,11 @@ def segment_bases(disk: Disk, folder: str) -> list[int]:
 
 
 class _Recovery:
-    def __init__(self, disk: Disk, folder: str, config: LogConfig, trusted_end: int) -> None:
+    def __init__(self, disk: Disk, folder: str, config: LogConfig, trusted_end_offset: int) -> None:
         self._disk = disk
         self._folder = folder
         self._config = config
-        self._trusted_end = trusted_end
+        self._trusted_end_offset = trusted_end_offset
         """Below, damage is an error."""
         self.segments: list[Segment] = []
         self._epochs = EpochCache()
@@ -148,12 +148,14 @@ class _Recovery:
             self.segments.append(segment)
             if base != self._end_offset:
                 problem = f"it starts at offset {base}, the one before ends at {self._end_offset}"
-                if self._end_offset < self._trusted_end:
+                if self._end_offset < self._trusted_end_offset:
                     raise DamagedLogError(segment.path, 0, problem)
                 await self._cut_from(number, bases, problem)
                 return
             next_base = bases[number + 1] if number + 1 < len(bases) else None
-            if (next_base is not None and next_base <= self._trusted_end) or self._trusted_end == _ALL:
+            if (
+                next_base is not None and next_base <= self._trusted_end_offset
+            ) or self._trusted_end_offset == _ALL:
                 await self._trust(segment, is_last=next_base is None)
                 continue
             problem = await self._check(segment)
@@ -188,15 +190,15 @@ class _Recovery:
     async def _check(self, segment: Segment) -> str | None:
         """A segment that the recovery point lies in or below. What is wrong with it, after it was cut."""
         start = await self._verify(segment) if self._config.own_recovery_point else None
-        await read_cold(segment.load_indexes(self._trusted_end))
+        await read_cold(segment.load_indexes(self._trusted_end_offset))
         if start is None:
             start = await read_cold(self._position_of_recovery_point(segment))
-        if self._end_offset < self._trusted_end:
+        if self._end_offset < self._trusted_end_offset:
             raise DamagedLogError(
                 segment.path,
                 segment.size,
                 f"the log ends at offset {self._end_offset}, although it was durable up to "
-                f"{self._trusted_end}",
+                f"{self._trusted_end_offset}",
             )
         segment.indexes.cut(start, self._end_offset)
         if start:
@@ -239,7 +241,7 @@ class _Recovery:
 
     def _position_of_recovery_point(self, segment: Segment) -> Steps[int]:
         """By the headers alone. Sets the end offset, which is smaller if the segment ends before."""
-        wanted = self._trusted_end
+        wanted = self._trusted_end_offset
         if wanted <= segment.base_offset:
             return 0
         position = segment.indexed_position(wanted)
@@ -258,12 +260,12 @@ class _Recovery:
         """Check every batch below the recovery point. The position of its end; sets the end offset."""
         reader = BatchReader(segment, 0, segment.size)
         epoch = 0
-        while self._end_offset < self._trusted_end and (header := await reader.next()) is not None:
+        while self._end_offset < self._trusted_end_offset and (header := await reader.next()) is not None:
             if isinstance(header, str):
                 if may_end_in_zeros and await self._written_end(segment, reader.end) == reader.end:
                     break
                 raise DamagedLogError(segment.path, reader.position, header)
-            if header.base_offset != self._end_offset or header.end_offset > self._trusted_end:
+            if header.base_offset != self._end_offset or header.end_offset > self._trusted_end_offset:
                 raise self._misplaced(segment, reader.position, header.base_offset, header.end_offset)
             if header.leader_epoch < epoch:
                 raise DamagedLogError(
@@ -278,7 +280,7 @@ class _Recovery:
             segment.path,
             position,
             f"a batch with offsets [{base}, {end}) after offset {self._end_offset}; the log was durable "
-            f"up to {self._trusted_end}",
+            f"up to {self._trusted_end_offset}",
         )
 
     async def _scan(self, segment: Segment, start: int) -> tuple[int, str | None]:
@@ -336,19 +338,19 @@ class _Recovery:
 
     async def _rebuild_epochs(self, loaded: list[EpochStart] | None) -> None:
         """What the checkpoint file says holds below the recovery point only."""
-        trusted_end = min(self._trusted_end, self._end_offset)
+        trusted_end_offset = min(self._trusted_end_offset, self._end_offset)
         if self._config.own_recovery_point:
             loaded = None
-        kept = [entry for entry in loaded or () if entry.start_offset < trusted_end]
+        kept = [entry for entry in loaded or () if entry.start_offset < trusted_end_offset]
         self._epochs = EpochCache(kept)
         if loaded is None or len(kept) != len(loaded):
             self._epochs.dirty = True
         for segment in self.segments:
             start = 0
             if loaded is not None:
-                if segment is not self.segments[-1] and self._end_of(segment) <= trusted_end:
+                if segment is not self.segments[-1] and self._end_of(segment) <= trusted_end_offset:
                     continue
-                spot = await read_cold(segment.find(trusted_end))
+                spot = await read_cold(segment.find(trusted_end_offset))
                 if spot is None:
                     continue
                 start = spot.position

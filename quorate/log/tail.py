@@ -41,7 +41,7 @@ class Tail:
         self._batches.clear()
         self._first = self._bytes = self._start = 0
 
-    def read(self, offset: int, max_bytes: int, max_offset: int, min_one_batch: bool) -> bytes | None:
+    def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> bytes | None:
         """Whole batches from the one that holds `offset`; None if it is not in memory."""
         if offset < self._start or self._first == len(self._ends):
             return None
@@ -51,7 +51,7 @@ class Tail:
             return None
         end = index
         size = 0
-        while end < len(ends) and ends[end] <= max_offset:
+        while end < len(ends) and ends[end] <= end_offset:
             size += len(self._batches[end])
             if size > max_bytes and not (min_one_batch and end == index):
                 break

@@ -45,10 +45,10 @@ class Histogram:
 
     def families(self, declaration: Declaration) -> Iterator[Metric]:
         """Both spellings. Kafka's is in its unit."""
-        upto, buckets = 0, []
+        cumulative, buckets = 0, []
         for bound, within in zip((*BOUNDS, float("inf")), self._buckets, strict=True):
-            upto += within
-            buckets.append(("+Inf" if bound == float("inf") else repr(bound), float(upto)))
+            cumulative += within
+            buckets.append(("+Inf" if bound == float("inf") else repr(bound), float(cumulative)))
         yield HistogramMetricFamily(declaration.ours, declaration.help, buckets=buckets, sum_value=self.sum)
         kafkas = Metric(declaration.kafkas, declaration.help, "summary")
         for quantile in QUANTILES:

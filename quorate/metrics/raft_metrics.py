@@ -117,7 +117,7 @@ class RaftMetrics(Collector):
         self._values["current-epoch"] = epoch
         self._values["current-vote"] = -1 if voted is None else voted
 
-    def log_end(self, end_offset: Offset, epoch: Epoch) -> None:
+    def log_end_offset(self, end_offset: Offset, epoch: Epoch) -> None:
         self._values["log-end-offset"] = end_offset
         self._values["log-end-epoch"] = epoch
 

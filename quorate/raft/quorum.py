@@ -54,7 +54,7 @@ class _LocalAppendWaiter:
         self.results: Sequence[object] = ()
 
     def applied(
-        self, base_offset: Offset, epoch: Epoch, results: Sequence[object], batch_end: Offset
+        self, base_offset: Offset, epoch: Epoch, results: Sequence[object], batch_end_offset: Offset
     ) -> None:
         self.base_offset, self.epoch, self.results = base_offset, epoch, results
         self.done.set()

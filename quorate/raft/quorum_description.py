@@ -36,7 +36,7 @@ class QuorumDescription:
 @dataclass(slots=True)
 class _Times:
     last_fetch_ms: int
-    last_fetch_log_end: Offset
+    last_fetch_log_end_offset: Offset
     """The leader's log end at the last fetch."""
     last_caught_up_ms: int | None = None
 
@@ -64,11 +64,11 @@ class ReplicaTimes:
             times = self._times[request.replica] = _Times(now_ms, Offset(-1))
         if request.offset >= core.log_end_offset:
             times.last_caught_up_ms = now_ms
-        elif 0 <= times.last_fetch_log_end <= request.offset:
+        elif 0 <= times.last_fetch_log_end_offset <= request.offset:
             # It has what was there when it fetched before: it was caught up then.
             times.last_caught_up_ms = times.last_fetch_ms
         times.last_fetch_ms = now_ms
-        times.last_fetch_log_end = core.log_end_offset
+        times.last_fetch_log_end_offset = core.log_end_offset
         return True
 
     def describe(self, core: Core, own: ReplicaKey, *, now_ms: int) -> QuorumDescription:

@@ -15,7 +15,7 @@ class Telemetry(Protocol):
         self, role: Role, *, is_voter: bool, epoch: Epoch, leader: NodeId | None, voted: NodeId | None
     ) -> None: ...
 
-    def log_end(self, end_offset: Offset, epoch: Epoch) -> None:
+    def log_end_offset(self, end_offset: Offset, epoch: Epoch) -> None:
         """The local log ends at `end_offset` (exclusive); its last record is of `epoch`."""
         ...
 
@@ -63,7 +63,7 @@ class NoTelemetry:
     ) -> None:
         pass
 
-    def log_end(self, end_offset: Offset, epoch: Epoch) -> None:
+    def log_end_offset(self, end_offset: Offset, epoch: Epoch) -> None:
         pass
 
     def high_watermark(self, offset: Offset) -> None:

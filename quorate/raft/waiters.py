@@ -11,9 +11,9 @@ class AppendWaiter(Protocol):
     """Hears how an append ended: exactly one of these is called, once."""
 
     def applied(
-        self, base_offset: Offset, epoch: Epoch, results: Sequence[object], batch_end: Offset
+        self, base_offset: Offset, epoch: Epoch, results: Sequence[object], batch_end_offset: Offset
     ) -> None:
-        """`batch_end`: everything below is committed; the batch that the append shares ends there."""
+        """`batch_end_offset`: everything below is committed; the batch that the append shares ends there."""
         ...
 
     def failed(self, error: QuorumError) -> None: ...

@@ -93,7 +93,7 @@ def test_a_high_watermark_from_an_older_epochs_record_is_found_and_told(
         end = sorted(ends)[len(ends) - 1 - len(ends) // 2]
         return end if end >= epoch_start else None
 
-    monkeypatch.setattr("quorate.raft.core.roles.tracker.majority_end", planted)
+    monkeypatch.setattr("quorate.raft.core.roles.tracker.majority_end_offset", planted)
     violation, lines = _violation(Bound(initial="premature", budgets=Budgets(), in_flight=5))
     assert "older epochs' records commit only with one of the leader's own" in violation.invariant
     assert len(violation.path) < 20

@@ -81,8 +81,8 @@ async def test_reads_return_whole_batches_within_their_limits(open_log: Opener, 
             first = offset // 3 * 3
             assert (await log.read(offset, 1)).startswith(batch(first, 3))
             assert await log.read(offset, 1, min_one_batch=False) == b""
-            assert await log.read(offset, 10**6, max_offset=first + 2) == b""
-            assert await log.read(offset, 10**6, max_offset=first + 3) == batch(first, 3)
+            assert await log.read(offset, 10**6, end_offset=first + 2) == b""
+            assert await log.read(offset, 10**6, end_offset=first + 3) == batch(first, 3)
             two = await log.read(offset, 2 * size + 40)
             assert [one.header.base_offset for one in read_batches(two)][:1] == [first]
             assert len(two) in (size, 2 * size)
@@ -97,11 +97,11 @@ async def test_a_slice_covers_exactly_what_a_read_returns(open_log: Opener, batc
     await fill(log, batch, 40)
     for offset in range(40):
         for max_bytes in (1, 100, 500, 3000, 10**6):
-            for max_offset in (offset, offset + 1, 25, 40):
-                expected = b"".join(batch(base) for base in range(offset, min(max_offset, 40)))
+            for end_offset in (offset, offset + 1, 25, 40):
+                expected = b"".join(batch(base) for base in range(offset, min(end_offset, 40)))
                 limit = max(1, max_bytes // len(batch(0))) * len(batch(0))
-                assert await log.read(offset, max_bytes, max_offset=max_offset) == expected[:limit]
-                found = log.slice_of(offset, max_bytes, max_offset=max_offset)
+                assert await log.read(offset, max_bytes, end_offset=end_offset) == expected[:limit]
+                found = log.slice_of(offset, max_bytes, end_offset=end_offset)
                 assert (0 if found is None else found.size) == len(expected[:limit])
 
 
@@ -265,7 +265,7 @@ async def test_a_read_from_the_files_never_holds_up_the_loop(
 
     monkeypatch.setattr(SimulatedFile, "read_at", blocking)
     for offset in range(30):
-        assert (await log.read(offset, 300, max_offset=29)).startswith(batch(offset) if offset < 29 else b"")
+        assert (await log.read(offset, 300, end_offset=29)).startswith(batch(offset) if offset < 29 else b"")
 
 
 async def test_concurrent_syncs_each_cover_what_was_there_at_their_call(

@@ -188,7 +188,7 @@ async def test_after_a_disk_error_appends_are_refused_until_reopened(
         log.append_as_follower(batch(int(log.end_offset)))
     with pytest.raises(LogFailedError):
         await log.sync()
-    assert await log.read(0, 10**6, max_offset=1) == batch(0)
+    assert await log.read(0, 10**6, end_offset=1) == batch(0)
     disk.crash_process()
     log = await open_log(disk)
     log.append_as_follower(batch(int(log.end_offset)))

@@ -99,7 +99,7 @@ def test_one_node_through_its_roles():
     metrics.role_changed(Role.LEADER, is_voter=True, epoch=1, leader=3, voted=3)
     step("leader", current_leader=3, election_latency_avg=40, election_latency_max=40)
     metrics.records_appended(90)
-    metrics.log_end(90, 1)
+    metrics.log_end_offset(90, 1)
     step("leader", append_records_rate=3, log_end_offset=90, log_end_epoch=1)
     metrics.committed(0.002, 80)
     metrics.committed(0.010, 10)
@@ -115,7 +115,7 @@ def test_one_node_through_its_roles():
     metrics.role_changed(Role.FOLLOWER, is_voter=True, epoch=2, leader=1, voted=None)
     step("follower", current_leader=1, election_latency_avg=60, election_latency_max=80)
     metrics.records_fetched(60)
-    metrics.log_end(150, 2)
+    metrics.log_end_offset(150, 2)
     step("follower", fetch_records_rate=2, log_end_offset=150, log_end_epoch=2)
     metrics.role_changed(Role.FOLLOWER, is_voter=False, epoch=2, leader=1, voted=None)
     step("observer")
@@ -170,7 +170,7 @@ def test_two_quorums_share_a_registry_with_a_services_own_metrics():
     orders.inc()
     one = RaftMetrics(registry, monotonic=Clock(), labels={"quorum": "one"})
     RaftMetrics(None, monotonic=Clock())
-    one.log_end(5, 1)
+    one.log_end_offset(5, 1)
     text = generate_latest(registry).decode()
     assert 'raft_manager_log_end_offset{quorum="one"} 5.0' in text
     assert "orders_total 1.0" in text

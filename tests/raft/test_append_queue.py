@@ -17,7 +17,7 @@ class Waiter:
     def __init__(self):
         self.ended = []
 
-    def applied(self, base_offset, epoch, results, batch_end):
+    def applied(self, base_offset, epoch, results, batch_end_offset):
         self.ended.append((base_offset, epoch, tuple(results)))
 
     def failed(self, error):

@@ -35,18 +35,18 @@ class SlowLog:
         self.asked = trio.Event()
         self.answer = trio.Event()
 
-    async def read(self, offset: int, max_bytes: int, *, max_offset: int) -> bytes:
+    async def read(self, offset: int, max_bytes: int, *, end_offset: int) -> bytes:
         self.asked.set()
         await self.answer.wait()
         return b"".join(
             build_batch(base_offset=each, epoch=1, timestamp_ms=0, values=[self._values[each]])
-            for each in range(offset, max_offset)
+            for each in range(offset, end_offset)
         )
 
 
 class Nobody:
     def applied(
-        self, base_offset: Offset, epoch: Epoch, results: Sequence[object], batch_end: Offset
+        self, base_offset: Offset, epoch: Epoch, results: Sequence[object], batch_end_offset: Offset
     ) -> None:
         pass
 

@@ -559,7 +559,7 @@ async def test_the_telemetry_hears_of_snapshots_and_of_the_log_they_begin(autoju
         def snapshot_loaded(self, size_bytes):
             heard.append(("loaded", size_bytes))
 
-        def log_end(self, end_offset, epoch):
+        def log_end_offset(self, end_offset, epoch):
             heard.append(("log end", end_offset, epoch))
 
     for node in (1, 2, 3):

@@ -97,14 +97,17 @@ FAULTY = Bound(initial="elected", budgets=Budgets(appends=1), in_flight=4)
 
 def plant_one_voter_enough(patch: pytest.MonkeyPatch, *nodes: int) -> None:
     """What these have counts for committed, whoever else has it."""
-    honest = Replicas.majority_end
+    honest = Replicas.majority_end_offset
 
     def planted(self: Replicas, *, epoch_start: Offset) -> Offset | None:
-        ends = [honest(self, epoch_start=epoch_start), *(self.voter_ends[NodeId(node)] for node in nodes)]
+        ends = [
+            honest(self, epoch_start=epoch_start),
+            *(self.voter_end_offsets[NodeId(node)] for node in nodes),
+        ]
         end = max(end or Offset(0) for end in ends)
         return end if end > epoch_start else None
 
-    patch.setattr(Replicas, "majority_end", planted)
+    patch.setattr(Replicas, "majority_end_offset", planted)
 
 
 @pytest.mark.parametrize("nodes", [(1,), (2,), (3,), (2, 3)], ids=str)

@@ -83,12 +83,12 @@ def a_recovered_tail_is_acknowledged_without_being_rewritten(patch: pytest.Monke
 
 
 def an_older_epochs_record_is_committed_by_counting(patch: pytest.MonkeyPatch) -> None:
-    honest = replicas.majority_end
+    honest = replicas.majority_end_offset
 
-    def majority_end(ends: Sequence[Offset], *, epoch_start: Offset) -> Offset | None:
+    def majority_end_offset(ends: Sequence[Offset], *, epoch_start: Offset) -> Offset | None:
         return honest(ends, epoch_start=Offset(-1))
 
-    patch.setattr(replicas, "majority_end", majority_end)
+    patch.setattr(replicas, "majority_end_offset", majority_end_offset)
 
 
 def a_truncation_is_skipped(patch: pytest.MonkeyPatch) -> None:

@@ -39,13 +39,13 @@ class ClusterMetadataReader:
     async def read(self, part: FetchPartition, *, max_bytes: int) -> FetchedPartition:
         if part.partition != 0:
             return FetchedPartition(index=part.partition, error=ErrorCode.unknown_topic_or_partition)
-        log, end = self._quorum.log, self._end
+        log, end = self._quorum.log, self._end_offset
         error, records = ErrorCode.none, b""
         try:
             if not log.log_start_offset <= part.fetch_offset <= log.end_offset:
                 error = ErrorCode.offset_out_of_range
             elif part.fetch_offset < end:
-                records = await log.read(part.fetch_offset, min(part.max_bytes, max_bytes), max_offset=end)
+                records = await log.read(part.fetch_offset, min(part.max_bytes, max_bytes), end_offset=end)
         except OffsetOutOfRangeError:
             error = ErrorCode.offset_out_of_range
         except LogError:
@@ -61,7 +61,7 @@ class ClusterMetadataReader:
 
     async def wait_beyond(self, offset: int) -> None:
         """Return when a record at `offset` may be committed."""
-        while self._end <= offset:
+        while self._end_offset <= offset:
             await self._metadata.wait_change()
 
     async def list_offset(self, partition: int, timestamp: int) -> ListedOffset:
@@ -75,7 +75,7 @@ class ClusterMetadataReader:
         at = timestamp if newest is None else newest
         match at:
             case -1:
-                offset = self._end
+                offset = self._end_offset
             case -2 | -4:
                 offset = log.log_start_offset
             case -3 | -5 | -6:
@@ -84,7 +84,7 @@ class ClusterMetadataReader:
                 offset = await log.offset_for_timestamp(at)
             case _:
                 return ListedOffset(ErrorCode.unsupported_version)
-        if offset is None or offset > self._end or (at >= 0 and offset == self._end):
+        if offset is None or offset > self._end_offset or (at >= 0 and offset == self._end_offset):
             return ListedOffset(ErrorCode.none)
         epoch = log.epoch_at(offset)
         return ListedOffset(
@@ -97,10 +97,10 @@ class ClusterMetadataReader:
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers; -1 where nothing is known."""
         found = self._quorum.log.end_offset_for_epoch(epoch)
-        return (-1, -1) if found is None else (found.epoch, min(found.end_offset, self._end))
+        return (-1, -1) if found is None else (found.epoch, min(found.end_offset, self._end_offset))
 
     @property
-    def _end(self) -> Offset:
+    def _end_offset(self) -> Offset:
         """First offset that is not committed; the log's start while this node does not know."""
         high_watermark = self._quorum.high_watermark
         return self._quorum.log.log_start_offset if high_watermark is None else high_watermark

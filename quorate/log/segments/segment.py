@@ -110,9 +110,9 @@ class Segment:
         self.indexes.add_max()
         self.indexes.save()
 
-    def load_indexes(self, trusted_end: int) -> Steps[None]:
+    def load_indexes(self, trusted_end_offset: int) -> Steps[None]:
         """From their files. If one is missing or wrong both are empty: whoever opens a segment walks over
-        what they don't cover. Entries by time that are not for offsets below `trusted_end` go. Raises
+        what they don't cover. Entries by time that are not for offsets below `trusted_end_offset` go. Raises
         `DamagedLogError` if the first batch can't be read."""
         indexes = self.indexes
         loaded = yield from indexes.offsets.load(
@@ -123,7 +123,11 @@ class Segment:
             loaded = False
         wrong = None if loaded else indexes.offsets_path
         times = indexes.times
-        if wrong is None and times is not None and not (yield from self._load_times(times, trusted_end)):
+        if (
+            wrong is None
+            and times is not None
+            and not (yield from self._load_times(times, trusted_end_offset))
+        ):
             wrong = times.path
         if wrong is not None:
             if self._disk.exists(wrong):
@@ -136,10 +140,10 @@ class Segment:
             first = yield from HeaderWalk(self.file, 0, self.file.size).next()
             indexes.first_timestamp = None if first is None else first.base_timestamp
 
-    def _load_times(self, times: TimeIndex, trusted_end: int) -> Steps[bool]:
+    def _load_times(self, times: TimeIndex, trusted_end_offset: int) -> Steps[bool]:
         if not (yield from times.load()):
             return False
-        times.cut(trusted_end - self.base_offset)
+        times.cut(trusted_end_offset - self.base_offset)
         try:
             return times.last is None or (yield from self._is_time(times.last))
         except DamagedLogError:
@@ -243,12 +247,12 @@ class Segment:
             found = None if times is None else (yield from times.floor(timestamp))
         return 0 if found is None else found.relative_offset
 
-    def extent(self, start: Spot, *, max_bytes: int, max_offset: int) -> Steps[int]:
+    def extent(self, start: Spot, *, max_bytes: int, end_offset: int) -> Steps[int]:
         """The end position of the whole batches from `start` on, within `max_bytes`, that end at or below
-        `max_offset`; `start.position` if not even that one does."""
-        limit = start.position + max_bytes
-        entry = self.indexes.offsets.floor_position(limit)
-        by_offset = self.indexes.offsets.floor(max_offset - self.base_offset)
+        `end_offset`; `start.position` if not even that one does."""
+        end_position = start.position + max_bytes
+        entry = self.indexes.offsets.floor_position(end_position)
+        by_offset = self.indexes.offsets.floor(end_offset - self.base_offset)
         if entry is not None and by_offset is not None:
             entry = min(entry, by_offset)
         position = start.position
@@ -262,7 +266,7 @@ class Segment:
         # What is appended meanwhile is left for the next read.
         walk = HeaderWalk(self.file, position, self.file.size)
         while (spot := (yield from walk.next())) is not None:
-            if spot.end_offset > max_offset or spot.position + spot.size > limit:
+            if spot.end_offset > end_offset or spot.position + spot.size > end_position:
                 return spot.position
         return walk.end
 

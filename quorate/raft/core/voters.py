@@ -5,7 +5,7 @@ from collections.abc import Collection
 from quorate.types import Offset
 
 
-def majority_end(ends: Collection[Offset], *, epoch_start: Offset) -> Offset | None:
+def majority_end_offset(ends: Collection[Offset], *, epoch_start: Offset) -> Offset | None:
     """The high watermark these voters allow, or None.
 
     `ends`: the durable log end offset (exclusive) of every voter, 0 where unknown. None until a majority is

@@ -94,7 +94,7 @@ class LogWriter:
 
     def grew(self) -> None:
         """Or shrank."""
-        self._telemetry.log_end(self._log.end_offset, self._log.last_epoch)
+        self._telemetry.log_end_offset(self._log.end_offset, self._log.last_epoch)
 
     def committed(self, high_watermark: Offset) -> None:
         """Measure what was appended here and is now below the high watermark."""

@@ -143,7 +143,7 @@ class Snapshots:
     def _replaced(self, contents: SnapshotContents) -> None:
         self._taker.replaced(contents.snapshot)
         self._telemetry.snapshot_loaded(contents.size_bytes)
-        self._telemetry.log_end(self._log.end_offset, self._log.last_epoch)
+        self._telemetry.log_end_offset(self._log.end_offset, self._log.last_epoch)
         self._cleaner.clean_soon()
 
     def _latest_of_log(self) -> SnapshotId | None:

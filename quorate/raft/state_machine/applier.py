@@ -171,7 +171,7 @@ class Applier:
     async def _apply_from_log(self) -> None:
         offset = self.applied_offset
         try:
-            data = await self._log.read(offset, _READ_BYTES, max_offset=self._high_watermark)
+            data = await self._log.read(offset, _READ_BYTES, end_offset=self._high_watermark)
         except OffsetOutOfRangeError:
             if self._log.log_start_offset > offset:
                 # A snapshot has taken the log's place, and takes the state's or has done so.

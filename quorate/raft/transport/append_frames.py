@@ -27,7 +27,7 @@ from quorate.types import Epoch, Offset
 
 _LENGTH = struct.Struct(">I")
 _MESSAGE_CHARS = 1000
-_BATCH_END = 5
+_BATCH_END_OFFSET = 5
 """Which field of a successful append's response."""
 _RECORD_OVERHEAD = 20
 """At least what a record takes in a batch beside its value, so that a batch of no end of empty records is as
@@ -74,10 +74,12 @@ def decode_request(frame: Frame) -> tuple[str, list[bytes]]:
     return cluster_id, records
 
 
-def encode_success(correlation: int, base_offset: Offset, epoch: Epoch, batch_end: Offset) -> list[Buffer]:
-    """`batch_end`: everything below is committed, and a batch ends there, which the high watermark must not
-    cut in two."""
-    fields: list[Field] = [AppendError.NONE.value, None, epoch, base_offset, None, batch_end]
+def encode_success(
+    correlation: int, base_offset: Offset, epoch: Epoch, batch_end_offset: Offset
+) -> list[Buffer]:
+    """`batch_end_offset`: everything below is committed, and a batch ends there, which the high watermark
+    must not cut in two."""
+    fields: list[Field] = [AppendError.NONE.value, None, epoch, base_offset, None, batch_end_offset]
     return encode_frame(Kind.APPEND + RESPONSE, correlation, fields)
 
 
@@ -105,7 +107,7 @@ class Success(NamedTuple):
 
     base_offset: Offset
     epoch: Epoch
-    batch_end: Offset
+    batch_end_offset: Offset
     """Exclusive end of the batch that it is in."""
 
 
@@ -114,10 +116,10 @@ def decode_response(frame: Frame) -> Success:
     if frame.kind != Kind.APPEND + RESPONSE:
         raise PeerProtocolError(f"an append was answered with a frame of kind {frame.kind}")
     base_offset, epoch = decode_outcome(frame)
-    if base_offset is None or len(frame.fields) <= _BATCH_END:
+    if base_offset is None or len(frame.fields) <= _BATCH_END_OFFSET:
         raise PeerProtocolError("a successful append's response has no offset, or no end of its batch")
-    batch_end = FieldReader(frame.kind, frame.fields[_BATCH_END:]).offset()
-    return Success(base_offset, epoch, batch_end)
+    batch_end_offset = FieldReader(frame.kind, frame.fields[_BATCH_END_OFFSET:]).offset()
+    return Success(base_offset, epoch, batch_end_offset)
 
 
 def decode_application_response(frame: Frame) -> bytes:
@@ -166,9 +168,9 @@ class RemoteAppendWaiter:
         self._dirty = dirty
 
     def applied(
-        self, base_offset: Offset, epoch: Epoch, results: Sequence[object], batch_end: Offset
+        self, base_offset: Offset, epoch: Epoch, results: Sequence[object], batch_end_offset: Offset
     ) -> None:
-        self._answer(encode_success(self._correlation, base_offset, epoch, batch_end))
+        self._answer(encode_success(self._correlation, base_offset, epoch, batch_end_offset))
 
     def failed(self, error: QuorumError) -> None:
         self._answer(encode_failure(self._correlation, error))

@@ -183,7 +183,7 @@ class Channel:
         except PeerProtocolError as error:
             raise self._misunderstood(error) from error
         if self._on_committed is not None:
-            self._on_committed(success.epoch, success.batch_end)
+            self._on_committed(success.epoch, success.batch_end_offset)
         return success
 
     async def request(self, payload: bytes) -> bytes:

@@ -125,9 +125,9 @@ class Forwarder:
             self._idle = trio.Event()
             await self._idle.wait()
 
-    def _heard(self, epoch: Epoch, batch_end: Offset) -> None:
-        if self._applied_offset < batch_end:
-            self._on_committed(epoch, batch_end)
+    def _heard(self, epoch: Epoch, batch_end_offset: Offset) -> None:
+        if self._applied_offset < batch_end_offset:
+            self._on_committed(epoch, batch_end_offset)
 
     def _forget(self) -> None:
         """Results that nothing under way can ask for."""

@@ -91,9 +91,9 @@ def read_log(node: NodeView, offset: int, end_offset: int) -> bytes:
     """Whole batches of a node's log from `offset` on, past any fault of its disk. May stop before
     `end_offset`."""
     log = node.log
-    data = log.read_tail(offset, _ALL, max_offset=end_offset)
+    data = log.read_tail(offset, _ALL, end_offset=end_offset)
     if data is None:
-        found = log.slice_of(offset, _ALL, max_offset=end_offset)
+        found = log.slice_of(offset, _ALL, end_offset=end_offset)
         if found is None:
             return b""
         data = node.disk.content(found.file.path)[found.position : found.position + found.size]

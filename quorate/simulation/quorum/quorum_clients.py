@@ -76,11 +76,11 @@ class AppendingClients:
     def _acknowledged(self, append: Append, base_offset: Offset, epoch: Epoch) -> None:
         self._history.acknowledge(append, base_offset, epoch, trio.current_time())
         self._cluster.trace.add(append.client, f"acknowledged at {base_offset} in epoch {epoch}")
-        piece_end = self._cluster.checker.committed.end_offset
-        if base_offset + len(append.records) > piece_end:
+        piece_end_offset = self._cluster.checker.committed.end_offset
+        if base_offset + len(append.records) > piece_end_offset:
             self._cluster.found(
                 "AcknowledgedIsCommitted",
-                SafetyViolation(f"{append}, when nothing above {piece_end} is committed"),
+                SafetyViolation(f"{append}, when nothing above {piece_end_offset} is committed"),
             )
 
     def _ended(self, append: Append, outcome: Outcome) -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from quorate.raft.core.replica_log.epoch_history import EpochCache
 from quorate.raft.core.replica_log.replica_log import LogState
 from quorate.raft.core.replica_log.voter_history import VoterHistory
-from quorate.raft.core.voters import majority_end
+from quorate.raft.core.voters import majority_end_offset
 from quorate.types import (
     Endpoint,
     Epoch,
@@ -31,11 +31,11 @@ def test_the_majority_end_is_the_highest_offset_that_a_majority_has(
 ) -> None:
     majority = len(ends) // 2 + 1
     naive = max(offset for offset in range(21) if sum(end >= offset for end in ends) >= majority)
-    assert majority_end(ends, epoch_start=epoch_start) == (naive if naive > epoch_start else None)
+    assert majority_end_offset(ends, epoch_start=epoch_start) == (naive if naive > epoch_start else None)
 
 
 def test_nothing_is_committed_without_voters() -> None:
-    assert majority_end([], epoch_start=Offset(-1)) is None
+    assert majority_end_offset([], epoch_start=Offset(-1)) is None
 
 
 def cache_of(records: list[Epoch]) -> EpochCache:

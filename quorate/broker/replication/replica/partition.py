@@ -69,9 +69,9 @@ _BATCHES_AT_ONCE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """What a fetch may read: from its offset up to `limit` (exclusive); or `diverging`, and nothing."""
+    """What a fetch may read: from its offset up to `end_offset`; or `diverging`, and nothing."""
 
-    limit: int
+    end_offset: int
     diverging: tuple[int, int] | None = None
 
 

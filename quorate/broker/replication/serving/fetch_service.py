@@ -133,9 +133,9 @@ class FetchService:
         parked = ParkedFetch(self, options, deadline)
         slices = Slices()
         try:
-            for partition, limit in read.limits:
+            for partition, readable_end in read.readable_ends:
                 parked.watch(partition)
-                if self._limit(partition, options) != limit:
+                if self._readable_end(partition, options) != readable_end:
                     parked.abandon()
                     return None
                 await slices.pause()
@@ -148,7 +148,7 @@ class FetchService:
             self._purgatory.hold(parked, deadline)
         return parked
 
-    def _limit(self, partition: Partition, options: FetchOptions) -> tuple[object, int]:
+    def _readable_end(self, partition: Partition, options: FetchOptions) -> tuple[object, int]:
         end = partition.log.end_offset if options.from_follower else partition.high_watermark
         return (partition.role, int(end))
 
@@ -158,11 +158,11 @@ class FetchService:
         first = True
         slices = Slices()
         for item in options.items:
-            result, limit = await self._read_one(item, options, left=left, first=first)
+            result, readable_end = await self._read_one(item, options, left=left, first=first)
             read.results.append(result)
             read.urgent = read.urgent or result.urgent
-            if limit is not None:
-                read.limits.append(limit)
+            if readable_end is not None:
+                read.readable_ends.append(readable_end)
             if result.records:
                 read.size += result.size
                 left -= result.size
@@ -178,7 +178,7 @@ class FetchService:
             partition = self._lookup(item.topic, item.partition_id)
             readable = partition.readable(item, replica_id=options.replica_id)
             role = partition.role
-            limit = self._limit(partition, options)
+            readable_end = self._readable_end(partition, options)
             records = b""
             if not options.zstd and partition.rules.codec is Codec.ZSTD:
                 raise _needs_zstd(partition)
@@ -186,7 +186,7 @@ class FetchService:
                 records = await partition.log.read(
                     item.fetch_offset,
                     min(item.max_bytes, left),
-                    max_offset=readable.limit,
+                    end_offset=readable.end_offset,
                     min_one_batch=first,
                 )
                 if not options.zstd and records:
@@ -219,7 +219,7 @@ class FetchService:
             diverging_epoch=readable.diverging,
             records=(records,) if records else (),
         )
-        return answer, (partition, limit)
+        return answer, (partition, readable_end)
 
 
 def _needs_zstd(partition: Partition) -> PartitionError:
@@ -248,7 +248,7 @@ class _Read:
     """What was found in every partition that was asked for."""
 
     results: list[FetchResult] = field(default_factory=list)
-    limits: list[tuple[Partition, tuple[object, int]]] = field(default_factory=list)
+    readable_ends: list[tuple[Partition, tuple[object, int]]] = field(default_factory=list)
     """How far each could be read then."""
     size: int = 0
     urgent: bool = False

@@ -81,7 +81,7 @@ async def _at(
         if base >= partition.high_watermark:
             _check_available(partition)
             return OffsetResult()
-        data = await opened.read(base, 1, max_offset=partition.high_watermark)
+        data = await opened.read(base, 1, end_offset=partition.high_watermark)
         if not data:
             return OffsetResult()
         (batch,) = read_batches(data, check_crc=False)

@@ -190,7 +190,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             self._caught_up(node, replica)
         if replica.is_voter:
             self._count_for_quorum(node, replica)
-            self._replicas.voter_ends[request.source] = request.offset
+            self._replicas.voter_end_offsets[request.source] = request.offset
             self._advance(node)
             self._read_index.check(node, high_watermark=self.high_watermark)
         self._answer_or_park(node, replica, request)
@@ -217,7 +217,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
 
     def on_durable(self, node: Node) -> Transition | None:
         if node.is_voter:
-            self._replicas.voter_ends[node.id] = node.log.durable_end_offset
+            self._replicas.voter_end_offsets[node.id] = node.log.durable_end_offset
             self._advance(node)
         return self._done(node)
 
@@ -294,7 +294,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             self._arm_check_quorum(node)
 
     def _advance(self, node: Node) -> None:
-        end = self._replicas.majority_end(epoch_start=self.epoch_start_offset)
+        end = self._replicas.majority_end_offset(epoch_start=self.epoch_start_offset)
         # Less than before only if a voter lost its log (KAFKA-12181), or the voters are others; committed is
         # committed.
         if end is None or (self.high_watermark is not None and end <= self.high_watermark):

@@ -6,7 +6,7 @@ from typing import Final
 from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.roles.replica_progress import ReplicaProgress
 from quorate.raft.core.shared_state import Node
-from quorate.raft.core.voters import majority_end
+from quorate.raft.core.voters import majority_end_offset
 from quorate.types import NodeId, Offset, ReplicaKey, VoterSet
 
 OBSERVERS_MAX: Final = 1000
@@ -14,14 +14,14 @@ OBSERVERS_MAX: Final = 1000
 
 
 class Replicas(Cloneable, derived={"_fetched_needed": "a majority of the voters"}):
-    """The other voters and the observers of one epoch. The leader itself counts only in `voter_ends`."""
+    """The other voters and the observers of one epoch. The leader itself is only in `voter_end_offsets`."""
 
-    __slots__ = ("_fetched", "_fetched_needed", "followers", "observers", "voter_ends")
+    __slots__ = ("_fetched", "_fetched_needed", "followers", "observers", "voter_end_offsets")
 
     def __init__(self, node: Node) -> None:
         self.followers: dict[NodeId, ReplicaProgress] = {}
         self.observers: dict[NodeId, ReplicaProgress] = {}
-        self.voter_ends: dict[NodeId, Offset] = {}
+        self.voter_end_offsets: dict[NodeId, Offset] = {}
         """The durable end of each voter's log, 0 where unknown."""
         self._fetched: set[NodeId] = set()
         """The voters that have fetched since the check-quorum timer started."""
@@ -53,14 +53,14 @@ class Replicas(Cloneable, derived={"_fetched_needed": "a majority of the voters"
             replica.is_voter = False
             # Its id may have come back with another directory.
             self.observers.setdefault(replica.key.id, replica)
-        self.voter_ends = {
+        self.voter_end_offsets = {
             voter.key.id: Offset(0)
             if voter.key.id not in self.followers
             else self.followers[voter.key.id].end_offset
             for voter in node.voters
         }
         if node.is_voter:
-            self.voter_ends[node.id] = node.log.durable_end_offset
+            self.voter_end_offsets[node.id] = node.log.durable_end_offset
         self._fetched_needed = node.voters.majority - (1 if node.is_voter else 0)
         return tuple(before.values())
 
@@ -108,8 +108,8 @@ class Replicas(Cloneable, derived={"_fetched_needed": "a majority of the voters"
     def start_period(self) -> None:
         self._fetched.clear()
 
-    def majority_end(self, *, epoch_start: Offset) -> Offset | None:
-        return majority_end(self.voter_ends.values(), epoch_start=epoch_start)
+    def majority_end_offset(self, *, epoch_start: Offset) -> Offset | None:
+        return majority_end_offset(self.voter_end_offsets.values(), epoch_start=epoch_start)
 
     def by_offset(self) -> tuple[NodeId, ...]:
         """The other voters by what they have, the most up to date first; equals by id."""

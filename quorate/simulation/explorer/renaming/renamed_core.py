@@ -84,8 +84,8 @@ def _replicas(replicas: Replicas, node: Node, to: Renaming) -> None:
     replicas.followers = {key.id: followers[key.id] for key in node.others}
     # In the order in which they were last heard of.
     replicas.observers = {replica.key.id: replica for replica in replicas.observers.values()}
-    ends = {to.node(voter): end for voter, end in replicas.voter_ends.items()}
-    replicas.voter_ends = {voter: ends[voter] for voter in node.voters.ids}
+    ends = {to.node(voter): end for voter, end in replicas.voter_end_offsets.items()}
+    replicas.voter_end_offsets = {voter: ends[voter] for voter in node.voters.ids}
     replicas._fetched = set(map(to.node, replicas._fetched))
 
 
