@@ -20,7 +20,7 @@ from quorate.metrics.declarations import (
     RAFT,
     SNAPSHOTS,
     Declaration,
-    Kind,
+    MetricKind,
 )
 from quorate.metrics.raft_metrics import STATES
 from quorate.raft.core.roles.transitions import ALLOWED
@@ -103,7 +103,7 @@ def topic_keys() -> str:
 
 def metrics_of(*declared: tuple[Declaration, ...]) -> Callable[[], str]:
     def ours(each: Declaration) -> str:
-        return f"{each.ours}_total" if each.kind is Kind.COUNTER else each.ours
+        return f"{each.ours}_total" if each.kind is MetricKind.COUNTER else each.ours
 
     def kafkas(each: Declaration) -> str:
         return f"{each.kafkas}_total" if each.is_rate else each.kafkas

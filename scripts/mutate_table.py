@@ -316,8 +316,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "check-quorum keeps who fetched before a change of voters",
         "raft/core/roles/leader.py",
-        "    def _arm_check_quorum(self, node: Node) -> None:\n        self._replicas.start_period()\n",
-        "    def _arm_check_quorum(self, node: Node) -> None:\n",
+        "    def _arm_check_quorum(self, node: NodeState) -> None:\n        self._replicas.start_period()\n",
+        "    def _arm_check_quorum(self, node: NodeState) -> None:\n",
         "findings, mutation k9",
         f"{_CORE}/test_voter_changes.py",
     ),
@@ -574,7 +574,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "epochs stay when no record is cut",
         "log/changes.py",
-        "            self._epochs.trim_end(min(end_offset, self.end_offset))\n",
+        "            self._epochs.truncate(min(end_offset, self.end_offset))\n",
         "",
         "kraft.md section 3: even if no records are cut",
         "tests/log",
@@ -720,7 +720,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a follower's log start passes its high watermark",
-        "broker/replication/replica/partition.py",
+        "broker/replication/replica/partition_replica.py",
         "Offset(min(offset, int(self.log.high_watermark)))",
         "Offset(offset)",
         "KIP-107",

@@ -11,7 +11,7 @@ from quorate.broker.apis import (
     ClusterMetadataReader,
     Dispatcher,
     LeaderReadiness,
-    ProducerIds,
+    ProducerIdSource,
     TopicCreator,
     error_table,
     features_of,
@@ -22,16 +22,14 @@ from quorate.broker.failure_reports import FailureReports
 from quorate.broker.group_log import OffsetsLog
 from quorate.broker.groups import OFFSETS_TOPIC, GroupConfig, GroupCoordinator, GroupLimits
 from quorate.broker.lifecycle import BrokerLifecycle, Identity, LifecycleTimes
-from quorate.broker.metadata import Listener, MetadataDelta, MetadataImage, PartitionDelta
+from quorate.broker.metadata import BrokerEndpoint, MetadataDelta, MetadataImage, PartitionDelta
 from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.replication import ReplicaManager, ReplicationConfig
 from quorate.broker.replication.storage import BadDirectory, Directory
 from quorate.broker.settings import ServerConfig
-from quorate.broker.wire import ServerConfig as WireConfig
-from quorate.broker.wire import WireServer
+from quorate.broker.wire import KafkaServerConfig, WireServer
 from quorate.raft import Quorum
-from quorate.runtime import Address, Runtime, get_logger
-from quorate.runtime import Listener as NetworkListener
+from quorate.runtime import Address, Listener, Runtime, get_logger
 
 log = get_logger(__name__)
 
@@ -55,8 +53,8 @@ class BrokerNode:
         lifecycle: BrokerLifecycle,
         replicas: ReplicaManager,
         groups: GroupCoordinator,
-        listeners: Sequence[NetworkListener],
-        advertised: tuple[Listener, ...],
+        listeners: Sequence[Listener],
+        advertised: tuple[BrokerEndpoint, ...],
         runtime: Runtime,
         connect: Callable[[int], Address | None],
     ) -> None:
@@ -80,8 +78,8 @@ class BrokerNode:
         *,
         cluster_id: str,
         directories: Sequence[Directory | BadDirectory],
-        advertised: tuple[Listener, ...],
-        listeners: Sequence[NetworkListener],
+        advertised: tuple[BrokerEndpoint, ...],
+        listeners: Sequence[Listener],
         metadata: MetadataCache,
         quorum: Quorum[None],
         channel: ControllerChannel,
@@ -208,7 +206,7 @@ class BrokerNode:
             groups=self.groups,
             cluster_metadata=ClusterMetadataReader(self._quorum, self._metadata),
             topics=TopicCreator(self._config, self._channel, self._metadata, self._quorum),
-            producer_ids=ProducerIds(
+            producer_ids=ProducerIdSource(
                 self._channel,
                 broker_id=self._config.node_id,
                 broker_epoch=lambda: self.lifecycle.broker_epoch,
@@ -326,8 +324,8 @@ def group_config(config: ServerConfig) -> GroupConfig:
     )
 
 
-def wire_config(config: ServerConfig) -> WireConfig:
-    return WireConfig(
+def wire_config(config: ServerConfig) -> KafkaServerConfig:
+    return KafkaServerConfig(
         max_connections=config.int("max.connections"),
         max_connections_per_ip=config.int("max.connections.per.ip"),
         request_max_bytes=config.int("socket.request.max.bytes"),

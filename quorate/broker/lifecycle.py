@@ -14,7 +14,7 @@ from quorate.broker.controller.rpc import (
     RegisterBrokerRequest,
 )
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
-from quorate.broker.metadata import BrokerState, FeatureRange, Listener, MetadataDelta, MetadataImage
+from quorate.broker.metadata import BrokerEndpoint, BrokerState, FeatureRange, MetadataDelta, MetadataImage
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication.storage import NO_PROOF, Proof
 from quorate.error_code import ErrorCode
@@ -48,7 +48,7 @@ class Identity:
     broker_id: int
     cluster_id: str
     incarnation_id: uuid.UUID
-    listeners: tuple[Listener, ...]
+    listeners: tuple[BrokerEndpoint, ...]
     rack: str | None
 
 

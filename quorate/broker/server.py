@@ -14,7 +14,7 @@ from quorate.broker.broker_node import BrokerNode
 from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.controller_node import ControllerNode
 from quorate.broker.log_directories import open_directories
-from quorate.broker.metadata import Listener
+from quorate.broker.metadata import BrokerEndpoint
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.raft_log_lines import BothTelemetry, ServerTelemetry
 from quorate.broker.settings import ServerConfig
@@ -22,8 +22,7 @@ from quorate.metrics import RaftMetrics, serve_metrics
 from quorate.quorum_state import load_meta_properties
 from quorate.raft import Quorum
 from quorate.raft.storage import LOCK_FILE
-from quorate.runtime import Address, Runtime, get_logger
-from quorate.runtime import Listener as NetworkListener
+from quorate.runtime import Address, Listener, Runtime, get_logger
 from quorate.runtime.real import SyncStrategy, real_runtime
 
 log = get_logger(__name__)
@@ -173,23 +172,21 @@ def _lock_log_dir(stack: AsyncExitStack, runtime: Runtime, path: str) -> None:
     stack.callback(runtime.disk.lock(f"{path}/{LOCK_FILE}").release)
 
 
-async def _listen(stack: AsyncExitStack, runtime: Runtime, address: Address) -> NetworkListener:
+async def _listen(stack: AsyncExitStack, runtime: Runtime, address: Address) -> Listener:
     host = address.host or "0.0.0.0"
     listener = await runtime.network.listen(Address(host, address.port))
     stack.callback(listener.close)
     return listener
 
 
-async def _listen_metrics(
-    stack: AsyncExitStack, config: ServerConfig, runtime: Runtime
-) -> NetworkListener | None:
+async def _listen_metrics(stack: AsyncExitStack, config: ServerConfig, runtime: Runtime) -> Listener | None:
     port = config.int("metrics.http.port")
     if port < 0:
         return None
     return await _listen(stack, runtime, Address(config.values["metrics.http.host"], port))
 
 
-def _advertised(config: ServerConfig, listeners: list[NetworkListener]) -> tuple[Listener, ...]:
+def _advertised(config: ServerConfig, listeners: list[Listener]) -> tuple[BrokerEndpoint, ...]:
     """What clients are told, with the ports that were bound where 0 was asked for."""
     bound = {
         asked.name: listener.address.port

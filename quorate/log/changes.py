@@ -36,7 +36,7 @@ class Changes(Durability):
         async with self._changes():
             if end_offset < self.end_offset:
                 await self._cut_to(end_offset)
-            self._epochs.trim_end(min(end_offset, self.end_offset))
+            self._epochs.truncate(min(end_offset, self.end_offset))
             await self._epochs.store(self._disk, self._folder)
         return self.end_offset
 
@@ -80,7 +80,7 @@ class Changes(Durability):
             self._forget_memory(offset)
             self.log_start_offset = self.high_watermark = offset
             await self._remove_segments(0)
-            self._epochs.trim_end(0)
+            self._epochs.truncate(0)
             await self._epochs.store(self._disk, self._folder)
             self._active = Segment(self._disk, self._folder, offset, self._config, create=True)
             self._segments.append(self._active)

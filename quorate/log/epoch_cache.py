@@ -51,14 +51,14 @@ class EpochCache:
         self._entries.append(EpochStart(Epoch(epoch), Offset(start_offset)))
         self._changed()
 
-    def trim_end(self, end_offset: int) -> None:
+    def truncate(self, end_offset: int) -> None:
         """Forget the epochs that start at or above `end_offset`."""
         kept = [entry for entry in self._entries if entry.start_offset < end_offset]
         if len(kept) != len(self._entries):
             self._entries = kept
             self._changed()
 
-    def trim_start(self, log_start_offset: int) -> None:
+    def trim(self, log_start_offset: int) -> None:
         """Forget the epochs that end at or below `log_start_offset`; the one that spans it starts there."""
         index = bisect_right(self._entries, log_start_offset, key=_start_of) - 1
         if (

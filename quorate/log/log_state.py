@@ -64,12 +64,12 @@ class LogState:
         """What is below `log_start_offset`, the last of it of `epoch`, is no longer in the log."""
         self.log_start_offset = log_start_offset
         self.high_watermark = max(self.high_watermark, log_start_offset)
-        self._epochs.trim_start(log_start_offset)
+        self._epochs.trim(log_start_offset)
         if self._config.own_recovery_point:
             self._epochs.start_epoch = epoch
             if log_start_offset == self.end_offset:
                 # No record is left to begin an epoch. (A partition's leader may have begun one without.)
-                self._epochs.trim_end(log_start_offset)
+                self._epochs.truncate(log_start_offset)
 
     def _check_writable(self) -> None:
         if self._failure is not None:

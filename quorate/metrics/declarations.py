@@ -14,7 +14,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """What a value is in our spelling. In Strimzi's all but rates and histograms are gauges."""
 
     GAUGE = "gauge"
@@ -34,7 +34,7 @@ class Declaration:
     ours: str
     """Our name, without a counter's `_total`."""
     help: str
-    kind: Kind = Kind.GAUGE
+    kind: MetricKind = MetricKind.GAUGE
     scale: float = 1.0
     """From the bean's unit to ours."""
 
@@ -59,7 +59,7 @@ def families(
     labels = labels or {}
     for each in declarations:
         value = values[each.bean]
-        ours = counter if each.kind is Kind.COUNTER else gauge
+        ours = counter if each.kind is MetricKind.COUNTER else gauge
         yield ours(each.ours, each.help, value * each.scale, labels)
         kafkas = counter if each.is_rate else gauge
         yield kafkas(each.kafkas, each.help, value, labels)
@@ -80,7 +80,9 @@ def counter(name: str, text: str, value: float, labels: Mapping[str, str]) -> Me
 _MS: Final = 0.001
 
 
-def _raft(bean: str, ours: str, text: str, *, kind: Kind = Kind.GAUGE, scale: float = 1.0) -> Declaration:
+def _raft(
+    bean: str, ours: str, text: str, *, kind: MetricKind = MetricKind.GAUGE, scale: float = 1.0
+) -> Declaration:
     return Declaration(
         mbean="kafka.server:type=raft-metrics",
         bean=bean,
@@ -110,7 +112,7 @@ RAFT: Final = (
         "When this node started, since the Unix epoch.",
         scale=_MS,
     ),
-    _raft("current-state", "current_state", "What this node is doing in the quorum.", kind=Kind.STATE),
+    _raft("current-state", "current_state", "What this node is doing in the quorum.", kind=MetricKind.STATE),
     _raft(
         "number-unknown-voter-connections",
         "unknown_voter_connections",
@@ -164,7 +166,7 @@ SNAPSHOTS: Final = (
         bean="HandleLoadSnapshotCount",
         ours="raft_manager_snapshots_loaded",
         help="Snapshots loaded since this node started.",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
     ),
     Declaration(
         mbean="kafka.server:type=SnapshotEmitter",
@@ -183,7 +185,9 @@ SNAPSHOTS: Final = (
 """KIP-835's of snapshots, which any quorum has."""
 
 
-def _applied(bean: str, ours: str, text: str, *, kind: Kind = Kind.GAUGE, scale: float = 1.0) -> Declaration:
+def _applied(
+    bean: str, ours: str, text: str, *, kind: MetricKind = MetricKind.GAUGE, scale: float = 1.0
+) -> Declaration:
     return Declaration(
         mbean="kafka.server:type=broker-metadata-metrics",
         bean=bean,
@@ -216,20 +220,20 @@ BROKER_METADATA: Final = (
         "metadata-load-error-count",
         "load_errors",
         "Metadata records that could not be decoded or did not fit; the node stops.",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
     ),
     _applied(
         "metadata-apply-error-count",
         "apply_errors",
         "Metadata changes that this node failed to act upon; the node stops.",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
     ),
 )
 """KIP-835's of every node that follows the metadata."""
 
 
 def _controller(
-    bean: str, ours: str, text: str, *, kind: Kind = Kind.GAUGE, scale: float = 1.0
+    bean: str, ours: str, text: str, *, kind: MetricKind = MetricKind.GAUGE, scale: float = 1.0
 ) -> Declaration:
     return Declaration(
         mbean="kafka.controller:type=KafkaController",
@@ -279,38 +283,38 @@ CONTROLLER: Final = (
         "MetadataErrorCount",
         "metadata_errors",
         "Faults of this node's controller, each of which ended its leadership.",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
     ),
     _controller(
         "TimedOutBrokerHeartbeatCount",
         "timed_out_broker_heartbeats",
         "Broker sessions that ran out while this node was the active controller.",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
     ),
     _controller(
         "EventQueueOperationsStartedCount",
         "operations_started",
         "Operations that this node's controller began, its own upkeep included.",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
     ),
     _controller(
         "EventQueueOperationsTimedOutCount",
         "operations_timed_out",
         "Operations whose asker gave up before they were committed and answered.",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
     ),
     _controller(
         "NewActiveControllersCount",
         "new_active_controllers",
         "Elections of an active controller that this node heard of, its own included.",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
     ),
     Declaration(
         mbean="kafka.controller:type=ControllerStats",
         bean="UncleanLeaderElectionsPerSec",
         ours="quorate_controller_unclean_leader_elections",
         help="Partition leaders that may lack committed records, elected by this node as active controller.",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
     ),
     Declaration(
         mbean="kafka.server:type=MetadataLoader",
@@ -333,7 +337,7 @@ EVENT_QUEUE_TIME: Final = Declaration(
     ours="quorate_controller_event_queue_time_seconds",
     help="How late operations of the controller began: requests are taken up as they arrive, its own upkeep "
     "when the loop gets to it.",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     scale=_MS,
 )
 EVENT_PROCESSING_TIME: Final = Declaration(
@@ -341,7 +345,7 @@ EVENT_PROCESSING_TIME: Final = Declaration(
     bean="EventQueueProcessingTimeMs",
     ours="quorate_controller_event_processing_time_seconds",
     help="How long operations of the controller took to decide and append; the commit is not in it.",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     scale=_MS,
 )
 EVENT_MANAGER: Final = (EVENT_QUEUE_TIME, EVENT_PROCESSING_TIME)

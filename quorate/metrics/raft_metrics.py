@@ -21,7 +21,7 @@ import trio
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from quorate.metrics.declarations import RAFT, SNAPSHOTS, Declaration, Kind, counter, families
+from quorate.metrics.declarations import RAFT, SNAPSHOTS, Declaration, MetricKind, counter, families
 from quorate.metrics.shared_registry import join, leave
 from quorate.metrics.windows import Window
 from quorate.raft.core import Role
@@ -188,9 +188,9 @@ class RaftMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         for declaration in RAFT:
-            if declaration.kind is Kind.STATE:
+            if declaration.kind is MetricKind.STATE:
                 yield from self._state_families(declaration)
-        numbers = (each for each in (*RAFT, *SNAPSHOTS) if each.kind is not Kind.STATE)
+        numbers = (each for each in (*RAFT, *SNAPSHOTS) if each.kind is not MetricKind.STATE)
         yield from families(numbers, self.values(), self._labels)
         yield counter(
             "raft_manager_fetch_records",

@@ -17,8 +17,8 @@ from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
 from quorate.broker.wire.codecs import (
     FetchedPartition,
     FetchPartition,
-    FetchRequest,
     FetchTopic,
+    KafkaFetchRequest,
     MalformedError,
 )
 from quorate.log import InvalidBatchError
@@ -236,7 +236,7 @@ class _Fetch:
     async def __call__(self, client: WireClient) -> list[Batch]:
         partition = FetchPartition(partition=0, fetch_offset=self.offset, max_bytes=_FETCH_BYTES)
         response = await client.fetch(
-            FetchRequest(
+            KafkaFetchRequest(
                 version=client.version(ApiKey.FETCH, at_most=_FETCH_BY_NAME),
                 max_wait_ms=_MAX_WAIT_MS,
                 min_bytes=1,

@@ -19,7 +19,7 @@ from quorate.raft.core.messages import (
     VoteRequest,
 )
 from quorate.raft.transport.append_frames import encode_request
-from quorate.raft.transport.frames import Kind, encode_frame
+from quorate.raft.transport.frames import FrameKind, encode_frame
 from quorate.raft.transport.leader_frames import voter_change_fields
 from quorate.raft.transport.raft_codec import encode
 from quorate.runtime.disk import Buffer
@@ -211,10 +211,10 @@ class Liar:
 
     def application(self) -> list[Buffer]:
         payload = self._draw.randbytes(self._draw.randrange(40))
-        return encode_frame(Kind.APPLICATION, self.correlation(), [self._cluster_id], [payload])
+        return encode_frame(FrameKind.APPLICATION, self.correlation(), [self._cluster_id], [payload])
 
     def read_index(self) -> list[Buffer]:
-        return encode_frame(Kind.READ_INDEX, self.correlation(), [self._cluster_id])
+        return encode_frame(FrameKind.READ_INDEX, self.correlation(), [self._cluster_id])
 
     def change_voters(self) -> list[Buffer]:
         new = Voter(self.key(self.source()), self.endpoint())
@@ -229,17 +229,17 @@ class Liar:
         )
         change = self._draw.choice(changes)
         return encode_frame(
-            Kind.CHANGE_VOTERS, self.correlation(), [self._cluster_id, *voter_change_fields(change)]
+            FrameKind.CHANGE_VOTERS, self.correlation(), [self._cluster_id, *voter_change_fields(change)]
         )
 
     def transfer(self) -> list[Buffer]:
         return encode_frame(
-            Kind.TRANSFER_LEADERSHIP, self.correlation(), [self._cluster_id, self.anybody().id]
+            FrameKind.TRANSFER_LEADERSHIP, self.correlation(), [self._cluster_id, self.anybody().id]
         )
 
     def take_snapshot(self) -> list[Buffer]:
-        return encode_frame(Kind.TAKE_SNAPSHOT, self.correlation(), [self._cluster_id])
+        return encode_frame(FrameKind.TAKE_SNAPSHOT, self.correlation(), [self._cluster_id])
 
     def describe(self) -> list[Buffer]:
         named = self._draw.choice(("", self._cluster_id))
-        return encode_frame(Kind.DESCRIBE_QUORUM, self.correlation(), [named])
+        return encode_frame(FrameKind.DESCRIBE_QUORUM, self.correlation(), [named])

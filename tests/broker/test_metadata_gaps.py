@@ -17,7 +17,7 @@ from quorate.log import Log, LogConfig
 from quorate.log.batches.records import build_batch
 from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.raft.snapshots.snapshot_loading import load_snapshot
-from quorate.raft.snapshots.snapshot_slices import Slices
+from quorate.raft.snapshots.snapshot_slices import SnapshotSlices
 from quorate.raft.state_machine.append_queue import AppendQueue, QueuedAppend
 from quorate.raft.state_machine.applier import Applier
 from quorate.raft.state_machine.interface import CommittedBatch
@@ -101,7 +101,7 @@ async def test_a_snapshot_is_begun_and_written_in_slices_while_changes_are_appli
     written: list[bytes] = []
 
     async def write() -> None:
-        chunks, slices = cache.take_snapshot(), Slices(rests=False)
+        chunks, slices = cache.take_snapshot(), SnapshotSlices(rests=False)
         for number, batch in enumerate(changes):
             base = Offset(cache.offset + 1)
             cache.apply(CommittedBatch(base_offset=base, epoch=Epoch(1), timestamp_ms=1, records=batch))

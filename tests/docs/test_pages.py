@@ -91,12 +91,12 @@ def test_every_public_member_of_a_quorum_is_in_the_reference() -> None:
 
 def test_every_request_and_error_of_the_quorum_is_in_the_reference() -> None:
     from quorate.raft.transport.fields import QUORUM_CODES
-    from quorate.raft.transport.frames import Kind
+    from quorate.raft.transport.frames import FrameKind
 
     text = (ROOT / "docs/reference/quorum-protocol.md").read_text()
     before, _, errors = text.partition("## Errors")
     requests = {int(kind): name for kind, name in re.findall(r"^\| (\d+) \| (\w+) \| .* \|$", before, re.M)}
-    names = {kind.value: "".join(map(str.capitalize, kind.name.split("_"))) for kind in Kind}
+    names = {kind.value: "".join(map(str.capitalize, kind.name.split("_"))) for kind in FrameKind}
     assert {kind: requests.get(kind) for kind in names} == names
     rows = re.findall(r"^\| (\d+) \| ([A-Z_]+) \|", errors, re.M)
     assert {int(code): name for code, name in rows} == {error.value: error.name for error in QUORUM_CODES}

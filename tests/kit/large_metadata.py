@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
+    BrokerEndpoint,
     FeatureLevel,
-    Listener,
     Partition,
     Record,
     RegisterBroker,
@@ -37,7 +37,7 @@ def records() -> Iterator[Record]:
             incarnation_id=uuid.UUID(int=broker_id),
             broker_epoch=broker_id,
             fenced=False,
-            listeners=(Listener(name="PLAINTEXT", host=f"b{broker_id}", port=9092),),
+            listeners=(BrokerEndpoint(name="PLAINTEXT", host=f"b{broker_id}", port=9092),),
             log_dirs=(directory(broker_id), directory(broker_id, 1)),
         )
     for number in range(TOPICS):

@@ -25,7 +25,7 @@ from quorate.metrics.declarations import (
     EVENT_QUEUE_TIME,
     SNAPSHOTS,
     Declaration,
-    Kind,
+    MetricKind,
 )
 from quorate.metrics.histogram import QUANTILES, Histogram
 from quorate.raft.state_machine.interface import CommittedBatch
@@ -85,7 +85,7 @@ def samples(registry: CollectorRegistry) -> dict[str, float]:
 
 def spelled_twice(seen: dict[str, float], declared: Declaration) -> float:
     """In Kafka's unit."""
-    ours = seen[f"{declared.ours}_total" if declared.kind is Kind.COUNTER else declared.ours]
+    ours = seen[f"{declared.ours}_total" if declared.kind is MetricKind.COUNTER else declared.ours]
     kafkas = seen[f"{declared.kafkas}_total" if declared.is_rate else declared.kafkas]
     assert ours == pytest.approx(kafkas * declared.scale), declared
     return kafkas

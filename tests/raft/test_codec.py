@@ -38,7 +38,7 @@ from quorate.raft.transport.append_frames import (
     size_of,
 )
 from quorate.raft.transport.fields import QUORUM_CODES
-from quorate.raft.transport.frames import MAX_HEADER_BYTES, RESPONSE, Kind, decode_frame, encode_frame
+from quorate.raft.transport.frames import MAX_HEADER_BYTES, RESPONSE, FrameKind, decode_frame, encode_frame
 from quorate.raft.transport.raft_codec import decode, encode, kind_of
 from quorate.types import Endpoint, EpochEnd, ReplicaKey
 
@@ -179,7 +179,7 @@ def test_what_is_not_a_plain_header_is_refused(raw):
 
 
 def test_a_number_too_large_for_its_field_is_refused_by_name():
-    frame = decode_frame(header_of(cbor2.dumps([Kind.VOTE, 0, 1, 2**31, 2, "c"])))
+    frame = decode_frame(header_of(cbor2.dumps([FrameKind.VOTE, 0, 1, 2**31, 2, "c"])))
     with pytest.raises(PeerProtocolError, match=r"2147483648 where a number"):
         decode(frame)
 
@@ -187,7 +187,7 @@ def test_a_number_too_large_for_its_field_is_refused_by_name():
 @pytest.mark.parametrize(("count", "is_taken"), [(1000, True), (1001, False)])
 def test_a_list_of_more_nodes_than_a_quorum_may_have_is_refused(count, is_taken):
     frame = decode_frame(
-        header_of(cbor2.dumps([Kind.END_QUORUM_EPOCH, 0, 1, 2, 1, "c", 3, list(range(count))]))
+        header_of(cbor2.dumps([FrameKind.END_QUORUM_EPOCH, 0, 1, 2, 1, "c", 3, list(range(count))]))
     )
     if is_taken:
         assert len(decode(frame).preferred_successors) == count
@@ -203,7 +203,7 @@ def test_an_append_survives_the_wire(records, cluster):
 
 @given(payload=st.binary(max_size=40))
 def test_an_appends_payload_of_any_bytes_is_records_or_is_refused(payload):
-    frame = decode_frame(body_of(encode_frame(Kind.APPEND, 1, ["c"], [payload])))
+    frame = decode_frame(body_of(encode_frame(FrameKind.APPEND, 1, ["c"], [payload])))
     try:
         _, records = decode_request(frame)
     except PeerProtocolError:
@@ -253,7 +253,7 @@ def test_a_refusal_with_a_code_that_is_not_the_quorums_is_refused(number):
 
 
 def test_an_answer_of_another_kind_than_asked_is_refused():
-    frame = decode_frame(body_of(encode_frame(Kind.VOTE + RESPONSE, 1, [])))
+    frame = decode_frame(body_of(encode_frame(FrameKind.VOTE + RESPONSE, 1, [])))
     with pytest.raises(PeerProtocolError):
         decode_response(frame)
     with pytest.raises(PeerProtocolError):

@@ -7,9 +7,9 @@ from quorate.raft.core.events import AddVoter, RemoveVoter
 from quorate.raft.errors import QuorumError
 from quorate.raft.quorum_config import parse_voters
 from quorate.raft.transport import quorum_server as server
-from quorate.raft.transport.connections import PLACES_PER_VOTER, Connection, Connections
+from quorate.raft.transport.connections import PLACES_PER_VOTER, Connections, PeerConnection
 from quorate.raft.transport.fields import FieldReader
-from quorate.raft.transport.frames import PREFACE, FrameReader, Kind, encode_frame
+from quorate.raft.transport.frames import PREFACE, FrameKind, FrameReader, encode_frame
 from quorate.raft.transport.leader_frames import voter_change_fields
 from quorate.raft.transport.outbox import Outbox
 from quorate.raft.transport.turnstile import WAITING_MAX
@@ -21,7 +21,7 @@ CLUSTER_ID = "driver-tests"
 
 def connection(name="stranger:1"):
     stream = type("Stream", (), {"peer": name, "close": lambda self: None})()
-    return Connection(Outbox(stream))
+    return PeerConnection(Outbox(stream))
 
 
 def test_the_connection_that_is_silent_for_longest_makes_room_and_a_voters_does_not():
@@ -69,10 +69,10 @@ async def test_who_has_asked_once_may_be_silent_for_long(world, autojump_clock):
     await world.start(1)
     stream = await world.dial(1)
     reader = FrameReader(stream, max_frame_bytes=1 << 20)
-    await stream.send([PREFACE, *encode_frame(Kind.DESCRIBE_QUORUM, 1, [""])])
+    await stream.send([PREFACE, *encode_frame(FrameKind.DESCRIBE_QUORUM, 1, [""])])
     assert await reader.receive()
     await trio.sleep(3600)
-    await stream.send(encode_frame(Kind.DESCRIBE_QUORUM, 2, [""]))
+    await stream.send(encode_frame(FrameKind.DESCRIBE_QUORUM, 2, [""]))
     assert await reader.receive()
 
 
@@ -91,7 +91,7 @@ async def test_a_crowd_that_holds_all_connections_keeps_no_voter_out(
             try:
                 stream = await world.dial(node)
                 opened += 1
-                await stream.send([PREFACE, *encode_frame(Kind.DESCRIBE_QUORUM, 1, [""])])
+                await stream.send([PREFACE, *encode_frame(FrameKind.DESCRIBE_QUORUM, 1, [""])])
                 while await stream.receive_some():
                     pass
             except NetworkError:
@@ -129,12 +129,12 @@ async def ask(world, node, kind, *fields, cluster_id=CLUSTER_ID):
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
-        (Kind.APPEND, ()),
-        (Kind.APPLICATION, ()),
-        (Kind.READ_INDEX, ()),
-        (Kind.CHANGE_VOTERS, (3,)),
-        (Kind.TRANSFER_LEADERSHIP, (2,)),
-        (Kind.TAKE_SNAPSHOT, ()),
+        (FrameKind.APPEND, ()),
+        (FrameKind.APPLICATION, ()),
+        (FrameKind.READ_INDEX, ()),
+        (FrameKind.CHANGE_VOTERS, (3,)),
+        (FrameKind.TRANSFER_LEADERSHIP, (2,)),
+        (FrameKind.TAKE_SNAPSHOT, ()),
     ],
 )
 @pytest.mark.parametrize("cluster_id", ["", "another"])
@@ -154,11 +154,11 @@ async def test_each_administrative_request_leaves_one_line_with_who_asked_and_th
     leader = await world.leader()
     stranger = Voter(ReplicaKey(NodeId(9), "A" * 22), Endpoint("victim\nrole changed", 22))
     asked = [
-        (Kind.CHANGE_VOTERS, voter_change_fields(AddVoter(stranger))),
-        (Kind.CHANGE_VOTERS, voter_change_fields(AddVoter(stranger))),
-        (Kind.CHANGE_VOTERS, voter_change_fields(RemoveVoter(ReplicaKey(NodeId(2), "x" * 5000)))),
-        (Kind.TAKE_SNAPSHOT, []),
-        (Kind.TRANSFER_LEADERSHIP, [leader.node_id % 3 + 1]),
+        (FrameKind.CHANGE_VOTERS, voter_change_fields(AddVoter(stranger))),
+        (FrameKind.CHANGE_VOTERS, voter_change_fields(AddVoter(stranger))),
+        (FrameKind.CHANGE_VOTERS, voter_change_fields(RemoveVoter(ReplicaKey(NodeId(2), "x" * 5000)))),
+        (FrameKind.TAKE_SNAPSHOT, []),
+        (FrameKind.TRANSFER_LEADERSHIP, [leader.node_id % 3 + 1]),
     ]
     for kind, fields in asked:
         await ask(world, leader.node_id, kind, *fields)
@@ -183,7 +183,7 @@ async def test_leadership_that_strangers_send_round_and_round_leaves_time_to_app
     async def transfer(node):
         while True:
             for to in (1, 2, 3):
-                await ask(world, node, Kind.TRANSFER_LEADERSHIP, to)
+                await ask(world, node, FrameKind.TRANSFER_LEADERSHIP, to)
 
     for node in (1, 2, 3):
         for _ in range(3):
@@ -206,7 +206,7 @@ async def test_a_queue_of_administrative_requests_is_bounded(world, autojump_clo
 
     async def transfer():
         nonlocal refused
-        answer = await ask(world, leader.node_id, Kind.TRANSFER_LEADERSHIP, 9)
+        answer = await ask(world, leader.node_id, FrameKind.TRANSFER_LEADERSHIP, 9)
         if answer is not None and answer.integer() and answer.optional_node() is None:
             refused += 1
 

@@ -5,7 +5,7 @@ import pytest
 import trio
 
 from quorate.raft.errors import PeerProtocolError
-from quorate.raft.transport.frames import PREFACE, FrameReader, Kind, encode_frame
+from quorate.raft.transport.frames import PREFACE, FrameKind, FrameReader, encode_frame
 
 
 class Script:
@@ -45,7 +45,7 @@ async def all_frames(reader):
 async def test_frames_arrive_whole_however_the_stream_cuts_them(seed):
     draw = random.Random(seed)
     payloads = [draw.randbytes(draw.choice((0, 1, 100, 70_000, 200_000))) for _ in range(8)]
-    data = PREFACE + joined(*(encode_frame(Kind.FETCH, n, [n], [p]) for n, p in enumerate(payloads)))
+    data = PREFACE + joined(*(encode_frame(FrameKind.FETCH, n, [n], [p]) for n, p in enumerate(payloads)))
     reader = reader_of(data, piece=lambda: draw.choice((1, 7, 1000, 65536, 300_000)))
     assert await reader.receive_preface()
     frames = await all_frames(reader)
@@ -53,13 +53,13 @@ async def test_frames_arrive_whole_however_the_stream_cuts_them(seed):
 
 
 async def test_all_whole_frames_of_a_receive_come_at_once():
-    reader = reader_of(joined(*(encode_frame(Kind.VOTE, n, []) for n in range(5))))
+    reader = reader_of(joined(*(encode_frame(FrameKind.VOTE, n, []) for n in range(5))))
     assert len(await reader.receive()) == 5
     assert await reader.receive() == []
 
 
 async def test_a_stream_that_ends_within_a_frame_has_no_more_frames():
-    whole = joined(encode_frame(Kind.APPEND, 1, ["c"], [bytes(100_000)]))
+    whole = joined(encode_frame(FrameKind.APPEND, 1, ["c"], [bytes(100_000)]))
     for cut in (2, 10, 70_000, len(whole) - 1):
         assert await all_frames(reader_of(whole[:cut])) == []
 

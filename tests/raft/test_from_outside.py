@@ -13,7 +13,7 @@ from quorate.raft.quorum_config import parse_voters
 from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
 from quorate.raft.transport.channel import Channel
 from quorate.raft.transport.description_frames import QuorumView, decode_view, encode_view
-from quorate.raft.transport.frames import RESPONSE, Kind, decode_frame, encode_frame
+from quorate.raft.transport.frames import RESPONSE, FrameKind, decode_frame, encode_frame
 from quorate.runtime.network import Address
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
 
@@ -179,7 +179,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_description_is_refused(name):
-    buffers = encode_frame(Kind.DESCRIBE_QUORUM + RESPONSE, 1, [0, None, 0, None, None], [HOSTILE[name]])
+    buffers = encode_frame(FrameKind.DESCRIBE_QUORUM + RESPONSE, 1, [0, None, 0, None, None], [HOSTILE[name]])
     frame = decode_frame(memoryview(b"".join(map(bytes, buffers))[4:]))
     with pytest.raises(PeerProtocolError):
         decode_view(frame)

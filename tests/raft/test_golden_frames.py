@@ -34,7 +34,7 @@ from quorate.raft.errors import (
 from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
 from quorate.raft.transport.append_frames import encode_failure, encode_request, encode_success
 from quorate.raft.transport.description_frames import QuorumView, decode_view, encode_view
-from quorate.raft.transport.frames import Frame, Kind, decode_frame, encode_frame
+from quorate.raft.transport.frames import Frame, FrameKind, decode_frame, encode_frame
 from quorate.raft.transport.leader_frames import encode_done, encode_snapshot, voter_change_fields
 from quorate.raft.transport.raft_codec import decode, encode
 from quorate.types import Endpoint, EpochEnd, ReplicaKey, SnapshotId, Voter
@@ -102,7 +102,7 @@ MESSAGES = {
 
 ENDPOINT = Endpoint("host", 9093)
 VOTER = Voter(KEY, ENDPOINT)
-ASKED_FRAME = Frame(Kind.TAKE_SNAPSHOT, 0, 6, [], memoryview(b""))
+ASKED_FRAME = Frame(FrameKind.TAKE_SNAPSHOT, 0, 6, [], memoryview(b""))
 STATUS = ReplicaStatus(
     key=KEY, endpoint=None, log_end_offset=None, last_fetch_ms=None, last_caught_up_ms=None
 )
@@ -136,15 +136,15 @@ OTHERS = {
     "not the leader, most": encode_failure(6, NotLeaderError(leader=MAX32, epoch=MAX32)),
     "invalid": encode_failure(6, InvalidAppendError("why")),
     "stopped": encode_failure(6, QuorumStoppedError("why")),
-    "unknown": encode_failure(6, OutcomeUnknownError("why"), kind=Kind.READ_INDEX),
+    "unknown": encode_failure(6, OutcomeUnknownError("why"), kind=FrameKind.READ_INDEX),
     "refused": encode_failure(
-        6, RequestRefusedError(ErrorCode.DUPLICATE_VOTER, "why"), kind=Kind.CHANGE_VOTERS
+        6, RequestRefusedError(ErrorCode.DUPLICATE_VOTER, "why"), kind=FrameKind.CHANGE_VOTERS
     ),
-    "not taken": encode_failure(6, SnapshotNotTakenError("why"), kind=Kind.TAKE_SNAPSHOT),
-    "add voter": encode_frame(Kind.CHANGE_VOTERS, 6, ["c", *voter_change_fields(AddVoter(VOTER))]),
-    "update voter": encode_frame(Kind.CHANGE_VOTERS, 6, ["c", *voter_change_fields(UpdateVoter(VOTER))]),
-    "remove voter": encode_frame(Kind.CHANGE_VOTERS, 6, ["c", *voter_change_fields(RemoveVoter(KEY))]),
-    "adopt voters": encode_frame(Kind.CHANGE_VOTERS, 6, ["c", *voter_change_fields(AdoptVoters())]),
+    "not taken": encode_failure(6, SnapshotNotTakenError("why"), kind=FrameKind.TAKE_SNAPSHOT),
+    "add voter": encode_frame(FrameKind.CHANGE_VOTERS, 6, ["c", *voter_change_fields(AddVoter(VOTER))]),
+    "update voter": encode_frame(FrameKind.CHANGE_VOTERS, 6, ["c", *voter_change_fields(UpdateVoter(VOTER))]),
+    "remove voter": encode_frame(FrameKind.CHANGE_VOTERS, 6, ["c", *voter_change_fields(RemoveVoter(KEY))]),
+    "adopt voters": encode_frame(FrameKind.CHANGE_VOTERS, 6, ["c", *voter_change_fields(AdoptVoters())]),
     "snapshot taken": encode_snapshot(ASKED_FRAME, SNAPSHOT),
     "done": encode_done(ASKED_FRAME),
 }  # fmt: skip

@@ -11,8 +11,8 @@ from quorate.raft.core.messages import FetchRequest, VoteRequest
 from quorate.raft.errors import InvalidAppendError, NotLeaderError, OutcomeUnknownError
 from quorate.raft.transport import quorum_server as server
 from quorate.raft.transport.append_frames import decode_application_response, decode_response, encode_request
-from quorate.raft.transport.connections import Connection, Connections
-from quorate.raft.transport.frames import PREFACE, FrameReader, Kind, encode_frame
+from quorate.raft.transport.connections import Connections, PeerConnection
+from quorate.raft.transport.frames import PREFACE, FrameKind, FrameReader, encode_frame
 from quorate.raft.transport.outbox import Outbox
 from quorate.raft.transport.raft_codec import decode, encode
 from quorate.types import Epoch, NodeId, Offset, ReplicaKey
@@ -73,10 +73,10 @@ GARBAGE = {
     "deep cbor": PREFACE + (5002).to_bytes(4, "big") + (5000).to_bytes(2, "big") + b"\x81" * 5000,
     "huge count": PREFACE + b"\x00\x00\x00\x0b\x00\x09" + b"\x9b\x00\xff\xff\xff\xff\xff\xff\xff",
     "unknown kind": PREFACE + b"".join(map(bytes, encode_frame(200, 1, []))),
-    "response": PREFACE + b"".join(map(bytes, encode_frame(Kind.FETCH + 1, 1, [1, 2, 0, 0]))),
-    "wrong types": PREFACE + b"".join(map(bytes, encode_frame(Kind.FETCH, 1, ["a", None, [1]]))),
-    "bad append": PREFACE + b"".join(map(bytes, encode_frame(Kind.APPEND, 1, ["c"], [b"\0\0\0\xffx"]))),
-    "foreign application": PREFACE + b"".join(map(bytes, encode_frame(Kind.APPLICATION, 1, ["other"]))),
+    "response": PREFACE + b"".join(map(bytes, encode_frame(FrameKind.FETCH + 1, 1, [1, 2, 0, 0]))),
+    "wrong types": PREFACE + b"".join(map(bytes, encode_frame(FrameKind.FETCH, 1, ["a", None, [1]]))),
+    "bad append": PREFACE + b"".join(map(bytes, encode_frame(FrameKind.APPEND, 1, ["c"], [b"\0\0\0\xffx"]))),
+    "foreign application": PREFACE + b"".join(map(bytes, encode_frame(FrameKind.APPLICATION, 1, ["other"]))),
 }
 
 
@@ -109,7 +109,7 @@ async def test_random_and_mutated_streams_never_stop_a_node(autojump_clock, worl
         for frame in (
             encode_request(1, CLUSTER_ID, [b"record"]),
             encode(fetch(epoch=leader.epoch)),
-            encode_frame(Kind.APPLICATION, 3, [CLUSTER_ID], [b"x"]),
+            encode_frame(FrameKind.APPLICATION, 3, [CLUSTER_ID], [b"x"]),
         )
         for part in frame
     )
@@ -246,10 +246,10 @@ async def test_a_handler_that_fails_costs_its_own_answer_only(autojump_clock, wo
 
     leader.serve_requests(answer)
     stranger = await stranger_of(world, leader.node_id)
-    await stranger.send(encode_frame(Kind.APPLICATION, 1, [CLUSTER_ID], [b"bad"]))
+    await stranger.send(encode_frame(FrameKind.APPLICATION, 1, [CLUSTER_ID], [b"bad"]))
     with pytest.raises(OutcomeUnknownError, match="RuntimeError"):
         decode_application_response(await stranger.answer())
-    await stranger.send(encode_frame(Kind.APPLICATION, 2, [CLUSTER_ID], [b"good"]))
+    await stranger.send(encode_frame(FrameKind.APPLICATION, 2, [CLUSTER_ID], [b"good"]))
     assert decode_application_response(await stranger.answer()) == b"GOOD"
     lines = [line for line in log_lines if line["event"] == "the application failed to answer a request"]
     assert len(lines) == 1
@@ -281,9 +281,9 @@ async def test_requests_beyond_the_limit_wait_without_holding_up_the_append_they
     target = leader.applied_offset + 1
     stranger = await stranger_of(world, leader.node_id)
     await stranger.send(
-        *(encode_frame(Kind.APPLICATION, n, [CLUSTER_ID], [b"x"]) for n in range(1, 65)),
+        *(encode_frame(FrameKind.APPLICATION, n, [CLUSTER_ID], [b"x"]) for n in range(1, 65)),
         encode_request(500, CLUSTER_ID, [b"go on"]),
-        *(encode_frame(Kind.APPLICATION, n, [CLUSTER_ID], [b"x"]) for n in range(65, 100)),
+        *(encode_frame(FrameKind.APPLICATION, n, [CLUSTER_ID], [b"x"]) for n in range(65, 100)),
     )
     seen = set()
     with trio.fail_after(10):
@@ -314,7 +314,7 @@ async def test_a_peer_that_does_not_take_its_answers_is_not_listened_to(autojump
     leader.serve_requests(answer)
     stranger = await stranger_of(world, leader.node_id)
     for number in range(60):
-        await stranger.send(encode_frame(Kind.APPLICATION, number, [CLUSTER_ID], [b"x"]))
+        await stranger.send(encode_frame(FrameKind.APPLICATION, number, [CLUSTER_ID], [b"x"]))
         await trio.sleep(0.01)
     assert len(calls) < 30
     seen = 0
@@ -367,7 +367,7 @@ async def test_a_liar_under_a_voters_id_gets_no_answer_of_its_and_takes_none(aut
     await trio.sleep(0.01)
     liar = await stranger_of(world, leader.node_id)
     await liar.send(encode(vote_of(leader, key.id)))
-    assert (await liar.answer()).kind == Kind.VOTE + 1
+    assert (await liar.answer()).kind == FrameKind.VOTE + 1
     gone = await stranger_of(world, leader.node_id)
     await gone.send(encode(vote_of(leader, key.id)))
     gone.stream.close()
@@ -375,7 +375,7 @@ async def test_a_liar_under_a_voters_id_gets_no_answer_of_its_and_takes_none(aut
     await leader.append([b"for the voter"])
     with trio.fail_after(0.1):
         answer = await voter.answer()
-    assert (answer.kind, answer.correlation) == (Kind.FETCH + 1, 7)
+    assert (answer.kind, answer.correlation) == (FrameKind.FETCH + 1, 7)
     assert b"for the voter" in bytes(answer.payload)
     with trio.move_on_after(5):
         raise AssertionError(f"the liar was told {await liar.answer()}")
@@ -389,7 +389,7 @@ async def test_two_fetches_of_one_voter_are_answered_each_on_its_own_connection(
     await liar.send(encode(fetch_of(leader, key)))
     with trio.fail_after(0.1):
         first = await voter.answer()
-    assert (first.kind, first.correlation, len(first.payload)) == (Kind.FETCH + 1, 7, 0)
+    assert (first.kind, first.correlation, len(first.payload)) == (FrameKind.FETCH + 1, 7, 0)
     await voter.send(encode(fetch_of(leader, key, correlation=8)))
     with trio.fail_after(0.1):
         assert (await liar.answer()).correlation == 7
@@ -445,7 +445,7 @@ async def test_what_a_connection_is_owed_goes_with_it(autojump_clock, world, mon
 
 def test_who_asks_without_end_loses_its_own_oldest_answers_only():
     connections = Connections()
-    flood, other = (Connection(Outbox(None)) for _ in range(2))
+    flood, other = (PeerConnection(Outbox(None)) for _ in range(2))
     kept = connections.asked(other, 7)
     numbers = [connections.asked(flood, 7) for _ in range(3000)]
     assert connections.owing == 1001

@@ -18,7 +18,7 @@ from quorate.raft.errors import (
 )
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig, parse_voters
-from quorate.raft.snapshots.snapshot_slices import Slices
+from quorate.raft.snapshots.snapshot_slices import SnapshotSlices
 from quorate.raft.storage.storage import LOG_FOLDER, format_folder
 from quorate.runtime.disk import DiskError
 from quorate.runtime.entropy import Entropy, uuid_text
@@ -225,7 +225,7 @@ async def test_a_slice_ends_by_time_and_rests_as_long(mock_clock):
         turns = []
 
         async def work():
-            slices = Slices(rests=True)
+            slices = SnapshotSlices(rests=True)
             for step in range(10):
                 mock_clock.jump(0.0005)
                 turns.append(step)

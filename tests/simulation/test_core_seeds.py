@@ -12,7 +12,7 @@ from quorate.raft.core.effects import Effect, Persist
 from quorate.raft.core.events import Durable, Event
 from quorate.raft.core.roles.read_index import ReadIndexRounds
 from quorate.raft.core.roles.voter_changes import VoterChanges
-from quorate.raft.core.shared_state import Node
+from quorate.raft.core.shared_state import NodeState
 from quorate.simulation import seeds
 from quorate.simulation.core.core_run import CoreRun
 from quorate.simulation.core.core_swarm_settings import CoreFault, CoreSwarmSettings
@@ -160,7 +160,7 @@ def found(plant: Callable[[pytest.MonkeyPatch], None], *kinds: CoreFault) -> lis
 def test_a_read_that_asks_nobody_whether_this_node_still_leads_is_found() -> None:
     honest = ReadIndexRounds.check
 
-    def check(self: ReadIndexRounds, node: Node, *, high_watermark: Offset | None) -> None:
+    def check(self: ReadIndexRounds, node: NodeState, *, high_watermark: Offset | None) -> None:
         for voter in node.others:
             self.echoed(voter.id, self.round)
         honest(self, node, high_watermark=high_watermark)

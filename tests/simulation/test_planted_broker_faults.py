@@ -18,7 +18,7 @@ from quorate.broker.groups.coordinator import GroupCoordinator
 from quorate.broker.replication.producing.producer_state import ProducerState
 from quorate.broker.replication.replica.isr import IsrProposal, IsrState
 from quorate.broker.replication.replica.leader_state import LeaderState
-from quorate.broker.replication.replica.partition import Partition, Readable
+from quorate.broker.replication.replica.partition_replica import PartitionReplica, Readable
 from quorate.broker.replication.storage import log_folder, log_manager
 from quorate.quorum_state.election_state import QuorumStateFile
 from quorate.runtime.disk import read_file
@@ -65,13 +65,13 @@ def a_leader_commits_while_others_are_eligible(patch: pytest.MonkeyPatch) -> Non
 
 
 def a_consumer_reads_up_to_the_log_end(patch: pytest.MonkeyPatch) -> None:
-    honest = Partition.readable
+    honest = PartitionReplica.readable
 
     def readable(self, item, *, replica_id):
         found = honest(self, item, replica_id=replica_id)
         return Readable(int(self.log.end_offset), found.diverging)
 
-    patch.setattr(Partition, "readable", readable)
+    patch.setattr(PartitionReplica, "readable", readable)
 
 
 def a_repeated_batch_is_appended_again(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 import pytest
 import trio
 
-from quorate.broker.replication.replica.partition import Partition
+from quorate.broker.replication.replica.partition_replica import PartitionReplica
 from quorate.log.batches.records import build_batch
 from quorate.log.log import Log
 from quorate.log.segments.walk import HeaderWalk, read_now
@@ -36,7 +36,7 @@ async def led_by(scene: BrokerScene, wanted: BrokerHost) -> None:
     await trio.sleep(2)
 
 
-def partition_of(host: BrokerHost, topic: str) -> Partition:
+def partition_of(host: BrokerHost, topic: str) -> PartitionReplica:
     broker = host.serving.broker
     assert broker is not None
     return broker.replicas.partition(topic, 0)

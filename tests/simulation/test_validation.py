@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.raft.core.replica_log import LogState
+from quorate.raft.core.replica_log import ReplicaLog
 from quorate.simulation.core.core_world import CoreWorld
 from quorate.simulation.explorer.run import Task, run
 from quorate.simulation.violations import SafetyViolation
@@ -13,13 +13,13 @@ NODE = NodeId(1)
 
 @pytest.fixture
 def moves_start_too_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    move_start = LogState.move_start
+    move_start = ReplicaLog.move_start
 
-    def planted(self: LogState, start: EpochEnd) -> None:
+    def planted(self: ReplicaLog, start: EpochEnd) -> None:
         move_start(self, start)
         self.start_offset = Offset(start.end_offset + 1)
 
-    monkeypatch.setattr(LogState, "move_start", planted)
+    monkeypatch.setattr(ReplicaLog, "move_start", planted)
 
 
 @pytest.mark.usefixtures("moves_start_too_far")

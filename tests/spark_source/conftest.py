@@ -13,11 +13,11 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.metadata.metadata_records import (
+    BrokerEndpoint,
     BrokerRegistrationChange,
     Config,
     ConfigType,
     FeatureLevel,
-    Listener,
     NoOp,
     Partition,
     PartitionChange,
@@ -34,8 +34,8 @@ from quorate.broker.wire.codecs.entities import build, response_type
 from quorate.broker.wire.codecs.fetch_codec import (
     FetchedPartition,
     FetchedTopic,
-    FetchRequest,
-    FetchResponse,
+    KafkaFetchRequest,
+    KafkaFetchResponse,
     encode_fetch_response,
 )
 from quorate.broker.wire.kafka_server import serve
@@ -149,7 +149,7 @@ def tell_story(log: WrittenLog) -> None:
                 broker_id=broker,
                 incarnation_id=uuid.UUID(int=broker << 100),
                 broker_epoch=log.end,
-                listeners=(Listener(name="PLAINTEXT", host="localhost", port=9090 + broker),),
+                listeners=(BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9090 + broker),),
                 rack=f"rack-{broker}",
             )
         )
@@ -260,7 +260,7 @@ class Broker:
         self._thread.join()
 
     async def handle(self, context: RequestContext, request: Request) -> Answer:
-        if isinstance(request, FetchRequest):
+        if isinstance(request, KafkaFetchRequest):
             return self._fetch(request)
         response = response_type(context.api_key, context.version)
         if context.api_key == ApiKey.METADATA:
@@ -280,7 +280,7 @@ class Broker:
         }
         return build(response, topics=[{"name": asked.name, "partitions": [answer]}])
 
-    def _fetch(self, request: FetchRequest) -> EncodedResponse:
+    def _fetch(self, request: KafkaFetchRequest) -> EncodedResponse:
         if self.drop_after_fetches is not None and self.fetches >= self.drop_after_fetches:
             self._scope.cancel()
             return EncodedResponse([])
@@ -304,7 +304,9 @@ class Broker:
         fetched = FetchedPartition(
             index=0, error=error, high_watermark=self.high_watermark, log_start_offset=0, records=records
         )
-        response = FetchResponse(version=request.version, topics=[FetchedTopic(topic.name, None, [fetched])])
+        response = KafkaFetchResponse(
+            version=request.version, topics=[FetchedTopic(topic.name, None, [fetched])]
+        )
         return EncodedResponse(encode_fetch_response(response))
 
 

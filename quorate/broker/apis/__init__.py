@@ -5,7 +5,7 @@ from quorate.broker.apis.context import Broker
 from quorate.broker.apis.dispatch import Dispatcher, error_table
 from quorate.broker.apis.features import features_of
 from quorate.broker.apis.leader_readiness import LeaderReadiness
-from quorate.broker.apis.producer_ids import ProducerIds
+from quorate.broker.apis.producer_ids import ProducerIdSource
 from quorate.broker.apis.topic_creation import TopicCreator
 
 __all__ = [
@@ -13,7 +13,7 @@ __all__ = [
     "ClusterMetadataReader",
     "Dispatcher",
     "LeaderReadiness",
-    "ProducerIds",
+    "ProducerIdSource",
     "TopicCreator",
     "error_table",
     "features_of",

@@ -8,11 +8,11 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
 from quorate.broker.apis.leader_readiness import LeaderReadiness
-from quorate.broker.apis.producer_ids import ProducerIds
+from quorate.broker.apis.producer_ids import ProducerIdSource
 from quorate.broker.apis.topic_creation import TopicCreator
 from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.groups import GroupCoordinator
-from quorate.broker.metadata import BrokerState, Listener, MetadataImage
+from quorate.broker.metadata import BrokerEndpoint, BrokerState, MetadataImage
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication import ReplicaManager
 from quorate.broker.settings import ServerConfig
@@ -34,7 +34,7 @@ class Broker:
     groups: GroupCoordinator
     cluster_metadata: ClusterMetadataReader
     topics: TopicCreator
-    producer_ids: ProducerIds
+    producer_ids: ProducerIdSource
     leaders: LeaderReadiness
     tasks: trio.Nursery
     """Where answers that take time are worked out."""
@@ -43,7 +43,7 @@ class Broker:
     def image(self) -> MetadataImage:
         return self.metadata.image
 
-    def endpoint(self, broker_id: int, listener: str) -> Listener | None:
+    def endpoint(self, broker_id: int, listener: str) -> BrokerEndpoint | None:
         """Where clients of the named listener reach a broker that is alive; None if it is not."""
         broker = self.image.broker(broker_id)
         return None if broker is None or broker.fenced else endpoint_of(broker, listener)
@@ -84,7 +84,7 @@ class Broker:
         return deferred
 
 
-def endpoint_of(broker: BrokerState, listener: str) -> Listener | None:
+def endpoint_of(broker: BrokerState, listener: str) -> BrokerEndpoint | None:
     return broker.endpoint(listener)
 
 

@@ -18,9 +18,9 @@ from quorate.broker.wire.codecs import (
     FetchedPartition,
     FetchedTopic,
     FetchPartition,
-    FetchRequest,
-    FetchResponse,
     FetchTopic,
+    KafkaFetchRequest,
+    KafkaFetchResponse,
     encode_fetch_response,
     encode_fetch_steps,
 )
@@ -33,13 +33,13 @@ _AT_ONCE: Final = 1000
 """Partitions that are let go of in one piece."""
 
 
-async def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Answer:
+async def handle(broker: Broker, context: RequestContext, request: KafkaFetchRequest) -> Answer:
     """A fetch that waits is read when its answer is about to be sent, so that waiting costs no memory."""
     if request.session_id or request.session_epoch not in _NEW_SESSION:
         # We gave nobody a session. The client begins anew with a full fetch.
         return EncodedResponse(
             encode_fetch_response(
-                FetchResponse(version=request.version, error=ErrorCode.fetch_session_id_not_found)
+                KafkaFetchResponse(version=request.version, error=ErrorCode.fetch_session_id_not_found)
             )
         )
     request = await in_slices(each_once(request))
@@ -60,7 +60,7 @@ async def handle(broker: Broker, context: RequestContext, request: FetchRequest)
     return deferred
 
 
-def _of_cluster_metadata(request: FetchRequest) -> Steps[bool]:
+def _of_cluster_metadata(request: KafkaFetchRequest) -> Steps[bool]:
     for number, topic in enumerate(request.topics, 1):
         if is_cluster_metadata(topic.name, topic.topic_id):
             return True
@@ -69,7 +69,9 @@ def _of_cluster_metadata(request: FetchRequest) -> Steps[bool]:
     return False
 
 
-def _options(request: FetchRequest, topics: Sequence[FetchTopic], *, max_wait_ms: int) -> Steps[FetchOptions]:
+def _options(
+    request: KafkaFetchRequest, topics: Sequence[FetchTopic], *, max_wait_ms: int
+) -> Steps[FetchOptions]:
     items: list[FetchItem] = []
     for topic in topics:
         ref = topic.topic_id if topic.name is None and topic.topic_id is not None else topic.name or ""
@@ -99,7 +101,7 @@ def _options(request: FetchRequest, topics: Sequence[FetchTopic], *, max_wait_ms
 
 
 def _response(
-    broker: Broker, context: RequestContext, request: FetchRequest, results: list[FetchResult]
+    broker: Broker, context: RequestContext, request: KafkaFetchRequest, results: list[FetchResult]
 ) -> Steps[Response]:
     """What is answered of each partition is made when it is encoded."""
     rest = iter(results)
@@ -117,7 +119,7 @@ def _response(
     def topic_of(topic: FetchTopic) -> FetchedTopic:
         return FetchedTopic(topic.name, topic.topic_id, Mapped(topic.partitions, answer))
 
-    response = FetchResponse(version=request.version, topics=Mapped(request.topics, topic_of))
+    response = KafkaFetchResponse(version=request.version, topics=Mapped(request.topics, topic_of))
     body = yield from encode_fetch_steps(
         response, node_endpoints=lambda: leader_endpoints(broker, context, leaders)
     )
@@ -128,7 +130,7 @@ def _response(
     return EncodedResponse(body)
 
 
-def _count(broker: Broker, request: FetchRequest, size: int) -> None:
+def _count(broker: Broker, request: KafkaFetchRequest, size: int) -> None:
     if request.replica_id >= 0:
         broker.replicas.stats.bytes_to_followers += size
     else:
@@ -136,13 +138,13 @@ def _count(broker: Broker, request: FetchRequest, size: int) -> None:
 
 
 def _encoded(
-    broker: Broker, context: RequestContext, request: FetchRequest, topics: Sequence[FetchedTopic]
+    broker: Broker, context: RequestContext, request: KafkaFetchRequest, topics: Sequence[FetchedTopic]
 ) -> Steps[Response]:
     leaders: dict[int, None] = {}
     for topic in topics:
         leaders.update((part.leader[0], None) for part in topic.partitions if part.leader is not None)
         yield
-    response = FetchResponse(
+    response = KafkaFetchResponse(
         version=request.version, topics=topics, node_endpoints=leader_endpoints(broker, context, leaders)
     )
     return EncodedResponse((yield from encode_fetch_steps(response)))
@@ -168,7 +170,9 @@ def _fetched(result: FetchResult, version: int) -> FetchedPartition:
     )
 
 
-async def _with_cluster_metadata(broker: Broker, context: RequestContext, request: FetchRequest) -> Response:
+async def _with_cluster_metadata(
+    broker: Broker, context: RequestContext, request: KafkaFetchRequest
+) -> Response:
     """The metadata log is read from the quorum, everything else as ever; whichever has records first ends
     the wait for both."""
     own = [topic for topic in request.topics if is_cluster_metadata(topic.name, topic.topic_id)]

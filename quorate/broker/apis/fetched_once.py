@@ -4,13 +4,13 @@ import uuid
 from dataclasses import replace
 from typing import TypeAlias
 
-from quorate.broker.wire.codecs import PER_STEP, FetchPartition, FetchRequest, FetchTopic
+from quorate.broker.wire.codecs import PER_STEP, FetchPartition, FetchTopic, KafkaFetchRequest
 from quorate.runtime import Steps
 
 _Key: TypeAlias = tuple[str | None, uuid.UUID | None]
 
 
-def each_once(request: FetchRequest) -> Steps[FetchRequest]:
+def each_once(request: KafkaFetchRequest) -> Steps[KafkaFetchRequest]:
     """The same request with each partition once: where it was named first, as it was named last, as in Kafka,
     which keeps them in a map. Otherwise a frame of a megabyte asks for the same records 20,000 times."""
     seen: set[_Key] = set()
@@ -28,7 +28,7 @@ def each_once(request: FetchRequest) -> Steps[FetchRequest]:
     return request if distinct == len(request.topics) else (yield from _merged(request))
 
 
-def _merged(request: FetchRequest) -> Steps[FetchRequest]:
+def _merged(request: KafkaFetchRequest) -> Steps[KafkaFetchRequest]:
     found: dict[_Key, dict[int, FetchPartition]] = {}
     for topic in request.topics:
         parts = found.setdefault((topic.name, topic.topic_id), {})

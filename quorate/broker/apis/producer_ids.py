@@ -17,7 +17,7 @@ log = get_logger(__name__)
 _TIMEOUT_SECONDS: Final = 10.0
 
 
-class ProducerIds:
+class ProducerIdSource:
     """Each id once in the life of the cluster. What is left of a block when the broker stops is lost."""
 
     def __init__(

@@ -54,7 +54,7 @@ LOOKS_PER_CHANGE: Final = 16
 Changes = Iterator[tuple[PartitionChange]]
 
 
-class Kind(enum.Enum):
+class ChoreKind(enum.Enum):
     """What there is to do."""
 
     LEAVE = "a broker leaves its ISRs"
@@ -67,7 +67,7 @@ class Kind(enum.Enum):
 class Name(NamedTuple):
     """One chore of each at a time."""
 
-    kind: Kind
+    kind: ChoreKind
     broker_id: int = -1
     """Of the broker that leaves."""
 
@@ -181,7 +181,7 @@ class Chores:
     def leave(self, broker_id: int, *, lost: bool = False) -> Chore:
         """Take an inactive broker out of every ISR. `lost`: out of every ELR too, because it may lack records
         that were committed."""
-        name = Name(Kind.LEAVE, broker_id)
+        name = Name(ChoreKind.LEAVE, broker_id)
         if lost and broker_id not in self._lost:
             self._lost.add(broker_id)
             self._again(name)
@@ -210,12 +210,12 @@ class Chores:
             return self.leave(broker_id, lost=True)
         if has not in self._has.setdefault(broker_id, set()):
             self._has[broker_id].add(has)
-            self._again(Name(Kind.LEAVE, broker_id))
+            self._again(Name(ChoreKind.LEAVE, broker_id))
         return self.leave(broker_id)
 
     def offline(self) -> Chore:
         """No replica in a directory that its broker doesn't have any more in an ISR or an ELR."""
-        name = Name(Kind.OFFLINE)
+        name = Name(ChoreKind.OFFLINE)
         self._again(name)
         return self._begin(
             name,
@@ -225,15 +225,17 @@ class Chores:
 
     def leaves(self, broker_id: int) -> bool:
         """Whether the broker has not left all that it has to."""
-        return Name(Kind.LEAVE, broker_id) in self._by_name
+        return Name(ChoreKind.LEAVE, broker_id) in self._by_name
 
     def of_settings(self) -> tuple[Chore, ...]:
         """Those under way that a change of settings may have begun."""
-        return tuple(chore for name, chore in self._by_name.items() if name.kind in (Kind.SETTLE, Kind.ELECT))
+        return tuple(
+            chore for name, chore in self._by_name.items() if name.kind in (ChoreKind.SETTLE, ChoreKind.ELECT)
+        )
 
     def elect(self) -> Chore:
         """Leaders for the partitions that have none and could have one."""
-        name = Name(Kind.ELECT)
+        name = Name(ChoreKind.ELECT)
         self._again(name)
         return self._begin(
             name,
@@ -243,7 +245,7 @@ class Chores:
 
     def settle(self) -> Chore:
         """No ELR where the ISR has min.insync.replicas members."""
-        name = Name(Kind.SETTLE)
+        name = Name(ChoreKind.SETTLE)
         self._again(name)
         return self._begin(
             name,
@@ -254,7 +256,7 @@ class Chores:
     def prefer(self, *, most: int) -> Chore:
         """Up to `most` partitions back to their first replica."""
         return self._begin(
-            Name(Kind.PREFER),
+            Name(ChoreKind.PREFER),
             lambda image, among: elect_preferred(image, among=among, static=self._static),
             lambda image: True,
             most=most,
@@ -296,7 +298,7 @@ class Chores:
                 self._end(name, chore)
 
     def _end(self, name: Name, chore: Chore) -> None:
-        if name.kind is Kind.LEAVE:
+        if name.kind is ChoreKind.LEAVE:
             log.info("a broker has left its ISRs", broker_id=name.broker_id)
             self._lost.discard(name.broker_id)
             self._has.pop(name.broker_id, None)

@@ -21,7 +21,7 @@ from quorate.broker.groups.group_messages import (
 from quorate.broker.groups.group_state import GroupLimits as GroupLimits
 from quorate.broker.groups.group_state import GroupState as GroupState
 from quorate.broker.groups.group_state import GroupTimer as GroupTimer
-from quorate.broker.groups.group_state import TimerKind
+from quorate.broker.groups.group_state import GroupTimerKind
 from quorate.broker.groups.member import Member
 from quorate.broker.groups.rebalance import RebalancingGroup, shared_protocols
 from quorate.runtime import get_logger
@@ -74,7 +74,7 @@ class Group(RebalancingGroup):
             self._add(Member.joining(member_id, request), request, reply)
             return
         self._pending[member_id] = None
-        self._arm(TimerKind.PENDING, request.session_timeout_ms / 1000, member_id)
+        self._arm(GroupTimerKind.PENDING, request.session_timeout_ms / 1000, member_id)
         reply(JoinResult(error=ErrorCode.member_id_required, member_id=member_id))
 
     def _add(self, member: Member, request: JoinRequest, reply: JoinReply) -> None:
@@ -88,7 +88,7 @@ class Group(RebalancingGroup):
         if self.leader is None:
             self.leader = member.member_id
         self._joined_meanwhile = True
-        self._arm(TimerKind.HEARTBEAT, NEW_MEMBER_SECONDS, member.member_id)
+        self._arm(GroupTimerKind.HEARTBEAT, NEW_MEMBER_SECONDS, member.member_id)
         self._rebalance(f"member {member.member_id} joined")
 
     def _replace_static(self, old: Member, member_id: str, request: JoinRequest, reply: JoinReply) -> None:
@@ -99,7 +99,7 @@ class Group(RebalancingGroup):
         )
         old.answer_join(JoinResult(error=ErrorCode.fenced_instance_id, member_id=old.member_id))
         old.answer_sync(SyncResult(error=ErrorCode.fenced_instance_id))
-        self._cancel(TimerKind.HEARTBEAT, old.member_id)
+        self._cancel(GroupTimerKind.HEARTBEAT, old.member_id)
         member = Member.joining(member_id, request)
         member.assignment = old.assignment
         # In the old one's place, so that the order of members stays.
@@ -247,7 +247,7 @@ class Group(RebalancingGroup):
     def _synced(self, member: Member) -> None:
         self._pending_sync.pop(member.member_id, None)
         if not self._pending_sync:
-            self._cancel(TimerKind.SYNC)
+            self._cancel(GroupTimerKind.SYNC)
 
     # Heartbeat, leave
 

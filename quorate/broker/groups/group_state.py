@@ -20,7 +20,7 @@ class GroupState(enum.Enum):
     DEAD = "Dead"
 
 
-class TimerKind(enum.Enum):
+class GroupTimerKind(enum.Enum):
     HEARTBEAT = "heartbeat"
     """Of a member."""
     PENDING = "pending"
@@ -31,7 +31,7 @@ class TimerKind(enum.Enum):
 
 class GroupTimer(NamedTuple):
     group_id: str
-    kind: TimerKind
+    kind: GroupTimerKind
     member_id: str = ""
 
 

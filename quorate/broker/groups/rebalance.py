@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.group_messages import JoinResult, SyncResult
 from quorate.broker.groups.group_records import GroupValue
-from quorate.broker.groups.group_state import GroupHost, GroupLimits, GroupState, GroupTimer, TimerKind
+from quorate.broker.groups.group_state import GroupHost, GroupLimits, GroupState, GroupTimer, GroupTimerKind
 from quorate.broker.groups.member import Member
 from quorate.runtime import get_logger
 
@@ -75,11 +75,11 @@ class RebalancingGroup:
         for member in self.members.values():
             member.answer_join(JoinResult(error=ErrorCode.not_coordinator, member_id=member.member_id))
             member.answer_sync(SyncResult(error=ErrorCode.not_coordinator))
-            self._cancel(TimerKind.HEARTBEAT, member.member_id)
+            self._cancel(GroupTimerKind.HEARTBEAT, member.member_id)
         for member_id in self._pending:
-            self._cancel(TimerKind.PENDING, member_id)
-        self._cancel(TimerKind.JOIN)
-        self._cancel(TimerKind.SYNC)
+            self._cancel(GroupTimerKind.PENDING, member_id)
+        self._cancel(GroupTimerKind.JOIN)
+        self._cancel(GroupTimerKind.SYNC)
 
     def value(self, assignments: Mapping[str, bytes]) -> GroupValue:
         """What is stored of the group."""
@@ -107,7 +107,7 @@ class RebalancingGroup:
         if self.state is GroupState.COMPLETING_REBALANCE:
             self._forget_assignments(ErrorCode.rebalance_in_progress)
         self._pending_sync.clear()
-        self._cancel(TimerKind.SYNC)
+        self._cancel(GroupTimerKind.SYNC)
         self._initial = self.state is GroupState.EMPTY
         self.state = GroupState.PREPARING_REBALANCE
         timeout_ms = self._rebalance_timeout_ms()
@@ -115,9 +115,9 @@ class RebalancingGroup:
             delay_ms = min(self._limits.initial_rebalance_delay_ms, timeout_ms)
             self._delay_left_ms = timeout_ms - delay_ms
             self._joined_meanwhile = False
-            self._arm(TimerKind.JOIN, delay_ms / 1000)
+            self._arm(GroupTimerKind.JOIN, delay_ms / 1000)
         else:
-            self._arm(TimerKind.JOIN, timeout_ms / 1000)
+            self._arm(GroupTimerKind.JOIN, timeout_ms / 1000)
         log.info("group rebalances", group=self.group_id, generation=self.generation, reason=reason)
 
     def _rebalance_timeout_ms(self) -> int:
@@ -139,20 +139,20 @@ class RebalancingGroup:
             self._joined_meanwhile = False
             delay_ms = min(self._limits.initial_rebalance_delay_ms, self._delay_left_ms)
             self._delay_left_ms -= delay_ms
-            self._arm(TimerKind.JOIN, delay_ms / 1000)
+            self._arm(GroupTimerKind.JOIN, delay_ms / 1000)
         else:
             self._complete_join()
 
     def _complete_join(self) -> None:
         self._initial = False
-        self._cancel(TimerKind.JOIN)
+        self._cancel(GroupTimerKind.JOIN)
         for member in [each for each in self.members.values() if each.on_join is None]:
             # Static members are given their session's time to come back.
             if member.instance_id is None:
                 log.info("member did not join again in time", group=self.group_id, member=member.member_id)
                 self._drop(member)
         if self.members and not self._elect_leader():
-            self._arm(TimerKind.JOIN, self._rebalance_timeout_ms() / 1000)
+            self._arm(GroupTimerKind.JOIN, self._rebalance_timeout_ms() / 1000)
             return
         self.generation = (self.generation + 1) & 0x7FFFFFFF
         self._pending_sync.clear()
@@ -168,7 +168,7 @@ class RebalancingGroup:
             members=len(self.members),
             protocol=self.protocol,
         )
-        self._arm(TimerKind.SYNC, self._rebalance_timeout_ms() / 1000)
+        self._arm(GroupTimerKind.SYNC, self._rebalance_timeout_ms() / 1000)
         for member in list(self.members.values()):
             self._pending_sync[member.member_id] = None
             member.is_new = False
@@ -231,14 +231,14 @@ class RebalancingGroup:
     def timed_out(self, timer: GroupTimer) -> None:
         """A timer that this group armed has fired."""
         match timer.kind:
-            case TimerKind.JOIN:
+            case GroupTimerKind.JOIN:
                 self._join_timed_out()
-            case TimerKind.SYNC:
+            case GroupTimerKind.SYNC:
                 self._sync_timed_out()
-            case TimerKind.PENDING:
+            case GroupTimerKind.PENDING:
                 self._pending.pop(timer.member_id, None)
                 self._try_complete_join()
-            case TimerKind.HEARTBEAT:
+            case GroupTimerKind.HEARTBEAT:
                 member = self.members.get(timer.member_id)
                 if member is None:
                     return
@@ -268,7 +268,7 @@ class RebalancingGroup:
         gone = ErrorCode.unknown_member_id
         member.answer_join(JoinResult(error=gone, member_id=member.member_id))
         member.answer_sync(SyncResult(error=gone))
-        self._cancel(TimerKind.HEARTBEAT, member.member_id)
+        self._cancel(GroupTimerKind.HEARTBEAT, member.member_id)
         del self.members[member.member_id]
         self._pending_sync.pop(member.member_id, None)
         if member.instance_id is not None:
@@ -278,15 +278,15 @@ class RebalancingGroup:
 
     def _forget_pending(self, member_id: str) -> None:
         del self._pending[member_id]
-        self._cancel(TimerKind.PENDING, member_id)
+        self._cancel(GroupTimerKind.PENDING, member_id)
 
     # Timers
 
     def _expect_heartbeat(self, member: Member) -> None:
-        self._arm(TimerKind.HEARTBEAT, member.session_timeout_ms / 1000, member.member_id)
+        self._arm(GroupTimerKind.HEARTBEAT, member.session_timeout_ms / 1000, member.member_id)
 
-    def _arm(self, kind: TimerKind, seconds: float, member_id: str = "") -> None:
+    def _arm(self, kind: GroupTimerKind, seconds: float, member_id: str = "") -> None:
         self._host.arm(GroupTimer(self.group_id, kind, member_id), seconds)
 
-    def _cancel(self, kind: TimerKind, member_id: str = "") -> None:
+    def _cancel(self, kind: GroupTimerKind, member_id: str = "") -> None:
         self._host.cancel(GroupTimer(self.group_id, kind, member_id))

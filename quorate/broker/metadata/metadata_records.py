@@ -45,7 +45,7 @@ class ConfigType(enum.IntEnum):
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class Listener:
+class BrokerEndpoint:
     """Where a broker listens: the listener's name, host and port."""
 
     name: str
@@ -71,7 +71,7 @@ class RegisterBroker:
     """Drawn by each process: a restart has another."""
     broker_epoch: int
     """The offset of the first registration record of this incarnation."""
-    listeners: tuple[Listener, ...] = ()
+    listeners: tuple[BrokerEndpoint, ...] = ()
     rack: str | None = None
     features: tuple[FeatureRange, ...] = ()
     fenced: bool = True

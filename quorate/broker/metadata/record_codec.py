@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Final, cast
 
 from quorate.broker.metadata.metadata_records import (
+    BrokerEndpoint,
     BrokerRegistrationChange,
     Config,
     ConfigType,
     FeatureLevel,
     FeatureRange,
     LeaderRecoveryState,
-    Listener,
     NoOp,
     Partition,
     PartitionChange,
@@ -62,7 +62,7 @@ topic_name = text(most=249)
 recovery_state = one_of(LeaderRecoveryState)
 
 listener = Struct(
-    Listener,
+    BrokerEndpoint,
     field(0, "name", text(most=255)),
     field(1, "host", text(most=255)),
     field(2, "port", integer(low=0)),

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 from quorate.broker.metadata.metadata_records import (
     MIGRATING,
     UNASSIGNED,
+    BrokerEndpoint,
     ConfigType,
     FeatureRange,
     LeaderRecoveryState,
-    Listener,
     PartitionChange,
 )
 
@@ -37,7 +37,7 @@ class BrokerState:
     incarnation_id: uuid.UUID
     epoch: int
     """The offset of the record that first registered this incarnation."""
-    listeners: tuple[Listener, ...]
+    listeners: tuple[BrokerEndpoint, ...]
     rack: str | None
     features: tuple[FeatureRange, ...]
     log_dirs: tuple[uuid.UUID, ...]
@@ -49,7 +49,7 @@ class BrokerState:
         """Whether it may lead and join ISRs."""
         return not self.fenced and not self.in_controlled_shutdown
 
-    def endpoint(self, listener_name: str) -> Listener | None:
+    def endpoint(self, listener_name: str) -> BrokerEndpoint | None:
         return next((each for each in self.listeners if each.name == listener_name), None)
 
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 import trio
 
 from quorate.broker.replication.errors import ReplicaFailedError
-from quorate.broker.replication.replica import Cutting, FollowerState, Partition
+from quorate.broker.replication.replica import Cutting, FollowerState, PartitionReplica
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
 from quorate.broker.wire.codecs import (
     FetchedPartition,
     FetchPartition,
-    FetchRequest,
     FetchTopic,
+    KafkaFetchRequest,
     MalformedError,
 )
 from quorate.error_code import ErrorCode
@@ -46,7 +46,7 @@ _FIRST_VERSION_WITH_IDS = 13
 class _Followed:
     """One partition in one leader epoch."""
 
-    partition: Partition
+    partition: PartitionReplica
     role: FollowerState
     backoff_s: float = 0.0
     not_before: float = -math.inf
@@ -75,7 +75,7 @@ class FetcherContext:
     config: ReplicationConfig
     stats: ReplicationStats
     cutting: Cutting
-    disk_failed: Callable[[Partition, Exception], None]
+    disk_failed: Callable[[PartitionReplica, Exception], None]
 
 
 class LeaderFetcher:
@@ -84,7 +84,7 @@ class LeaderFetcher:
     def __init__(self, leader: int, context: FetcherContext) -> None:
         self.leader = leader
         self._context = context
-        self._followed: dict[Partition, _Followed] = {}
+        self._followed: dict[PartitionReplica, _Followed] = {}
         self._changed = trio.Event()
         self._connection = trio.CancelScope()
         self._interruptible = False
@@ -94,7 +94,7 @@ class LeaderFetcher:
     def __len__(self) -> int:
         return len(self._followed)
 
-    def follow(self, partition: Partition, role: FollowerState) -> None:
+    def follow(self, partition: PartitionReplica, role: FollowerState) -> None:
         """Begin at the end of its log, as of now."""
         self._followed[partition] = _Followed(partition, role)
         self._backoff_s = 0.0
@@ -102,7 +102,7 @@ class LeaderFetcher:
         if self._interruptible:
             self._connection.cancel()
 
-    def unfollow(self, partition: Partition) -> None:
+    def unfollow(self, partition: PartitionReplica) -> None:
         self._followed.pop(partition, None)
 
     async def run(self) -> None:
@@ -167,7 +167,7 @@ class LeaderFetcher:
                 await self._take(answer, asked)
 
     async def _fetch(
-        self, client: WireClient, request: FetchRequest
+        self, client: WireClient, request: KafkaFetchRequest
     ) -> dict[tuple[object, int], FetchedPartition]:
         self._interruptible = True
         try:
@@ -185,7 +185,9 @@ class LeaderFetcher:
                 await slices.pause()
         return answer
 
-    async def _request(self, version: int) -> tuple[FetchRequest, dict[tuple[object, int], _Asked], float]:
+    async def _request(
+        self, version: int
+    ) -> tuple[KafkaFetchRequest, dict[tuple[object, int], _Asked], float]:
         """The next fetch, what it asks, and when the first partition in a pause wants to be asked again."""
         config = self._context.config
         now = trio.current_time()
@@ -228,7 +230,7 @@ class LeaderFetcher:
         if retry_at < math.inf:
             # A pause must not end in the middle of a long poll.
             wait_ms = max(1, min(wait_ms, int((retry_at - now) * 1000)))
-        request = FetchRequest(
+        request = KafkaFetchRequest(
             version=version,
             replica_id=self._context.broker_id,
             replica_epoch=self._context.broker_epoch(),
@@ -314,9 +316,9 @@ class Fetchers:
         self._context = context
         self._nursery = nursery
         self._fetchers: dict[int, LeaderFetcher] = {}
-        self._leader_of: dict[Partition, int] = {}
+        self._leader_of: dict[PartitionReplica, int] = {}
 
-    def follow(self, partition: Partition, role: FollowerState) -> None:
+    def follow(self, partition: PartitionReplica, role: FollowerState) -> None:
         """From now on as `role` says, and from nobody else."""
         self.unfollow(partition)
         fetcher = self._fetchers.get(role.leader)
@@ -326,7 +328,7 @@ class Fetchers:
         self._leader_of[partition] = role.leader
         fetcher.follow(partition, role)
 
-    def unfollow(self, partition: Partition) -> None:
+    def unfollow(self, partition: PartitionReplica) -> None:
         leader = self._leader_of.pop(partition, None)
         if leader is not None:
             self._fetchers[leader].unfollow(partition)

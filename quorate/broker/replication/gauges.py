@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from quorate.broker.replication.purgatory import Purgatory
-from quorate.broker.replication.replica import Partition
+from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.replication.serving import ParkedFetch, ParkedProduce
 from quorate.broker.replication.stats import PartitionCounts
 
 
 def count_partitions(
-    partitions: Sequence[Partition], *, offline_replicas: int, purgatory: Purgatory
+    partitions: Sequence[PartitionReplica], *, offline_replicas: int, purgatory: Purgatory
 ) -> PartitionCounts:
     """`partitions`: all that are open here."""
     leaders = [each.leading for each in partitions if each.leading is not None]

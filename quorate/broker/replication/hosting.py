@@ -14,7 +14,7 @@ from quorate.broker.metadata import PartitionState, TopicConfig, is_reserved
 from quorate.broker.replication.directory_assignments import DirectoryAssignments
 from quorate.broker.replication.fetcher import Fetchers
 from quorate.broker.replication.producing import ProduceRules
-from quorate.broker.replication.replica import Eligible, IsrProposal, Partition, RoleChange
+from quorate.broker.replication.replica import Eligible, IsrProposal, PartitionReplica, RoleChange
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.requests import TopicRef
 from quorate.broker.replication.role_lines import RoleLines
@@ -43,10 +43,10 @@ class _Hosted:
     topic_id: uuid.UUID
     target: PartitionState | None
     """None: it is to be removed."""
-    partition: Partition | None = None
+    partition: PartitionReplica | None = None
     stale: bool = False
     """What is in the folder is not for `target`, and goes first."""
-    leaving: Partition | None = None
+    leaving: PartitionReplica | None = None
     """Open, though nobody is served from it any more."""
     busy: bool = False
     """A task is at work, and looks at `target` again when it is done."""
@@ -69,9 +69,9 @@ class Hosting:
         topic_config: Callable[[str], TopicConfig],
         eligible: Callable[[uuid.UUID, int], Eligible],
         assignments: DirectoryAssignments,
-        propose: Callable[[Partition, IsrProposal], None],
+        propose: Callable[[PartitionReplica, IsrProposal], None],
         stats: ReplicationStats,
-        disk_failed: Callable[[Partition, Exception], None],
+        disk_failed: Callable[[PartitionReplica, Exception], None],
         failed: Callable[[str, int, Exception], None],
     ) -> None:
         self._broker_id = broker_id
@@ -87,7 +87,7 @@ class Hosting:
         self._failed = failed
         self._opening = trio.CapacityLimiter(_OPENED_AT_ONCE)
         self._hosted: dict[tuple[str, int], _Hosted] = {}
-        self._by_id: dict[tuple[uuid.UUID, int], Partition] = {}
+        self._by_id: dict[tuple[uuid.UUID, int], PartitionReplica] = {}
         self._lines = RoleLines()
         self._fetchers: Fetchers | None = None
         self._nursery: trio.Nursery | None = None
@@ -130,7 +130,7 @@ class Hosting:
             for key, each in self._hosted.items()
         )
 
-    def has(self, partition: Partition) -> bool:
+    def has(self, partition: PartitionReplica) -> bool:
         """Whether it is still served, or would be if its disk worked."""
         return self._by_id.get((partition.topic_id, partition.partition_id)) is partition
 
@@ -139,10 +139,10 @@ class Hosting:
         hosted = self._hosted.get((topic, partition_id))
         return hosted is not None and hosted.starved_at is not None
 
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> list[PartitionReplica]:
         return [each.partition for each in self._hosted.values() if each.partition is not None]
 
-    def find(self, topic: TopicRef, partition_id: int) -> Partition | None:
+    def find(self, topic: TopicRef, partition_id: int) -> PartitionReplica | None:
         if isinstance(topic, uuid.UUID):
             return self._by_id.get((topic, partition_id))
         hosted = self._hosted.get((topic, partition_id))
@@ -177,14 +177,14 @@ class Hosting:
         hosted.target = None
         self._bring(key, hosted)
 
-    def each(self) -> Iterator[Partition]:
+    def each(self) -> Iterator[PartitionReplica]:
         """As `partitions`, for a walk in pieces: what comes while it is under way is left out."""
         for key in tuple(self._hosted):
             hosted = self._hosted.get(key)
             if hosted is not None and hosted.partition is not None:
                 yield hosted.partition
 
-    def configure(self, partition: Partition, config: TopicConfig) -> None:
+    def configure(self, partition: PartitionReplica, config: TopicConfig) -> None:
         """The settings of its topic are others now."""
         partition.min_isr = config.min_insync_replicas
         partition.rules = ProduceRules.of(config)
@@ -339,13 +339,15 @@ class Hosting:
         async with leaving.upkeep, leaving.lock:
             await self._logs.remove(*key)
 
-    async def _open(self, key: tuple[str, int], topic_id: uuid.UUID, directory: uuid.UUID) -> Partition:
+    async def _open(
+        self, key: tuple[str, int], topic_id: uuid.UUID, directory: uuid.UUID
+    ) -> PartitionReplica:
         topic, partition_id = key
         config = self._topic_config(topic)
         opened = await self._logs.open_log(
             topic, partition_id, topic_id, _log_config(config), directory=directory
         )
-        partition = Partition(
+        partition = PartitionReplica(
             broker_id=self._broker_id,
             topic=topic,
             topic_id=topic_id,
@@ -363,7 +365,7 @@ class Hosting:
         await partition.load_producers()
         return partition
 
-    def _take_in(self, partition: Partition, state: PartitionState) -> None:
+    def _take_in(self, partition: PartitionReplica, state: PartitionState) -> None:
         if self._ended:
             return
         self._report((partition.topic, partition.partition_id), partition.topic_id, state)

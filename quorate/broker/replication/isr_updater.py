@@ -14,7 +14,7 @@ from quorate.broker.controller.rpc import (
     AlterPartitionResult,
     IsrMember,
 )
-from quorate.broker.replication.replica import IsrProposal, Partition
+from quorate.broker.replication.replica import IsrProposal, PartitionReplica
 from quorate.error_code import ErrorCode
 from quorate.runtime import get_logger
 
@@ -53,10 +53,10 @@ class IsrUpdater:
         self._broker_epoch = broker_epoch
         self._alter_partition = alter_partition
         self._retry_s = retry_s
-        self._waiting: dict[Partition, IsrProposal] = {}
+        self._waiting: dict[PartitionReplica, IsrProposal] = {}
         self._wake = trio.Event()
 
-    def submit(self, partition: Partition, proposal: IsrProposal) -> None:
+    def submit(self, partition: PartitionReplica, proposal: IsrProposal) -> None:
         self._waiting[partition] = proposal
         self._wake.set()
 
@@ -72,7 +72,7 @@ class IsrUpdater:
                 self._wake.set()
                 await trio.sleep(self._retry_s)
 
-    def _take(self) -> dict[Partition, IsrProposal]:
+    def _take(self) -> dict[PartitionReplica, IsrProposal]:
         """What is asked next. When a broker dies its leaders have thousands to ask: the rest comes after
         that."""
         taken = tuple(islice(self._waiting, _ASKED_AT_ONCE))
@@ -82,7 +82,7 @@ class IsrUpdater:
             self._wake.set()
         return batch
 
-    async def _ask(self, batch: dict[Partition, IsrProposal]) -> bool:
+    async def _ask(self, batch: dict[PartitionReplica, IsrProposal]) -> bool:
         """Whether nothing of it has to be asked again."""
         request = AlterPartitionRequest(
             broker_id=self._broker_id,
@@ -109,7 +109,7 @@ class IsrUpdater:
         return not again
 
 
-def _item(partition: Partition, proposal: IsrProposal) -> AlterPartitionItem:
+def _item(partition: PartitionReplica, proposal: IsrProposal) -> AlterPartitionItem:
     epochs = dict(proposal.broker_epochs)
     return AlterPartitionItem(
         topic_id=partition.topic_id,
@@ -121,7 +121,7 @@ def _item(partition: Partition, proposal: IsrProposal) -> AlterPartitionItem:
     )
 
 
-def _settle(partition: Partition, proposal: IsrProposal, result: AlterPartitionResult) -> bool:
+def _settle(partition: PartitionReplica, proposal: IsrProposal, result: AlterPartitionResult) -> bool:
     """False: ask again."""
     if result.error is ErrorCode.NONE:
         if result.leader_epoch != proposal.leader_epoch or result.partition_epoch < proposal.partition_epoch:

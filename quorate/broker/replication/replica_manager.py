@@ -25,7 +25,7 @@ from quorate.broker.replication.hosting import Hosting
 from quorate.broker.replication.isr_updater import AlterPartition, IsrUpdater
 from quorate.broker.replication.producing import BatchChecker
 from quorate.broker.replication.purgatory import Purgatory
-from quorate.broker.replication.replica import Eligible, Partition
+from quorate.broker.replication.replica import Eligible, PartitionReplica
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.requests import (
     EpochEndResult,
@@ -338,7 +338,7 @@ class ReplicaManager:
 
     # Lookups
 
-    def partition(self, topic: TopicRef, partition_id: int) -> Partition:
+    def partition(self, topic: TopicRef, partition_id: int) -> PartitionReplica:
         """Raises `PartitionError` for what is not here (yet)."""
         found = self._hosting.find(topic, partition_id)
         if found is not None:
@@ -367,7 +367,7 @@ class ReplicaManager:
             f"partition {partition_id} of {topic} is led by broker {state.leader}, or not opened here yet",
         )
 
-    def _is_cut_off(self, partition: Partition) -> bool:
+    def _is_cut_off(self, partition: PartitionReplica) -> bool:
         """Whether this broker leads it for all that it knows, and hears of nobody who could confirm that: its
         clients should look for another leader. While followers fetch, a quorum without a leader is no reason:
         what they have can be committed."""
@@ -378,7 +378,7 @@ class ReplicaManager:
             and partition.leading.unheard_by_others(now=trio.current_time(), after_s=session_s)
         )
 
-    def _writable(self, topic: TopicRef, partition_id: int) -> Partition:
+    def _writable(self, topic: TopicRef, partition_id: int) -> PartitionReplica:
         partition = self.partition(topic, partition_id)
         if self._is_cut_off(partition):
             raise PartitionError(
@@ -461,7 +461,7 @@ class ReplicaManager:
 
     # Disks
 
-    def _disk_failed(self, partition: Partition, error: Exception) -> None:
+    def _disk_failed(self, partition: PartitionReplica, error: Exception) -> None:
         if not self._hosting.has(partition):
             return  # its files are being removed
         if isinstance(error, DescriptorsExhaustedError):

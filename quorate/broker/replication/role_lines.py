@@ -5,7 +5,7 @@ from typing import Final
 import trio
 
 from quorate.broker.metadata import PartitionState
-from quorate.broker.replication.replica import Partition, RoleChange
+from quorate.broker.replication.replica import PartitionReplica, RoleChange
 from quorate.runtime import get_logger
 
 log = get_logger(__name__)
@@ -25,7 +25,7 @@ class RoleLines:
         self._told = 0
         self._untold = 0
 
-    def changed(self, partition: Partition, change: RoleChange, state: PartitionState) -> None:
+    def changed(self, partition: PartitionReplica, change: RoleChange, state: PartitionState) -> None:
         """`partition` has taken in `state`."""
         now = trio.current_time()
         if now - self._began_at >= _WINDOW_SECONDS:

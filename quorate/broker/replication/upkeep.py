@@ -7,7 +7,7 @@ import trio
 from quorate.broker.metadata import TopicConfig
 from quorate.broker.replication.hosting import Hosting
 from quorate.broker.replication.producing import store, take
-from quorate.broker.replication.replica import Partition
+from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.storage import LogManager
 from quorate.log import LogError, LogInterruptedError
@@ -28,7 +28,7 @@ class Upkeep:
         *,
         disk: Disk,
         topic_config: Callable[[str], TopicConfig],
-        disk_failed: Callable[[Partition, Exception], None],
+        disk_failed: Callable[[PartitionReplica, Exception], None],
     ) -> None:
         self._config = config
         self._logs = logs
@@ -81,7 +81,7 @@ class Upkeep:
         for partition in self._hosting.partitions():
             await self._on(partition, self._flush_one)
 
-    async def _flush_one(self, partition: Partition) -> None:
+    async def _flush_one(self, partition: PartitionReplica) -> None:
         folder = partition.log.folder
         await in_slices(partition.producers.expire_steps(after_ms=self._config.producer_id_expiration_ms))
         # Before the sync, as it must not cover what is appended meanwhile.
@@ -95,7 +95,7 @@ class Upkeep:
             if self._topic_config(partition.topic).cleanup_delete:
                 await self._on(partition, self._retain_one)
 
-    async def _retain_one(self, partition: Partition) -> None:
+    async def _retain_one(self, partition: PartitionReplica) -> None:
         config = self._topic_config(partition.topic)
         removed = await partition.log.delete_old_segments(
             retention_bytes=None if config.retention_bytes < 0 else config.retention_bytes,
@@ -111,7 +111,9 @@ class Upkeep:
             )
             partition.watchers.changed()
 
-    async def _on(self, partition: Partition, chore: Callable[[Partition], Awaitable[None]]) -> None:
+    async def _on(
+        self, partition: PartitionReplica, chore: Callable[[PartitionReplica], Awaitable[None]]
+    ) -> None:
         async with partition.upkeep:
             # It may have failed or gone while this waited.
             if partition.failure is not None or not self._hosting.has(partition):

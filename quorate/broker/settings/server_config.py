@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Final
 
-from quorate.broker.metadata import BROKER_KEYS, ConfigKey, Effect, Listener
+from quorate.broker.metadata import BROKER_KEYS, BrokerEndpoint, ConfigKey, Effect
 from quorate.broker.settings.config_keys import CONFIG_KEYS
 from quorate.quorum_state import SERVER
 from quorate.raft import HIGH_WATERMARK_WAIT_MS, QuorumConfig, QuorumConfigError, parse_voters
@@ -54,7 +54,7 @@ class ServerConfig:
     node_id: NodeId
     rack: str | None
     client_listeners: tuple[BoundListener, ...]
-    advertised: tuple[Listener, ...]
+    advertised: tuple[BrokerEndpoint, ...]
     """The endpoints that this broker registers. A port of 0 is replaced by the bound one."""
     controller_listener: BoundListener | None
     """The listener of the quorum. None: this node is not a controller."""
@@ -368,7 +368,7 @@ def _quorum(
     return voters, tuple(bootstrap)
 
 
-def _told(values: _Values, bound: tuple[BoundListener, ...]) -> Mapping[str, Listener]:
+def _told(values: _Values, bound: tuple[BoundListener, ...]) -> Mapping[str, BrokerEndpoint]:
     """Return the entries of advertised.listeners by name."""
     asked = _listeners(values, "advertised.listeners")
     for each in asked:
@@ -379,13 +379,14 @@ def _told(values: _Values, bound: tuple[BoundListener, ...]) -> Mapping[str, Lis
                 "advertised.listeners", f"{each.name} names no host; other nodes need one to reach this node"
             )
     return {
-        each.name: Listener(name=each.name, host=each.address.host, port=each.address.port) for each in asked
+        each.name: BrokerEndpoint(name=each.name, host=each.address.host, port=each.address.port)
+        for each in asked
     }
 
 
-def _as_bound(listener: BoundListener) -> Listener:
+def _as_bound(listener: BoundListener) -> BrokerEndpoint:
     address = listener.address
-    return Listener(
+    return BrokerEndpoint(
         name=listener.name,
         host="localhost" if address.host in _ANY_HOST else address.host,
         port=address.port,
@@ -393,7 +394,7 @@ def _as_bound(listener: BoundListener) -> Listener:
 
 
 def _controller_endpoint(
-    listener: BoundListener, told: Mapping[str, Listener], voters: VoterSet, node_id: NodeId
+    listener: BoundListener, told: Mapping[str, BrokerEndpoint], voters: VoterSet, node_id: NodeId
 ) -> Endpoint | None:
     """Return this controller's endpoint. None: the static voters state it."""
     if listener.name not in told and node_id in voters:

@@ -9,7 +9,7 @@ from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.errors import ErrorTable, KafkaError, wire_code
 from quorate.broker.wire.features import Features, SupportedFeature
 from quorate.broker.wire.kafka_client import WireClient, open_client
-from quorate.broker.wire.kafka_server import ServerConfig, WireServer
+from quorate.broker.wire.kafka_server import KafkaServerConfig, WireServer
 from quorate.broker.wire.messages import (
     Answer,
     CloseConnection,
@@ -29,10 +29,10 @@ __all__ = [
     "ErrorTable",
     "Features",
     "KafkaError",
+    "KafkaServerConfig",
     "Request",
     "RequestContext",
     "Response",
-    "ServerConfig",
     "SupportedFeature",
     "WireClient",
     "WireServer",

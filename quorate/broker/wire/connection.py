@@ -15,7 +15,7 @@ from quorate.broker.wire.codecs import MalformedError, ProduceRequest, decode_pr
 from quorate.broker.wire.error_responses import protocol_error_response
 from quorate.broker.wire.errors import ErrorTable
 from quorate.broker.wire.features import Features
-from quorate.broker.wire.framing import FrameReader
+from quorate.broker.wire.framing import KafkaFrameReader
 from quorate.broker.wire.headers import RequestHeader, read_request_header, response_prefix
 from quorate.broker.wire.messages import (
     Answer,
@@ -97,7 +97,7 @@ class Connection:
         self._features = features
         self._limits = limits
         self._responses = response_budget
-        self._frames = FrameReader(stream, max_frame_bytes=limits.max_frame_bytes, budget=request_budget)
+        self._frames = KafkaFrameReader(stream, max_frame_bytes=limits.max_frame_bytes, budget=request_budget)
         self._queue: deque[_Waiting | _Ready] = deque()
         self._pending_bytes = 0
         self._to_send = trio.lowlevel.ParkingLot()

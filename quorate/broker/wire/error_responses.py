@@ -11,8 +11,8 @@ from quorate.broker.wire.codecs import (
     FetchedPartition,
     FetchedTopic,
     FetchPartition,
-    FetchRequest,
-    FetchResponse,
+    KafkaFetchRequest,
+    KafkaFetchResponse,
     ProducedPartition,
     ProducedTopic,
     ProducePartition,
@@ -39,7 +39,7 @@ async def protocol_error_response(
     match request:
         case ProduceRequest():
             return EncodedResponse(await in_slices(_produce(request, version, code, message)))
-        case FetchRequest():
+        case KafkaFetchRequest():
             return EncodedResponse(await in_slices(_fetch(request, code)))
         case _:
             values = _BUILDERS[api_key](request, code, message)
@@ -58,7 +58,7 @@ def _produce(
     return encode_produce_steps(topics, version=version)
 
 
-def _fetch(request: FetchRequest, code: ErrorCode) -> Steps[list[Buffer]]:
+def _fetch(request: KafkaFetchRequest, code: ErrorCode) -> Steps[list[Buffer]]:
     def refused(part: FetchPartition) -> FetchedPartition:
         return FetchedPartition(index=part.partition, error=code)
 
@@ -66,7 +66,7 @@ def _fetch(request: FetchRequest, code: ErrorCode) -> Steps[list[Buffer]]:
         request.topics,
         lambda topic: FetchedTopic(topic.name, topic.topic_id, Mapped(topic.partitions, refused)),
     )
-    return encode_fetch_steps(FetchResponse(version=request.version, error=code, topics=topics))
+    return encode_fetch_steps(KafkaFetchResponse(version=request.version, error=code, topics=topics))
 
 
 def _top_level(request: Any, code: ErrorCode, message: str | None) -> _Fields:

@@ -28,7 +28,7 @@ _MAPPED_BYTES: Final = 4 * 1024 * 1024
 _LENGTH = struct.Struct(">i")
 
 
-class FrameReader:
+class KafkaFrameReader:
     """Cuts frames out of a stream. One task uses it.
 
     Frames are read-only views; the memory of a small one is shared with its neighbours. Memory of a large

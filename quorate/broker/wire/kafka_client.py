@@ -12,8 +12,8 @@ from kio.static.protocol import RequestPayload, ResponsePayload
 
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs import (
-    FetchRequest,
-    FetchResponse,
+    KafkaFetchRequest,
+    KafkaFetchResponse,
     MalformedError,
     Pieces,
     ProducedTopic,
@@ -29,7 +29,7 @@ from quorate.broker.wire.codecs import (
     response_type,
 )
 from quorate.broker.wire.errors import KafkaError, RequestTimedOutError, UnsupportedVersionError
-from quorate.broker.wire.framing import MAX_FRAME_BYTES, FrameReader
+from quorate.broker.wire.framing import MAX_FRAME_BYTES, KafkaFrameReader
 from quorate.broker.wire.headers import read_response_header, write_request_header
 from quorate.broker.wire.sending import join_small, remaining
 from quorate.runtime import Address, Buffer, Network, NetworkError, Stream, get_logger, in_slices
@@ -70,7 +70,7 @@ class WireClient:
         self._stream = stream
         self._client_id = client_id
         self._timeout_s = timeout_s
-        self._frames = FrameReader(stream, max_frame_bytes=max_frame_bytes)
+        self._frames = KafkaFrameReader(stream, max_frame_bytes=max_frame_bytes)
         self._calls: dict[int, _Call] = {}
         self._outbox: deque[list[Buffer]] = deque()
         self._to_send = trio.lowlevel.ParkingLot()
@@ -144,7 +144,9 @@ class WireClient:
         request = build(request_type(api_key, version), **values)
         return await self.send(request, response_type(api_key, version), timeout_s=timeout_s)
 
-    async def fetch(self, request: FetchRequest, *, timeout_s: float | None = None) -> FetchResponse:
+    async def fetch(
+        self, request: KafkaFetchRequest, *, timeout_s: float | None = None
+    ) -> KafkaFetchResponse:
         """Record bytes of the response are views of the receive buffer. `timeout_s` is on top of the
         request's own `max_wait_ms`."""
         wait_s = (self._timeout_s if timeout_s is None else timeout_s) + request.max_wait_ms / 1000

@@ -23,7 +23,7 @@ _REFUSALS_SAID_EVERY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerConfig:
+class KafkaServerConfig:
     """Bytes and seconds. Kafka's names: `max.connections`, `max.connections.per.ip`,
     `socket.request.max.bytes`, `queued.max.request.bytes`, `connections.max.idle.ms`.
 
@@ -60,7 +60,7 @@ class WireServer:
         self,
         listener: Listener,
         handler: RequestHandler,
-        config: ServerConfig,
+        config: KafkaServerConfig,
         *,
         errors: ErrorTable | None = None,
         features: Callable[[], Features] = lambda: NO_FEATURES,
@@ -206,12 +206,12 @@ def _host_of(peer: str) -> str:
 async def serve(
     listener: Listener,
     handler: RequestHandler,
-    config: ServerConfig | None = None,
+    config: KafkaServerConfig | None = None,
     *,
     errors: ErrorTable | None = None,
     listener_name: str = "PLAINTEXT",
 ) -> None:
     """Serve `listener` until cancelled. See `WireServer`."""
     await WireServer(
-        listener, handler, config or ServerConfig(), errors=errors, listener_name=listener_name
+        listener, handler, config or KafkaServerConfig(), errors=errors, listener_name=listener_name
     ).run()

@@ -6,10 +6,10 @@ from typing import Protocol, TypeAlias
 
 from kio.static.protocol import RequestPayload, ResponsePayload
 
-from quorate.broker.wire.codecs import FetchRequest, ProduceRequest
+from quorate.broker.wire.codecs import KafkaFetchRequest, ProduceRequest
 from quorate.runtime import Buffer
 
-Request: TypeAlias = ProduceRequest | FetchRequest | RequestPayload
+Request: TypeAlias = ProduceRequest | KafkaFetchRequest | RequestPayload
 """A decoded request: hand-written types for Produce and Fetch, kio's class of the version for the rest."""
 
 

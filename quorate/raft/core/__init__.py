@@ -305,7 +305,7 @@ from quorate.raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from quorate.raft.core.shared_state import Node
+from quorate.raft.core.shared_state import NodeState
 from quorate.raft.core.validation import validate
 
 __all__ = [
@@ -340,7 +340,7 @@ __all__ = [
     "InvariantError",
     "LogStartMoved",
     "Message",
-    "Node",
+    "NodeState",
     "Persist",
     "Propose",
     "ReadIndex",

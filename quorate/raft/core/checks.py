@@ -9,10 +9,10 @@ from quorate.raft.core.messages import (
     Request,
     VoteRequest,
 )
-from quorate.raft.core.shared_state import FIRST_BOOTSTRAP, Node
+from quorate.raft.core.shared_state import FIRST_BOOTSTRAP, NodeState
 
 
-def request_error(node: Node, request: Request) -> ErrorCode:
+def request_error(node: NodeState, request: Request) -> ErrorCode:
     """INCONSISTENT_CLUSTER_ID, INVALID_REQUEST for values that no correct peer sends, or NONE."""
     if request.cluster_id != node.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID

@@ -43,11 +43,11 @@ from quorate.raft.core.messages import (
     VoteRequest,
 )
 from quorate.raft.core.observable import Observable
-from quorate.raft.core.replica_log import Arrival, IncomingSnapshot, LogState
+from quorate.raft.core.replica_log import Arrival, IncomingSnapshot, ReplicaLog
 from quorate.raft.core.request_handlers import RequestHandlers
 from quorate.raft.core.response_handlers import ResponseHandlers
 from quorate.raft.core.roles import Candidate, Follower, Leader, Resigned, Unattached
-from quorate.raft.core.shared_state import Node
+from quorate.raft.core.shared_state import NodeState
 from quorate.types import (
     ElectionState,
     Endpoint,
@@ -87,14 +87,14 @@ class Core(RequestHandlers, ResponseHandlers, Observable):
         log: RecoveredLog,
         bootstrap: tuple[Endpoint, ...] = (),
     ) -> None:
-        node = Node(
+        node = NodeState(
             config=config,
             cluster_id=cluster_id,
             key=key,
             endpoint=endpoint,
             bootstrap=bootstrap,
             election=election,
-            log=LogState(log, static_voters=voters),
+            log=ReplicaLog(log, static_voters=voters),
         )
         super().__init__(node)
 

@@ -3,12 +3,12 @@
 from quorate.error_code import ErrorCode
 from quorate.raft.core.effects import SendRecords
 from quorate.raft.core.messages import FetchRequest, FetchResponse
-from quorate.raft.core.shared_state import Node
+from quorate.raft.core.shared_state import NodeState
 from quorate.types import EpochEnd, Offset, SnapshotId
 
 
 def answer_fetch(
-    node: Node,
+    node: NodeState,
     request: FetchRequest,
     *,
     high_watermark: Offset | None,
@@ -38,7 +38,7 @@ def answer_fetch(
         node.send(response)
 
 
-def refuse_fetch(node: Node, request: FetchRequest) -> None:
+def refuse_fetch(node: NodeState, request: FetchRequest) -> None:
     """It waited for records, and this node leads no more."""
     node.send(
         FetchResponse(

@@ -7,11 +7,11 @@ from quorate.raft.core.messages import (
     FetchSnapshotRequest,
     VoteRequest,
 )
-from quorate.raft.core.shared_state import Node
+from quorate.raft.core.shared_state import NodeState
 from quorate.types import NodeId, ReplicaKey, SnapshotId
 
 
-def ask_vote(node: Node, voter: ReplicaKey, *, pre_vote: bool, leader_resigned: bool = False) -> None:
+def ask_vote(node: NodeState, voter: ReplicaKey, *, pre_vote: bool, leader_resigned: bool = False) -> None:
     """The log we stand with is the durable part of ours, where the paper says all of it.
 
     A voter that granted us its vote says so again when asked again in the same epoch (its answer may have
@@ -35,7 +35,7 @@ def ask_vote(node: Node, voter: ReplicaKey, *, pre_vote: bool, leader_resigned: 
     )
 
 
-def begin_epoch(node: Node, voter: ReplicaKey) -> None:
+def begin_epoch(node: NodeState, voter: ReplicaKey) -> None:
     node.send(
         BeginQuorumEpochRequest(
             source=node.id,
@@ -49,7 +49,7 @@ def begin_epoch(node: Node, voter: ReplicaKey) -> None:
     )
 
 
-def end_epoch(node: Node, voter: NodeId, *, preferred_successors: tuple[NodeId, ...]) -> None:
+def end_epoch(node: NodeState, voter: NodeId, *, preferred_successors: tuple[NodeId, ...]) -> None:
     node.send(
         EndQuorumEpochRequest(
             source=node.id,
@@ -62,7 +62,7 @@ def end_epoch(node: Node, voter: NodeId, *, preferred_successors: tuple[NodeId, 
     )
 
 
-def fetch(node: Node, peer: NodeId, *, max_wait_ms: int, max_bytes: int, read_round: int = 0) -> None:
+def fetch(node: NodeState, peer: NodeId, *, max_wait_ms: int, max_bytes: int, read_round: int = 0) -> None:
     """Ask for what follows our log. This is the acknowledgement of all of it, so all of it must be durable.
 
     `max_bytes` 0 asks only who leads. `read_round` is that of the leader's last answer.
@@ -86,7 +86,7 @@ def fetch(node: Node, peer: NodeId, *, max_wait_ms: int, max_bytes: int, read_ro
 
 
 def fetch_snapshot(
-    node: Node, leader: NodeId, snapshot: SnapshotId, *, position: int, max_bytes: int
+    node: NodeState, leader: NodeId, snapshot: SnapshotId, *, position: int, max_bytes: int
 ) -> None:
     """Ask for `snapshot` from byte `position` on. `max_bytes` 0 only shows that we are still here."""
     node.send(

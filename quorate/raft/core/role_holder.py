@@ -21,7 +21,7 @@ from quorate.raft.core.roles import (
     Unattached,
     check_transition,
 )
-from quorate.raft.core.shared_state import Node
+from quorate.raft.core.shared_state import NodeState
 from quorate.types import ElectionState, Endpoint, Epoch, NodeId
 
 
@@ -30,7 +30,7 @@ class RoleHolder:
 
     __slots__ = ("_node", "_role")
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeState) -> None:
         self._node = node
         self._role: RoleState = Unattached()
 

@@ -15,7 +15,7 @@ from quorate.raft.core.effects import (
 from quorate.raft.core.events import Timer, TimerKind
 from quorate.raft.core.invariant import invariant
 from quorate.raft.core.messages import Message
-from quorate.raft.core.replica_log import IncomingSnapshot, LogState
+from quorate.raft.core.replica_log import IncomingSnapshot, ReplicaLog
 from quorate.types import ElectionState, Endpoint, Epoch, NodeId, Offset, ReplicaKey, VoterSet
 
 ELECTION = Timer(TimerKind.ELECTION)
@@ -35,7 +35,7 @@ _DERIVED = {
 }
 
 
-class Node(Cloneable, derived=_DERIVED):
+class NodeState(Cloneable, derived=_DERIVED):
     """Identity, stored election state, log, requests in flight, and the effects of the step that is under
     way.
 
@@ -77,7 +77,7 @@ class Node(Cloneable, derived=_DERIVED):
         endpoint: Endpoint | None,
         bootstrap: tuple[Endpoint, ...],
         election: ElectionState,
-        log: LogState,
+        log: ReplicaLog,
     ) -> None:
         self.config = config
         self.cluster_id = cluster_id

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from quorate.log.snapshots import SnapshotContents, SnapshotStore
 from quorate.raft.errors import StateMachineError
-from quorate.raft.snapshots.snapshot_slices import Slices
+from quorate.raft.snapshots.snapshot_slices import SnapshotSlices
 from quorate.raft.state_machine import SnapshotLoader, StateMachine
 from quorate.types import SnapshotId
 
@@ -30,7 +30,7 @@ async def load_snapshot(
     """Fill a second state, in slices of the loop; `urgent` when nothing else is to be done. Raises
     `StateMachineError`, `DamagedSnapshotError`, `SnapshotMissingError`, `DiskError`."""
     contents = store.contents(snapshot)
-    slices = Slices(rests=not urgent)
+    slices = SnapshotSlices(rests=not urgent)
     with store.reader(snapshot) as reader:
         loader = _begin(state_machine, snapshot)
         for chunk in reader:

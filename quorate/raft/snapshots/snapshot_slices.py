@@ -6,7 +6,7 @@ _SLICE_SECONDS = 0.002
 _SLICE_BYTES = 1024 * 1024
 
 
-class Slices:
+class SnapshotSlices:
     """One piece of work's. `pause` is called after each step of it.
 
     A commit takes several passes of the loop, each of which may find a slice in its way: so a slice is

@@ -12,7 +12,7 @@ import trio
 from quorate.log import Log
 from quorate.log.snapshots import SnapshotContents, SnapshotStore, SnapshotWriter
 from quorate.raft.errors import SnapshotNotTakenError
-from quorate.raft.snapshots.snapshot_slices import Slices
+from quorate.raft.snapshots.snapshot_slices import SnapshotSlices
 from quorate.raft.state_machine import Applier, StateMachine
 from quorate.runtime import get_logger
 from quorate.types import Epoch, Offset, SnapshotId, VoterSet
@@ -138,7 +138,7 @@ class SnapshotTaker:
     async def _write(self, writer: SnapshotWriter, chunks: Iterator[bytes]) -> SnapshotContents | None:
         """None if a later snapshot arrived meanwhile."""
         end = writer.snapshot.end_offset
-        slices = Slices(rests=True)
+        slices = SnapshotSlices(rests=True)
         for chunk in chunks:
             writer.append(chunk)
             await slices.pause(len(chunk))

@@ -20,7 +20,7 @@ from quorate.raft.errors import (
     SnapshotNotTakenError,
 )
 from quorate.raft.transport.fields import FieldReader, quorum_code
-from quorate.raft.transport.frames import RESPONSE, Field, Frame, Kind, encode_frame
+from quorate.raft.transport.frames import RESPONSE, Field, Frame, FrameKind, encode_frame
 from quorate.raft.transport.outbox import Outbox
 from quorate.runtime import Buffer
 from quorate.types import Epoch, Offset
@@ -55,7 +55,7 @@ def size_of(records: Sequence[bytes]) -> int:
 def encode_request(correlation: int, cluster_id: str, records: Sequence[bytes]) -> list[Buffer]:
     lengths = map(_LENGTH.pack, map(len, records))
     payload = b"".join([piece for pair in zip(lengths, records, strict=True) for piece in pair])
-    return encode_frame(Kind.APPEND, correlation, [cluster_id], [payload])
+    return encode_frame(FrameKind.APPEND, correlation, [cluster_id], [payload])
 
 
 def decode_request(frame: Frame) -> tuple[str, list[bytes]]:
@@ -80,10 +80,12 @@ def encode_success(
     """`batch_end_offset`: everything below is committed, and a batch ends there, which the high watermark
     must not cut in two."""
     fields: list[Field] = [AppendError.NONE.value, None, epoch, base_offset, None, batch_end_offset]
-    return encode_frame(Kind.APPEND + RESPONSE, correlation, fields)
+    return encode_frame(FrameKind.APPEND + RESPONSE, correlation, fields)
 
 
-def encode_failure(correlation: int, error: QuorumError, *, kind: Kind = Kind.APPEND) -> list[Buffer]:
+def encode_failure(
+    correlation: int, error: QuorumError, *, kind: FrameKind = FrameKind.APPEND
+) -> list[Buffer]:
     # Cut, because a message may quote what a stranger sent, and the header has to fit.
     fields: list[Field] = [AppendError.OUTCOME_UNKNOWN.value, None, 0, None, str(error)[:_MESSAGE_CHARS]]
     match error:
@@ -113,7 +115,7 @@ class Success(NamedTuple):
 
 def decode_response(frame: Frame) -> Success:
     """Raises what the leader answered as a `QuorumError`, or `PeerProtocolError`."""
-    if frame.kind != Kind.APPEND + RESPONSE:
+    if frame.kind != FrameKind.APPEND + RESPONSE:
         raise PeerProtocolError(f"an append was answered with a frame of kind {frame.kind}")
     base_offset, epoch = decode_outcome(frame)
     if base_offset is None or len(frame.fields) <= _BATCH_END_OFFSET:
@@ -124,7 +126,7 @@ def decode_response(frame: Frame) -> Success:
 
 def decode_application_response(frame: Frame) -> bytes:
     """What the application answered. Raises as `decode_response`."""
-    if frame.kind != Kind.APPLICATION + RESPONSE:
+    if frame.kind != FrameKind.APPLICATION + RESPONSE:
         raise PeerProtocolError(f"an application's request was answered with a frame of kind {frame.kind}")
     if frame.fields:
         decode_outcome(frame)
@@ -151,7 +153,7 @@ def decode_outcome(frame: Frame) -> tuple[Offset | None, Epoch]:
         raise SnapshotNotTakenError(message)
     if code == AppendError.REFUSED:
         raise RequestRefusedError(quorum_code(base_offset), message)
-    if code == AppendError.STOPPED and frame.kind == Kind.APPEND + RESPONSE:
+    if code == AppendError.STOPPED and frame.kind == FrameKind.APPEND + RESPONSE:
         # It did not get into the log there; who leads next may take it.
         raise NotLeaderError(leader=None, epoch=epoch)
     raise OutcomeUnknownError(message)

@@ -14,7 +14,7 @@ from quorate.raft.transport.append_frames import (
     size_of,
 )
 from quorate.raft.transport.description_frames import QuorumView, decode_view
-from quorate.raft.transport.frames import PREFACE, Field, Frame, FrameReader, Kind, encode_frame
+from quorate.raft.transport.frames import PREFACE, Field, Frame, FrameKind, FrameReader, encode_frame
 from quorate.raft.transport.leader_frames import (
     decode_done,
     decode_read_index,
@@ -189,7 +189,7 @@ class Channel:
     async def request(self, payload: bytes) -> bytes:
         """Send one of the application's requests; its response. Raises `NotLeaderError` when nobody serves
         such requests there, and nothing happened, or `OutcomeUnknownError`."""
-        frame = await self._ask(Kind.APPLICATION, [], payload)
+        frame = await self._ask(FrameKind.APPLICATION, [], payload)
         try:
             return decode_application_response(frame)
         except PeerProtocolError as error:
@@ -198,7 +198,7 @@ class Channel:
     async def read_index(self) -> Offset:
         """What must be applied to see everything committed before this call. Raises `NotLeaderError`, or
         `OutcomeUnknownError` when the connection breaks: nothing is known."""
-        frame = await self._ask(Kind.READ_INDEX, [])
+        frame = await self._ask(FrameKind.READ_INDEX, [])
         try:
             return decode_read_index(frame)
         except PeerProtocolError as error:
@@ -207,16 +207,16 @@ class Channel:
     async def change_voters(self, change: VoterChange) -> None:
         """Return when it is committed. Raises `NotLeaderError` or `RequestRefusedError` when nothing
         happened, `OutcomeUnknownError`."""
-        await self._ask_and_wait(Kind.CHANGE_VOTERS, voter_change_fields(change))
+        await self._ask_and_wait(FrameKind.CHANGE_VOTERS, voter_change_fields(change))
 
     async def transfer_leadership(self, successor: NodeId) -> None:
         """Return when the leader has resigned so that `successor` is elected. Raises as `change_voters`."""
-        await self._ask_and_wait(Kind.TRANSFER_LEADERSHIP, [successor])
+        await self._ask_and_wait(FrameKind.TRANSFER_LEADERSHIP, [successor])
 
     async def describe_quorum(self) -> QuorumView:
         """What the node at the other end knows of its quorum. Raises `OutcomeUnknownError` when it gave no
         answer."""
-        frame = await self._ask(Kind.DESCRIBE_QUORUM, [])
+        frame = await self._ask(FrameKind.DESCRIBE_QUORUM, [])
         try:
             return decode_view(frame)
         except PeerProtocolError as error:
@@ -225,13 +225,13 @@ class Channel:
     async def take_snapshot(self) -> SnapshotId:
         """As `Quorum.take_snapshot`, on the node at the other end. Raises `SnapshotNotTakenError`, or
         `OutcomeUnknownError`."""
-        frame = await self._ask(Kind.TAKE_SNAPSHOT, [])
+        frame = await self._ask(FrameKind.TAKE_SNAPSHOT, [])
         try:
             return decode_snapshot(frame)
         except PeerProtocolError as error:
             raise self._misunderstood(error) from error
 
-    async def _ask_and_wait(self, kind: Kind, fields: Sequence[Field]) -> None:
+    async def _ask_and_wait(self, kind: FrameKind, fields: Sequence[Field]) -> None:
         frame = await self._ask(kind, fields)
         try:
             decode_done(frame, kind)
@@ -244,7 +244,7 @@ class Channel:
             self.close()
         return OutcomeUnknownError(f"{self.address} answered, but not in this protocol: {error}")
 
-    async def _ask(self, kind: Kind, fields: Sequence[Field], payload: bytes = b"") -> Frame:
+    async def _ask(self, kind: FrameKind, fields: Sequence[Field], payload: bytes = b"") -> Frame:
         answer = _Answer()
         self._correlation += 1
         self._answers[self._correlation] = answer

@@ -14,7 +14,7 @@ _OWED_MAX: Final = 1000
 """Answers that the core owes one connection. A node waits for one at a time."""
 
 
-class Connection:
+class PeerConnection:
     """One that was accepted. Not known to be anybody's until it says so."""
 
     __slots__ = ("node", "outbox", "owed")
@@ -32,18 +32,18 @@ class Connections:
     makes room for the next: so those who hold connections without using them keep nobody out."""
 
     def __init__(self) -> None:
-        self._silent_first: OrderedDict[Connection, None] = OrderedDict()
-        self._of_voter: dict[NodeId, dict[Connection, None]] = {}
-        self._owed: dict[int, Connection] = {}
+        self._silent_first: OrderedDict[PeerConnection, None] = OrderedDict()
+        self._of_voter: dict[NodeId, dict[PeerConnection, None]] = {}
+        self._owed: dict[int, PeerConnection] = {}
         self._last_asked = 0
 
     def __len__(self) -> int:
         return len(self._silent_first)
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: PeerConnection) -> None:
         self._silent_first[connection] = None
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: PeerConnection) -> None:
         """What it is owed goes nowhere."""
         self._silent_first.pop(connection, None)
         self._forget(connection)
@@ -51,7 +51,7 @@ class Connections:
             del self._owed[number]
         connection.owed.clear()
 
-    def asked(self, connection: Connection, correlation: int) -> int:
+    def asked(self, connection: PeerConnection, correlation: int) -> int:
         """A request for the core came on it. Returns the number that takes the place of its correlation
         there: who sends a request draws its correlation, so anybody may draw the same. Whoever asks without
         end loses its own oldest answers."""
@@ -64,7 +64,7 @@ class Connections:
         self._owed[number] = connection
         return number
 
-    def answered(self, number: int) -> tuple[Connection, int] | None:
+    def answered(self, number: int) -> tuple[PeerConnection, int] | None:
         """The connection that the request came on, and its correlation there; None if that is gone."""
         connection = self._owed.pop(number, None)
         return None if connection is None else (connection, connection.owed.pop(number))
@@ -74,12 +74,12 @@ class Connections:
         """Requests that the core has."""
         return len(self._owed)
 
-    def heard(self, connection: Connection) -> None:
+    def heard(self, connection: PeerConnection) -> None:
         """Something came on it."""
         if connection in self._silent_first:
             self._silent_first.move_to_end(connection)
 
-    def is_of(self, connection: Connection, voter: NodeId | None) -> None:
+    def is_of(self, connection: PeerConnection, voter: NodeId | None) -> None:
         """It says that it is `voter`'s; None: no voter's."""
         if connection.node == voter:
             return
@@ -92,7 +92,7 @@ class Connections:
                 # The oldest of them has no place of its own any more.
                 self._forget(next(iter(places)))
 
-    def displace(self) -> Connection | None:
+    def displace(self) -> PeerConnection | None:
         """Take out who has to make room, to be closed; None if all have places of their own."""
         for connection in self._silent_first:
             if connection.node is None:
@@ -100,7 +100,7 @@ class Connections:
                 return connection
         return None
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: PeerConnection) -> None:
         if connection.node is not None:
             places = self._of_voter[connection.node]
             del places[connection]

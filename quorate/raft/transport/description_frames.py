@@ -16,7 +16,7 @@ from quorate.raft.errors import PeerProtocolError
 from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
 from quorate.raft.transport.append_frames import AppendError, decode_outcome
 from quorate.raft.transport.fields import FieldReader
-from quorate.raft.transport.frames import RESPONSE, Field, Frame, Kind, encode_frame, load
+from quorate.raft.transport.frames import RESPONSE, Field, Frame, FrameKind, encode_frame, load
 from quorate.runtime import Buffer
 from quorate.types import Endpoint, Epoch, NodeId, ReplicaKey
 
@@ -50,12 +50,12 @@ def encode_view(correlation: int, view: QuorumView) -> list[Buffer]:
     if view.node is not None:
         values += [view.node.id, view.node.directory_id]
     fields: list[Field] = [AppendError.NONE.value, None, 0, None, None]
-    return encode_frame(Kind.DESCRIBE_QUORUM + RESPONSE, correlation, fields, [cbor2.dumps(values)])
+    return encode_frame(FrameKind.DESCRIBE_QUORUM + RESPONSE, correlation, fields, [cbor2.dumps(values)])
 
 
 def decode_view(frame: Frame) -> QuorumView:
     """Raises `PeerProtocolError`, or what was answered as a `QuorumError`."""
-    if frame.kind != Kind.DESCRIBE_QUORUM + RESPONSE:
+    if frame.kind != FrameKind.DESCRIBE_QUORUM + RESPONSE:
         raise PeerProtocolError(f"a description was answered with a frame of kind {frame.kind}")
     decode_outcome(frame)
     if len(frame.payload) > _MAX_BYTES:

@@ -29,7 +29,7 @@ _LENGTHS = struct.Struct(">IH")
 Field = int | str | bytes | bool | list["Field"] | None
 
 
-class Kind(enum.IntEnum):
+class FrameKind(enum.IntEnum):
     """What a frame is. Requests are even, the response to each is the next odd number."""
 
     VOTE = 2

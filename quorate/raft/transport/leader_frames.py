@@ -11,7 +11,7 @@ from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter, V
 from quorate.raft.errors import PeerProtocolError, QuorumError
 from quorate.raft.transport.append_frames import AppendError, decode_outcome, encode_failure
 from quorate.raft.transport.fields import FieldReader
-from quorate.raft.transport.frames import RESPONSE, Field, Frame, Kind, encode_frame
+from quorate.raft.transport.frames import RESPONSE, Field, Frame, FrameKind, encode_frame
 from quorate.raft.transport.outbox import Outbox
 from quorate.runtime import Buffer
 from quorate.types import NodeId, Offset, SnapshotId, Voter
@@ -73,7 +73,7 @@ def decode_transfer(frame: Frame) -> tuple[str, NodeId]:
 def described(frame: Frame) -> str:
     """What an administrative request asks for, for the log. It was decoded before."""
     match frame.kind:
-        case Kind.CHANGE_VOTERS:
+        case FrameKind.CHANGE_VOTERS:
             match decode_voter_change(frame)[1]:
                 case AddVoter(voter):
                     return f"add voter {_shown(voter)}"
@@ -83,7 +83,7 @@ def described(frame: Frame) -> str:
                     return f"remove voter {key.id} with directory {_short(key.directory_id)}"
                 case AdoptVoters():
                     return "adopt the configured voters"
-        case Kind.TRANSFER_LEADERSHIP:
+        case FrameKind.TRANSFER_LEADERSHIP:
             return f"transfer leadership to node {decode_transfer(frame)[1]}"
         case _:
             return "take a snapshot"
@@ -107,7 +107,7 @@ def decode_cluster_id(frame: Frame) -> str:
 
 def decode_read_index(frame: Frame) -> Offset:
     """Raises what the leader answered as a `QuorumError`, or `PeerProtocolError`."""
-    if frame.kind != Kind.READ_INDEX + RESPONSE:
+    if frame.kind != FrameKind.READ_INDEX + RESPONSE:
         raise PeerProtocolError(f"a read index was answered with a frame of kind {frame.kind}")
     read_index, _ = decode_outcome(frame)
     if read_index is None:
@@ -115,7 +115,7 @@ def decode_read_index(frame: Frame) -> Offset:
     return read_index
 
 
-def decode_done(frame: Frame, kind: Kind) -> None:
+def decode_done(frame: Frame, kind: FrameKind) -> None:
     """The end of a change of the voters, or of a transfer. Raises as `decode_read_index`."""
     if frame.kind != kind + RESPONSE:
         raise PeerProtocolError(f"a request of kind {kind} was answered with a frame of kind {frame.kind}")
@@ -130,7 +130,7 @@ def encode_snapshot(frame: Frame, snapshot: SnapshotId) -> list[Buffer]:
 
 def decode_snapshot(frame: Frame) -> SnapshotId:
     """Raises as `decode_read_index`."""
-    if frame.kind != Kind.TAKE_SNAPSHOT + RESPONSE:
+    if frame.kind != FrameKind.TAKE_SNAPSHOT + RESPONSE:
         raise PeerProtocolError(f"a request for a snapshot was answered with a frame of kind {frame.kind}")
     end_offset, epoch = decode_outcome(frame)
     if end_offset is None:
@@ -157,10 +157,10 @@ class RemoteIndexWaiter:
 
     def passed(self, read_index: Offset) -> None:
         fields: list[Field] = [AppendError.NONE.value, None, 0, read_index, None]
-        self._answer(encode_frame(Kind.READ_INDEX + RESPONSE, self._correlation, fields))
+        self._answer(encode_frame(FrameKind.READ_INDEX + RESPONSE, self._correlation, fields))
 
     def failed(self, error: QuorumError) -> None:
-        self._answer(encode_failure(self._correlation, error, kind=Kind.READ_INDEX))
+        self._answer(encode_failure(self._correlation, error, kind=FrameKind.READ_INDEX))
 
     def _answer(self, buffers: list[Buffer]) -> None:
         if not self._outbox.closed:

@@ -14,7 +14,7 @@ from quorate.error_code import ErrorCode
 from quorate.log import InvalidBatchError
 from quorate.raft.core import BatchSpan, Event, Message, Received, RequestFailed, Response, Unreachable
 from quorate.raft.errors import PeerProtocolError
-from quorate.raft.transport.frames import PREFACE, RESPONSE, Frame, FrameReader, Kind
+from quorate.raft.transport.frames import PREFACE, RESPONSE, Frame, FrameKind, FrameReader
 from quorate.raft.transport.outbox import Outbox
 from quorate.raft.transport.raft_codec import decode, encode, kind_of
 from quorate.runtime import Address, Buffer, NetworkError, Runtime, Timers, get_logger, loop_clock
@@ -170,7 +170,7 @@ class Peer:
         if frame.kind != asked[0] + RESPONSE:
             raise PeerProtocolError(f"a request of kind {asked[0]} was answered with kind {frame.kind}")
         spans: Sequence[BatchSpan] = ()
-        if frame.kind == Kind.FETCH + RESPONSE and frame.payload:
+        if frame.kind == FrameKind.FETCH + RESPONSE and frame.payload:
             try:
                 spans = self._spans_of(frame.payload)
             except InvalidBatchError as error:

@@ -16,10 +16,10 @@ from quorate.raft.errors import (
 )
 from quorate.raft.state_machine import QueuedAppend
 from quorate.raft.transport.append_frames import RemoteAppendWaiter, decode_request, encode_failure, size_of
-from quorate.raft.transport.connections import CONNECTIONS_MAX, Connection, Connections
+from quorate.raft.transport.connections import CONNECTIONS_MAX, Connections, PeerConnection
 from quorate.raft.transport.description_frames import QuorumView, encode_view
 from quorate.raft.transport.fields import FieldReader
-from quorate.raft.transport.frames import RESPONSE, Frame, FrameReader, Kind, encode_frame
+from quorate.raft.transport.frames import RESPONSE, Frame, FrameKind, FrameReader, encode_frame
 from quorate.raft.transport.leader_frames import (
     RemoteIndexWaiter,
     decode_cluster_id,
@@ -40,7 +40,12 @@ log = get_logger(__name__)
 
 _FIRST_FRAME_SECONDS = 10
 """A connection that has asked for nothing after so long is closed."""
-_SLOW_KINDS: Final = (Kind.APPLICATION, Kind.CHANGE_VOTERS, Kind.TRANSFER_LEADERSHIP, Kind.TAKE_SNAPSHOT)
+_SLOW_KINDS: Final = (
+    FrameKind.APPLICATION,
+    FrameKind.CHANGE_VOTERS,
+    FrameKind.TRANSFER_LEADERSHIP,
+    FrameKind.TAKE_SNAPSHOT,
+)
 _MAX_SLOW_REQUESTS = 64
 """Under way at once on one connection; further ones wait in the socket."""
 
@@ -138,7 +143,7 @@ class Server:
 
     async def _serve(self, stream: Stream) -> None:
         outbox = Outbox(stream)
-        connection = Connection(outbox)
+        connection = PeerConnection(outbox)
         self._connections.add(connection)
         try:
             async with trio.open_nursery() as nursery:
@@ -151,7 +156,7 @@ class Server:
             outbox.close()
             self._dirty.pop(outbox, None)
 
-    async def _read(self, reader: FrameReader, connection: Connection, nursery: trio.Nursery) -> None:
+    async def _read(self, reader: FrameReader, connection: PeerConnection, nursery: trio.Nursery) -> None:
         limit = trio.CapacityLimiter(_MAX_SLOW_REQUESTS)
         outbox = connection.outbox
         try:
@@ -179,14 +184,14 @@ class Server:
         except PeerProtocolError as error:
             log.warning("closed a connection", peer=outbox.peer, reason=str(error))
 
-    def _received(self, frame: Frame, connection: Connection) -> None:
+    def _received(self, frame: Frame, connection: PeerConnection) -> None:
         outbox = connection.outbox
-        if frame.kind == Kind.APPEND:
+        if frame.kind == FrameKind.APPEND:
             self._received_append(frame, outbox)
-        elif frame.kind == Kind.READ_INDEX:
+        elif frame.kind == FrameKind.READ_INDEX:
             self._check_cluster(decode_cluster_id(frame))
             self._inbound.read_index(RemoteIndexWaiter(outbox, frame.correlation, self._dirty))
-        elif frame.kind == Kind.DESCRIBE_QUORUM:
+        elif frame.kind == FrameKind.DESCRIBE_QUORUM:
             # Who asks from outside may know nothing but an address.
             self._check_cluster(decode_cluster_id(frame) or self._cluster_id)
             outbox.push(encode_view(frame.correlation, self._inbound.view))
@@ -237,15 +242,15 @@ class Server:
     def _answer_of(self, frame: Frame) -> Callable[[], Awaitable[list[Buffer]]]:
         """What to do for it. Raises `PeerProtocolError` for what can't be decoded."""
         match frame.kind:
-            case Kind.CHANGE_VOTERS:
+            case FrameKind.CHANGE_VOTERS:
                 cluster_id, change = decode_voter_change(frame)
                 self._check_cluster(cluster_id)
                 return partial(self._done, frame, partial(self._inbound.change_voters, change))
-            case Kind.TRANSFER_LEADERSHIP:
+            case FrameKind.TRANSFER_LEADERSHIP:
                 cluster_id, successor = decode_transfer(frame)
                 self._check_cluster(cluster_id)
                 return partial(self._done, frame, partial(self._inbound.transfer_leadership, successor))
-            case Kind.TAKE_SNAPSHOT:
+            case FrameKind.TAKE_SNAPSHOT:
                 self._check_cluster(decode_cluster_id(frame))
                 return partial(self._snapshot, frame)
             case _:
@@ -267,7 +272,7 @@ class Server:
             raise OutcomeUnknownError(
                 f"the answer has {len(response)} bytes, at most {self._max_frame_bytes // 2} can be sent"
             )
-        return encode_frame(Kind.APPLICATION + RESPONSE, frame.correlation, [], [response])
+        return encode_frame(FrameKind.APPLICATION + RESPONSE, frame.correlation, [], [response])
 
     async def _answer_slow(
         self,
@@ -277,7 +282,7 @@ class Server:
         limit: trio.CapacityLimiter,
         borrower: object,
     ) -> None:
-        kind = Kind(frame.kind)
+        kind = FrameKind(frame.kind)
         try:
             what = described(frame) if kind in PAUSE_SECONDS else ""
             answer = await self._turnstile.through(kind, what, outbox.peer, answer_of)

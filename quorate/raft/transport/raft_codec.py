@@ -21,20 +21,20 @@ from quorate.raft.core import (
 )
 from quorate.raft.errors import PeerProtocolError
 from quorate.raft.transport.fields import INT32, FieldReader
-from quorate.raft.transport.frames import RESPONSE, Field, Frame, Kind, encode_frame
+from quorate.raft.transport.frames import RESPONSE, Field, Frame, FrameKind, encode_frame
 from quorate.raft.transport.quick_codec import quick_fetch_request, quick_fetch_response
 from quorate.runtime import Buffer
 from quorate.types import Endpoint, NodeId, ReplicaKey, SnapshotId
 
 _CORE_KINDS: Final = (
-    Kind.FETCH,
-    Kind.VOTE,
-    Kind.BEGIN_QUORUM_EPOCH,
-    Kind.END_QUORUM_EPOCH,
-    Kind.FETCH_SNAPSHOT,
+    FrameKind.FETCH,
+    FrameKind.VOTE,
+    FrameKind.BEGIN_QUORUM_EPOCH,
+    FrameKind.END_QUORUM_EPOCH,
+    FrameKind.FETCH_SNAPSHOT,
 )
-_FETCH: Final = int(Kind.FETCH)
-_FETCHED: Final = int(Kind.FETCH) + RESPONSE
+_FETCH: Final = int(FrameKind.FETCH)
+_FETCHED: Final = int(FrameKind.FETCH) + RESPONSE
 
 
 def encode(message: Message, records: Buffer = b"", *, correlation: int | None = None) -> list[Buffer]:
@@ -85,7 +85,7 @@ def encode(message: Message, records: Buffer = b"", *, correlation: int | None =
             )
         case FetchSnapshotRequest():
             return encode_frame(
-                Kind.FETCH_SNAPSHOT,
+                FrameKind.FETCH_SNAPSHOT,
                 correlation,
                 [
                     *_request(message),
@@ -99,14 +99,14 @@ def encode(message: Message, records: Buffer = b"", *, correlation: int | None =
         case FetchSnapshotResponse():
             chunk = message.chunk
             return encode_frame(
-                Kind.FETCH_SNAPSHOT + RESPONSE,
+                FrameKind.FETCH_SNAPSHOT + RESPONSE,
                 correlation,
                 [*_response(message), _snapshot(message.snapshot), message.size, message.position],
                 [chunk] if len(chunk) else (),
             )
         case VoteRequest():
             return encode_frame(
-                Kind.VOTE,
+                FrameKind.VOTE,
                 correlation,
                 [
                     *_request(message),
@@ -121,26 +121,26 @@ def encode(message: Message, records: Buffer = b"", *, correlation: int | None =
             )
         case VoteResponse():
             return encode_frame(
-                Kind.VOTE + RESPONSE,
+                FrameKind.VOTE + RESPONSE,
                 correlation,
                 [*_response(message), message.granted, message.pre_vote],
             )
         case BeginQuorumEpochRequest():
             return encode_frame(
-                Kind.BEGIN_QUORUM_EPOCH,
+                FrameKind.BEGIN_QUORUM_EPOCH,
                 correlation,
                 [*_request(message), *_key(message.voter), message.epoch, _endpoint(message.endpoint)],
             )
         case BeginQuorumEpochResponse():
-            return encode_frame(Kind.BEGIN_QUORUM_EPOCH + RESPONSE, correlation, _response(message))
+            return encode_frame(FrameKind.BEGIN_QUORUM_EPOCH + RESPONSE, correlation, _response(message))
         case EndQuorumEpochRequest():
             return encode_frame(
-                Kind.END_QUORUM_EPOCH,
+                FrameKind.END_QUORUM_EPOCH,
                 correlation,
                 [*_request(message), message.epoch, list(message.preferred_successors)],
             )
         case EndQuorumEpochResponse():
-            return encode_frame(Kind.END_QUORUM_EPOCH + RESPONSE, correlation, _response(message))
+            return encode_frame(FrameKind.END_QUORUM_EPOCH + RESPONSE, correlation, _response(message))
 
 
 def _request(message: Request) -> list[Field]:
@@ -170,19 +170,19 @@ def _endpoint(endpoint: Endpoint | None) -> Field:
     return None if endpoint is None else [endpoint.host, endpoint.port]
 
 
-def kind_of(message: Message) -> Kind:
+def kind_of(message: Message) -> FrameKind:
     """Of a request."""
     match message:
         case FetchRequest():
-            return Kind.FETCH
+            return FrameKind.FETCH
         case VoteRequest():
-            return Kind.VOTE
+            return FrameKind.VOTE
         case BeginQuorumEpochRequest():
-            return Kind.BEGIN_QUORUM_EPOCH
+            return FrameKind.BEGIN_QUORUM_EPOCH
         case EndQuorumEpochRequest():
-            return Kind.END_QUORUM_EPOCH
+            return FrameKind.END_QUORUM_EPOCH
         case FetchSnapshotRequest():
-            return Kind.FETCH_SNAPSHOT
+            return FrameKind.FETCH_SNAPSHOT
         case _:
             raise AssertionError(f"{type(message).__name__} is no request")
 
@@ -213,7 +213,7 @@ def decode(frame: Frame, *, spans: Sequence[BatchSpan] = (), correlation: int | 
         return _decode_response(frame, read, correlation, source, destination, spans)
     cluster_id = read.text()
     match frame.kind:
-        case Kind.FETCH:
+        case FrameKind.FETCH:
             return FetchRequest(
                 source=source,
                 destination=destination,
@@ -228,7 +228,7 @@ def decode(frame: Frame, *, spans: Sequence[BatchSpan] = (), correlation: int | 
                 high_watermark=read.optional_offset(),
                 read_round=read.integer(),
             )
-        case Kind.FETCH_SNAPSHOT:
+        case FrameKind.FETCH_SNAPSHOT:
             return FetchSnapshotRequest(
                 source=source,
                 destination=destination,
@@ -240,7 +240,7 @@ def decode(frame: Frame, *, spans: Sequence[BatchSpan] = (), correlation: int | 
                 position=read.integer(),
                 max_bytes=read.integer(INT32),
             )
-        case Kind.VOTE:
+        case FrameKind.VOTE:
             return VoteRequest(
                 source=source,
                 destination=destination,
@@ -254,7 +254,7 @@ def decode(frame: Frame, *, spans: Sequence[BatchSpan] = (), correlation: int | 
                 pre_vote=read.boolean(),
                 leader_resigned=read.boolean(),
             )
-        case Kind.BEGIN_QUORUM_EPOCH:
+        case FrameKind.BEGIN_QUORUM_EPOCH:
             return BeginQuorumEpochRequest(
                 source=source,
                 destination=destination,
@@ -264,7 +264,7 @@ def decode(frame: Frame, *, spans: Sequence[BatchSpan] = (), correlation: int | 
                 epoch=read.epoch(),
                 endpoint=read.endpoint(),
             )
-        case Kind.END_QUORUM_EPOCH:
+        case FrameKind.END_QUORUM_EPOCH:
             return EndQuorumEpochRequest(
                 source=source,
                 destination=destination,
@@ -287,7 +287,7 @@ def _decode_response(
     error = read.error_code()
     epoch, leader, endpoint = read.epoch(), read.optional_node(), read.endpoint()
     match frame.kind - RESPONSE:
-        case Kind.FETCH:
+        case FrameKind.FETCH:
             return FetchResponse(
                 source=source,
                 destination=destination,
@@ -304,7 +304,7 @@ def _decode_response(
                 batches=tuple(spans),
                 records=frame.payload,
             )
-        case Kind.FETCH_SNAPSHOT:
+        case FrameKind.FETCH_SNAPSHOT:
             return FetchSnapshotResponse(
                 source=source,
                 destination=destination,
@@ -319,7 +319,7 @@ def _decode_response(
                 length=len(frame.payload),
                 chunk=frame.payload,
             )
-        case Kind.VOTE:
+        case FrameKind.VOTE:
             return VoteResponse(
                 source=source,
                 destination=destination,
@@ -331,7 +331,7 @@ def _decode_response(
                 granted=read.boolean(),
                 pre_vote=read.boolean(),
             )
-        case Kind.BEGIN_QUORUM_EPOCH:
+        case FrameKind.BEGIN_QUORUM_EPOCH:
             return BeginQuorumEpochResponse(
                 source=source,
                 destination=destination,
@@ -341,7 +341,7 @@ def _decode_response(
                 leader=leader,
                 leader_endpoint=endpoint,
             )
-        case Kind.END_QUORUM_EPOCH:
+        case FrameKind.END_QUORUM_EPOCH:
             return EndQuorumEpochResponse(
                 source=source,
                 destination=destination,

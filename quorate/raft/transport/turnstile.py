@@ -7,7 +7,7 @@ import trio
 
 from quorate.error_code import ErrorCode
 from quorate.raft.errors import QuorumError, RequestRefusedError
-from quorate.raft.transport.frames import Kind
+from quorate.raft.transport.frames import FrameKind
 from quorate.runtime import get_logger
 
 log = get_logger(__name__)
@@ -15,10 +15,10 @@ log = get_logger(__name__)
 Answer = TypeVar("Answer")
 
 PAUSE_SECONDS: Final = {
-    Kind.CHANGE_VOTERS: 0.0,
+    FrameKind.CHANGE_VOTERS: 0.0,
     # Each costs an election; in between there must be time to append.
-    Kind.TRANSFER_LEADERSHIP: 1.0,
-    Kind.TAKE_SNAPSHOT: 0.0,
+    FrameKind.TRANSFER_LEADERSHIP: 1.0,
+    FrameKind.TAKE_SNAPSHOT: 0.0,
 }
 """From the end of one to the next of its kind."""
 WAITING_MAX: Final = 20
@@ -38,7 +38,9 @@ class Turnstile:
         self._ready_at = dict.fromkeys(PAUSE_SECONDS, 0.0)
         self._told: tuple[str, str, str] | None = None
 
-    async def through(self, kind: Kind, what: str, peer: str, act: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def through(
+        self, kind: FrameKind, what: str, peer: str, act: Callable[[], Awaitable[Answer]]
+    ) -> Answer:
         """Call `act` when its turn has come. Raises what it raises, or `RequestRefusedError` when too many
         wait."""
         lock = self._locks.get(kind)

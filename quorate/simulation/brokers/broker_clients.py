@@ -17,8 +17,8 @@ from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
 from quorate.broker.wire.codecs import (
     FetchedPartition,
     FetchPartition,
-    FetchRequest,
     FetchTopic,
+    KafkaFetchRequest,
     ProducedPartition,
     ProducePartition,
     ProduceRequest,
@@ -286,7 +286,7 @@ class BrokerClients:
             self._cluster.found("NothingAboveTheHighWatermark", SafetyViolation(violation))
 
     async def _fetch(self, connection: WireClient, partition: int, offset: int) -> FetchedPartition:
-        request = FetchRequest(
+        request = KafkaFetchRequest(
             version=_FETCH_VERSION,
             max_wait_ms=300,
             min_bytes=1,

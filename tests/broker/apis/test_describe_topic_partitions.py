@@ -14,7 +14,7 @@ from quorate.broker.apis import describe_topic_partitions
 from quorate.broker.apis.context import Broker
 from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
-    Listener,
+    BrokerEndpoint,
     Partition,
     PartitionChange,
     Record,
@@ -59,7 +59,7 @@ def broker_of(records: Iterable[Record]) -> Broker:
             broker_id=node,
             incarnation_id=uuid.UUID(int=node),
             broker_epoch=node - 1,
-            listeners=(Listener(name="P", host="h", port=node),),
+            listeners=(BrokerEndpoint(name="P", host="h", port=node),),
             fenced=node == 3,
         )
         for node in (1, 2, 3)

@@ -41,8 +41,8 @@ from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import build, encode_entity, request_type, response_type
 from quorate.broker.wire.codecs.fetch_codec import (
     FetchPartition,
-    FetchRequest,
     FetchTopic,
+    KafkaFetchRequest,
     decode_fetch_response,
     encode_fetch_request,
 )
@@ -230,7 +230,7 @@ def fetch(topics: int = TOPICS, partitions: int = PARTITIONS, *, distinct: int |
     named = [FetchTopic(f"t{number % (distinct or topics)}", None, parts) for number in range(topics)]
     return b"".join(
         encode_fetch_request(
-            FetchRequest(version=12, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=named)
+            KafkaFetchRequest(version=12, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=named)
         )
     )
 

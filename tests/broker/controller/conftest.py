@@ -26,13 +26,13 @@ from quorate.broker.controller.rpc.rpc import (
 )
 from quorate.broker.metadata.configs import min_insync_replicas
 from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import NO_LEADER, Listener, Record
+from quorate.broker.metadata.metadata_records import NO_LEADER, BrokerEndpoint, Record
 from quorate.broker.metadata.record_codec import decode, encode
 from quorate.broker.metadata.states import PartitionState
 from quorate.error_code import ErrorCode
 
 CLUSTER = "hIYbZ8XNQqiEnzUO1CPmSw"
-LISTENERS = (Listener(name="PLAINTEXT", host="localhost", port=9092),)
+LISTENERS = (BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9092),)
 
 
 def directory(broker_id: int, number: int = 0) -> uuid.UUID:

@@ -45,9 +45,9 @@ from quorate.broker.controller.rpc.rpc_codec import (
 )
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
+    BrokerEndpoint,
     BrokerRegistrationChange,
     FeatureLevel,
-    Listener,
     PartitionChange,
     Record,
     RegisterBroker,
@@ -146,7 +146,7 @@ class Node:
                 broker_id=broker_id,
                 cluster_id="c",
                 incarnation_id=uuid.UUID(int=incarnation),
-                listeners=(Listener(name="PLAINTEXT", host="h", port=1),),
+                listeners=(BrokerEndpoint(name="PLAINTEXT", host="h", port=1),),
                 log_dirs=(uuid.UUID(int=1000 + broker_id),),
             )
         )

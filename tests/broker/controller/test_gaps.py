@@ -38,8 +38,8 @@ from quorate.broker.controller.rpc.rpc import (
 )
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
+    BrokerEndpoint,
     BrokerRegistrationChange,
-    Listener,
     Partition,
     PartitionChange,
     Record,
@@ -164,7 +164,7 @@ async def registers(rig: Rig) -> None:
             cluster_id="c",
             incarnation_id=uuid.UUID(int=99),
             log_dirs=(directory(1),),
-            listeners=(Listener(name="PLAINTEXT", host="h", port=1),),
+            listeners=(BrokerEndpoint(name="PLAINTEXT", host="h", port=1),),
         )
     )
     assert (answer.error, rig.image.isr_count(1)) == (0, 0)

@@ -16,7 +16,7 @@ from quorate.broker.controller.rpc.rpc import (
     RegisterBrokerRequest,
 )
 from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import Listener
+from quorate.broker.metadata.metadata_records import BrokerEndpoint
 from quorate.broker.metadata.record_codec import decode
 from quorate.error_code import ErrorCode
 from quorate.raft.quorum import Quorum
@@ -70,7 +70,7 @@ async def test_what_the_controller_answers_is_applied_and_survives_a_restart(tmp
                         broker_id=1,
                         cluster_id="c",
                         incarnation_id=uuid.UUID(int=7),
-                        listeners=(Listener(name="PLAINTEXT", host="h", port=1),),
+                        listeners=(BrokerEndpoint(name="PLAINTEXT", host="h", port=1),),
                         log_dirs=(uuid.UUID(int=1000),),
                     )
                 )

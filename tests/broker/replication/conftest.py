@@ -30,9 +30,9 @@ from quorate.broker.log_directories import open_directories
 from quorate.broker.metadata.delta import apply_records
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
+    BrokerEndpoint,
     Config,
     ConfigType,
-    Listener,
     PartitionChange,
     RemoveTopic,
     Topic,
@@ -135,7 +135,7 @@ class Controller:
             broker_id=broker_id,
             cluster_id=CLUSTER_ID,
             incarnation_id=incarnation,
-            listeners=(Listener(name="PLAINTEXT", host=f"b{broker_id}", port=9092),),
+            listeners=(BrokerEndpoint(name="PLAINTEXT", host=f"b{broker_id}", port=9092),),
             log_dirs=log_dirs,
             previous_broker_epoch=proof.broker_epoch,
             previous_log_dirs=tuple(sorted(proof.directories)),

@@ -21,7 +21,7 @@ from quorate.broker.replication.producing.producer_snapshot import decode_steps,
 from quorate.broker.replication.producing.producer_state import KeptBatch, Producer, ProducerState
 from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replica.follower_state import FollowerState
-from quorate.broker.replication.replica.partition import Partition
+from quorate.broker.replication.replica.partition_replica import PartitionReplica
 from quorate.broker.replication.requests import FetchItem, FetchOptions, ProduceItem
 from quorate.broker.replication.serving.fetch_service import FetchService
 from quorate.broker.replication.serving.produce_service import ProduceService
@@ -44,11 +44,11 @@ def _no_full_collection() -> Iterator[None]:
         yield
 
 
-async def partition_of(folder: Path, state: PartitionState) -> Partition:
+async def partition_of(folder: Path, state: PartitionState) -> PartitionReplica:
     disk = RealDisk(sync=SyncStrategy.THREAD)
     disk.make_folder(str(folder))
     log = await Log.open(disk, f"{folder}/t-0", LogConfig(), now_ms=lambda: 0)
-    made = Partition(
+    made = PartitionReplica(
         broker_id=1,
         topic="t",
         topic_id=uuid.UUID(int=1),
@@ -180,7 +180,7 @@ async def test_who_is_deposed_between_two_appends_of_a_produce_promises_nothing(
         )
     looks: list[int] = []
 
-    def writable(topic: object, number: int) -> Partition:
+    def writable(topic: object, number: int) -> PartitionReplica:
         looks.append(number)
         if looks == [0, 1, 0, 1]:
             # As in the pause after the first append.

@@ -7,7 +7,7 @@ from quorate.broker.replication.isr_updater import IsrUpdater
 from quorate.broker.replication.producing.producer_state import ProducerState
 from quorate.broker.replication.replica.isr import IsrState
 from quorate.broker.replication.replica.leader_state import LeaderState
-from quorate.broker.replication.replica.partition import Partition, Readable
+from quorate.broker.replication.replica.partition_replica import PartitionReplica, Readable
 from quorate.error_code import ErrorCode
 from quorate.types import Offset
 
@@ -177,28 +177,28 @@ def nothing_is_truncated(patch):
     async def truncate(self, role, cut, cutting):
         await trio.lowlevel.checkpoint()
 
-    patch.setattr(Partition, "truncate", truncate)
+    patch.setattr(PartitionReplica, "truncate", truncate)
 
 
 def a_cut_goes_to_the_high_watermark(patch):
     """KIP-101: where logs were cut before leader epochs told where they part."""
-    truncate = Partition.truncate
+    truncate = PartitionReplica.truncate
 
     async def wrong(self, role, cut, cutting):
         await truncate(self, role, int(self.log.end_offset), cutting)
 
-    patch.setattr(Partition, "truncate", wrong)
+    patch.setattr(PartitionReplica, "truncate", wrong)
 
 
 def a_followers_high_watermark_is_the_leaders(patch):
-    append = Partition.append_replicated
+    append = PartitionReplica.append_replicated
 
     async def wrong(self, role, records, *, high_watermark):
         size = await append(self, role, records, high_watermark=high_watermark)
         self.log.high_watermark = Offset(max(high_watermark, self.log.high_watermark))
         return size
 
-    patch.setattr(Partition, "append_replicated", wrong)
+    patch.setattr(PartitionReplica, "append_replicated", wrong)
 
 
 def duplicates_are_appended(patch):
@@ -206,13 +206,13 @@ def duplicates_are_appended(patch):
 
 
 def consumers_read_to_the_end(patch):
-    readable = Partition.readable
+    readable = PartitionReplica.readable
 
     def wrong(self, item, *, replica_id):
         found = readable(self, item, replica_id=replica_id)
         return Readable(int(self.log.end_offset), found.diverging)
 
-    patch.setattr(Partition, "readable", wrong)
+    patch.setattr(PartitionReplica, "readable", wrong)
 
 
 def too_few_are_enough(patch):

@@ -11,7 +11,12 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.replication.producing.compression import Codec, compress
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, request_type, response_type
-from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
+from quorate.broker.wire.codecs.fetch_codec import (
+    FetchedPartition,
+    FetchPartition,
+    FetchTopic,
+    KafkaFetchRequest,
+)
 from quorate.broker.wire.codecs.produce_codec import (
     ProducedPartition,
     ProducePartition,
@@ -81,7 +86,7 @@ async def produce(
 async def fetch(
     client: WireClient, topic: str, offset: int, *, max_wait_ms: int = 0, min_bytes: int = 1
 ) -> FetchedPartition:
-    request = FetchRequest(
+    request = KafkaFetchRequest(
         version=12,
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
@@ -297,7 +302,7 @@ async def test_a_fetch_that_names_a_partition_20_000_times_gets_it_once(make_nod
             await produce(client, "t", batch(b"%d" % number * 1000))
         await produce(client, "t", batch(b"other"), partition=1)
         ask = [FetchPartition(0, -1, 0)] * 20_000 + [FetchPartition(1, -1, 0), FetchPartition(0, -1, 2)]
-        request = FetchRequest(
+        request = KafkaFetchRequest(
             version=12,
             max_wait_ms=0,
             min_bytes=1,
@@ -314,7 +319,7 @@ async def test_a_fetch_that_names_a_partition_20_000_times_gets_it_once(make_nod
 async def test_a_fetch_session_nobody_was_given_is_refused(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(1)
     async with nodes.client(1) as client:
-        request = FetchRequest(
+        request = KafkaFetchRequest(
             version=12, max_wait_ms=0, min_bytes=1, max_bytes=1, session_id=7, session_epoch=2, topics=[]
         )
         assert (await client.fetch(request)).error is ErrorCode.fetch_session_id_not_found
@@ -339,7 +344,7 @@ async def test_a_consumer_that_does_not_know_zstd_gets_what_is_before_it_and_is_
             (10, 0, none, 5),
             (12, 2, none, 5),
         ):
-            asked = FetchRequest(
+            asked = KafkaFetchRequest(
                 version=version,
                 max_wait_ms=5000,
                 min_bytes=1,
@@ -369,7 +374,7 @@ async def test_a_topic_that_is_kept_in_zstd_is_refused_to_who_does_not_know_it_e
         )
         found = {}
         for version in (9, 10):
-            asked = FetchRequest(
+            asked = KafkaFetchRequest(
                 version=version,
                 max_wait_ms=0,
                 min_bytes=1,
@@ -389,7 +394,7 @@ async def test_a_fetch_below_version_6_is_told_of_no_failed_disk(make_nodes: Mak
         nodes.servers[1].broker.replicas.partition("t", 0).fail("the disk failed")
         found = {}
         for version in (4, 5, 6, 12):
-            asked = FetchRequest(
+            asked = KafkaFetchRequest(
                 version=version,
                 max_wait_ms=0,
                 min_bytes=1,

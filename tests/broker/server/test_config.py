@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.broker.metadata.metadata_records import Listener
+from quorate.broker.metadata.metadata_records import BrokerEndpoint
 from quorate.broker.settings.server_config import CONFIG_KEYS, ServerConfig, ServerConfigError
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.runtime.network import Address
@@ -31,7 +31,7 @@ def test_a_combined_node_is_read_with_kafkas_defaults_for_the_rest() -> None:
     assert [each.name for each in config.client_listeners] == ["PLAINTEXT"]
     assert config.controller_listener is not None
     assert config.controller_listener.address == Address("localhost", 9093)
-    assert config.advertised == (Listener(name="PLAINTEXT", host="localhost", port=9092),)
+    assert config.advertised == (BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9092),)
     assert config.inter_broker_listener == "PLAINTEXT"
     assert config.log_dirs == ("/data/a", "/data/b")
     assert config.metadata_log_dir == "/data/a"
@@ -145,10 +145,10 @@ def test_a_controller_says_where_others_reach_it() -> None:
         "four.example", 19093
     )
     both = ServerConfig.parse(with_line("advertised.listeners=CONTROLLER://one:1,PLAINTEXT://one:2"))
-    assert both.advertised == (Listener(name="PLAINTEXT", host="one", port=2),)
+    assert both.advertised == (BrokerEndpoint(name="PLAINTEXT", host="one", port=2),)
     assert both.quorum(cluster_id="c").own_endpoint == Endpoint("one", 1)
     only_the_controllers = ServerConfig.parse(with_line("advertised.listeners=CONTROLLER://one:1"))
-    assert only_the_controllers.advertised == (Listener(name="PLAINTEXT", host="localhost", port=9092),)
+    assert only_the_controllers.advertised == (BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9092),)
 
 
 def test_a_static_voter_is_where_the_voters_say() -> None:

@@ -9,7 +9,7 @@ import trio
 
 from quorate.broker.controller.rpc.rpc import UnregisterBrokerRequest
 from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchRequest, FetchTopic
+from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchTopic, KafkaFetchRequest
 from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.error_code import ErrorCode
 from quorate.log.batches.records import build_batch
@@ -59,7 +59,7 @@ async def test_an_orderly_restart_proves_itself_and_keeps_the_records(make_nodes
     assert server.broker.replicas.complete_epoch == epoch
     await server.wait_ready()
     async with nodes.client(1) as client:
-        request = FetchRequest(
+        request = KafkaFetchRequest(
             version=12,
             max_wait_ms=1000,
             min_bytes=1,

@@ -104,7 +104,7 @@ def fetch_request_of(message, version):
         return (topic.topic, None) if version < 13 else (None, topic.topic_id)
 
     state = getattr(message, "replica_state", None)
-    return fetch.FetchRequest(
+    return fetch.KafkaFetchRequest(
         version=version,
         replica_id=message.replica_id if state is None else state.replica_id,
         replica_epoch=-1 if state is None else state.replica_epoch,
@@ -177,7 +177,7 @@ def fetch_responses(draw, version):
         st.lists(parts, max_size=3),
     )
     endpoints = st.builds(produce.NodeEndpoint, i32, st.text("ab"), i32, st.none() | st.text("ab"))
-    return fetch.FetchResponse(
+    return fetch.KafkaFetchResponse(
         version=version,
         throttle_ms=draw(i32),
         error=draw(st.sampled_from(list(ErrorCode))) if version >= 7 else ErrorCode.none,
@@ -224,7 +224,7 @@ def test_fetch_responses_are_what_kio_reads_and_would_write(version):
 def test_record_bytes_leave_a_fetch_by_identity(version):
     records = [b"h" * 16, memoryview(bytes(100_000)), b"x"]
     part = fetch.FetchedPartition(index=0, records=records)
-    response = fetch.FetchResponse(version=version, topics=[fetch.FetchedTopic("t", None, [part])])
+    response = fetch.KafkaFetchResponse(version=version, topics=[fetch.FetchedTopic("t", None, [part])])
     pieces = fetch.encode_fetch_response(response)
     for each in records:
         assert any(piece is each for piece in pieces)
@@ -285,7 +285,7 @@ def test_a_produce_of_too_many_empty_partitions_is_refused():
 
 def test_tagged_fields_of_fetch_partitions_are_skipped():
     parts = [fetch.FetchPartition(index, fetch_offset=index * 10) for index in range(3)]
-    request = fetch.FetchRequest(
+    request = fetch.KafkaFetchRequest(
         version=12,
         max_wait_ms=0,
         min_bytes=1,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from quorate.broker.wire.budget import Account, MemoryBudget
 from quorate.broker.wire.codecs.primitives import MalformedError
-from quorate.broker.wire.framing import RECEIVE_BYTES, FrameReader
+from quorate.broker.wire.framing import RECEIVE_BYTES, KafkaFrameReader
 
 
 class Scripted:
@@ -50,7 +50,7 @@ def framed(*bodies):
 
 
 async def all_frames(stream, **options):
-    reader = FrameReader(stream, **options)
+    reader = KafkaFrameReader(stream, **options)
     out = []
     while frames := await reader.receive():
         assert all(frame.readonly for frame in frames)
@@ -70,20 +70,20 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(lengths, sizes):
 
 
 async def test_all_small_frames_of_a_receive_come_at_once():
-    reader = FrameReader(Scripted(framed(*[b"x" * 20] * 100)))
+    reader = KafkaFrameReader(Scripted(framed(*[b"x" * 20] * 100)))
     assert len(await reader.receive()) == 100
 
 
 async def test_a_large_frame_is_received_into_its_own_buffer():
     stream = Scripted(framed(bytes(500_000)))
-    assert [len(frame) for frame in await FrameReader(stream).receive()] == [500_000]
+    assert [len(frame) for frame in await KafkaFrameReader(stream).receive()] == [500_000]
     assert stream.received_into > 430_000
 
 
 async def test_a_huge_frame_is_not_given_memory_before_some_of_it_has_arrived():
     stream = Scripted((90_000_000).to_bytes(4, "big") + bytes(100))
     with pytest.raises(MalformedError, match="ended 100 bytes into a frame of 90000000"):
-        await FrameReader(stream).receive()
+        await KafkaFrameReader(stream).receive()
     assert stream.asked == [RECEIVE_BYTES - 100]
 
 
@@ -99,13 +99,13 @@ async def test_a_huge_frame_is_not_given_memory_before_some_of_it_has_arrived():
 )
 async def test_what_is_no_frame_is_refused_with_its_name(start, why):
     with pytest.raises(MalformedError, match=why):
-        await FrameReader(Scripted(start)).receive()
+        await KafkaFrameReader(Scripted(start)).receive()
 
 
 async def test_large_frames_wait_for_memory_in_line(autojump_clock):
     budget = MemoryBudget(250_000)
-    first = FrameReader(Scripted(framed(bytes(200_000))), budget=budget)
-    second = FrameReader(Scripted(framed(bytes(100_000))), budget=budget)
+    first = KafkaFrameReader(Scripted(framed(bytes(200_000))), budget=budget)
+    second = KafkaFrameReader(Scripted(framed(bytes(100_000))), budget=budget)
     await first.receive()
     with trio.move_on_after(10) as waited:
         await second.receive()
@@ -121,7 +121,7 @@ async def test_large_frames_wait_for_memory_in_line(autojump_clock):
 
 
 async def test_an_unfinished_frame_has_a_start_time_and_a_finished_one_does_not(autojump_clock):
-    reader = FrameReader(Scripted(framed(b"whole") + b"\0\0", [9, 2]))
+    reader = KafkaFrameReader(Scripted(framed(b"whole") + b"\0\0", [9, 2]))
     await reader.receive()
     assert reader.frame_started_at is None
     with pytest.raises(MalformedError):
@@ -135,11 +135,11 @@ async def test_a_frame_is_charged_for_what_has_come_and_not_for_what_it_claims(a
     claims = [OpenEnded((100 << 20).to_bytes(4, "big") + bytes(1_200_000)) for _ in range(3)]
     async with trio.open_nursery() as nursery:
         for stream in claims:
-            nursery.start_soon(FrameReader(stream, budget=budget).receive)
+            nursery.start_soon(KafkaFrameReader(stream, budget=budget).receive)
         await trio.testing.wait_all_tasks_blocked()
         assert budget.limit - budget.available <= 3 * 4 * 1_200_000
         with trio.fail_after(1):
-            await FrameReader(Scripted(framed(bytes(40 << 20))), budget=budget).receive()
+            await KafkaFrameReader(Scripted(framed(bytes(40 << 20))), budget=budget).receive()
         nursery.cancel_scope.cancel()
 
 
@@ -148,7 +148,7 @@ async def test_frames_that_are_only_claimed_reserve_nothing_while_others_have_th
     handled = Account(budget)
     await handled.draw(8 << 20)
     streams = [Scripted((6 << 20).to_bytes(4, "big") + b"x" * 100) for _ in range(20)]
-    readers = [FrameReader(stream, budget=budget) for stream in streams]
+    readers = [KafkaFrameReader(stream, budget=budget) for stream in streams]
     async with trio.open_nursery() as nursery:
         for reader in readers:
             nursery.start_soon(reader.receive)
@@ -165,7 +165,7 @@ async def test_frames_that_hold_parts_of_the_memory_finish_one_by_one(autojump_c
     """Each has begun and needs more than is free: they would wait for each other for ever."""
     budget = MemoryBudget(2_000_000)
     readers = [
-        FrameReader(Scripted(framed(bytes(1_500_000)), [100_000] * 20), budget=budget) for _ in range(5)
+        KafkaFrameReader(Scripted(framed(bytes(1_500_000)), [100_000] * 20), budget=budget) for _ in range(5)
     ]
     done = []
     lowest = budget.limit
@@ -210,7 +210,7 @@ async def test_the_wait_for_memory_is_not_counted_as_the_peers_time(autojump_clo
     budget = MemoryBudget(100_000)
     handled = Account(budget)
     await handled.draw(100_000)
-    reader = FrameReader(OpenEnded((200_000).to_bytes(4, "big") + bytes(1_000)), budget=budget)
+    reader = KafkaFrameReader(OpenEnded((200_000).to_bytes(4, "big") + bytes(1_000)), budget=budget)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reader.receive)
         await trio.sleep(50)

@@ -17,9 +17,9 @@ from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import build, encode_entity, request_type
 from quorate.broker.wire.codecs.fetch_codec import (
     FetchPartition,
-    FetchRequest,
     FetchTopic,
     ForgottenTopic,
+    KafkaFetchRequest,
     encode_fetch_request,
 )
 from quorate.broker.wire.codecs.primitives import Pieces
@@ -66,7 +66,7 @@ def fetch(version: int, topics: int, partitions: int, *, forgotten: int = 0) -> 
     parts = [FetchPartition(index) for index in range(partitions)]
     return b"".join(
         encode_fetch_request(
-            FetchRequest(
+            KafkaFetchRequest(
                 version=version,
                 max_wait_ms=1,
                 min_bytes=1,

@@ -19,9 +19,9 @@ from quorate.broker.wire.codecs.fetch_codec import (
     FetchedPartition,
     FetchedTopic,
     FetchPartition,
-    FetchRequest,
-    FetchResponse,
     FetchTopic,
+    KafkaFetchRequest,
+    KafkaFetchResponse,
     encode_fetch_response,
 )
 from quorate.broker.wire.codecs.produce_codec import (
@@ -36,7 +36,7 @@ from quorate.broker.wire.codecs.produce_codec import (
 from quorate.broker.wire.error_responses import protocol_error_response
 from quorate.broker.wire.errors import ErrorTable, KafkaError, RequestTimedOutError, UnsupportedVersionError
 from quorate.broker.wire.kafka_client import open_client
-from quorate.broker.wire.kafka_server import ServerConfig, WireServer
+from quorate.broker.wire.kafka_server import KafkaServerConfig, WireServer
 from quorate.broker.wire.messages import CloseConnection, Deferred, EncodedResponse
 from quorate.broker.wire.request_codec import decode_request
 from quorate.runtime.network import Address, NetworkError
@@ -91,7 +91,7 @@ def produce_request(records=b"r" * 10, acks=-1):
 async def serving(handler, *, settings=None, errors=None, **config):
     net = SimulatedNetwork(random.Random(1), settings or NetworkSettings())
     listener = await net.for_node("broker").listen(HOME)
-    server = WireServer(listener, handler, ServerConfig(**config), errors=errors)
+    server = WireServer(listener, handler, KafkaServerConfig(**config), errors=errors)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.run)
         yield net, server
@@ -264,13 +264,13 @@ async def test_large_records_pass_through_both_ways(autojump_clock):
 
     def fetched(context, request):
         part = FetchedPartition(index=0, high_watermark=5, records=[kept[0][:100], kept[0][100:]])
-        response = FetchResponse(version=context.version, topics=[FetchedTopic("t", None, [part])])
+        response = KafkaFetchResponse(version=context.version, topics=[FetchedTopic("t", None, [part])])
         return EncodedResponse(encode_fetch_response(response))
 
     async with serving(Handler(produce=keep, fetch=fetched)) as (net, server), client(net) as connection:
         (topic,) = await connection.produce(produce_request(records))
         assert topic.partitions[0].base_offset == len(records)
-        request = FetchRequest(
+        request = KafkaFetchRequest(
             version=12,
             max_wait_ms=500,
             min_bytes=1,

@@ -11,12 +11,12 @@ from quorate.broker.wire.codecs.entities import build, response_type
 from quorate.broker.wire.codecs.fetch_codec import (
     FetchedPartition,
     FetchedTopic,
-    FetchResponse,
+    KafkaFetchResponse,
     encode_fetch_response,
 )
 from quorate.broker.wire.codecs.produce_codec import ProducedPartition, ProducedTopic, encode_produce_response
 from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.kafka_server import ServerConfig, serve
+from quorate.broker.wire.kafka_server import KafkaServerConfig, serve
 from quorate.broker.wire.messages import Deferred, EncodedResponse
 from quorate.runtime.network import Address
 from quorate.runtime.real.network import RealNetwork
@@ -125,7 +125,9 @@ class ToyBroker:
                 for part in topic.partitions
             ]
             topics.append(FetchedTopic(topic.name, topic.topic_id, parts))
-        return EncodedResponse(encode_fetch_response(FetchResponse(version=request.version, topics=topics)))
+        return EncodedResponse(
+            encode_fetch_response(KafkaFetchResponse(version=request.version, topics=topics))
+        )
 
     def list_offsets(self, context, request):
         return build(
@@ -151,7 +153,7 @@ class ToyBroker:
 async def main():
     listener = await RealNetwork().listen(Address("127.0.0.1", 0))
     print(listener.address.port, flush=True)
-    await serve(listener, ToyBroker(listener.address), ServerConfig())
+    await serve(listener, ToyBroker(listener.address), KafkaServerConfig())
 
 
 if __name__ == "__main__":

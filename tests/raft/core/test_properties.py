@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.raft.core.replica_log.epoch_history import EpochCache
-from quorate.raft.core.replica_log.replica_log import LogState
+from quorate.raft.core.replica_log.epoch_history import EpochHistory
+from quorate.raft.core.replica_log.replica_log import ReplicaLog
 from quorate.raft.core.replica_log.voter_history import VoterHistory
 from quorate.raft.core.voters import majority_end_offset
 from quorate.types import (
@@ -38,20 +38,20 @@ def test_nothing_is_committed_without_voters() -> None:
     assert majority_end_offset([], epoch_start=Offset(-1)) is None
 
 
-def cache_of(records: list[Epoch]) -> EpochCache:
-    cache = EpochCache()
+def history_of(records: list[Epoch]) -> EpochHistory:
+    history = EpochHistory()
     for offset, epoch in enumerate(records):
-        cache.assign(epoch=epoch, start_offset=Offset(offset))
-    return cache
+        history.assign(epoch=epoch, start_offset=Offset(offset))
+    return history
 
 
-def log_of(records: list[Epoch], *, start: int = 0, snapshot: int | None = None) -> LogState:
+def log_of(records: list[Epoch], *, start: int = 0, snapshot: int | None = None) -> ReplicaLog:
     """The log of these records, of which those below `start` are only in a snapshot that ends at
     `snapshot`."""
     end = start if snapshot is None else snapshot
-    return LogState(
+    return ReplicaLog(
         RecoveredLog(
-            epochs=cache_of(records).entries,
+            epochs=history_of(records).entries,
             log_start_offset=Offset(start),
             start_epoch=records[start - 1] if start else Epoch(0),
             end_offset=Offset(len(records)),
@@ -89,12 +89,12 @@ def test_a_log_whose_start_moved_is_the_log_that_starts_there(
 
 @given(records=epochs_of_records, cut=st.integers(0, 12).map(Offset))
 def test_a_truncated_cache_is_the_cache_of_the_truncated_log(records: list[Epoch], cut: Offset) -> None:
-    cache = cache_of(records)
-    copy = cache.clone()
-    cache.truncate(cut)
-    assert cache.state_key() == cache_of(records[:cut]).state_key()
-    assert EpochCache(cache.entries).state_key() == cache.state_key()
-    assert copy.state_key() == cache_of(records).state_key()
+    history = history_of(records)
+    copy = history.clone()
+    history.truncate(cut)
+    assert history.state_key() == history_of(records[:cut]).state_key()
+    assert EpochHistory(history.entries).state_key() == history.state_key()
+    assert copy.state_key() == history_of(records).state_key()
 
 
 @given(mine=epochs_of_records, theirs=epochs_of_records, start=st.integers(0, 12))

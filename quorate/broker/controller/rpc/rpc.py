@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, Self, TypeVar
 
-from quorate.broker.metadata import NO_LEADER, ConfigType, FeatureRange, LeaderRecoveryState, Listener
+from quorate.broker.metadata import NO_LEADER, BrokerEndpoint, ConfigType, FeatureRange, LeaderRecoveryState
 from quorate.error_code import ErrorCode
 from quorate.runtime import Entropy
 
@@ -45,7 +45,7 @@ class RegisterBrokerRequest(Request["RegisterBrokerResponse"]):
     broker_id: int
     cluster_id: str
     incarnation_id: uuid.UUID
-    listeners: tuple[Listener, ...]
+    listeners: tuple[BrokerEndpoint, ...]
     features: tuple[FeatureRange, ...] = ()
     rack: str | None = None
     log_dirs: tuple[uuid.UUID, ...] = ()

@@ -9,14 +9,14 @@ import trio
 from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.producing import Codec
 from quorate.broker.replication.purgatory import Purgatory, Waiter
-from quorate.broker.replication.replica import Partition
+from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult, TopicRef
 from quorate.error_code import ErrorCode
 from quorate.log import DamagedLogError, LogError, OffsetOutOfRangeError
 from quorate.log.batches import peek
 from quorate.runtime import DiskError, Slices
 
-Lookup: TypeAlias = Callable[[TopicRef, int], Partition]
+Lookup: TypeAlias = Callable[[TopicRef, int], PartitionReplica]
 """Raises `PartitionError` for a partition that is not hosted here."""
 
 _WITH_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -33,9 +33,9 @@ class ParkedFetch(Waiter):
         self._service = service
         self._options = options
         self._deadline = deadline
-        self._watched: list[Partition] = []
+        self._watched: list[PartitionReplica] = []
 
-    def watch(self, partition: Partition) -> None:
+    def watch(self, partition: PartitionReplica) -> None:
         """Be completed by the partition's next change."""
         self._watched.append(partition)
         partition.watchers.watch(self, follower=self._options.from_follower)
@@ -66,8 +66,8 @@ class FetchService:
         purgatory: Purgatory,
         *,
         max_bytes: int,
-        disk_failed: Callable[[Partition, Exception], None],
-        cut_off: Callable[[Partition], bool],
+        disk_failed: Callable[[PartitionReplica, Exception], None],
+        cut_off: Callable[[PartitionReplica], bool],
     ) -> None:
         self._lookup = lookup
         self._cut_off = cut_off
@@ -148,7 +148,7 @@ class FetchService:
             self._purgatory.hold(parked, deadline)
         return parked
 
-    def _readable_end(self, partition: Partition, options: FetchOptions) -> tuple[object, int]:
+    def _readable_end(self, partition: PartitionReplica, options: FetchOptions) -> tuple[object, int]:
         end = partition.log.end_offset if options.from_follower else partition.high_watermark
         return (partition.role, int(end))
 
@@ -172,7 +172,7 @@ class FetchService:
 
     async def _read_one(
         self, item: FetchItem, options: FetchOptions, *, left: int, first: bool
-    ) -> tuple[FetchResult, tuple[Partition, tuple[object, int]] | None]:
+    ) -> tuple[FetchResult, tuple[PartitionReplica, tuple[object, int]] | None]:
         partition = role = None
         try:
             partition = self._lookup(item.topic, item.partition_id)
@@ -222,7 +222,7 @@ class FetchService:
         return answer, (partition, readable_end)
 
 
-def _needs_zstd(partition: Partition) -> PartitionError:
+def _needs_zstd(partition: PartitionReplica) -> PartitionError:
     return PartitionError(
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         f"{partition} has batches in zstd, which needs version 10 of Fetch (KIP-110)",
@@ -248,13 +248,13 @@ class _Read:
     """What was found in every partition that was asked for."""
 
     results: list[FetchResult] = field(default_factory=list)
-    readable_ends: list[tuple[Partition, tuple[object, int]]] = field(default_factory=list)
+    readable_ends: list[tuple[PartitionReplica, tuple[object, int]]] = field(default_factory=list)
     """How far each could be read then."""
     size: int = 0
     urgent: bool = False
 
 
-def _refused(item: FetchItem, code: ErrorCode, partition: Partition | None) -> FetchResult:
+def _refused(item: FetchItem, code: ErrorCode, partition: PartitionReplica | None) -> FetchResult:
     result = FetchResult(topic=item.topic, partition_id=item.partition_id, error=code)
     if partition is None:
         return result

@@ -10,7 +10,7 @@ from quorate.broker.replication.producing import (
     DecompressedTooLargeError,
     decompress,
 )
-from quorate.broker.replication.replica import Partition
+from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.replication.requests import OffsetResult
 from quorate.error_code import ErrorCode
 from quorate.log import LogError, OffsetOutOfRangeError
@@ -19,9 +19,9 @@ from quorate.runtime import Compute, DiskError, Slices
 
 
 async def find_offset(
-    partition: Partition,
+    partition: PartitionReplica,
     timestamp: int,
-    disk_failed: Callable[[Partition, Exception], None],
+    disk_failed: Callable[[PartitionReplica, Exception], None],
     *,
     compute: Compute,
     uncompressed_max_bytes: int,
@@ -59,7 +59,7 @@ async def find_offset(
         raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
 
-def _check_available(partition: Partition) -> None:
+def _check_available(partition: PartitionReplica) -> None:
     """A new leader's high watermark may be behind what the one before has shown: until it has caught up with
     the start of the epoch nobody may be told that the partition ends there (KIP-207)."""
     leader = partition.check_leading()
@@ -72,7 +72,7 @@ def _check_available(partition: Partition) -> None:
 
 
 async def _at(
-    partition: Partition, timestamp: int, compute: Compute, uncompressed_max_bytes: int
+    partition: PartitionReplica, timestamp: int, compute: Compute, uncompressed_max_bytes: int
 ) -> OffsetResult:
     """The first record at or after `timestamp` that is not below the log start."""
     opened = partition.log

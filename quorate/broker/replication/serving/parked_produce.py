@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from quorate.broker.replication.purgatory import ParkedBatch, Waiter
-from quorate.broker.replication.replica import Partition
+from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.replication.requests import ProduceResult
 from quorate.error_code import ErrorCode
 
@@ -18,7 +18,7 @@ class ParkedProduce(Waiter):
         super().__init__()
         self._begun = False
         self._results: list[ProduceResult] = []
-        self._waiting: dict[int, Partition] = {}
+        self._waiting: dict[int, PartitionReplica] = {}
         """Index of the result, and the partition whose high watermark it waits for."""
         self._on_expired = on_expired
 
@@ -26,7 +26,7 @@ class ParkedProduce(Waiter):
         """What became of the next item."""
         self._results.append(result)
 
-    def expect(self, partition: Partition, end_offset: int) -> None:
+    def expect(self, partition: PartitionReplica, end_offset: int) -> None:
         """The last result holds once the high watermark reaches `end_offset` (exclusive). To be said in one
         stretch with the append: who loses the leadership afterwards takes back what was expected before."""
         index = len(self._results) - 1

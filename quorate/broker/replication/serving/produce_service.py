@@ -8,13 +8,13 @@ import trio
 from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.producing import BatchChecker, CheckedBatches
 from quorate.broker.replication.purgatory import Purgatory
-from quorate.broker.replication.replica import Partition
+from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.replication.requests import ProduceItem, ProduceResult, TopicRef
 from quorate.broker.replication.serving.parked_produce import ParkedProduce
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.runtime import Slices
 
-Writable: TypeAlias = Callable[[TopicRef, int], Partition]
+Writable: TypeAlias = Callable[[TopicRef, int], PartitionReplica]
 """Raises `PartitionError` for a partition that is not hosted here, or that another broker may lead."""
 
 
@@ -86,7 +86,9 @@ class _Results:
         self.pending = ParkedProduce(self._count_expired)
         """What is still to wait for."""
 
-    def add(self, item: ProduceItem, partition: Partition, batches: CheckedBatches, *, acks: int) -> None:
+    def add(
+        self, item: ProduceItem, partition: PartitionReplica, batches: CheckedBatches, *, acks: int
+    ) -> None:
         """Append. Raises `PartitionError`; then nothing was."""
         appended = partition.append(batches, acks=acks)
         self.pending.add(

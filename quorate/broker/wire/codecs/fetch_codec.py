@@ -66,7 +66,7 @@ class ForgottenTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchRequest:
+class KafkaFetchRequest:
     version: int
     replica_id: int = -1
     """-1 from consumers."""
@@ -122,7 +122,7 @@ class FetchedTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchResponse:
+class KafkaFetchResponse:
     version: int
     throttle_ms: int = 0
     error: ErrorCode = ErrorCode.none
@@ -131,12 +131,12 @@ class FetchResponse:
     node_endpoints: Sequence[NodeEndpoint] = ()
 
 
-def decode_fetch_request(body: memoryview, version: int) -> FetchRequest:
+def decode_fetch_request(body: memoryview, version: int) -> KafkaFetchRequest:
     """Raises `MalformedError`."""
     return at_once(decode_fetch_steps(body, version))
 
 
-def decode_fetch_steps(body: memoryview, version: int) -> Steps[FetchRequest]:
+def decode_fetch_steps(body: memoryview, version: int) -> Steps[KafkaFetchRequest]:
     """As `decode_fetch_request`."""
     cursor = Cursor(body, flexible=version >= FIRST_FLEXIBLE)
     replica_id = cursor.int32() if version < 15 else -1
@@ -175,7 +175,7 @@ def decode_fetch_steps(body: memoryview, version: int) -> Steps[FetchRequest]:
             inner.tags()
             inner.finish()
     cursor.finish()
-    return FetchRequest(
+    return KafkaFetchRequest(
         version=version,
         replica_id=replica_id,
         replica_epoch=replica_epoch,
@@ -238,12 +238,12 @@ def _read_old_partition(cursor: Cursor, version: int) -> FetchPartition:
     return FetchPartition(index, -1, offset, -1, -1, limit)
 
 
-def encode_fetch_request(request: FetchRequest) -> list[Buffer]:
+def encode_fetch_request(request: KafkaFetchRequest) -> list[Buffer]:
     """The body of a follower's or a client's request."""
     return at_once(encode_fetch_request_steps(request))
 
 
-def encode_fetch_request_steps(request: FetchRequest) -> Steps[list[Buffer]]:
+def encode_fetch_request_steps(request: KafkaFetchRequest) -> Steps[list[Buffer]]:
     """As `encode_fetch_request`."""
     version = request.version
     pieces = Pieces(flexible=version >= FIRST_FLEXIBLE)
@@ -313,13 +313,13 @@ def _write_topic_key(pieces: Pieces, name: str | None, topic_id: uuid.UUID | Non
         pieces.string(name)
 
 
-def encode_fetch_response(response: FetchResponse) -> list[Buffer]:
+def encode_fetch_response(response: KafkaFetchResponse) -> list[Buffer]:
     """The body as pieces for a vectored send; record bytes are the very objects given."""
     return at_once(encode_fetch_steps(response))
 
 
 def encode_fetch_steps(
-    response: FetchResponse, *, node_endpoints: Callable[[], Sequence[NodeEndpoint]] | None = None
+    response: KafkaFetchResponse, *, node_endpoints: Callable[[], Sequence[NodeEndpoint]] | None = None
 ) -> Steps[list[Buffer]]:
     """As `encode_fetch_response`. Topics and partitions are asked for once, in order, and then
     `node_endpoints` is, which stands in for those of `response`."""
@@ -372,12 +372,12 @@ def _write_fetched(pieces: Pieces, part: FetchedPartition, version: int) -> None
     pieces.tags(tagged)
 
 
-def decode_fetch_response(body: memoryview, version: int) -> FetchResponse:
+def decode_fetch_response(body: memoryview, version: int) -> KafkaFetchResponse:
     """Records are views of `body`. Raises `MalformedError`."""
     return at_once(decode_fetch_response_steps(body, version))
 
 
-def decode_fetch_response_steps(body: memoryview, version: int) -> Steps[FetchResponse]:
+def decode_fetch_response_steps(body: memoryview, version: int) -> Steps[KafkaFetchResponse]:
     """As `decode_fetch_response`."""
     cursor = Cursor(body, flexible=version >= FIRST_FLEXIBLE)
     throttle_ms = cursor.int32()
@@ -399,7 +399,7 @@ def decode_fetch_response_steps(body: memoryview, version: int) -> Steps[FetchRe
         if tag == 0 and version >= 16:
             endpoints = decode_node_endpoints(value)
     cursor.finish()
-    return FetchResponse(
+    return KafkaFetchResponse(
         version=version,
         throttle_ms=throttle_ms,
         error=error,

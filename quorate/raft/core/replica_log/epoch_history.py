@@ -8,7 +8,7 @@ from quorate.raft.core.invariant import invariant
 from quorate.types import Epoch, EpochEnd, EpochStart, Offset
 
 
-class EpochCache(Cloneable):
+class EpochHistory(Cloneable):
     """The start offset of each epoch in the log, both strictly increasing.
 
     It knows where epochs start; where the last one ends is the log's to say, so the log end offset is passed
@@ -76,7 +76,7 @@ class EpochCache(Cloneable):
         if self._starts and self._starts[0] < start_offset:
             self._starts[0] = start_offset
 
-    def end_offset_for(self, epoch: Epoch, *, log_end_offset: Offset) -> EpochEnd | None:
+    def last_up_to(self, epoch: Epoch, *, log_end_offset: Offset) -> EpochEnd | None:
         """The largest known epoch <= `epoch`, and where its records end (exclusive). None if every known
         epoch is larger."""
         index = bisect_right(self._epochs, epoch)

@@ -3,12 +3,12 @@
 from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.core_config import BatchSpan, Generation
 from quorate.raft.core.invariant import invariant
-from quorate.raft.core.replica_log.epoch_history import EpochCache
+from quorate.raft.core.replica_log.epoch_history import EpochHistory
 from quorate.raft.core.replica_log.voter_history import VoterHistory
 from quorate.types import Epoch, EpochEnd, Offset, RecoveredLog, SnapshotId, VotersAt, VoterSet
 
 
-class LogState(Cloneable):
+class ReplicaLog(Cloneable):
     """log start <= durable end <= log end, all exclusive ends, and log start <= snapshot end <= log end.
 
     The end moves when an append is asked for, the durable end when it is reported done.
@@ -40,7 +40,7 @@ class LogState(Cloneable):
         self.snapshot = recovered.snapshot
         """The latest that this node has of its log; not the bootstrap's."""
         self.voters = VoterHistory(static_voters, recovered.voters)
-        self.epochs = EpochCache(recovered.epochs)
+        self.epochs = EpochHistory(recovered.epochs)
         invariant(
             self.start_offset == 0
             or (self.snapshot is not None and self.start_offset <= self.snapshot.end_offset),
@@ -209,7 +209,7 @@ class LogState(Cloneable):
     def end_of(self, epoch: Epoch) -> EpochEnd:
         """The largest local epoch <= `epoch` and its end offset. If every local one is larger, epoch 0 with
         the log start: nothing is shared above it."""
-        end = self.epochs.end_offset_for(epoch, log_end_offset=self.end_offset)
+        end = self.epochs.last_up_to(epoch, log_end_offset=self.end_offset)
         if end is not None:
             return end
         return EpochEnd(self.start_epoch if self.start_epoch <= epoch else Epoch(0), self.start_offset)

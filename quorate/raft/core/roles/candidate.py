@@ -8,7 +8,7 @@ from quorate.raft.core.messages import Response, VoteRequest, VoteResponse
 from quorate.raft.core.roles.ballot import Ballot
 from quorate.raft.core.roles.role import RoleState
 from quorate.raft.core.roles.transitions import ToLeader, ToProspective, Transition
-from quorate.raft.core.shared_state import Node
+from quorate.raft.core.shared_state import NodeState
 from quorate.types import NodeId
 
 
@@ -19,27 +19,27 @@ class Candidate(RoleState):
 
     role: ClassVar[Role] = Role.CANDIDATE
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeState) -> None:
         self._ballot = Ballot(node, pre_vote=False)
 
-    def timers(self, node: Node) -> tuple[TimerKind, ...]:
+    def timers(self, node: NodeState) -> tuple[TimerKind, ...]:
         return (TimerKind.ELECTION,)
 
-    def enter(self, node: Node) -> Transition | None:
+    def enter(self, node: NodeState) -> Transition | None:
         if self._ballot.is_won(node):
             return ToLeader(granting_voters=self._ballot.granting_voters)
         node.arm_election()
         self._ballot.ask(node)
         return None
 
-    def on_timer(self, node: Node, timer: Timer) -> Transition | None:
+    def on_timer(self, node: NodeState, timer: Timer) -> Transition | None:
         return ToProspective() if timer.kind is TimerKind.ELECTION else None
 
-    def on_ready(self, node: Node, peer: NodeId) -> Transition | None:
+    def on_ready(self, node: NodeState, peer: NodeId) -> Transition | None:
         self._ballot.ask(node)
         return None
 
-    def on_response(self, node: Node, response: Response) -> Transition | None:
+    def on_response(self, node: NodeState, response: Response) -> Transition | None:
         if not isinstance(response, VoteResponse) or response.pre_vote:
             return None
         self._ballot.count(node, response.source, granted=response.granted)
@@ -47,8 +47,8 @@ class Candidate(RoleState):
             return ToLeader(granting_voters=self._ballot.granting_voters)
         return None
 
-    def grants_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+    def grants_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
         return False
 
-    def grants_pre_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+    def grants_pre_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
         return up_to_date

@@ -18,7 +18,7 @@ from quorate.raft.core.messages import FetchResponse, FetchSnapshotResponse, Res
 from quorate.raft.core.replica_log import Arrival, IncomingSnapshot
 from quorate.raft.core.roles.role import RoleState
 from quorate.raft.core.roles.transitions import ToProspective, ToUnattached, Transition
-from quorate.raft.core.shared_state import FETCH, Node
+from quorate.raft.core.shared_state import FETCH, NodeState
 from quorate.types import EpochEnd, NodeId, Offset, SnapshotId
 
 LOST_ROUNDS_MAX = 10
@@ -67,10 +67,10 @@ class Follower(RoleState):
         # The voters that we know have a round first, also when the leader resigned or can't be reached.
         return self._lost_rounds > 0 and not self._has_fetched
 
-    def timers(self, node: Node) -> tuple[TimerKind, ...]:
+    def timers(self, node: NodeState) -> tuple[TimerKind, ...]:
         return (TimerKind.FETCH,)
 
-    def enter(self, node: Node) -> Transition | None:
+    def enter(self, node: NodeState) -> Transition | None:
         # An observer that asks around disturbs nobody and wins nothing by it: it gives the leader its time to
         # answer.
         if self._lost_rounds and node.may_stand:
@@ -80,7 +80,7 @@ class Follower(RoleState):
         self._fetch(node)
         return None
 
-    def on_timer(self, node: Node, timer: Timer) -> Transition | None:
+    def on_timer(self, node: NodeState, timer: Timer) -> Transition | None:
         if timer.kind is not TimerKind.FETCH:
             return None
         if self._is_checking(node):
@@ -92,22 +92,22 @@ class Follower(RoleState):
         # ask for votes.
         return ToUnattached(epoch=node.epoch, lost_rounds=min(self._lost_rounds + 1, LOST_ROUNDS_MAX))
 
-    def on_ready(self, node: Node, peer: NodeId) -> Transition | None:
+    def on_ready(self, node: NodeState, peer: NodeId) -> Transition | None:
         if peer == self.leader:
             self._fetch(node)
         return None
 
-    def on_durable(self, node: Node) -> Transition | None:
+    def on_durable(self, node: NodeState) -> Transition | None:
         self._fetch(node)
         return None
 
-    def on_commit_heard(self, node: Node, end_offset: Offset) -> None:
+    def on_commit_heard(self, node: NodeState, end_offset: Offset) -> None:
         # Before the first answer that fits, our log may hold what the leader's does not. One that asks for a
         # cut is no such answer: it may be the first of several.
         if self._fits:
             node.advance_high_watermark(Offset(min(node.log.end_offset, end_offset)))
 
-    def on_not_leader(self, node: Node, peer: NodeId) -> Transition | None:
+    def on_not_leader(self, node: NodeState, peer: NodeId) -> Transition | None:
         if peer != self.leader:
             return None
         self._leader_gone = True
@@ -115,12 +115,12 @@ class Follower(RoleState):
         # else.
         return None if node.is_voter else ToUnattached(epoch=node.epoch, leader_resigned=True)
 
-    def on_unreachable(self, node: Node, peer: NodeId) -> None:
+    def on_unreachable(self, node: NodeState, peer: NodeId) -> None:
         if peer == self.leader and not self._leader_gone:
             self._leader_gone = True
             self._arm_short(node)
 
-    def on_end_of_epoch(self, node: Node, preferred_successors: tuple[NodeId, ...]) -> None:
+    def on_end_of_epoch(self, node: NodeState, preferred_successors: tuple[NodeId, ...]) -> None:
         """The leader resigned. The first successor stands at once, the others one after the other
         (KIP-595)."""
         self._leader_gone = True
@@ -134,7 +134,7 @@ class Follower(RoleState):
             wait_ms = backoff_max_ms
         node.out.append(ArmTimer(FETCH, wait_ms, wait_ms))
 
-    def on_response(self, node: Node, response: Response) -> Transition | None:
+    def on_response(self, node: NodeState, response: Response) -> Transition | None:
         if isinstance(response, FetchResponse):
             heard = self._fetched(node, response)
         elif isinstance(response, FetchSnapshotResponse):
@@ -152,27 +152,27 @@ class Follower(RoleState):
         self._fetch(node)
         return None
 
-    def on_refused(self, node: Node, response: Response) -> Transition | None:
+    def on_refused(self, node: NodeState, response: Response) -> Transition | None:
         if isinstance(response, FetchSnapshotResponse) and not self._is_checking(node):
             # The leader has a later one, and will say so when it is fetched from.
             self._drop_incoming(node)
         return None
 
-    def on_snapshot_checked(self, node: Node) -> None:
+    def on_snapshot_checked(self, node: NodeState) -> None:
         if self._loading:
             self._install(node)
             self._arm(node)
             self._fetch(node)
 
-    def on_snapshot_damaged(self, node: Node) -> None:
+    def on_snapshot_damaged(self, node: NodeState) -> None:
         """It begins anew, after a pause."""
         if self._loading:
             node.pause(self.leader, failed=False)
 
-    def grants_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+    def grants_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
         return False
 
-    def grants_pre_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+    def grants_pre_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
         # Who hears the leader refuses, so nobody can be elected while a majority does (KIP-996). Once the
         # leader has resigned or can't be reached we no longer hear it, and need not wait out our own timer to
         # say so.
@@ -180,13 +180,13 @@ class Follower(RoleState):
 
     # --- timers and requests ---
 
-    def _arm(self, node: Node) -> None:
+    def _arm(self, node: NodeState) -> None:
         timeout_ms = node.config.fetch_timeout_ms
         if self._is_checking(node):
             timeout_ms //= 2
         node.out.append(ArmTimer(FETCH, timeout_ms, timeout_ms))
 
-    def _arm_short(self, node: Node) -> None:
+    def _arm_short(self, node: NodeState) -> None:
         """Ask for votes, or an observer for the leader, soon; later and later as rounds are lost, because the
         leader may be well and only we cut off."""
         first_ms = node.config.broken_connection_wait_ms
@@ -196,7 +196,7 @@ class Follower(RoleState):
         least_ms = wait_ms // 2 if self._lost_rounds and not node.may_stand else 0
         node.out.append(ArmTimer(FETCH, least_ms, wait_ms))
 
-    def _fetch(self, node: Node) -> None:
+    def _fetch(self, node: NodeState) -> None:
         if not node.log.is_durable or self._leader_resigned or not node.may_ask(self.leader):
             return
         config = node.config
@@ -220,7 +220,7 @@ class Follower(RoleState):
 
     # --- the log ---
 
-    def _fetched(self, node: Node, response: FetchResponse) -> bool:
+    def _fetched(self, node: NodeState, response: FetchResponse) -> bool:
         """False, and no change, if the answer makes no sense with our log."""
         self._read_round = response.read_round
         if response.snapshot is not None:
@@ -234,7 +234,7 @@ class Follower(RoleState):
             node.advance_high_watermark(Offset(min(node.log.end_offset, response.high_watermark)))
         return True
 
-    def _append(self, node: Node, response: FetchResponse) -> bool:
+    def _append(self, node: NodeState, response: FetchResponse) -> bool:
         """False, and no change, if the batches don't continue our log."""
         log = node.log
         if not log.follows(response.batches, leader_epoch=node.epoch):
@@ -245,7 +245,7 @@ class Follower(RoleState):
             self._look_up_voters(node)
         return True
 
-    def _truncate(self, node: Node, diverging: EpochEnd) -> bool:
+    def _truncate(self, node: NodeState, diverging: EpochEnd) -> bool:
         """Cut to the last point that our log and the leader's may share (KIP-595). False if that is no
         cut."""
         log = node.log
@@ -265,17 +265,17 @@ class Follower(RoleState):
         self._look_up_voters(node)
         return True
 
-    def _look_up_voters(self, node: Node) -> None:
+    def _look_up_voters(self, node: NodeState) -> None:
         if node.look_up_voters():
             node.role_changed(self.role)
 
     # --- a snapshot in place of the log ---
 
-    def _is_checking(self, node: Node) -> bool:
+    def _is_checking(self, node: NodeState) -> bool:
         incoming = node.incoming
         return self._loading and incoming is not None and incoming.arrival is Arrival.CHECKING
 
-    def _load(self, node: Node, snapshot: SnapshotId) -> bool:
+    def _load(self, node: NodeState, snapshot: SnapshotId) -> bool:
         """Begin to fetch it, or go on where an earlier fetch of it ended. False if it holds nothing that we
         lack."""
         log = node.log
@@ -292,7 +292,7 @@ class Follower(RoleState):
             self._install(node)
         return True
 
-    def _fetched_chunk(self, node: Node, response: FetchSnapshotResponse) -> bool:
+    def _fetched_chunk(self, node: NodeState, response: FetchSnapshotResponse) -> bool:
         """False if it says nothing, or is not what was asked for."""
         incoming = node.incoming
         if not self._loading or incoming is None or incoming.arrival is not Arrival.FETCHING:
@@ -310,7 +310,7 @@ class Follower(RoleState):
             node.out.append(CheckSnapshot(incoming.id))
         return True
 
-    def _show_that_we_are_here(self, node: Node) -> None:
+    def _show_that_we_are_here(self, node: NodeState) -> None:
         """A leader that needs us for its majority must not resign because a check takes long."""
         incoming = node.incoming
         if self.leader in node.in_flight or self._leader_resigned:
@@ -319,11 +319,11 @@ class Follower(RoleState):
             requests.fetch_snapshot(node, self.leader, incoming.id, position=0, max_bytes=0)
         self._arm(node)
 
-    def _drop_incoming(self, node: Node) -> None:
+    def _drop_incoming(self, node: NodeState) -> None:
         node.incoming = None
         self._loading = False
 
-    def _install(self, node: Node) -> None:
+    def _install(self, node: NodeState) -> None:
         incoming = node.incoming
         invariant(incoming is not None, "there is a snapshot to install")
         assert incoming is not None  # for the type checker

@@ -40,7 +40,7 @@ from quorate.raft.core.roles.tracker import Replicas
 from quorate.raft.core.roles.transfer import Transfer
 from quorate.raft.core.roles.transitions import ToResigned, Transition
 from quorate.raft.core.roles.voter_changes import Refused, VoterChanges
-from quorate.raft.core.shared_state import BEGIN_QUORUM, CHECK_QUORUM, Node
+from quorate.raft.core.shared_state import BEGIN_QUORUM, CHECK_QUORUM, NodeState
 from quorate.types import NodeId, Offset, ReplicaKey, VotersAt, VoterSet
 
 
@@ -63,7 +63,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
 
     role: ClassVar[Role] = Role.LEADER
 
-    def __init__(self, node: Node, *, granting_voters: tuple[NodeId, ...]) -> None:
+    def __init__(self, node: NodeState, *, granting_voters: tuple[NodeId, ...]) -> None:
         self.epoch_start_offset = node.log.end_offset
         """Where the LeaderChange record is."""
         self.high_watermark: Offset | None = None
@@ -75,7 +75,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         self._changes = VoterChanges()
         self._transfer = Transfer()
 
-    def timers(self, node: Node) -> tuple[TimerKind, ...]:
+    def timers(self, node: NodeState) -> tuple[TimerKind, ...]:
         kinds: list[TimerKind] = []
         if self._replicas.followers:
             kinds.append(TimerKind.CHECK_QUORUM)
@@ -85,7 +85,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             kinds.append(TimerKind.TRANSFER)
         return tuple(kinds)
 
-    def enter(self, node: Node) -> Transition | None:
+    def enter(self, node: NodeState) -> Transition | None:
         log = node.log
         # What only the bootstrap snapshot says must get into the log, for those who start without it.
         voter_set = node.voters if log.voters.latest_offset == -1 else None
@@ -112,7 +112,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             self._tell_unaware(node)
         return None
 
-    def leave(self, node: Node) -> None:
+    def leave(self, node: NodeState) -> None:
         for replica in self._replicas:
             if replica.parked is not None:
                 node.out.append(CancelTimer(replica.fetch_wait))
@@ -123,7 +123,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
 
     # --- what is asked of a leader ---
 
-    def on_propose(self, node: Node, event: Propose) -> None:
+    def on_propose(self, node: NodeState, event: Propose) -> None:
         invariant(event.count > 0, "a proposal has records", proposal=event.proposal, count=event.count)
         log = node.log
         base_offset = log.append(count=event.count, epoch=node.election.epoch)
@@ -132,11 +132,11 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         )
         self._offer(node)
 
-    def refusal_of(self, node: Node, change: VoterChange) -> Refused | None:
+    def refusal_of(self, node: NodeState, change: VoterChange) -> Refused | None:
         outcome = self._outcome_of(node, change)
         return outcome if isinstance(outcome, Refused) else None
 
-    def _outcome_of(self, node: Node, change: VoterChange) -> VoterSet | Refused:
+    def _outcome_of(self, node: NodeState, change: VoterChange) -> VoterSet | Refused:
         if self._transfer.successor is not None:
             return Refused(
                 ErrorCode.REQUEST_TIMED_OUT,
@@ -144,7 +144,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             )
         return self._changes.outcome(node, self._replicas, change, high_watermark=self.high_watermark)
 
-    def on_change_voters(self, node: Node, event: ChangeVoters) -> None:
+    def on_change_voters(self, node: NodeState, event: ChangeVoters) -> None:
         outcome = self._outcome_of(node, event.change)
         if isinstance(outcome, Refused):
             node.out.append(VotersChanged(event.request, outcome.error, outcome.message))
@@ -152,17 +152,17 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             self._count_new_voters(node)
             self._offer(node)
 
-    def on_read_index(self, node: Node, event: ReadIndex) -> None:
+    def on_read_index(self, node: NodeState, event: ReadIndex) -> None:
         self._read_index.ask(event.read_round, high_watermark=self.high_watermark)
         for replica in self._replicas.followers.values():
             self._answer_parked(node, replica)
         self._read_index.check(node, high_watermark=self.high_watermark)
 
-    def on_transfer(self, node: Node, event: TransferLeadership) -> Transition | None:
+    def on_transfer(self, node: NodeState, event: TransferLeadership) -> Transition | None:
         self._transfer.ask(node, self._replicas, event.successor)
         return self._done(node)
 
-    def on_fetch(self, node: Node, request: FetchRequest) -> Transition | None:
+    def on_fetch(self, node: NodeState, request: FetchRequest) -> Transition | None:
         """A Fetch of this epoch, well-formed."""
         replica = self._heard(node, request)
         if replica.is_voter:
@@ -196,7 +196,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         self._answer_or_park(node, replica, request)
         return self._done(node)
 
-    def on_fetch_snapshot(self, node: Node, request: FetchSnapshotRequest) -> None:
+    def on_fetch_snapshot(self, node: NodeState, request: FetchSnapshotRequest) -> None:
         """A FetchSnapshot of this epoch, well-formed."""
         replica = self._heard(node, request)
         if replica.is_voter:
@@ -215,13 +215,13 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
 
     # --- what happens to a leader ---
 
-    def on_durable(self, node: Node) -> Transition | None:
+    def on_durable(self, node: NodeState) -> Transition | None:
         if node.is_voter:
             self._replicas.voter_end_offsets[node.id] = node.log.durable_end_offset
             self._advance(node)
         return self._done(node)
 
-    def on_timer(self, node: Node, timer: Timer) -> Transition | None:
+    def on_timer(self, node: NodeState, timer: Timer) -> Transition | None:
         if timer.kind is TimerKind.CHECK_QUORUM:
             return self.resign()
         if timer.kind is TimerKind.BEGIN_QUORUM:
@@ -248,29 +248,29 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         chosen = tuple(node for node in by_offset if node == self._transfer.successor)
         return ToResigned(preferred_successors=(*chosen, *(node for node in by_offset if node not in chosen)))
 
-    def on_ready(self, node: Node, peer: NodeId) -> Transition | None:
+    def on_ready(self, node: NodeState, peer: NodeId) -> Transition | None:
         self._tell_unaware(node)
         return None
 
-    def on_response(self, node: Node, response: Response) -> Transition | None:
+    def on_response(self, node: NodeState, response: Response) -> Transition | None:
         follower = self._replicas.followers.get(response.source)
         if isinstance(response, BeginQuorumEpochResponse) and follower is not None:
             follower.acknowledged = True
         return None
 
-    def grants_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+    def grants_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
         return False
 
-    def grants_pre_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+    def grants_pre_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
         return False
 
-    def replica_end_offsets(self, node: Node) -> Mapping[ReplicaKey, Offset]:
+    def replica_end_offsets(self, node: NodeState) -> Mapping[ReplicaKey, Offset]:
         """The last valid fetch offset of each replica, 0 before the first; our own is what is durable."""
         return {**self._replicas.end_offsets(), node.key: node.log.durable_end_offset}
 
     # --- replicas ---
 
-    def _heard(self, node: Node, request: FetchRequest | FetchSnapshotRequest) -> ReplicaProgress:
+    def _heard(self, node: NodeState, request: FetchRequest | FetchSnapshotRequest) -> ReplicaProgress:
         """The replica that asks: it knows who leads, and no longer waits for what it asked before."""
         replica, evicted = self._replicas.find(request.replica)
         if evicted is not None:
@@ -280,7 +280,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         replica.fetched_as = request.replica
         return replica
 
-    def _caught_up(self, node: Node, replica: ReplicaProgress) -> None:
+    def _caught_up(self, node: NodeState, replica: ReplicaProgress) -> None:
         if replica.caught_up:
             return
         had_periods = self._replicas.need_periods
@@ -288,12 +288,12 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         if not had_periods and self._replicas.need_periods:
             self._arm_begin_quorum(node)
 
-    def _count_for_quorum(self, node: Node, replica: ReplicaProgress) -> None:
+    def _count_for_quorum(self, node: NodeState, replica: ReplicaProgress) -> None:
         replica.silent_periods = 0
         if self._replicas.voter_fetched(replica.key.id):
             self._arm_check_quorum(node)
 
-    def _advance(self, node: Node) -> None:
+    def _advance(self, node: NodeState) -> None:
         end = self._replicas.majority_end_offset(epoch_start=self.epoch_start_offset)
         # Less than before only if a voter lost its log (KAFKA-12181), or the voters are others; committed is
         # committed.
@@ -307,7 +307,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             if replica.parked is not None:
                 self._tell_high_watermark(node, replica)
 
-    def _done(self, node: Node) -> Transition | None:
+    def _done(self, node: NodeState) -> Transition | None:
         """Leadership ends when another has the whole log to go on with, or our removal is committed."""
         if not node.is_voter and self.high_watermark is not None:
             offset = node.log.voters.latest_offset
@@ -316,7 +316,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         is_due = self._transfer.is_due(node, self._replicas, high_watermark=self.high_watermark)
         return self.resign() if is_due else None
 
-    def _count_new_voters(self, node: Node) -> None:
+    def _count_new_voters(self, node: NodeState) -> None:
         """The set that was just appended counts from here on, committed or not."""
         had_followers, had_periods = bool(self._replicas.followers), self._replicas.need_periods
         changed_role = node.look_up_voters()
@@ -336,20 +336,20 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             node.role_changed(self.role, self.epoch_start_offset)
         self._advance(node)
 
-    def _forget(self, node: Node, replica: ReplicaProgress) -> None:
+    def _forget(self, node: NodeState, replica: ReplicaProgress) -> None:
         if replica.parked is not None:
             node.out.append(CancelTimer(replica.fetch_wait))
             self._answer_parked(node, replica)
 
     # --- answers ---
 
-    def _offer(self, node: Node) -> None:
+    def _offer(self, node: NodeState) -> None:
         """There are new records."""
         for replica in self._replicas:
             if replica.parked is not None:
                 self._answer_parked(node, replica)
 
-    def _answer_or_park(self, node: Node, replica: ReplicaProgress, request: FetchRequest) -> None:
+    def _answer_or_park(self, node: NodeState, replica: ReplicaProgress, request: FetchRequest) -> None:
         may_wait = request.max_wait_ms > 0 and request.max_bytes > 0
         if not may_wait or request.offset < node.log.end_offset:
             self._answer(node, request)
@@ -366,7 +366,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         known = request.high_watermark
         return self.high_watermark is not None and (known is None or known < self.high_watermark)
 
-    def _tell_high_watermark(self, node: Node, replica: ReplicaProgress) -> None:
+    def _tell_high_watermark(self, node: NodeState, replica: ReplicaProgress) -> None:
         """The replica waits at our log end and does not know our high watermark: tell it, now or with the
         records that come within `high_watermark_wait_ms`."""
         wait_ms = node.config.high_watermark_wait_ms
@@ -375,28 +375,28 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         else:
             node.out.append(ArmTimer(replica.fetch_wait, wait_ms, wait_ms))
 
-    def _answer_parked(self, node: Node, replica: ReplicaProgress) -> None:
+    def _answer_parked(self, node: NodeState, replica: ReplicaProgress) -> None:
         # FETCH_WAIT is left to fire, or to be armed again with the next Fetch: nothing parked, nothing done.
         parked = replica.parked
         if parked is not None:
             replica.parked = None
             self._answer(node, parked)
 
-    def _answer(self, node: Node, request: FetchRequest) -> None:
+    def _answer(self, node: NodeState, request: FetchRequest) -> None:
         answer_fetch(node, request, high_watermark=self.high_watermark, read_round=self._read_index.round)
 
     # --- keeping the quorum together ---
 
-    def _tell_unaware(self, node: Node) -> None:
+    def _tell_unaware(self, node: NodeState) -> None:
         for replica in self._replicas.followers.values():
             if not replica.acknowledged and node.may_ask(replica.key.id):
                 requests.begin_epoch(node, replica.key)
 
-    def _arm_check_quorum(self, node: Node) -> None:
+    def _arm_check_quorum(self, node: NodeState) -> None:
         self._replicas.start_period()
         timeout_ms = node.config.fetch_timeout_ms * 3 // 2
         node.out.append(ArmTimer(CHECK_QUORUM, timeout_ms, timeout_ms))
 
-    def _arm_begin_quorum(self, node: Node) -> None:
+    def _arm_begin_quorum(self, node: NodeState) -> None:
         period_ms = node.config.fetch_timeout_ms // 2
         node.out.append(ArmTimer(BEGIN_QUORUM, period_ms, period_ms))

@@ -8,7 +8,7 @@ from quorate.raft.core.messages import Response, VoteRequest, VoteResponse
 from quorate.raft.core.roles.ballot import Ballot
 from quorate.raft.core.roles.role import RoleState
 from quorate.raft.core.roles.transitions import ToCandidate, ToFollower, ToUnattached, Transition
-from quorate.raft.core.shared_state import Node
+from quorate.raft.core.shared_state import NodeState
 from quorate.types import NodeId
 
 
@@ -19,29 +19,29 @@ class Prospective(RoleState):
 
     role: ClassVar[Role] = Role.PROSPECTIVE
 
-    def __init__(self, node: Node, *, lost_rounds: int = 0, leader_resigned: bool = False) -> None:
+    def __init__(self, node: NodeState, *, lost_rounds: int = 0, leader_resigned: bool = False) -> None:
         self._ballot = Ballot(node, pre_vote=True, leader_resigned=leader_resigned)
         self._lost_rounds = lost_rounds
         self._leader_resigned = leader_resigned
 
-    def timers(self, node: Node) -> tuple[TimerKind, ...]:
+    def timers(self, node: NodeState) -> tuple[TimerKind, ...]:
         return (TimerKind.ELECTION,)
 
-    def enter(self, node: Node) -> Transition | None:
+    def enter(self, node: NodeState) -> Transition | None:
         if self._ballot.is_won(node):
             return ToCandidate()
         node.arm_election()
         self._ballot.ask(node)
         return None
 
-    def on_timer(self, node: Node, timer: Timer) -> Transition | None:
+    def on_timer(self, node: NodeState, timer: Timer) -> Transition | None:
         return self._back(node) if timer.kind is TimerKind.ELECTION else None
 
-    def on_ready(self, node: Node, peer: NodeId) -> Transition | None:
+    def on_ready(self, node: NodeState, peer: NodeId) -> Transition | None:
         self._ballot.ask(node)
         return None
 
-    def on_response(self, node: Node, response: Response) -> Transition | None:
+    def on_response(self, node: NodeState, response: Response) -> Transition | None:
         if not isinstance(response, VoteResponse) or not response.pre_vote:
             return None
         self._ballot.count(node, response.source, granted=response.granted)
@@ -49,20 +49,20 @@ class Prospective(RoleState):
             return ToCandidate()
         return self._back(node) if self._ballot.is_lost(node) else None
 
-    def on_rival(self, node: Node, peer: NodeId) -> None:
+    def on_rival(self, node: NodeState, peer: NodeId) -> None:
         """`peer` asks for our pre-vote and we refused. If it had refused us because it heard the leader,
         it no longer does: ask it again, or both would wait for a timer with the better log on our side."""
         self._ballot.ask_again(node, peer)
 
-    def grants_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+    def grants_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
         if node.election.voted is not None:
             return node.election.voted.matches(request.candidate)
         return node.election.leader is None and up_to_date
 
-    def grants_pre_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+    def grants_pre_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
         return up_to_date
 
-    def _back(self, node: Node) -> Transition:
+    def _back(self, node: NodeState) -> Transition:
         leader = node.election.leader
         if leader is not None and leader != node.id and node.leader_endpoint is not None:
             return ToFollower(

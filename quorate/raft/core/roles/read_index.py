@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.effects import ReadIndexConfirmed, ReadIndexFailed
-from quorate.raft.core.shared_state import Node
+from quorate.raft.core.shared_state import NodeState
 from quorate.types import NodeId, Offset
 
 
@@ -44,7 +44,7 @@ class ReadIndexRounds(Cloneable):
         if self._pending and read_round > self._echoed.get(voter, 0):
             self._echoed[voter] = read_round
 
-    def check(self, node: Node, *, high_watermark: Offset | None) -> None:
+    def check(self, node: NodeState, *, high_watermark: Offset | None) -> None:
         """Whether any passes now, by the current voters. `high_watermark` is the leader's of this epoch:
         until that is known it may lack what was committed before (Raft section 8)."""
         if not self._pending or high_watermark is None:
@@ -62,7 +62,7 @@ class ReadIndexRounds(Cloneable):
         index = last.read_index if last.read_index is not None else high_watermark
         node.out.append(ReadIndexConfirmed(last.round, index))
 
-    def fail(self, node: Node) -> None:
+    def fail(self, node: NodeState) -> None:
         """This node leads no more."""
         if self._pending:
             node.out.append(ReadIndexFailed(self._pending[-1].round, node.leader, node.epoch))

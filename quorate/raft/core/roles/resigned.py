@@ -8,7 +8,7 @@ from quorate.raft.core.events import Timer, TimerKind
 from quorate.raft.core.messages import EndQuorumEpochResponse, Response, VoteRequest
 from quorate.raft.core.roles.role import RoleState
 from quorate.raft.core.roles.transitions import ToUnattached, Transition
-from quorate.raft.core.shared_state import Node
+from quorate.raft.core.shared_state import NodeState
 from quorate.types import Epoch, NodeId
 
 
@@ -27,33 +27,33 @@ class Resigned(RoleState):
         self._preferred_successors = preferred_successors
         self._acknowledged: set[NodeId] = set()
 
-    def timers(self, node: Node) -> tuple[TimerKind, ...]:
+    def timers(self, node: NodeState) -> tuple[TimerKind, ...]:
         return (TimerKind.ELECTION,)
 
-    def enter(self, node: Node) -> Transition | None:
+    def enter(self, node: NodeState) -> Transition | None:
         node.arm_election()
         self._tell(node)
         return None
 
-    def on_timer(self, node: Node, timer: Timer) -> Transition | None:
+    def on_timer(self, node: NodeState, timer: Timer) -> Transition | None:
         return ToUnattached(epoch=Epoch(node.epoch + 1)) if timer.kind is TimerKind.ELECTION else None
 
-    def on_ready(self, node: Node, peer: NodeId) -> Transition | None:
+    def on_ready(self, node: NodeState, peer: NodeId) -> Transition | None:
         self._tell(node)
         return None
 
-    def on_response(self, node: Node, response: Response) -> Transition | None:
+    def on_response(self, node: NodeState, response: Response) -> Transition | None:
         if isinstance(response, EndQuorumEpochResponse):
             self._acknowledged.add(response.source)
         return None
 
-    def grants_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+    def grants_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
         return False
 
-    def grants_pre_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+    def grants_pre_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
         return up_to_date
 
-    def _tell(self, node: Node) -> None:
+    def _tell(self, node: NodeState) -> None:
         for voter in node.others:
             if voter.id not in self._acknowledged and node.may_ask(voter.id):
                 requests.end_epoch(node, voter.id, preferred_successors=self._preferred_successors)

@@ -8,7 +8,7 @@ from quorate.raft.core.effects import Role
 from quorate.raft.core.events import Timer, TimerKind
 from quorate.raft.core.messages import Response, VoteRequest
 from quorate.raft.core.roles.transitions import Transition
-from quorate.raft.core.shared_state import Node
+from quorate.raft.core.shared_state import NodeState
 from quorate.types import NodeId
 
 
@@ -25,53 +25,53 @@ class RoleState(Cloneable, ABC):
         `quorate.raft.core.roles.strangers`)."""
         return False
 
-    def timers(self, node: Node) -> tuple[TimerKind, ...]:
+    def timers(self, node: NodeState) -> tuple[TimerKind, ...]:
         """The timers that this role keeps armed; those the next role does not keep are cancelled for it."""
         return ()
 
     @abstractmethod
-    def enter(self, node: Node) -> Transition | None:
+    def enter(self, node: NodeState) -> Transition | None:
         """The role begins. What it stands on (epoch, vote, leader) is already asked to be durable."""
 
-    def leave(self, node: Node) -> None:
+    def leave(self, node: NodeState) -> None:
         """The role ends. The node's epoch and leader are already the next role's."""
 
-    def on_timer(self, node: Node, timer: Timer) -> Transition | None:
+    def on_timer(self, node: NodeState, timer: Timer) -> Transition | None:
         return None
 
-    def on_ready(self, node: Node, peer: NodeId) -> Transition | None:
+    def on_ready(self, node: NodeState, peer: NodeId) -> Transition | None:
         """`peer` may be asked again after a pause."""
         return None
 
     @abstractmethod
-    def on_response(self, node: Node, response: Response) -> Transition | None:
+    def on_response(self, node: NodeState, response: Response) -> Transition | None:
         """The answer to the request in flight to its source, of this epoch and without an error."""
 
-    def on_unanswered(self, node: Node, peer: NodeId) -> Transition | None:
+    def on_unanswered(self, node: NodeState, peer: NodeId) -> Transition | None:
         """The request to `peer` failed or its answer said nothing; a pause before it may be asked again
         has begun."""
         return None
 
-    def on_not_leader(self, node: Node, peer: NodeId) -> Transition | None:
+    def on_not_leader(self, node: NodeState, peer: NodeId) -> Transition | None:
         """`peer` says, in this epoch, that it does not lead; a pause before it may be asked again has
         begun."""
         return self.on_unanswered(node, peer)
 
-    def on_unreachable(self, node: Node, peer: NodeId) -> None:
+    def on_unreachable(self, node: NodeState, peer: NodeId) -> None:
         """The connection to `peer` broke and could not be reopened at once."""
 
-    def on_refused(self, node: Node, response: Response) -> Transition | None:
+    def on_refused(self, node: NodeState, response: Response) -> Transition | None:
         """The answer was an error that says nothing of the leader; a pause before its source may be asked
         again has begun."""
         return self.on_unanswered(node, response.source)
 
-    def on_durable(self, node: Node) -> Transition | None:
+    def on_durable(self, node: NodeState) -> Transition | None:
         """The durable end offset moved."""
         return None
 
     @abstractmethod
-    def grants_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+    def grants_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
         """In this epoch, and not a pre-vote."""
 
     @abstractmethod
-    def grants_pre_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool: ...
+    def grants_pre_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool: ...

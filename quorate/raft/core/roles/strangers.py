@@ -10,18 +10,18 @@ enough. It is asked, as a bootstrap server is, and its answer counts.
 from typing import Final
 
 from quorate.raft.core.roles.role import RoleState
-from quorate.raft.core.shared_state import Node
+from quorate.raft.core.shared_state import NodeState
 from quorate.types import Epoch, NodeId
 
 EPOCHS_MAX: Final = 1000
 """A stranger may be so far ahead of us. Epochs are elections, so an honest one is a few ahead."""
 
 
-def is_stranger(node: Node, source: NodeId) -> bool:
+def is_stranger(node: NodeState, source: NodeId) -> bool:
     """Nobody whom the voters of the log, now or earlier, name, nor the leader that we found ourselves."""
     return source != node.election.leader and not node.log.voters.has_named(source)
 
 
-def is_heeded(node: Node, role: RoleState, epoch: Epoch) -> bool:
+def is_heeded(node: NodeState, role: RoleState, epoch: Epoch) -> bool:
     """Whether a stranger of `epoch` may change anything now."""
     return role.heeds_strangers and epoch - node.epoch <= EPOCHS_MAX

@@ -5,7 +5,7 @@ from typing import Final
 
 from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.roles.replica_progress import ReplicaProgress
-from quorate.raft.core.shared_state import Node
+from quorate.raft.core.shared_state import NodeState
 from quorate.raft.core.voters import majority_end_offset
 from quorate.types import NodeId, Offset, ReplicaKey, VoterSet
 
@@ -18,7 +18,7 @@ class Replicas(Cloneable, derived={"_fetched_needed": "a majority of the voters"
 
     __slots__ = ("_fetched", "_fetched_needed", "followers", "observers", "voter_end_offsets")
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeState) -> None:
         self.followers: dict[NodeId, ReplicaProgress] = {}
         self.observers: dict[NodeId, ReplicaProgress] = {}
         self.voter_end_offsets: dict[NodeId, Offset] = {}
@@ -32,7 +32,7 @@ class Replicas(Cloneable, derived={"_fetched_needed": "a majority of the voters"
         yield from self.followers.values()
         yield from self.observers.values()
 
-    def set_voters(self, node: Node) -> tuple[ReplicaProgress, ...]:
+    def set_voters(self, node: NodeState) -> tuple[ReplicaProgress, ...]:
         """By the node's voter set: who is in it is a follower, with the progress it had; who is no more is an
         observer, with its own. Returns who was a follower and is none now."""
         before, self.followers = self.followers, {}
@@ -88,13 +88,13 @@ class Replicas(Cloneable, derived={"_fetched_needed": "a majority of the voters"
         """Whether anybody is there whose silence matters."""
         return bool(self.followers) or any(observer.caught_up for observer in self.observers.values())
 
-    def lacks_majority_of(self, node: Node, voters: VoterSet) -> tuple[NodeId, ...]:
+    def lacks_majority_of(self, node: NodeState, voters: VoterSet) -> tuple[NodeId, ...]:
         """Those of `voters` that have not fetched lately, if without them there is no majority: a change to
         that set could not be committed. Empty if it can."""
         silent = tuple(voter.key.id for voter in voters if not self._is_alive(node, voter.key))
         return silent if len(voters) - len(silent) < voters.majority else ()
 
-    def _is_alive(self, node: Node, key: ReplicaKey) -> bool:
+    def _is_alive(self, node: NodeState, key: ReplicaKey) -> bool:
         if key.matches(node.key):
             return True
         known = (self.followers.get(key.id), self.observers.get(key.id))

@@ -4,7 +4,7 @@ from quorate.error_code import ErrorCode
 from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.effects import ArmTimer, TransferEnded
 from quorate.raft.core.roles.tracker import Replicas
-from quorate.raft.core.shared_state import TRANSFER, Node
+from quorate.raft.core.shared_state import TRANSFER, NodeState
 from quorate.types import NodeId, Offset
 
 
@@ -17,7 +17,7 @@ class Transfer(Cloneable):
         self.successor: NodeId | None = None
         """None while leadership is not to change."""
 
-    def ask(self, node: Node, replicas: Replicas, successor: NodeId) -> None:
+    def ask(self, node: NodeState, replicas: Replicas, successor: NodeId) -> None:
         """In place of any that is under way, if `successor` is another voter and fetches: appends wait
         meanwhile, which they must not for one that is down."""
         follower = replicas.followers.get(successor)
@@ -31,7 +31,7 @@ class Transfer(Cloneable):
         timeout_ms = node.config.election_timeout_ms
         node.out.append(ArmTimer(TRANSFER, timeout_ms, timeout_ms))
 
-    def is_due(self, node: Node, replicas: Replicas, *, high_watermark: Offset | None) -> bool:
+    def is_due(self, node: NodeState, replicas: Replicas, *, high_watermark: Offset | None) -> bool:
         """Whether the successor has the whole log, all of which is committed and durable here."""
         if self.successor is None:
             return False
@@ -44,7 +44,7 @@ class Transfer(Cloneable):
             and node.log.is_durable
         )
 
-    def timed_out(self, node: Node) -> None:
+    def timed_out(self, node: NodeState) -> None:
         if self.successor is not None:
             node.out.append(TransferEnded(self.successor, ErrorCode.REQUEST_TIMED_OUT))
             self.successor = None

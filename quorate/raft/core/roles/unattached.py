@@ -8,7 +8,7 @@ from quorate.raft.core.events import Timer, TimerKind
 from quorate.raft.core.messages import FetchResponse, Response, VoteRequest
 from quorate.raft.core.roles.role import RoleState
 from quorate.raft.core.roles.transitions import ToProspective, Transition
-from quorate.raft.core.shared_state import ELECTION, Node
+from quorate.raft.core.shared_state import ELECTION, NodeState
 from quorate.types import NodeId
 
 HURRIED_WAITS = 4
@@ -45,10 +45,10 @@ class Unattached(RoleState):
     def heeds_strangers(self) -> bool:
         return self._heeds_strangers
 
-    def timers(self, node: Node) -> tuple[TimerKind, ...]:
+    def timers(self, node: NodeState) -> tuple[TimerKind, ...]:
         return (TimerKind.ELECTION,) if node.may_stand else ()
 
-    def enter(self, node: Node) -> Transition | None:
+    def enter(self, node: NodeState) -> Transition | None:
         if node.is_sole_voter:
             return ToProspective()
         if node.may_stand:
@@ -56,20 +56,20 @@ class Unattached(RoleState):
         self._look(node)
         return None
 
-    def on_timer(self, node: Node, timer: Timer) -> Transition | None:
+    def on_timer(self, node: NodeState, timer: Timer) -> Transition | None:
         if timer.kind is TimerKind.ELECTION and node.may_stand:
             return ToProspective()
         return None
 
-    def on_ready(self, node: Node, peer: NodeId) -> Transition | None:
+    def on_ready(self, node: NodeState, peer: NodeId) -> Transition | None:
         self._look(node)
         return None
 
-    def on_unanswered(self, node: Node, peer: NodeId) -> Transition | None:
+    def on_unanswered(self, node: NodeState, peer: NodeId) -> Transition | None:
         self._look(node)
         return None
 
-    def on_not_leader(self, node: Node, peer: NodeId) -> Transition | None:
+    def on_not_leader(self, node: NodeState, peer: NodeId) -> Transition | None:
         if peer in node.voters and peer not in self._leaderless:
             self._leaderless = tuple(sorted((*self._leaderless, peer)))
         # Who has voted in this epoch knows of an election under way, and lets it end.
@@ -85,11 +85,11 @@ class Unattached(RoleState):
             node.out.append(ArmTimer(ELECTION, 0, wait_ms))
         return self.on_unanswered(node, peer)
 
-    def on_durable(self, node: Node) -> Transition | None:
+    def on_durable(self, node: NodeState) -> Transition | None:
         self._look(node)
         return None
 
-    def on_response(self, node: Node, response: Response) -> Transition | None:
+    def on_response(self, node: NodeState, response: Response) -> Transition | None:
         # An answer of our epoch that names a leader made us its follower on the way in. This one told us
         # nothing.
         if not isinstance(response, FetchResponse):
@@ -97,20 +97,20 @@ class Unattached(RoleState):
         node.pause(response.source, failed=False)
         return self.on_unanswered(node, response.source)
 
-    def grants_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+    def grants_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
         if node.election.voted is not None:
             return node.election.voted.matches(request.candidate)
         return node.election.leader is None and up_to_date
 
-    def grants_pre_vote(self, node: Node, request: VoteRequest, *, up_to_date: bool) -> bool:
+    def grants_pre_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
         return up_to_date
 
-    def look_at(self, node: Node, peer: NodeId) -> None:
+    def look_at(self, node: NodeState, peer: NodeId) -> None:
         """Ask `peer` next, which says that it leads."""
         self._next = node.may_know_leader.index(peer)
         self._look(node)
 
-    def _look(self, node: Node) -> None:
+    def _look(self, node: NodeState) -> None:
         if node.in_flight or not node.log.is_durable:
             return
         peers = node.may_know_leader

@@ -8,7 +8,7 @@ from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.effects import AppendVoters, VotersChanged
 from quorate.raft.core.events import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter, VoterChange
 from quorate.raft.core.roles.tracker import Replicas
-from quorate.raft.core.shared_state import Node
+from quorate.raft.core.shared_state import NodeState
 from quorate.types import NodeId, Offset, ReplicaKey, Voter, VotersAt, VoterSet
 
 
@@ -33,7 +33,7 @@ class VoterChanges(Cloneable):
     def __init__(self) -> None:
         self._pending: _Pending | None = None
 
-    def make(self, node: Node, request: int, voters: VoterSet) -> bool:
+    def make(self, node: NodeState, request: int, voters: VoterSet) -> bool:
         """Append the set that `outcome` gave, or find that nothing changes. Returns whether the voters are
         others now."""
         if voters == node.voters and node.log.voters.is_dynamic:
@@ -43,7 +43,7 @@ class VoterChanges(Cloneable):
         return True
 
     def outcome(
-        self, node: Node, replicas: Replicas, change: VoterChange, *, high_watermark: Offset | None
+        self, node: NodeState, replicas: Replicas, change: VoterChange, *, high_watermark: Offset | None
     ) -> VoterSet | Refused:
         """The set that `change` would make now, or why it may not. `high_watermark` is the leader's of this
         epoch."""
@@ -55,13 +55,13 @@ class VoterChanges(Cloneable):
             return _no_majority(node, outcome, silent)
         return outcome
 
-    def committed(self, node: Node, high_watermark: Offset) -> None:
+    def committed(self, node: NodeState, high_watermark: Offset) -> None:
         """The high watermark moved."""
         if self._pending is not None and self._pending.offset < high_watermark:
             node.out.append(VotersChanged(self._pending.request, ErrorCode.NONE))
             self._pending = None
 
-    def fail(self, node: Node) -> None:
+    def fail(self, node: NodeState) -> None:
         """This node leads no more; whether the change commits is for others to say."""
         if self._pending is not None:
             node.out.append(
@@ -74,7 +74,9 @@ class VoterChanges(Cloneable):
             )
             self._pending = None
 
-    def _not_now(self, node: Node, change: VoterChange, *, high_watermark: Offset | None) -> Refused | None:
+    def _not_now(
+        self, node: NodeState, change: VoterChange, *, high_watermark: Offset | None
+    ) -> Refused | None:
         history = node.log.voters
         if not history.is_dynamic and not isinstance(change, AdoptVoters):
             return Refused(
@@ -97,7 +99,7 @@ class VoterChanges(Cloneable):
             )
         return None
 
-    def _append(self, node: Node, request: int, voters: VoterSet) -> None:
+    def _append(self, node: NodeState, request: int, voters: VoterSet) -> None:
         log = node.log
         first = not log.voters.is_dynamic
         base_offset = log.append(count=2 if first else 1, epoch=node.epoch)
@@ -107,7 +109,7 @@ class VoterChanges(Cloneable):
         self._pending = _Pending(request, offset)
 
 
-def _changed(node: Node, replicas: Replicas, change: VoterChange) -> VoterSet | Refused:
+def _changed(node: NodeState, replicas: Replicas, change: VoterChange) -> VoterSet | Refused:
     """The set that `change` makes of the current one."""
     voters = node.voters
     match change:
@@ -131,7 +133,7 @@ def _changed(node: Node, replicas: Replicas, change: VoterChange) -> VoterSet | 
             assert_never(change)
 
 
-def _added(node: Node, replicas: Replicas, voter: Voter) -> VoterSet | Refused:
+def _added(node: NodeState, replicas: Replicas, voter: Voter) -> VoterSet | Refused:
     voters, key = node.voters, voter.key
     if key.id in voters:
         return Refused(
@@ -153,7 +155,7 @@ def _added(node: Node, replicas: Replicas, voter: Voter) -> VoterSet | Refused:
     return voters.with_voter(voter)
 
 
-def _adopted(node: Node, replicas: Replicas) -> VoterSet | Refused:
+def _adopted(node: NodeState, replicas: Replicas) -> VoterSet | Refused:
     """The static set, with the directories that its voters fetch with."""
     adopted: list[Voter] = []
     for voter in node.voters:
@@ -168,7 +170,7 @@ def _adopted(node: Node, replicas: Replicas) -> VoterSet | Refused:
     return VoterSet(tuple(adopted))
 
 
-def _no_majority(node: Node, voters: VoterSet, silent: tuple[NodeId, ...]) -> Refused:
+def _no_majority(node: NodeState, voters: VoterSet, silent: tuple[NodeId, ...]) -> Refused:
     """It would count from its append on, and wait for a commit that does not come (etcd calls the check
     strict-reconfig-check; KRaft has none)."""
     ids = ", ".join(str(voter) for voter in silent)

@@ -5,7 +5,7 @@ row of whom it asks next is that of the same peer. So the outcome is a core that
 as its namesake does is another question, which `symmetry` asks of every step.
 """
 
-from quorate.raft.core import Core, Node
+from quorate.raft.core import Core, NodeState
 from quorate.raft.core.replica_log import VoterHistory
 from quorate.raft.core.roles import (
     Ballot,
@@ -50,7 +50,7 @@ def renamed(core: Core, to: Renaming) -> Core:
     return twin
 
 
-def _node(node: Node, to: Renaming) -> None:
+def _node(node: NodeState, to: Renaming) -> None:
     node.key = to.key(node.key)
     node.id = node.key.id
     node.endpoint = to.endpoint(node.endpoint)
@@ -77,7 +77,7 @@ def _ballot(ballot: Ballot, to: Renaming) -> None:
     ballot._refused = set(map(to.node, ballot._refused))
 
 
-def _replicas(replicas: Replicas, node: Node, to: Renaming) -> None:
+def _replicas(replicas: Replicas, node: NodeState, to: Renaming) -> None:
     for replica in replicas:
         _replica(replica, to)
     followers = {replica.key.id: replica for replica in replicas.followers.values()}

@@ -39,7 +39,7 @@ from quorate.types import Epoch, Offset
 
 log = get_logger(__name__)
 
-Cutting: TypeAlias = Callable[["Partition", int], AbstractAsyncContextManager[None]]
+Cutting: TypeAlias = Callable[["PartitionReplica", int], AbstractAsyncContextManager[None]]
 """Around a cut of the log to this offset: no file says meanwhile that more than that is sure to be there."""
 
 
@@ -54,7 +54,7 @@ class RoleChange(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class AppendedBatches:
     base_offset: int
     end_offset: int
     """Exclusive: an acknowledgement by all waits until the high watermark is there."""
@@ -75,7 +75,7 @@ class Readable:
     diverging: tuple[int, int] | None = None
 
 
-class Partition:
+class PartitionReplica:
     """`log.high_watermark` is the high watermark."""
 
     def __init__(
@@ -91,9 +91,9 @@ class Partition:
         rules: ProduceRules,
         lag_s: float,
         eligible: Eligible,
-        propose: Callable[["Partition", IsrProposal], None],
+        propose: Callable[["PartitionReplica", IsrProposal], None],
         stats: ReplicationStats,
-        disk_failed: Callable[["Partition", Exception], None],
+        disk_failed: Callable[["PartitionReplica", Exception], None],
     ) -> None:
         self.broker_id = broker_id
         self.topic = topic
@@ -240,13 +240,13 @@ class Partition:
             )
         return leader
 
-    def append(self, checked: CheckedBatches, *, acks: int) -> Appended:
+    def append(self, checked: CheckedBatches, *, acks: int) -> AppendedBatches:
         """Append batches as leader. Raises `PartitionError`; then nothing was appended."""
         leader = self.check_appendable(acks)
         headers = checked.headers
         kept = self._check_producers(headers)
         if kept is not None:
-            return Appended(
+            return AppendedBatches(
                 kept.base_offset, kept.last_offset + 1, duplicate=True, append_time_ms=kept.append_time_ms
             )
         try:
@@ -263,7 +263,7 @@ class Partition:
         # An ISR of one commits with the append itself (C.2).
         self.advance_high_watermark()
         self.watchers.appended()
-        return Appended(info.base_offset, info.end_offset)
+        return AppendedBatches(info.base_offset, info.end_offset)
 
     def read_headers(self, records: Buffer, *, internal: bool) -> CheckedBatches:
         """What nobody needs to look into. `internal`: from this broker itself, control batches allowed.
