@@ -1,8 +1,8 @@
 # ruff: noqa: E501
-"""Small faults, each a real bug of the field or a plausible slip, and who is meant to find it.
+"""Planted faults, each a published bug or a plausible slip, and the tests that must find it.
 
-`source` is an id of the scenario catalogue that the tests cite (E elections, T truncation, S snapshots, R
-reconfiguration, F fencing) or says what kind of slip it is.
+`source` is a published bug (docs/reference/scenarios.md), a rule (docs/reference/kraft-rules.md), a finding
+(docs/reference/findings.md), or the kind of slip.
 """
 
 import enum
@@ -60,7 +60,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "core.py",
         "return self._begin(Resigned(preferred_successors=successors))",
         "return self._begin(Candidate(node))",
-        "E1 KAFKA-10527",
+        "KAFKA-10527",
         "crashes",
     ),
     _explorer(
@@ -68,14 +68,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "voters.py",
         "return end if end > epoch_start else None",
         "return end if end >= epoch_start else None",
-        "E2 KAFKA-12619",
+        "KAFKA-12619",
     ),
     _explorer(
         "a vote is forgotten with a step down in its epoch",
         "role_holder.py",
         "voted = voted if voted is not None else stored.voted",
         "voted = voted",
-        "E13 redpanda PR 14",
+        "redpanda PR 14",
         "given votes",
     ),
     _explorer(
@@ -83,7 +83,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "role_holder.py",
         "voted = stored.voted if epoch == stored.epoch else None",
         "voted = None",
-        "E13",
+        "redpanda PR 14",
     ),
     _explorer(
         "who has voted votes for another candidate too",
@@ -98,7 +98,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "request_handlers.py",
         "return (request.last_epoch, request.end_offset) >= (log.last_epoch, log.end_offset)",
         "return request.end_offset >= log.end_offset",
-        "E11; Raft section 5.4.1",
+        "etcd issue 8501; Raft section 5.4.1",
     ),
     _explorer(
         "the newer epoch wins, however short its log",
@@ -152,14 +152,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "roles/follower.py",
         "if node.may_stand:",
         "if node.may_stand or not node.is_voter:",
-        "E9 KAFKA-17067",
+        "KAFKA-17067",
     ),
     _explorer(
         "any answer from a peer is taken for the one waited for",
         "response_handlers.py",
         "node.in_flight.get(source) != response.correlation or",
         "source not in node.in_flight or",
-        "E12, T5 KAFKA-13207",
+        "etcd-io/raft 8edd37a, KAFKA-13207",
         "repeats",
     ),
     # --- found by the explorer: replication ---
@@ -193,7 +193,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "            self._replicas.voter_end_offsets[request.source] = request.offset\n"
         "            self._advance(node)\n"
         "        if snapshot is not None or diverging is not None:\n            # Says",
-        "T7 KAFKA-13141",
+        "KAFKA-13141",
         "divergence",
     ),
     _explorer(
@@ -201,7 +201,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "replica_log/epoch_history.py",
         "keep = bisect_left(self._starts, end_offset)\n        del",
         "keep = bisect_left(self._starts, end_offset + 1)\n        del",
-        "T2, T6: epochs that are not in the log",
+        "KAFKA-7415, KAFKA-15510: epochs that are not in the log",
         "premature leader",
     ),
     _explorer(
@@ -209,7 +209,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "replica_log/replica_log.py",
         "return None if end.epoch == epoch and offset <= end.end_offset else end",
         "return None",
-        "T3 KAFKA-6361, T4 KAFKA-7164",
+        "KAFKA-6361, KAFKA-7164",
     ),
     _explorer(
         "a follower is as far as the leader says",
@@ -224,7 +224,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "roles/leader.py",
         "        if node.is_voter:\n            self._replicas.voter_end_offsets[node.id] = node.log.durable_end_offset",
         "        if True:\n            self._replicas.voter_end_offsets[node.id] = node.log.durable_end_offset",
-        "R2 KAFKA-16531",
+        "KAFKA-16531",
     ),
     _explorer(
         "a voter set that was cut off still counts",
@@ -254,7 +254,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "roles/voter_changes.py",
         "if len(voters) == 1:",
         "if len(voters) == 0:",
-        "R8 redpanda PR 2290",
+        "redpanda PR 2290",
         "voters come and go",
     ),
     # --- found by the explorer: snapshots and reads ---
@@ -263,21 +263,21 @@ MUTATIONS: tuple[Mutation, ...] = (
         "replica_log/replica_log.py",
         "self.start_epoch = start.epoch",
         "pass",
-        "T14 etcd-io/raft 76f1249",
+        "etcd-io/raft 76f1249",
     ),
     _explorer(
         "who is behind the log start is sent no snapshot",
         "replica_log/replica_log.py",
         "offset < start or epoch < self.start_epoch or (offset == start and epoch != self.start_epoch)",
         "False",
-        "T9 KAFKA-12996",
+        "KAFKA-12996",
     ),
     _explorer(
         "an installed snapshot does not move the high watermark",
         "roles/follower.py",
         "node.advance_high_watermark(incoming.id.end_offset)",
         "pass",
-        "T8 KAFKA-9491",
+        "KAFKA-9491",
     ),
     _explorer(
         "a read passes without anybody's word",
@@ -382,7 +382,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/core/roles/leader.py",
         "if timer.kind is TimerKind.CHECK_QUORUM:\n            return self.resign()",
         "if timer.kind is TimerKind.CHECK_QUORUM:\n            return None",
-        "E3 KAFKA-15489",
+        "KAFKA-15489",
         _TRACES,
         finder=Finder.TRACE,
     ),
@@ -391,7 +391,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/core/roles/follower.py",
         "return up_to_date and (self._leader_gone or not self._has_fetched or request.leader_resigned)",
         "return up_to_date",
-        "E14 etcd issue 9241; KIP-996",
+        "etcd issue 9241; KIP-996",
         _TRACES,
         finder=Finder.TRACE,
     ),
@@ -400,7 +400,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/core/roles/follower.py",
         "end = Offset(min(diverging.end_offset, log.end_of(diverging.epoch).end_offset))",
         "end = Offset(diverging.end_offset)",
-        "T3 KAFKA-6361; Raft figure 7",
+        "KAFKA-6361; Raft figure 7",
         _TRACES,
         _CORE,
         finder=Finder.TRACE,
@@ -410,7 +410,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/core/roles/leader.py",
         "refuse_fetch(node, replica.parked)",
         "pass",
-        "E8 KAFKA-10677",
+        "KAFKA-10677",
         _TRACES,
         _CORE,
         finder=Finder.TRACE,
@@ -420,7 +420,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/core/role_holder.py",
         "            node.in_flight.clear()\n",
         "",
-        "E12 etcd-io/raft 8edd37a",
+        "etcd-io/raft 8edd37a",
         _TRACES,
         _CORE,
         finder=Finder.TRACE,
@@ -440,7 +440,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/core/roles/read_index.py",
         "if not self._pending or high_watermark is None:",
         "if not self._pending:",
-        "F14 etcd-io/raft 3189a66",
+        "etcd-io/raft 3189a66",
         _CORE,
     ),
     # --- quorum state ---
@@ -449,7 +449,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "quorum_state/election_state.py",
         "if version != DATA_VERSION:",
         "if version < DATA_VERSION:",
-        "F12 KAFKA-15412",
+        "KAFKA-15412",
         "tests/quorum_state",
     ),
     _tested(
@@ -474,7 +474,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "runtime/disk.py",
         "        file.append([data])\n        await file.sync()",
         "        file.append([data])",
-        "S1 KAFKA-15312",
+        "KAFKA-15312",
         "tests/quorum_state",
         "tests/log",
     ),
@@ -511,7 +511,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "log/batches/batch.py",
         "if found != header.crc:",
         "if False:",
-        "S5 KAFKA-14104",
+        "KAFKA-14104",
         "tests/log/test_batch.py",
         "tests/log/test_recovery.py",
     ),
@@ -544,7 +544,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "log/appends.py",
         "if base_offset != self.end_offset:",
         "if base_offset < self.end_offset:",
-        "T19 KAFKA-12331",
+        "KAFKA-12331",
         "tests/log",
     ),
     _tested(
@@ -552,7 +552,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "log/appends.py",
         "if header.base_offset != expected:",
         "if False:",
-        "T5 KAFKA-13207",
+        "KAFKA-13207",
         "tests/log",
     ),
     _tested(
@@ -560,7 +560,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "log/durability.py",
         "the next sync does it.\n            raise\n        except DiskError as error:\n            self._failure = error\n",
         "the next sync does it.\n            raise\n        except DiskError:\n",
-        "F8 KAFKA-10778",
+        "KAFKA-10778",
         "tests/log",
     ),
     _tested(
@@ -568,7 +568,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "log/changes.py",
         "if end_offset < min(self.high_watermark, self.end_offset):",
         "if False:",
-        "T1 KAFKA-12460",
+        "KAFKA-12460",
         "tests/log",
     ),
     _tested(
@@ -584,7 +584,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "log/changes.py",
         "self.log_start_offset = self.high_watermark = offset",
         "self.log_start_offset = offset",
-        "T8 KAFKA-9491",
+        "KAFKA-9491",
         "tests/log",
     ),
     _tested(
@@ -592,7 +592,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "log/changes.py",
         "        await segment.file.sync()\n        segment.synced = segment.writes",
         "        segment.synced = segment.writes",
-        "T15 KAFKA-16541",
+        "KAFKA-16541",
         "tests/log",
     ),
     _tested(
@@ -625,7 +625,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "log/epoch_cache.py",
         "if entries and (entry.epoch <= entries[-1].epoch or entry.start_offset <= entries[-1].start_offset):",
         "if False:",
-        "T15 KAFKA-16541",
+        "KAFKA-16541",
         "tests/log",
     ),
     # --- the driver ---
@@ -634,7 +634,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/leadership.py",
         "self._applied_offset > start",
         "self._applied_offset >= start",
-        "E6 KAFKA-15345",
+        "KAFKA-15345",
         "tests/raft/test_leadership.py",
     ),
     _tested(
@@ -968,7 +968,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/state_machine/applier.py",
         "proposal.end_offset <= self._high_watermark",
         "proposal.base_offset <= self._high_watermark",
-        "F14: state beyond the high watermark",
+        "etcd-io/raft 3189a66: state beyond the high watermark",
         "tests/simulation/test_quorum_seeds.py",
         finder=Finder.SIMULATION,
     ),

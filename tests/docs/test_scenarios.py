@@ -1,45 +1,70 @@
-"""Each bug of others in docs/reference/scenarios.md is in the test that is named there."""
+"""docs/reference/scenarios.md lists each published bug with its tests: their marks, or a trace's text."""
 
 import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "scenarios.md"
-_ROW = re.compile(r"^\| ([ETSRF]\d+) \|.*\| (.*) \|$", re.M)
+TRACES = ROOT / "tests" / "traces"
+_SOURCE = re.compile(
+    r"KAFKA-\d+|Kafka PR \d+|etcd-io/raft [0-9a-f]{7}|(?:etcd|redpanda|nats-server) (?:PR|issue) \d+"
+)
+_ROW = re.compile(r"^\| ([^|]*\d[^|]*) \|.*\| (.*) \|$", re.M)
 _TEST = re.compile(r"\[(\S+?)\]\(\.\./\.\./(\S+?)\)")
 
 
-def named_tests() -> dict[str, list[tuple[str, Path]]]:
-    """By id: the name of each test and its file."""
+def listed(page: str) -> dict[str, set[tuple[str, str]]]:
+    """By a row's first source: the name and the file of each test in the row."""
+    return {_SOURCE.findall(row[1])[0]: set(_TEST.findall(row[2])) for row in _ROW.finditer(page)}
+
+
+def known(page: str) -> set[str]:
+    return {source for row in _ROW.finditer(page) for source in _SOURCE.findall(row[1])}
+
+
+def marked() -> set[tuple[str, str, str]]:
+    """The source, the name and the file of each test with a mark `bug`."""
+    found = set()
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        text = file.read_text()
+        if "mark.bug(" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found |= {
+                    (ast.literal_eval(mark.args[0]), node.name, str(file.relative_to(ROOT)))
+                    for mark in node.decorator_list
+                    if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.bug"
+                }
+    return found
+
+
+def told() -> set[tuple[str, str, str]]:
+    """The source, the name and the file of each trace that names the source in its prose."""
     return {
-        row[1]: [(name, ROOT / path) for name, path in _TEST.findall(row[2])]
-        for row in _ROW.finditer(PAGE.read_text())
+        (source, file.name, str(file.relative_to(ROOT)))
+        for file in sorted(TRACES.glob("*.txt"))
+        for source in _SOURCE.findall(" ".join(file.read_text().split()))
     }
 
 
-def says(name: str, file: Path) -> str:
-    """A story's text; of a test its name and docstring."""
-    if file.suffix == ".txt":
-        return file.read_text()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
-            return f"{name.replace('_', ' ')} {ast.get_docstring(node) or ''}"
-    raise AssertionError(f"{file.name} has no {name}")
+def test_the_page_lists_exactly_the_tests_that_carry_a_bug() -> None:
+    page = listed(PAGE.read_text())
+    assert len(page) > 60
+    rows = {(source, name, file) for source, tests in page.items() for name, file in tests}
+    assert rows == marked() | {each for each in told() if each[0] in page}
 
 
-def test_each_bug_is_mentioned_by_the_tests_that_are_named() -> None:
-    found = named_tests()
-    assert len(found) > 60
-    for number, tests in found.items():
-        assert tests, f"{number} names no test"
-        for name, file in tests:
-            assert re.search(rf"\b{number}\b", says(name, file), re.I), f"{number} is not in {name}"
+def test_each_bug_that_a_trace_or_a_planted_fault_names_is_on_the_page() -> None:
+    planted = (ROOT / "scripts" / "mutate_table.py").read_text()
+    named = {source for source, _, _ in told()} | set(_SOURCE.findall(planted))
+    assert len(named) > 40
+    assert named <= known(PAGE.read_text()), named - known(PAGE.read_text())
 
 
-def test_each_bug_that_a_story_or_a_mutation_mentions_is_explained() -> None:
-    known = set(named_tests())
-    stories = "".join(file.read_text() for file in sorted((ROOT / "tests" / "traces").glob("*.txt")))
-    mentioned = set(re.findall(r"\b([ETSR]\d+)\b", " ".join(re.findall(r"\([^()]*\)", stories))))
-    assert len(mentioned) > 30
-    assert mentioned <= known, mentioned - known
+@pytest.mark.parametrize("file", sorted(TRACES.glob("*.txt")), ids=lambda file: file.stem)
+def test_no_trace_names_a_bug_by_a_letter_and_a_number(file: Path) -> None:
+    assert re.findall(r"\([^()]*\b[A-Z]\d{1,2}\b[^()]*\)", file.read_text()) == []

@@ -168,10 +168,10 @@ async def test_truncating_below_the_high_watermark_or_the_start_is_refused(
     assert await log.truncate(Offset(12)) == 12
 
 
+@pytest.mark.bug("KAFKA-9491")
 async def test_a_full_truncation_starts_anew_and_survives_power_loss(
     open_log: Opener, batch: Builder
 ) -> None:
-    """T8, KAFKA-9491."""
     config = LogConfig(segment_bytes=400, own_recovery_point=True)
     for seed in range(10):
         disk = SimulatedDisk()
@@ -368,8 +368,9 @@ async def test_offset_checkpoints_are_kafkas_and_checked() -> None:
         assert len(str(raised.value)) < 300
 
 
+@pytest.mark.bug("KAFKA-12331")
 async def test_an_own_batch_that_leaves_a_gap_is_refused_and_nothing_is_written(open_log, batch):
-    """T19 (KAFKA-12331): the LeaderChange batch came with base offset 0."""
+    """The LeaderChange batch came with base offset 0."""
     log = await open_log(SimulatedDisk())
     log.append_own(batch(0, 3), base_offset=0, end_offset=3, epoch=1)
     for base_offset in (0, 2, 4):

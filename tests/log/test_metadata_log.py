@@ -154,7 +154,8 @@ async def test_truncating_back_to_the_start_leaves_the_epoch_below_it(open_node:
     assert (node.log.end_offset, node.log.last_epoch, node.log.epochs) == (12, 2, ())
 
 
-async def test_s11_a_batch_boundary_is_where_a_batch_starts_or_the_log_ends(open_node: OpenNode) -> None:
+@pytest.mark.bug("Kafka PR 21028")
+async def test_a_batch_boundary_is_where_a_batch_starts_or_the_log_ends(open_node: OpenNode) -> None:
     node = await open_node()
     for count in (1, 10, 3, 1, 1, 7):
         await node.fill(1, count=count)
@@ -167,7 +168,8 @@ async def test_s11_a_batch_boundary_is_where_a_batch_starts_or_the_log_ends(open
     assert boundaries == [14, 15, 16, 23]
 
 
-async def test_s12_a_start_removes_what_a_crash_left_below_the_log_start(open_node: OpenNode) -> None:
+@pytest.mark.bug("KAFKA-12205")
+async def test_a_start_removes_what_a_crash_left_below_the_log_start(open_node: OpenNode) -> None:
     node = await open_node()
     await node.fill(20)
     ends = [4, 8, 12, 16, 20]
@@ -187,7 +189,8 @@ async def test_s12_a_start_removes_what_a_crash_left_below_the_log_start(open_no
     assert len(await node.values()) == 20
 
 
-async def test_s12_a_follower_deletes_its_own_when_it_has_installed_one(
+@pytest.mark.bug("KAFKA-12205")
+async def test_a_follower_deletes_its_own_when_it_has_installed_one(
     open_node: OpenNode, fetch: Fetch
 ) -> None:
     source, node = await open_node(), await open_node()
@@ -222,8 +225,9 @@ async def test_a_start_removes_the_segments_that_a_crash_left_below_the_log_star
 # What a start refuses
 
 
+@pytest.mark.bug("KAFKA-14240")
 @pytest.mark.parametrize("kept", [None, 4])
-async def test_s3_a_log_that_starts_above_its_snapshots_is_refused(
+async def test_a_log_that_starts_above_its_snapshots_is_refused(
     kept: int | None, open_node: OpenNode
 ) -> None:
     node = await open_node()
@@ -283,7 +287,8 @@ async def test_a_log_and_a_snapshot_that_contradict_each_other_are_refused(open_
 # A damaged snapshot
 
 
-async def test_s5_a_damaged_snapshot_is_set_aside_if_the_log_holds_what_it_did(open_node: OpenNode) -> None:
+@pytest.mark.bug("KAFKA-14104")
+async def test_a_damaged_snapshot_is_set_aside_if_the_log_holds_what_it_did(open_node: OpenNode) -> None:
     for older in (False, True):
         node = await open_node()
         await node.fill(12)
@@ -305,7 +310,8 @@ async def test_s5_a_damaged_snapshot_is_set_aside_if_the_log_holds_what_it_did(o
         assert await node.take(12) == snapshot
 
 
-async def test_s5_a_damaged_snapshot_that_the_log_begins_with_stops_the_start(
+@pytest.mark.bug("KAFKA-14104")
+async def test_a_damaged_snapshot_that_the_log_begins_with_stops_the_start(
     open_node: OpenNode, fetch: Fetch
 ) -> None:
     source, node = await open_node(), await open_node()
@@ -329,7 +335,8 @@ async def test_s5_a_damaged_snapshot_that_the_log_begins_with_stops_the_start(
         assert len(await node.values()) == 30
 
 
-async def test_s5_a_damaged_snapshot_is_not_set_aside_for_the_end_of_a_log(open_node: OpenNode) -> None:
+@pytest.mark.bug("KAFKA-14104")
+async def test_a_damaged_snapshot_is_not_set_aside_for_the_end_of_a_log(open_node: OpenNode) -> None:
     node = await open_node()
     await node.fill(40)
     await node.take(6)
@@ -343,7 +350,8 @@ async def test_s5_a_damaged_snapshot_is_not_set_aside_for_the_end_of_a_log(open_
     assert name_of(snapshot) in node.disk.list(F)
 
 
-async def test_s5_a_damaged_snapshot_is_not_set_aside_for_a_log_that_differs(
+@pytest.mark.bug("KAFKA-14104")
+async def test_a_damaged_snapshot_is_not_set_aside_for_a_log_that_differs(
     open_node: OpenNode, fetch: Fetch
 ) -> None:
     source, node = await open_node(), await open_node()
@@ -447,7 +455,8 @@ async def test_a_damaged_control_record_is_damage(open_node: OpenNode) -> None:
 # Truncation (KAFKA-16541, KAFKA-6492)
 
 
-async def test_t15_a_power_loss_after_a_truncation_leaves_the_epochs_right(open_node: OpenNode) -> None:
+@pytest.mark.bug("KAFKA-16541")
+async def test_a_power_loss_after_a_truncation_leaves_the_epochs_right(open_node: OpenNode) -> None:
     for seed in range(30):
         node = await open_node()
         for epoch in range(1, 6):
@@ -465,7 +474,8 @@ async def test_t15_a_power_loss_after_a_truncation_leaves_the_epochs_right(open_
         assert node.log.epochs == tuple(starts)
 
 
-async def test_t18_a_segment_that_was_truncated_to_nothing_takes_appends_again(open_node: OpenNode) -> None:
+@pytest.mark.bug("KAFKA-6492")
+async def test_a_segment_that_was_truncated_to_nothing_takes_appends_again(open_node: OpenNode) -> None:
     node = await open_node()
     await node.fill(20)
     bases = segments(node.disk)

@@ -171,11 +171,11 @@ async def test_what_a_failed_sync_left_in_the_cache_is_rewritten_before_it_is_sh
         assert (await open_log(disk)).end_offset == 3
 
 
+@pytest.mark.bug("KAFKA-10778")
 @pytest.mark.parametrize("operation", [Operation.APPEND, Operation.SYNC])
 async def test_after_a_disk_error_appends_are_refused_until_reopened(
     operation: Operation, open_log: Opener, batch: Builder
 ) -> None:
-    """F8, KAFKA-10778."""
     disk = SimulatedDisk()
     log = await open_log(disk)
     await fill(log, batch, 1)

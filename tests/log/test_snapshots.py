@@ -109,7 +109,8 @@ def test_a_name_says_what_it_holds(end: int, epoch: int) -> None:
     assert parse_name(name_of(snapshot) + ".part") is None
 
 
-async def test_s7_a_state_of_large_chunks_is_written_in_bounded_batches() -> None:
+@pytest.mark.bug("KAFKA-14222")
+async def test_a_state_of_large_chunks_is_written_in_bounded_batches() -> None:
     disk = SimulatedDisk()
     store = await opened(disk)
     chunks = [bytes([number]) * MAX_CHUNK_BYTES for number in range(6)]
@@ -129,15 +130,17 @@ async def test_s7_a_state_of_large_chunks_is_written_in_bounded_batches() -> Non
     writer.abandon()
 
 
-async def test_s8_no_snapshot_of_nothing_is_written() -> None:
+@pytest.mark.bug("nats-server PR 3844")
+async def test_no_snapshot_of_nothing_is_written() -> None:
     store = await opened()
     with pytest.raises(ValueError, match="of nothing"):
         store.write(at(0), last_timestamp_ms=0, voters=None)
     assert store._disk.list(F) == []
 
 
+@pytest.mark.bug("nats-server PR 3844")
 @pytest.mark.parametrize("left", [b"", b"\0" * 200])
-async def test_s8_an_empty_or_headless_snapshot_is_put_away_at_the_start(left: bytes) -> None:
+async def test_an_empty_or_headless_snapshot_is_put_away_at_the_start(left: bytes) -> None:
     disk = SimulatedDisk()
     await take(await opened(disk))
     path = f"{F}/{name_of(at(7))}"
@@ -150,7 +153,8 @@ async def test_s8_an_empty_or_headless_snapshot_is_put_away_at_the_start(left: b
     assert disk.list(F) == [*kept, name_of(ID)]
 
 
-async def test_s1_a_snapshot_has_its_name_only_when_it_is_on_the_device() -> None:
+@pytest.mark.bug("KAFKA-15312")
+async def test_a_snapshot_has_its_name_only_when_it_is_on_the_device() -> None:
     for seed in range(60):
         disk = SimulatedDisk()
         store = await opened(disk)
@@ -168,7 +172,8 @@ async def test_s1_a_snapshot_has_its_name_only_when_it_is_on_the_device() -> Non
             assert loaded(store) == [b"state" * 1000]
 
 
-async def test_s4_a_snapshot_that_vanishes_while_the_folder_is_read_is_skipped() -> None:
+@pytest.mark.bug("KAFKA-13098")
+async def test_a_snapshot_that_vanishes_while_the_folder_is_read_is_skipped() -> None:
     class Vanishing(SimulatedDisk):
         def list(self, path: str) -> list[str]:
             return sorted([*super().list(path), name_of(at(200)), name_of(at(300)) + ".part"])
@@ -230,8 +235,9 @@ async def test_a_full_disk_ends_a_snapshot_and_nothing_else() -> None:
 # Damage
 
 
+@pytest.mark.bug("KAFKA-14104")
 @pytest.mark.parametrize("seed", range(40))
-async def test_s5_nothing_of_a_damaged_batch_is_loaded(seed: int) -> None:
+async def test_nothing_of_a_damaged_batch_is_loaded(seed: int) -> None:
     draw = random.Random(seed)
     disk = SimulatedDisk()
     store = await opened(disk)
@@ -453,7 +459,8 @@ async def test_a_deleted_snapshot_is_missing_for_those_who_ask_and_stays_for_tho
 # Deleted
 
 
-async def test_s12_old_snapshots_are_deleted_but_never_the_latest() -> None:
+@pytest.mark.bug("KAFKA-12205")
+async def test_old_snapshots_are_deleted_but_never_the_latest() -> None:
     disk = SimulatedDisk()
     store = await opened(disk)
     await store.write_bootstrap(VOTERS)

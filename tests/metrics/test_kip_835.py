@@ -294,10 +294,10 @@ def test_a_leader_that_may_lack_records_is_counted_once_and_not_again_by_who_rep
     in_a_cluster(story)
 
 
+@pytest.mark.bug("KAFKA-13104")
 def test_a_fault_of_the_controller_is_counted_and_ends_its_leadership(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """F7, KAFKA-13104."""
 
     async def story(cluster: BrokerCluster) -> None:
         leader = cluster.leader()

@@ -292,8 +292,9 @@ async def test_a_snapshot_of_a_later_format_is_refused_by_name_and_left_as_it_is
     assert len(world.journals[1].records) == 100
 
 
+@pytest.mark.bug("KAFKA-14996")
 async def test_appends_after_the_stop_and_appends_too_large_change_nothing(autojump_clock, world):
-    """F13, KAFKA-14996: what is too large changes no leader."""
+    """What is too large changes no leader."""
     world.voters = parse_voters("1@node-1:9093")
     await world.start(1)
     quorum = await world.leader()

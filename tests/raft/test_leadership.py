@@ -13,8 +13,8 @@ def announcer():
     return Announcer(1, view, on_leader=lambda epoch, leader: None), view
 
 
+@pytest.mark.bug("KAFKA-15345")
 def test_a_leader_is_announced_only_when_it_has_applied_past_its_epochs_start():
-    """E6, KAFKA-15345."""
     announce, view = announcer()
     announce.applied(5)
     announce.role_changed(RoleChanged(Role.LEADER, 4, 1, 1, epoch_start_offset=7))
@@ -64,10 +64,10 @@ async def test_a_leader_that_says_so_has_applied_what_earlier_epochs_committed(a
         assert b"%d" % round_ in world.journals[serving[0].node_id].records
 
 
+@pytest.mark.bug("KAFKA-17333")
 async def test_a_leader_that_restarts_says_it_leads_only_when_it_was_elected_and_is_current(
     autojump_clock, world, nursery
 ):
-    """E5, KAFKA-17333."""
     await world.start(1, 2, 3)
     leader = await world.leader()
     node = leader.node_id
@@ -102,8 +102,9 @@ async def _led_by(world, leader, node):
     return leader
 
 
+@pytest.mark.bug("KAFKA-16286")
 async def test_who_asks_late_is_told_at_once_who_leads(autojump_clock, world):
-    """E7, KAFKA-16286: a listener that came after the last change heard nothing."""
+    """A listener that came after the last change heard nothing."""
     await world.start(1, 2, 3)
     leader = await world.leader()
     for follower in await world.followers():

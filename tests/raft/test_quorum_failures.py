@@ -32,8 +32,8 @@ async def outcome_of(function, *arguments):
             return error
 
 
+@pytest.mark.bug("KAFKA-10778")
 async def test_a_failed_sync_stops_the_node_and_everybody_who_waits_hears_why(autojump_clock, world, nursery):
-    """F8."""
     await world.start(1, 2, 3)
     leader = await world.leader()
     node = leader.node_id
@@ -79,10 +79,11 @@ async def test_a_failed_quorum_state_write_stops_the_node(autojump_clock, world)
     assert isinstance(world.failures[followers[0].node_id].__cause__, DiskError)
 
 
+@pytest.mark.bug("nats-server issue 3870")
 async def test_a_failed_truncation_stops_the_node_before_anything_is_appended_behind_it(
     autojump_clock, world
 ):
-    """T11, nats-server issue 3870: it went on, at an index that was not the leader's."""
+    """nats-server went on, at an index that was not the leader's."""
     await world.start(1, 2, 3)
     old = await world.leader()
     node = old.node_id

@@ -107,7 +107,8 @@ async def test_a_follower_behind_the_log_start_gets_the_snapshot_and_goes_on(aut
     await agreed(small)
 
 
-async def test_s6_an_empty_follower_gets_the_latest_snapshot_though_the_log_is_whole(autojump_clock, world):
+@pytest.mark.bug("KAFKA-15078")
+async def test_an_empty_follower_gets_the_latest_snapshot_though_the_log_is_whole(autojump_clock, world):
     await world.start(1, 2)
     leader = await world.leader()
     for _ in range(20):
@@ -120,7 +121,8 @@ async def test_s6_an_empty_follower_gets_the_latest_snapshot_though_the_log_is_w
     assert world.quorums[3].log.log_start_offset == snapshot.end_offset
 
 
-async def test_s10_a_follower_is_caught_up_by_a_snapshot_in_an_idle_group(autojump_clock, small):
+@pytest.mark.bug("etcd-io/raft 769f8a0")
+async def test_a_follower_is_caught_up_by_a_snapshot_in_an_idle_group(autojump_clock, small):
     leader, straggler = await two_and_a_straggler(small)
     snapshot = await move_log_start(small, leader)
     assert snapshot.end_offset == leader.log.end_offset
@@ -132,7 +134,8 @@ async def test_s10_a_follower_is_caught_up_by_a_snapshot_in_an_idle_group(autoju
     assert status.last_caught_up_ms == status.last_fetch_ms
 
 
-async def test_s12_a_follower_removes_what_the_snapshots_it_fetches_replace(autojump_clock, small):
+@pytest.mark.bug("KAFKA-12205")
+async def test_a_follower_removes_what_the_snapshots_it_fetches_replace(autojump_clock, small):
     leader, straggler = await two_and_a_straggler(small)
     for _ in range(3):
         await move_log_start(small, leader)
@@ -274,8 +277,9 @@ async def test_a_forwarded_append_whose_result_a_snapshot_replaced_is_said_to_be
     assert small.journals[straggler.node_id].records.count(b"forwarded") == 1
 
 
+@pytest.mark.bug("etcd-io/raft f1f74e0")
 async def test_the_leader_goes_on_while_a_follower_checks_for_longer_than_any_timeout(autojump_clock, small):
-    """And the follower does not stand for election meanwhile (E16)."""
+    """And the follower does not stand for election meanwhile."""
     leader, straggler = await two_and_a_straggler(small)
     await move_log_start(small, leader)
     disk = small.hosts[straggler.node_id].disk
@@ -575,8 +579,9 @@ async def test_the_telemetry_hears_of_snapshots_and_of_the_log_they_begin(autoju
     assert heard[loaded + 1][:2] == ("log end", leader.snapshots()[-1].end_offset)
 
 
+@pytest.mark.bug("etcd-io/raft e515a67")
 async def test_voters_from_a_snapshot_count_for_who_loads_it(autojump_clock, small):
-    """S9: the node never saw the log that named them."""
+    """The node never saw the log that named them."""
     entropy = Entropy(random.Random(3))
     small.voters = VoterSet(())
     small.first_voters = VoterSet(

@@ -92,7 +92,8 @@ async def test_age_takes_none_when_its_limit_is_0(autojump_clock, world):
     assert quorum.snapshots() == ()
 
 
-async def test_s2_the_id_is_the_offset_after_the_last_record_and_replay_goes_on_there(autojump_clock, world):
+@pytest.mark.bug("KAFKA-14618")
+async def test_the_id_is_the_offset_after_the_last_record_and_replay_goes_on_there(autojump_clock, world):
     quorum = await alone(world)
     base = (await quorum.append([b"%d" % number for number in range(100)])).base_offset
     snapshot = await quorum.take_snapshot()
@@ -140,7 +141,8 @@ async def test_requests_at_one_time_share_a_snapshot(autojump_clock, world):
     assert quorum.snapshots() == (taken[0],)
 
 
-async def test_s8_nothing_is_written_before_anything_is_applied(autojump_clock, world):
+@pytest.mark.bug("nats-server PR 3844")
+async def test_nothing_is_written_before_anything_is_applied(autojump_clock, world):
     world.overrides["snapshot_max_interval_ms"] = 100
     await world.start(1)  # of three: there is no leader
     await trio.sleep(10)
@@ -389,8 +391,9 @@ async def test_a_state_that_can_not_be_loaded_is_a_clear_error(autojump_clock, w
     assert world.journals[1].records == [b"x", b"y"]
 
 
+@pytest.mark.bug("KAFKA-14104")
 @pytest.mark.parametrize("segment_bytes", [200, 10_000])
-async def test_s5_a_snapshot_damaged_at_rest_is_never_loaded(autojump_clock, world, segment_bytes):
+async def test_a_snapshot_damaged_at_rest_is_never_loaded(autojump_clock, world, segment_bytes):
     """The node does without it if the log still has all that it held, or else refuses to start."""
     quorum = await alone(world, retention_bytes=0, segment_bytes=segment_bytes)
     for number in range(10):
@@ -415,7 +418,8 @@ async def test_s5_a_snapshot_damaged_at_rest_is_never_loaded(autojump_clock, wor
 # Voters in the log
 
 
-async def test_s9_the_voters_are_in_the_snapshot_and_count_after_a_restart(autojump_clock, world):
+@pytest.mark.bug("etcd-io/raft e515a67")
+async def test_the_voters_are_in_the_snapshot_and_count_after_a_restart(autojump_clock, world):
     entropy = Entropy(random.Random(1))
     first = VoterSet(
         tuple(

@@ -167,10 +167,11 @@ class Steps(trio.abc.Instrument):
         self.count += 1
 
 
+@pytest.mark.bug("KAFKA-17751")
 async def test_a_voter_whose_endpoint_is_right_asks_for_no_change_however_long_it_runs(
     world, autojump_clock, log_lines
 ):
-    """R5, KAFKA-17751: it looped."""
+    """The voter used to loop."""
     leader = await three_that_can_change(world)
     end = leader.log.end_offset
     steps = Steps()
@@ -182,8 +183,9 @@ async def test_a_voter_whose_endpoint_is_right_asks_for_no_change_however_long_i
     assert steps.count < 50_000, "two followers send ten Fetches a second each; that takes 16,000"
 
 
+@pytest.mark.bug("KAFKA-19850")
 async def test_a_voter_that_joins_by_itself_joins_again_if_it_is_removed_while_it_runs(world, autojump_clock):
-    """R6, KAFKA-19850, as the reference says of controller.quorum.auto.join.enable: stop it first."""
+    """To remove such a voter for good, stop it first (controller.quorum.auto.join.enable)."""
     world.overrides["auto_join"] = True
     leader = await three_that_can_change(world)
     follower = (await world.followers())[0]

@@ -145,18 +145,18 @@ class Watchers:
         self._consumers.pop(fetch, None)
 
     def appended(self) -> None:
-        """The log's end has moved: followers may read on (A.2)."""
+        """Complete the fetches of followers: the log has grown."""
         _complete(self._followers)
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Consumers may read on (A.1), and produces below are done (B.1, B.2)."""
+        """Complete the fetches of consumers, and the produces below the new high watermark."""
         produces = self._produces
         while produces and produces[0].end_offset <= high_watermark:
             produces.popleft().settle(ErrorCode.NONE)
         _complete(self._consumers)
 
     def changed(self) -> None:
-        """Leader, epoch or log start: every fetch looks again."""
+        """Complete every fetch: the leader, the epoch or the log start has changed."""
         _complete(self._followers)
         _complete(self._consumers)
 

@@ -209,7 +209,7 @@ class CoreWorld:
         end = min(machine.up.high_watermark or 0, machine.up.durable_end_offset)
         latest = disk.latest_snapshot
         while 0 < end < len(disk.entries) and disk.entries[end].value == disk.entries[end - 1].value:
-            end -= 1  # not inside a batch of control records (S11)
+            end -= 1  # not inside a batch of control records (Kafka PR 21028)
         if end == 0 or (latest is not None and end <= latest.end_offset):
             return None
         snapshot = SnapshotId(Offset(end), disk.entries[end - 1].epoch)

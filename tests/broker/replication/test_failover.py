@@ -1,4 +1,4 @@
-"""Logs that part ways, and how they come together again: T2-T9, T15, T16, T18 of the scenarios."""
+"""Logs diverge at failovers and become equal again."""
 
 from types import SimpleNamespace
 
@@ -39,7 +39,8 @@ async def parted(make_brokers, **options):
     return cluster
 
 
-async def test_t2_a_leader_knows_where_epochs_end_that_it_never_saw(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-7415")
+async def test_a_leader_knows_where_epochs_end_that_it_never_saw(make_brokers, autojump_clock):
     cluster = await parted(make_brokers)
     told = cluster[1].manager.offset_for_leader_epoch("t", 0, leader_epoch=1)
     assert (told.leader_epoch, told.end_offset) == (0, 10)
@@ -51,7 +52,8 @@ async def test_t2_a_leader_knows_where_epochs_end_that_it_never_saw(make_brokers
     assert (await cluster[1].consumed())[10:] == ["next"]
 
 
-async def test_t3_two_fast_failovers_leave_equal_logs(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-6361")
+async def test_two_fast_failovers_leave_equal_logs(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=2, min_isr=1)
     await cluster.with_topic(replicas=(1, 2))
     await cluster[1].produced("both")
@@ -74,7 +76,8 @@ async def test_t3_two_fast_failovers_leave_equal_logs(make_brokers, autojump_clo
     assert await cluster[1].consumed() == ["both", "only on 1", "after"]
 
 
-async def test_t4_a_follower_that_missed_an_epoch_of_another_leader_still_truncates(
+@pytest.mark.bug("KAFKA-7164")
+async def test_a_follower_that_missed_an_epoch_of_another_leader_still_truncates(
     make_brokers, autojump_clock
 ):
     cluster = make_brokers(min_isr=1)
@@ -98,7 +101,8 @@ async def test_t4_a_follower_that_missed_an_epoch_of_another_leader_still_trunca
     assert await cluster[1].consumed() == ["all", "kept"]
 
 
-async def test_t5_an_answer_that_comes_after_the_partition_has_moved_is_ignored(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-13207")
+async def test_an_answer_that_comes_after_the_partition_has_moved_is_ignored(make_brokers, autojump_clock):
     cluster = make_brokers(min_isr=1)
     await cluster.with_topic()
     await cluster[1].produced("all")
@@ -115,7 +119,8 @@ async def test_t5_an_answer_that_comes_after_the_partition_has_moved_is_ignored(
     assert await cluster[3].consumed() == ["all", "next"]
 
 
-async def test_t5_neither_records_nor_a_cut_of_a_past_role_are_taken_in(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-13207")
+async def test_neither_records_nor_a_cut_of_a_past_role_are_taken_in(make_brokers, autojump_clock):
     cluster = make_brokers(min_isr=1)
     await cluster.with_topic()
     await cluster[1].produced("a")
@@ -131,7 +136,8 @@ async def test_t5_neither_records_nor_a_cut_of_a_past_role_are_taken_in(make_bro
     assert (held.log.log_start_offset, held.log.end_offset, held.high_watermark) == (0, 1, 1)
 
 
-async def test_t6_an_empty_answer_leaves_the_last_fetched_epoch(make_brokers, autojump_clock, monkeypatch):
+@pytest.mark.bug("KAFKA-15510")
+async def test_an_empty_answer_leaves_the_last_fetched_epoch(make_brokers, autojump_clock, monkeypatch):
     cluster = make_brokers(brokers=2, min_isr=1)
     await cluster.with_topic(replicas=(1, 2))
     cluster.controller.elect(1)
@@ -148,7 +154,8 @@ async def test_t6_an_empty_answer_leaves_the_last_fetched_epoch(make_brokers, au
     assert {item.last_fetched_epoch for item in asked} == {1}
 
 
-async def test_t7_the_offset_of_a_follower_that_diverges_counts_for_nothing(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-13141")
+async def test_the_offset_of_a_follower_that_diverges_counts_for_nothing(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=2, min_isr=1)
     await cluster.with_topic(replicas=(1, 2))
     for value in "ab":
@@ -167,7 +174,8 @@ async def test_t7_the_offset_of_a_follower_that_diverges_counts_for_nothing(make
     assert leader.high_watermark == 2
 
 
-async def test_t8_a_follower_below_the_leaders_start_begins_there_with_its_high_watermark(
+@pytest.mark.bug("KAFKA-9491")
+async def test_a_follower_below_the_leaders_start_begins_there_with_its_high_watermark(
     make_brokers, autojump_clock
 ):
     cluster = make_brokers(brokers=2, min_isr=1, log_retention_check_interval_ms=1000)
@@ -192,9 +200,8 @@ async def test_t8_a_follower_below_the_leaders_start_begins_there_with_its_high_
     assert (await cluster[2].consumed(start))[-1] == "new"
 
 
-async def test_t9_a_fetch_below_the_log_start_is_out_of_range_whatever_its_epoch(
-    make_brokers, autojump_clock
-):
+@pytest.mark.bug("KAFKA-12996")
+async def test_a_fetch_below_the_log_start_is_out_of_range_whatever_its_epoch(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=2, min_isr=1)
     await cluster.with_topic(replicas=(1, 2))
     for _ in range(5):
@@ -208,8 +215,9 @@ async def test_t9_a_fetch_below_the_log_start_is_out_of_range_whatever_its_epoch
     assert (result.error, result.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 4)
 
 
+@pytest.mark.bug("KAFKA-16541")
 @pytest.mark.parametrize("seed", range(20))
-async def test_t15_power_lost_while_a_follower_truncates_leaves_a_log_that_opens(
+async def test_power_lost_while_a_follower_truncates_leaves_a_log_that_opens(
     make_brokers, autojump_clock, seed
 ):
     cluster = await parted(make_brokers, seed=seed)
@@ -226,7 +234,8 @@ async def test_t15_power_lost_while_a_follower_truncates_leaves_a_log_that_opens
     await equal(cluster, 1, 2)
 
 
-async def test_t16_a_follower_that_lost_its_disk_comes_back_and_the_high_watermark_stays(
+@pytest.mark.bug("KAFKA-12181")
+async def test_a_follower_that_lost_its_disk_comes_back_and_the_high_watermark_stays(
     make_brokers, autojump_clock
 ):
     cluster = make_brokers()
@@ -242,7 +251,8 @@ async def test_t16_a_follower_that_lost_its_disk_comes_back_and_the_high_waterma
     await cluster.in_sync(1, 2, 3)
 
 
-async def test_t18_a_log_cut_to_the_start_of_a_segment_takes_records_again(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-6492")
+async def test_a_log_cut_to_the_start_of_a_segment_takes_records_again(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=2, min_isr=1)
     await cluster.with_topic(replicas=(1, 2))
     cluster.controller.configure(segment_bytes=300)
@@ -259,8 +269,9 @@ async def test_t18_a_log_cut_to_the_start_of_a_segment_takes_records_again(make_
     assert await cluster[2].consumed() == ["x" * 200, "z" * 200]
 
 
+@pytest.mark.bug("KAFKA-12460")
 async def test_a_member_of_the_isr_refuses_to_lose_what_is_committed(make_brokers, autojump_clock):
-    """T1, for partitions: the leader has lost its log, and its word for it is wrong."""
+    """For partitions: the leader has lost its log, and its word for it is wrong."""
     cluster = make_brokers(brokers=2, min_isr=1)
     await cluster.with_topic(replicas=(1, 2))
     for value in "abc":

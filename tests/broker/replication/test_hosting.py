@@ -1,6 +1,7 @@
 import random
 import uuid
 
+import pytest
 import trio
 import trio.testing
 
@@ -53,9 +54,8 @@ async def test_a_change_of_a_log_that_the_stop_cancels_is_no_disk_failure_and_le
     assert cluster[1].manager.complete_epoch >= 0, "it was killed, as far as the next start knows"
 
 
-async def test_f9_no_mark_is_left_by_a_broker_whose_logs_were_still_being_opened(
-    make_brokers, autojump_clock
-):
+@pytest.mark.bug("KAFKA-15375")
+async def test_no_mark_is_left_by_a_broker_whose_logs_were_still_being_opened(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster.with_topic(replicas=(1,))
     await cluster[1].produced("a")
@@ -76,7 +76,8 @@ async def test_f9_no_mark_is_left_by_a_broker_whose_logs_were_still_being_opened
     starting.cancel()
 
 
-async def test_f9_no_mark_is_left_by_a_broker_that_could_not_open_a_log(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-15375")
+async def test_no_mark_is_left_by_a_broker_that_could_not_open_a_log(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster.with_topic(replicas=(1,))
     await cluster[1].crash()

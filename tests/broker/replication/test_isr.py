@@ -1,4 +1,4 @@
-"""Who is in sync, who says so, and when: I1-I10, I13, F1, F6 of the scenarios."""
+"""The ISR: which replicas are in it, when it changes, and who may change it."""
 
 import pytest
 import trio
@@ -209,7 +209,8 @@ async def test_i13_epoch_errors_come_before_who_may_fetch(make_brokers, autojump
     assert (await cluster[2].fetch(0)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_f1_a_fenced_follower_is_not_proposed(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-13916")
+async def test_a_fenced_follower_is_not_proposed(make_brokers, autojump_clock):
     cluster = make_brokers()
     await cluster.with_topic()
     cluster.controller.fence(2)
@@ -222,7 +223,8 @@ async def test_f1_a_fenced_follower_is_not_proposed(make_brokers, autojump_clock
     await cluster.in_sync(1, 2, 3)
 
 
-async def test_f1_a_leader_that_does_not_know_of_the_fencing_is_told(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-13916")
+async def test_a_leader_that_does_not_know_of_the_fencing_is_told(make_brokers, autojump_clock):
     cluster = make_brokers()
     await cluster.with_topic(isr=(1, 3))
     await cluster.in_sync(1, 2, 3)
@@ -239,7 +241,8 @@ async def test_f1_a_leader_that_does_not_know_of_the_fencing_is_told(make_broker
     assert not (await cluster[1].produced("a")).error
 
 
-async def test_f6_every_fetch_is_checked_against_the_leader_epoch(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-9338")
+async def test_every_fetch_is_checked_against_the_leader_epoch(make_brokers, autojump_clock):
     cluster = make_brokers()
     await cluster.with_topic()
     assert not (await cluster[1].fetch(0, current_leader_epoch=0)).error

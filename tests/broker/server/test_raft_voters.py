@@ -70,8 +70,9 @@ async def three_that_can_change(make_nodes: MakeNodes) -> Any:
     return nodes
 
 
+@pytest.mark.bug("KAFKA-17604")
 async def test_a_voter_is_removed_and_added_again_by_way_of_any_broker(make_nodes: MakeNodes) -> None:
-    """R4, KAFKA-17604: added voters are described with their endpoints."""
+    """Added voters are described with their endpoints."""
     nodes = await three_that_can_change(make_nodes)
     leader = nodes.servers[1].quorum.leader
     voter = next(node for node in (1, 2, 3) if node != leader)
@@ -125,10 +126,11 @@ async def test_a_voters_endpoint_is_updated_and_the_answer_names_the_leader(make
         assert ahead.error_code is ErrorCode.unknown_leader_epoch
 
 
+@pytest.mark.bug("KAFKA-20661")
 async def test_what_is_asked_wrongly_is_refused_with_kafkas_code_and_changes_nothing(
     make_nodes: MakeNodes,
 ) -> None:
-    """R12, KAFKA-20661: without an endpoint for the default listener too."""
+    """Without an endpoint for the default listener too."""
     nodes = await three_that_can_change(make_nodes)
     before = nodes.servers[1].quorum.voters
     here = [listener(nodes, 1)]

@@ -1,5 +1,6 @@
 """Clever functions against naive twins."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,11 +121,12 @@ def test_logs_that_diverge_agree_after_one_cut_per_epoch_at_most(
         raise AssertionError("never agrees")
 
 
+@pytest.mark.bug("etcd-io/raft 76f1249")
 @given(mine=epochs_of_records, theirs=epochs_of_records, start=st.integers(1, 12))
 def test_no_log_that_misses_something_below_the_start_is_taken_for_a_prefix(
     mine: list[Epoch], theirs: list[Epoch], start: int
 ) -> None:
-    """A missing epoch is never a match (etcd-io/raft 76f1249, T14)."""
+    """A missing epoch is never a match."""
     start = min(start, len(mine))
     if start == 0:
         return

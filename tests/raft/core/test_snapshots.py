@@ -139,8 +139,8 @@ def test_the_log_start_never_passes_the_snapshot(make_core: Any) -> None:
         core.step(LogStartMoved(EpochEnd(Epoch(1), Offset(2))))
 
 
+@pytest.mark.bug("KAFKA-14240")
 def test_a_log_without_its_beginning_and_without_a_snapshot_is_refused(make_core: Any) -> None:
-    """S3, KAFKA-14240."""
     with pytest.raises(InvariantError, match="new replica"):
         make_core(epochs=(1, 1, 1), start_offset=2)
 
@@ -341,8 +341,8 @@ def test_another_snapshot_begins_anew(make_core: Any) -> None:
     assert asked(offer(core, SnapshotId(Offset(12), Epoch(2)), leader=THREE)) == [(0, 8 * 1024 * 1024)]
 
 
+@pytest.mark.bug("etcd-io/raft f1f74e0")
 def test_while_it_checks_a_follower_shows_that_it_is_here_and_does_not_stand(make_core: Any) -> None:
-    """E16."""
     core = following(make_core)
     offer(core)
     assert ArmTimer(FETCH, 1000, 1000) in chunk(core, 0, 20)

@@ -469,8 +469,9 @@ def test_a_leader_may_wait_for_records_to_go_with_a_newer_high_watermark(make_co
     assert core.step(TimerFired(wait)) == ()
 
 
+@pytest.mark.bug("KAFKA-15100")
 def test_a_fetch_that_waited_long_enough_is_answered_empty(make_core: Any) -> None:
-    """T17, KAFKA-15100. It changes nothing else, nor does a wait that ends when nobody leads here."""
+    """It changes nothing else, nor does a wait that ends when nobody leads here."""
     core = leading(make_core)
     core.step(Received(fetch_request()))
     core.step(Received(fetch_request(high_watermark=1)))
@@ -495,8 +496,9 @@ def test_a_newer_fetch_replaces_the_parked_one(make_core: Any) -> None:
     )
 
 
+@pytest.mark.bug("KAFKA-15100")
+@pytest.mark.bug("KAFKA-13141")
 def test_a_diverging_fetch_is_answered_at_once_and_counts_for_nothing(make_core: Any) -> None:
-    """T7, T17."""
     core = leading(make_core)
     before = core.replica_end_offsets()
     assert core.step(Received(fetch_request(offset=5))) == (
@@ -598,10 +600,11 @@ def test_begin_is_repeated_until_it_is_acknowledged(make_core: Any) -> None:
 # --- the follower ---
 
 
+@pytest.mark.bug("KAFKA-16927")
 def test_a_follower_that_is_told_of_its_leader_again_goes_on_and_knows_where_it_listens_now(
     make_core: Any,
 ) -> None:
-    """E19, KAFKA-16927: that was no legal transition."""
+    """It used to be an illegal transition."""
     core = following(make_core)
     moved = Endpoint("node-2-by-another-name", 9093)
     told = BeginQuorumEpochRequest(
@@ -677,8 +680,8 @@ def test_batches_that_do_not_continue_the_log_are_refused(
     assert core.log_end_offset == 2 and core.high_watermark is None
 
 
+@pytest.mark.bug("KAFKA-15510")
 def test_an_empty_answer_keeps_the_last_fetched_epoch(make_core: Any) -> None:
-    """T6, KAFKA-15510."""
     core = following(make_core)
     _, fetch = core.step(Received(fetch_response()))
     assert isinstance(fetch, Send) and isinstance(fetch.message, FetchRequest)

@@ -228,8 +228,8 @@ def test_a_removed_voter_is_neither_counted_nor_told_who_leads(make_core: Any) -
     assert HighWatermarkAdvanced(Offset(4)) in fetch(core, 2, 4)
 
 
+@pytest.mark.bug("KAFKA-16531")
 def test_a_leader_that_removed_itself_needs_both_others_to_stay(make_core: Any) -> None:
-    """R2, KAFKA-16531."""
     core = leading(make_core)
     effects = core.step(ChangeVoters(1, RemoveVoter(key(1))))
     assert RoleChanged(Role.LEADER, Epoch(1), NodeId(1), NodeId(1), epoch_start_offset=Offset(0)) in effects
@@ -285,8 +285,8 @@ def test_adoption_waits_for_a_voter_that_has_not_fetched(make_core: Any) -> None
     assert refused.error is ErrorCode.REQUEST_TIMED_OUT and "node 3" in refused.message
 
 
+@pytest.mark.bug("etcd issue 21694")
 def test_a_voter_that_moved_keeps_its_vote_and_its_progress(make_core: Any) -> None:
-    """R11."""
     core = leading(make_core)
     moved = Voter(key(2), Endpoint("elsewhere", 9093))
     core.step(ChangeVoters(1, UpdateVoter(moved)))
@@ -349,10 +349,11 @@ def test_a_follower_goes_by_the_set_it_appended(make_core: Any, make_voters: Mak
     assert core.voters == make_voters(2, 3) and not core.is_voter
 
 
+@pytest.mark.bug("KAFKA-17332")
 def test_a_node_that_is_being_added_acknowledges_only_what_is_durable(
     make_core: Any, make_voters: MakeVoters
 ) -> None:
-    """R3, KAFKA-17332: it counts before it knows that it votes, so an observer syncs as a voter does."""
+    """It counts before it knows that it votes, so an observer syncs as a voter does."""
     core = following(make_core, voter_sets={-1: (2, 3)})
     assert not core.is_voter
     appended = answer(core, BatchSpan(Offset(3), Offset(4), Epoch(2)))
@@ -367,8 +368,9 @@ def test_a_node_that_is_being_added_acknowledges_only_what_is_durable(
     assert fetched.message.offset == 5
 
 
+@pytest.mark.bug("KAFKA-17332")
 def test_a_leader_that_is_no_voter_any_more_may_resign(make_core: Any) -> None:
-    """R3: it raised."""
+    """Resigning used to raise."""
     core = leading(make_core)
     core.step(ChangeVoters(1, RemoveVoter(key(1))))
     assert not core.is_voter and core.role is Role.LEADER
@@ -465,9 +467,10 @@ def test_a_server_answers_a_fetch_that_was_sent_to_no_id(make_core: Any) -> None
     assert (effect.message.error, effect.message.leader) == (ErrorCode.FENCED_LEADER_EPOCH, 1)
 
 
+@pytest.mark.bug("etcd-io/raft abb533c")
 @pytest.mark.parametrize("is_voter", [True, False])
 def test_who_is_asked_for_a_vote_answers_by_the_log_alone(make_core: Any, is_voter: bool) -> None:
-    """R9: a new voter may not have the record yet."""
+    """A new voter may not have the record yet."""
     core = make_core(directory_id="disk-1", voter_sets={-1: (1, 2, 3) if is_voter else (2, 3)})
     core.start()
     effects = core.step(

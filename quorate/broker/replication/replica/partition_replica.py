@@ -260,7 +260,7 @@ class PartitionReplica:
             offset += header.last_offset_delta + 1
         self._stats.appended_batches += len(headers)
         self._stats.appended_bytes += info.size_bytes
-        # An ISR of one commits with the append itself (C.2).
+        # If the leader is the only ISR member, its own append commits.
         self.advance_high_watermark()
         self.watchers.appended()
         return AppendedBatches(info.base_offset, info.end_offset)
