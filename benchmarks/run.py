@@ -7,7 +7,7 @@
     snapshot   a snapshot of --state-mb of state while commits go on: how far throughput dips
     profile    where a commit's time goes: CPU, wake-ups and, with --profile, calls of each node
 
-Each prints its figures; all but `profile` also write benchmarks/results/SUITE.json and SUITE.md. Systems take
+Each prints its figures; all but `profile` also write benchmarks/results/<suite>.json and .md. Systems take
 turns, in another order each round; medians are shown, because the machine may be noisy. On one with other
 work, run as root with --nice: every node and client of every system then goes before it.
 """

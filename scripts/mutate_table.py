@@ -183,7 +183,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "roles/follower.py",
         "if not node.log.is_durable or self._leader_resigned",
         "if self._leader_resigned",
-        "F1 of commit-path: durable before said",
+        "docs/reference/kraft-rules.md#what-is-durable-first",
     ),
     _explorer(
         "a diverging log counts towards the high watermark",
@@ -299,7 +299,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/core/core.py",
         "if generation != log.generation:",
         "if generation > log.generation:",
-        "DESIGN: a truncation begins a new generation",
+        "docs/reference/kraft-rules.md#what-is-durable-first",
         _TRACES,
         finder=Finder.TRACE,
     ),
@@ -528,7 +528,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "log/segments/segment_indexes.py",
         "            self.times.cut(end)\n",
         "",
-        "replication.md section 5",
+        "docs/reference/kraft-rules.md#offsets-by-timestamp",
         "tests/log/test_time_index.py",
     ),
     _tested(
@@ -536,7 +536,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "log/durability.py",
         "        self._active.indexes.add_max()\n",
         "",
-        "replication.md section 5",
+        "docs/reference/kraft-rules.md#offsets-by-timestamp",
         "tests/log/test_time_index.py",
     ),
     _tested(
@@ -576,7 +576,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "log/changes.py",
         "            self._epochs.truncate(min(end_offset, self.end_offset))\n",
         "",
-        "kraft.md section 3: even if no records are cut",
+        "docs/reference/kraft-rules.md#truncation",
         "tests/log",
     ),
     _tested(
@@ -600,7 +600,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "log/changes.py",
         "        if self._recovery_point > offset:\n            if self._config",
         "        if False:\n            if self._config",
-        "DESIGN: a crash halfway must not look like damage",
+        "docs/reference/kraft-rules.md#what-is-durable-first",
         "tests/log",
     ),
     _tested(
@@ -608,7 +608,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "log/recovery.py",
         "        await self._rewrite(segment, start, end)\n",
         "",
-        "DESIGN: rewritten and synced before the first Vote",
+        "docs/reference/kraft-rules.md#what-is-durable-first",
         "tests/log",
     ),
     _tested(
@@ -617,7 +617,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        if self._end_offset < self._trusted_end_offset:\n            raise DamagedLogError(\n                segment.path,\n"
         "                segment.size,",
         "        if False:\n            raise DamagedLogError(\n                segment.path,\n                segment.size,",
-        "DESIGN: damage below the recovery point",
+        "docs/reference/kraft-rules.md#what-is-durable-first",
         "tests/log",
     ),
     _tested(
@@ -788,7 +788,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/driver/driver.py",
         "await self._state_file.store(state)",
         "await trio.lowlevel.checkpoint()",
-        "PySyncObj; DESIGN: durable before said",
+        "PySyncObj; docs/reference/kraft-rules.md#what-is-durable-first",
         "tests/simulation/test_quorum_seeds.py",
         finder=Finder.SIMULATION,
     ),
@@ -797,7 +797,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/driver/driver.py",
         "end_offset = await self.log.sync()",
         "end_offset = self.log.end_offset",
-        "DESIGN: durable before said",
+        "docs/reference/kraft-rules.md#what-is-durable-first",
         "tests/simulation/test_quorum_seeds.py",
         finder=Finder.SIMULATION,
     ),
@@ -863,7 +863,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "broker/controller/chores.py",
         "most=size * LOOKS_PER_CHANGE",
         "most=1 << 40",
-        "Kafka's trap (replication.md 7)",
+        "docs/reference/kraft-rules.md#rebalance-in-pieces",
         f"{_CONTROLLER}/test_pieces.py",
     ),
     _tested(
@@ -959,7 +959,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "raft/driver/driver.py",
         "end_offset = self.log.sync_at_once()",
         "end_offset: Offset | None = self.log.end_offset",
-        "DESIGN: durable before said",
+        "docs/reference/kraft-rules.md#what-is-durable-first",
         "tests/simulation/test_quorum_seeds.py",
         finder=Finder.SIMULATION,
     ),

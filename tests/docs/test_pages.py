@@ -36,6 +36,39 @@ def test_links_resolve(document: Path) -> None:
     assert not broken
 
 
+_CITED = re.compile(r"([\w./-]*[\w-]\.md)(?:#([\w-]+))?\b")
+_PLACES = ("quorate", "tests", "scripts", "examples", "benchmarks")
+
+
+def test_source_cites_only_documents_and_headings_that_are_in_the_tree() -> None:
+    pages = {page.name: page for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))}
+    rules = ROOT / "docs" / "reference" / "kraft-rules.md"
+    cited: set[str] = set()
+    missing = []
+    for source in sorted(file for place in _PLACES for file in (ROOT / place).rglob("*.*")):
+        if source.suffix not in (".py", ".txt", ".sh", ".toml"):
+            continue
+        for path, anchor in _CITED.findall(source.read_text()):
+            page = ROOT / path if "/" in path else pages.get(path)
+            if page is None or not page.is_file() or (anchor and anchor not in anchors(page)):
+                missing.append(f"{source.relative_to(ROOT)}: {path}#{anchor}")
+            elif page == rules:
+                cited.add(anchor)
+    assert missing == []
+    assert len(cited) > 8, "the rules are cited by their headings"
+
+
+def test_no_source_cites_a_rule_by_a_letter() -> None:
+    letters = re.compile(r"\b(?:[D]ESIGN\b|[A-Z]\.\d\)|\([A-Z]\d{1,2}[,)])")
+    found = [
+        f"{file.relative_to(ROOT)}: {match}"
+        for place in _PLACES
+        for file in sorted((ROOT / place).rglob("*.py"))
+        for match in letters.findall(file.read_text())
+    ]
+    assert found == []
+
+
 def test_the_readme_links_work_where_a_package_index_shows_it() -> None:
     targets = _LINK.findall((ROOT / "README.md").read_text())
     assert len(targets) > 10

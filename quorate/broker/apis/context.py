@@ -49,10 +49,9 @@ class Broker:
         return None if broker is None or broker.fenced else endpoint_of(broker, listener)
 
     def controller_id(self) -> int:
-        """The broker that clients should send their changes to. Every broker passes them on, so it is this
-        one, which is alive: the controller may hang, and clients would hang with it until it is fenced
-        (Kafka's brokers name a random live one). Clients do not take -1 or a stranger well (reference:
-        wire.md)."""
+        """The broker that clients should send their changes to. Every broker forwards them, so it is this
+        one: it is alive, while the active controller may hang until it is fenced (Kafka's brokers name a
+        random live one). Clients fail on -1 and on an id that is not in the answer."""
         own = self.image.broker(self.config.node_id)
         if own is not None and not own.fenced:
             return self.config.node_id

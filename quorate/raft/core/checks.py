@@ -1,4 +1,4 @@
-"""What makes a request wrong before anybody looks at its epoch (kraft.md section 2)."""
+"""Checks of a request that come before its epoch (docs/reference/kraft-rules.md#checks-of-a-request)."""
 
 from quorate.error_code import ErrorCode
 from quorate.raft.core.messages import (

@@ -99,8 +99,8 @@ class Core(RequestHandlers, ResponseHandlers, Observable):
         super().__init__(node)
 
     def start(self) -> tuple[Effect, ...]:
-        """Take the first role, by what was stored (kraft.md section 1). Never Leader, except as the only
-        voter."""
+        """Take the first role, by the stored epoch, vote and leader
+        (docs/reference/kraft-rules.md#the-first-role)."""
         node = self._node
         log = node.log
         if log.snapshot is not None and not log.holds(log.snapshot):

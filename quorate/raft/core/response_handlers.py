@@ -1,4 +1,4 @@
-"""What a node does with the answers to its own requests, and when there are none."""
+"""Answers to a node's own requests, and requests without an answer."""
 
 from typing import Final
 
@@ -19,7 +19,8 @@ class ResponseHandlers(RoleHolder):
     __slots__ = ()
 
     def _response(self, response: Response) -> None:
-        """The rule for every response (kraft.md section 2), then the role's own."""
+        """Apply the rule for every answer, then the role's own
+        (docs/reference/kraft-rules.md#checks-of-an-answer)."""
         node = self._node
         source = response.source
         if node.in_flight.get(source) != response.correlation or response.destination != node.id:

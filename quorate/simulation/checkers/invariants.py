@@ -1,6 +1,7 @@
 """What must hold after every step of every node: small named checks on what nodes say of themselves.
 
-By the names of the TLA+ specifications of KRaft (`kraft.md` section 10): ElectionSafety is
+By the names of the TLA+ specifications of KRaft
+(docs/reference/kraft-rules.md#invariants): ElectionSafety is
 `OneLeaderPerEpoch`; LogMatching, NoLogDivergence and AckedValueNotLost are `CommittedPrefixAgrees` with
 `CommittedIsDurableOnAMajority`; LeaderCompleteness is `LeaderHasEverythingCommitted`; NoIllegalState and
 ValidRolesAndStates are held by the core, whose `InvariantError` stops a node, which nodes never do by

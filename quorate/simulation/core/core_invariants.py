@@ -1,5 +1,5 @@
 """What must hold of simulated cores after every step, by the names of the TLA+ specifications of KRaft
-(Vanlightly's; `kraft.md` section 10 lists them) and of the Raft paper.
+(docs/reference/kraft-rules.md#invariants) and of the Raft paper.
 
 | invariant | checked |
 | --- | --- |

@@ -1,5 +1,5 @@
-"""What must hold of all nodes together (kraft.md section 10), as functions of a state and a little
-history."""
+"""The invariants of all nodes together (docs/reference/kraft-rules.md#invariants), as functions of a state
+and a little history."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

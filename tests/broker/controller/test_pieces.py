@@ -166,7 +166,8 @@ def test_two_that_leave_at_once_take_turns(cluster) -> None:
 
 
 def test_a_rebalance_looks_at_few_partitions_a_piece_even_if_it_moves_none(cluster) -> None:
-    """Kafka counts the changes made: a pass that finds nothing to change has no end (replication.md 7)."""
+    """Kafka counts the changes made: a pass that finds nothing to change has no end
+    (docs/reference/kraft-rules.md#rebalance-in-pieces)."""
     cluster.start(1)
     cluster.create("t", *[(1,)] * 1000)
     cluster.piece_size = 4

@@ -23,8 +23,8 @@ class IsrProposal:
 
 
 class IsrState:
-    """While a change is pending, the larger of both sets binds: what the controller has decided is one of
-    them, and a new leader may come out of either (DESIGN, 'A partition's truth is its record')."""
+    """The ISR of a partition: the committed one, a pending change, and the members of both
+    (docs/reference/kraft-rules.md#maximal-isr)."""
 
     __slots__ = ("committed", "elr", "maximal", "partition_epoch", "pending", "recovery")
 

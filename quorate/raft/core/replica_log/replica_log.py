@@ -215,8 +215,8 @@ class ReplicaLog(Cloneable):
         return EpochEnd(self.start_epoch if self.start_epoch <= epoch else Epoch(0), self.start_offset)
 
     def snapshot_for(self, *, offset: Offset, epoch: Epoch) -> SnapshotId | None:
-        """The snapshot to load for a log that ends at `offset` with a record of `epoch`, if it is empty, or
-        parts from this one below the log start (kraft.md section 3, cases 1 to 3)."""
+        """The snapshot that a log ending at `offset` with a record of `epoch` must load, because it is empty
+        or differs below the log start. None: it needs none (docs/reference/kraft-rules.md#fetch)."""
         if self.snapshot is None:
             return None
         start = self.start_offset
@@ -226,8 +226,8 @@ class ReplicaLog(Cloneable):
         return self.snapshot if is_below or offset == 0 else None
 
     def divergence(self, *, offset: Offset, epoch: Epoch) -> EpochEnd | None:
-        """None if a log that ends at `offset` with a record of `epoch`, and needs no snapshot, is a prefix of
-        this one; else where to look for the last common record (kraft.md section 3, case 4)."""
+        """The diverging epoch of a log that ends at `offset` with a record of `epoch` and needs no snapshot.
+        None: it is a prefix of this log (docs/reference/kraft-rules.md#fetch)."""
         if offset <= self.end_offset and epoch == self.last_epoch:
             return None  # what every caught-up follower asks
         if offset == 0 and self.start_offset == 0:

@@ -1,7 +1,6 @@
-"""From which role a node may go to which (kraft.md section 1, KIP-595, KIP-996), and the requests to go
-there.
+"""The table of roles and the transitions between them (docs/reference/kraft-rules.md#roles).
 
-A role asks for a transition by returning one; `core` carries it out. So no role knows how another is built.
+A role returns a transition, and `core` carries it out. So no role needs to know how another is built.
 """
 
 from collections.abc import Mapping

@@ -65,7 +65,8 @@ TRANSITIONS: Final[Mapping[Role, tuple[Role, ...]]] = {
     Role.LEADER: (Role.RESIGNED, Role.FOLLOWER, Role.UNATTACHED),
     Role.RESIGNED: (Role.UNATTACHED, Role.FOLLOWER),
 }
-"""From kraft.md section 1, written down apart from the core's own table. A role may begin anew."""
+"""The table of docs/reference/kraft-rules.md#roles, independent of the core's own. Every role may also begin
+anew."""
 
 
 @dataclass(slots=True)
