@@ -1,4 +1,4 @@
-"""A failing seed, told with as few kinds of faults, and in as little time, as it takes."""
+"""A failing seed, shown with as few kinds of faults, and in as little time, as it takes."""
 
 from collections.abc import Callable
 from dataclasses import replace

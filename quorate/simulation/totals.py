@@ -11,7 +11,7 @@ class Counts:
     """Steps of cores, or events in traces."""
     virtual_s: float
     committed: int
-    """Records; of brokers, those that producers were told are there."""
+    """Records; of brokers, those acknowledged to producers."""
     faults: dict[str, int]
 
 
@@ -24,7 +24,7 @@ class Totals:
     """Steps of cores, or events in traces."""
     virtual_s: float = 0.0
     committed: int = 0
-    """Records; of brokers, those that producers were told are there."""
+    """Records; of brokers, those acknowledged to producers."""
     faults: dict[str, int] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
     """What went wrong, by seed."""

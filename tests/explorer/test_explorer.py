@@ -9,7 +9,7 @@ from quorate.raft.core.effects import Role
 from quorate.raft.core.events import Event
 from quorate.raft.core.messages import Response
 from quorate.raft.core.request_handlers import RequestHandlers
-from quorate.simulation.explorer import counterexample as story
+from quorate.simulation.explorer import counterexample
 from quorate.simulation.explorer.bounds import Bound, Budgets
 from quorate.simulation.explorer.canonical import STALE
 from quorate.simulation.explorer.coverage import KINDS, UNREACHABLE
@@ -24,7 +24,7 @@ from quorate.types import Offset
 @pytest.mark.parametrize("name", SMALL)
 def test_the_core_keeps_its_invariants_in_every_state_of_the_small_bound(name: str) -> None:
     report = run(Task(suite="small", name=name))
-    assert not report.story, "\n".join(report.story)
+    assert not report.counterexample, "\n".join(report.counterexample)
     assert report.complete
 
 
@@ -106,11 +106,11 @@ def test_a_way_to_a_violation_can_be_gone_again(monkeypatch: pytest.MonkeyPatch)
     world = World(bound)
     violation = explore(world).violation
     assert violation is not None
-    again, repeated = story.replay(bound, story.path_of(world, violation))
+    again, repeated = counterexample.replay(bound, counterexample.path_of(world, violation))
     assert repeated is not None
-    assert list(story.story(again, repeated)) == list(story.story(world, violation))
+    assert list(counterexample.lines_of(again, repeated)) == list(counterexample.lines_of(world, violation))
     with pytest.raises(ValueError, match="nothing called ffffff can happen after 0 steps"):
-        story.replay(bound, "ffffff")
+        counterexample.replay(bound, "ffffff")
 
 
 def test_a_step_that_fails_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,4 +135,4 @@ def _violation(bound: Bound) -> tuple[Violation, list[str]]:
     world = World(bound)
     violation = explore(world).violation
     assert violation is not None
-    return violation, list(story.story(world, violation))
+    return violation, list(counterexample.lines_of(world, violation))

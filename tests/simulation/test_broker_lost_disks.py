@@ -23,11 +23,11 @@ FAULTS = (Fault.LOST_DISK, Fault.CRASH, Fault.PARTITION)
 def with_lost_disks(
     seed: int,
     *kinds: Fault,
-    told: list[str],
+    lines: list[str],
     auto_join: bool = False,
     voters_in: VotersIn = VotersIn.FORMATTED,
 ) -> BrokerRun:
-    run = broker_run(seed, show=told.append)
+    run = broker_run(seed, show=lines.append)
     run.settings = replace(
         run.settings,
         cluster=replace(run.settings.cluster, min_isr=2, voters_in=voters_in, auto_join=auto_join),
@@ -38,18 +38,18 @@ def with_lost_disks(
     return run
 
 
-def lost_in(told: list[str]) -> int:
-    return sum(" has an empty data, " in line for line in told)
+def lost_in(lines: list[str]) -> int:
+    return sum(" has an empty data, " in line for line in lines)
 
 
 @pytest.mark.parametrize("voters_in", (VotersIn.ADOPTED, VotersIn.FORMATTED))
 @pytest.mark.parametrize("auto_join", (False, True))
 def test_a_broker_with_an_empty_disk_votes_again(auto_join: bool, voters_in: VotersIn) -> None:
-    told: list[str] = []
-    run = with_lost_disks(4, Fault.VOTERS, told=told, auto_join=auto_join, voters_in=voters_in)
+    lines: list[str] = []
+    run = with_lost_disks(4, Fault.VOTERS, lines=lines, auto_join=auto_join, voters_in=voters_in)
     result = run.execute()
-    assert lost_in(told) >= 1
-    asked = [line for line in told if "asking for a change of the voters" in line]
+    assert lost_in(lines) >= 1
+    asked = [line for line in lines if "asking for a change of the voters" in line]
     assert bool(asked) == auto_join, "who joins by itself asks, and nobody else"
     assert result.acknowledged > 20
 
@@ -78,13 +78,13 @@ def test_a_seed_shows_that_a_broker_does_not_take_the_place_of_its_old_disk() ->
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Membership, "_wanted", a_broker_adds_itself_beside_the_vote_of_its_old_disk)
             try:
-                with_lost_disks(seed, *FAULTS, told=[], auto_join=True).execute()
+                with_lost_disks(seed, *FAULTS, lines=[], auto_join=True).execute()
             except LivenessViolation as violation:
                 assert "ReconfigurationNotStuck" in str(violation), violation
                 break
     else:
         pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
-    with_lost_disks(seed, *FAULTS, told=[], auto_join=True).execute()
+    with_lost_disks(seed, *FAULTS, lines=[], auto_join=True).execute()
 
 
 def an_empty_disk_acknowledges_for_the_lost_one(
@@ -103,10 +103,10 @@ def test_a_seed_shows_that_an_empty_disk_acknowledges_for_the_lost_one() -> None
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Replicas, "find", an_empty_disk_acknowledges_for_the_lost_one)
             try:
-                with_lost_disks(seed, *FAULTS, told=[]).execute()
+                with_lost_disks(seed, *FAULTS, lines=[]).execute()
             except SafetyViolation as violation:
                 assert "CommittedIsDurableOnAMajority" in str(violation), violation
                 break
     else:
         pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
-    with_lost_disks(seed, *FAULTS, told=[]).execute()
+    with_lost_disks(seed, *FAULTS, lines=[]).execute()

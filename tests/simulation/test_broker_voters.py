@@ -16,9 +16,9 @@ from quorate.simulation.violations import SafetyViolation
 SEEDS_MAX = 30
 
 
-def with_changing_voters(seed: int, *kinds: Fault, voters_in: VotersIn, told: list[str]) -> BrokerRun:
+def with_changing_voters(seed: int, *kinds: Fault, voters_in: VotersIn, lines: list[str]) -> BrokerRun:
     """Topics are created and deleted meanwhile: they make the controller append."""
-    run = broker_run(seed, show=told.append)
+    run = broker_run(seed, show=lines.append)
     run.settings = replace(
         run.settings,
         cluster=replace(run.settings.cluster, min_isr=2, voters_in=voters_in),
@@ -29,9 +29,9 @@ def with_changing_voters(seed: int, *kinds: Fault, voters_in: VotersIn, told: li
     return run
 
 
-def changes_done(told: list[str]) -> tuple[int, int]:
+def changes_done(lines: list[str]) -> tuple[int, int]:
     """How many voters were removed and added."""
-    done = [line for line in told if " operator " in line and line.endswith(": done")]
+    done = [line for line in lines if " operator " in line and line.endswith(": done")]
     return sum("remove" in line for line in done), sum(" add " in line for line in done)
 
 
@@ -40,9 +40,9 @@ def changes_done(told: list[str]) -> tuple[int, int]:
 def test_voters_go_and_come_back_while_clients_are_served(
     kinds: tuple[Fault, ...], voters_in: VotersIn
 ) -> None:
-    told: list[str] = []
-    result = with_changing_voters(4, *kinds, voters_in=voters_in, told=told).execute()
-    removed, added = changes_done(told)
+    lines: list[str] = []
+    result = with_changing_voters(4, *kinds, voters_in=voters_in, lines=lines).execute()
+    removed, added = changes_done(lines)
     assert removed == added, "every broker votes again at the end"
     assert removed >= 1
     assert result.acknowledged > 20
@@ -76,10 +76,10 @@ def test_a_seed_shows_that_a_voter_set_takes_the_offset_of_an_append() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Driver, "_step_all", a_voter_set_goes_before_appends_that_wait)
             try:
-                with_changing_voters(seed, voters_in=VotersIn.FORMATTED, told=[]).execute()
+                with_changing_voters(seed, voters_in=VotersIn.FORMATTED, lines=[]).execute()
             except SafetyViolation as violation:
                 assert "went to another offset" in str(violation), violation
                 break
     else:
         pytest.fail(f"not shown by any of {SEEDS_MAX} seeds")
-    with_changing_voters(seed, voters_in=VotersIn.FORMATTED, told=[]).execute()
+    with_changing_voters(seed, voters_in=VotersIn.FORMATTED, lines=[]).execute()

@@ -6,7 +6,7 @@ from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Effect, Send, SendRecords
 from quorate.raft.core.events import Event, Propose, Resign
 from quorate.raft.core.roles.tracker import Replicas
-from quorate.simulation.explorer import counterexample as story
+from quorate.simulation.explorer import counterexample
 from quorate.simulation.explorer.bounds import Bound, Budgets
 from quorate.simulation.explorer.initial_states import begin
 from quorate.simulation.explorer.search import explore, reachable
@@ -127,6 +127,6 @@ def test_the_way_to_a_violation_is_told_in_its_own_names(monkeypatch: pytest.Mon
     world = World(FAULTY)
     violation = explore(world).violation
     assert violation is not None
-    again, repeated = story.replay(FAULTY, story.path_of(world, violation))
+    again, repeated = counterexample.replay(FAULTY, counterexample.path_of(world, violation))
     assert repeated is not None
-    assert list(story.story(again, repeated)) == list(story.story(world, violation))
+    assert list(counterexample.lines_of(again, repeated)) == list(counterexample.lines_of(world, violation))

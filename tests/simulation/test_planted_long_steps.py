@@ -101,10 +101,10 @@ def deposed(
 ) -> bool:
     said = []
 
-    async def told(scene: BrokerScene) -> None:
+    async def scenario(scene: BrokerScene) -> None:
         said.append(await story(scene))
 
-    tell(seed, told, clients=CLIENTS, values=values)
+    tell(seed, scenario, clients=CLIENTS, values=values)
     (answer,) = said
     return answer
 

@@ -52,9 +52,9 @@ def test_voters_come_and_go_while_disks_are_lost_and_nodes_die() -> None:
 
 
 def test_a_node_that_was_away_for_long_loads_a_snapshot() -> None:
-    told: list[str] = []
+    lines: list[str] = []
     for seed in (1, 2):
-        run = quorum_run(seed, show=told.append)
+        run = quorum_run(seed, show=lines.append)
         run.settings = replace(
             run.settings,
             cluster=replace(
@@ -68,7 +68,7 @@ def test_a_node_that_was_away_for_long_loads_a_snapshot() -> None:
         )
         run.execute()
     in_one_life: dict[str, int] = {}
-    for line in told:
+    for line in lines:
         _, where, what = line.split(" ", 2)
         if what.startswith("starts, life"):
             in_one_life[where] = 0

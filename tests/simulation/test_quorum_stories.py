@@ -1,4 +1,4 @@
-"""What single seeds have taught, told with as few faults as it takes."""
+"""What single seeds have taught, with as few faults as it takes."""
 
 import random
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""A failing seed told with as few kinds of faults as it takes."""
+"""A failing seed shown with as few kinds of faults as it takes."""
 
 import pytest
 

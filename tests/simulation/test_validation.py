@@ -37,4 +37,4 @@ def test_a_simulated_core_with_offsets_out_of_order_is_found() -> None:
 @pytest.mark.usefixtures("moves_start_too_far")
 def test_an_explored_core_with_offsets_out_of_order_is_found() -> None:
     report = run(Task(suite="small", name="snapshots"))
-    assert any("not in order: log start <= snapshot end " in line for line in report.story)
+    assert any("not in order: log start <= snapshot end " in line for line in report.counterexample)

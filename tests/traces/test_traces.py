@@ -117,7 +117,7 @@ class Interpreter:
         for _ in range(200):
             checking = [node for node, machine in self.world.nodes.items() if machine.core and machine.checks]
             syncing = [node for node, machine in self.world.nodes.items() if machine.core and machine.syncs]
-            if not self.world.mailbox and not syncing and not checking:
+            if not self.world.in_flight and not syncing and not checking:
                 return
             for message in self._taken(None):
                 self._deliver(message)
@@ -144,7 +144,7 @@ class Interpreter:
 
     def do_settle_messages(self) -> None:
         """settle_messages: messages arrive, and no disk does anything."""
-        while self.world.mailbox:
+        while self.world.in_flight:
             for message in self._taken(None):
                 self._deliver(message)
 
@@ -277,9 +277,9 @@ class Interpreter:
     # --- messages ---
 
     def _taken(self, way: str | None) -> list[Message]:
-        mailbox = self.world.mailbox
-        taken = [message for message in mailbox if way is None or way == self._way(message)]
-        self.world.mailbox = [message for message in mailbox if message not in taken]
+        in_flight = self.world.in_flight
+        taken = [message for message in in_flight if way is None or way == self._way(message)]
+        self.world.in_flight = [message for message in in_flight if message not in taken]
         return taken
 
     def _way(self, message: Message) -> str:

@@ -75,13 +75,13 @@ class Administrator:
         return asked == 1
 
     async def _settled(self) -> None:
-        """Wait until no broker is registered with a directory that is gone. A partition that was created on
+        """Wait until no broker is registered with a lost directory. A partition that was created on
         such a broker alone would wait for that directory, and rightly so."""
         while not self._cluster.directories_are_as_registered():  # noqa: ASYNC110
             await trio.sleep(0.1)
 
     async def delete(self, name: str) -> None:
-        """Ask one broker after the other until it is gone. It must have been created."""
+        """Ask one broker after the other until it does not exist. It must have been created."""
         self._decide(name, TopicFate.DOOMED)
 
         async def ask(connection: WireClient) -> ErrorCode:

@@ -40,7 +40,7 @@ _LOST: Final = (
     ErrorCode.unknown_producer_id,
     ErrorCode.invalid_producer_epoch,
 )
-"""What an idempotent producer that sends one batch at a time hears only if acknowledged records are gone."""
+"""What an idempotent producer that sends one batch at a time hears only if acknowledged records are lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

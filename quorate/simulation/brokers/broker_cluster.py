@@ -248,10 +248,10 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
     def replace_folder(self, node: BrokerHost, empty: Volume, directory_id: str) -> None:
         """The folder with the metadata log is lost, and `empty` in its place. Only where the voters are in
         the log; the node's configuration no longer says who votes. No process may run."""
-        gone = SimulatedDisk()
-        gone.mount(FOLDER, node.disk.unmount(FOLDER))
+        lost = SimulatedDisk()
+        lost.mount(FOLDER, node.disk.unmount(FOLDER))
         self._lost[node.directory_id] = LostReplica(
-            id=node.id, folder=FOLDER, disk=gone, life=node.life, disks=node.disks
+            id=node.id, folder=FOLDER, disk=lost, life=node.life, disks=node.disks
         )
         node.disk.mount(FOLDER, empty)
         node.disks += 1

@@ -1,4 +1,4 @@
-"""One seed of a broker cluster: break it within the budget, heal it, and check what clients were told."""
+"""One seed of a broker cluster: break it within the budget, heal it, and check the clients' answers."""
 
 import random
 from collections.abc import Callable
@@ -68,7 +68,7 @@ DIRECTORY_FAULTS = (Fault.LOST_DIRECTORY, Fault.ABSENT_DIRECTORY, Fault.DIRECTOR
 class BrokerFaults(Faults[BrokerHost]):
     """Keeps to the budget of partitions: fewer than min ISR members lose unsynced data at once.
 
-    A broker counts as one that lost data from the moment its host loses power, its disk is told to fail, or
+    A broker counts as one that lost data from the moment its host loses power, its disk is about to fail, or
     one of its folders of log.dirs goes (`DirectoryFaults`), until the controller knows of its next life and
     every partition has min ISR members in sync again.
     Processes may be killed at any time beside that. Of the brokers all but one vote at least, and one at most

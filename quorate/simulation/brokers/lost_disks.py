@@ -46,7 +46,7 @@ class LostDisks:
 
     @property
     def voter_is_lost(self) -> bool:
-        """A disk is gone and its replica is a voter still, or nobody can say."""
+        """A disk is lost and its replica is a voter still, or nobody can say."""
         leader = self._cluster.leader()
         return leader is None or bool(self._voters.lost_ones(leader))
 

@@ -72,7 +72,7 @@ class OneVotePerEpoch(Invariant):
 
 
 class VotesAreDurable(Invariant):
-    """Before anybody is told, the quorum-state file on the device has the epoch and the vote."""
+    """Before a vote is sent, the quorum-state file on the device has it, with its epoch."""
 
     def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
         if seen.voted is None:
@@ -280,14 +280,14 @@ class AppliedIsCommittedAndInOrder(Invariant):
 
 @dataclass(slots=True)
 class Checker:
-    """All invariants of one cluster. The first violation is told to `found`: `Driver` would take a raised one
+    """All invariants of one cluster. The first violation goes to `found`: `Driver` would take a raised one
     for a failure of its node."""
 
     nodes: Sequence[NodeView]
     trace: Trace
     found: Callable[[str, SafetyViolation], None]
     voters_of: Callable[[NodeView], Sequence[NodeView | None]] | None = None
-    """The voters by what a node knows, None for one whose disk is gone. By default they are `nodes`."""
+    """The voters by what a node knows, None for one whose disk is lost. By default they are `nodes`."""
     committed: CommittedLog = field(default_factory=CommittedLog)
     broken: bool = False
     invariants: tuple[Invariant, ...] = ()

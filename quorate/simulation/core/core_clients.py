@@ -1,4 +1,4 @@
-"""Clients of simulated cores: they append and read, and write down what they were told."""
+"""Clients of simulated cores: they append and read, and record the answers."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field

@@ -80,13 +80,13 @@ class CoreFaults:
         if kind in swarm.settings.skipped:
             return
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        swarm.tell(f"fault: {kind.value}")
+        swarm.trace(f"fault: {kind.value}")
         self._do[kind](source)
 
     def heal(self) -> None:
         """Nothing is cut, slow, paused, full or down any more, except for what is down for good."""
         swarm = self._swarm
-        swarm.tell("all is healed")
+        swarm.trace("all is healed")
         self._over = True
         swarm.use(swarm.settings.healed())
         swarm.cuts.clear()
@@ -112,8 +112,8 @@ class CoreFaults:
         return all(self._survives(voters, [*self._swarm.lost_keys, key]) for voters in self._active_sets())
 
     def _survives(self, voters: VoterSet, lost: Iterable[ReplicaKey]) -> bool:
-        gone = [voter for voter in voters if voter.key in lost]
-        return len(voters) - len(gone) >= voters.majority
+        lost_voters = [voter for voter in voters if voter.key in lost]
+        return len(voters) - len(lost_voters) >= voters.majority
 
     # --- helpers ---
 
@@ -217,7 +217,7 @@ class CoreFaults:
         if swarm.settings.dynamic and source.random() < 0.7:
             self._replace(node, source)
             return
-        swarm.tell(f"node {node} finds damage in its log, and stays down")
+        swarm.trace(f"node {node} finds damage in its log, and stays down")
         swarm.crash(node)
         swarm.retired[node] = None
         swarm.lost_keys.append(machine.key)
@@ -232,7 +232,7 @@ class CoreFaults:
         swarm.crash(node)
         swarm.wipe(node)
         swarm.invariants.check_durability(swarm.nodes[node])
-        swarm.tell(f"node {node} has a new disk, {swarm.nodes[node].key.directory_id}")
+        swarm.trace(f"node {node} has a new disk, {swarm.nodes[node].key.directory_id}")
         swarm.start_soon(node, self._lasts_ms(source))
 
     # --- what operators ask for ---
@@ -291,21 +291,21 @@ class CoreFaults:
         after = VoterSet(tuple(sorted(voters, key=lambda each: each.key.id)))
         if len(after) and self._survives(after, self._swarm.lost_keys):
             self._asked += 1
-            self._swarm.tell(f"node {node} is asked for {change}")
+            self._swarm.trace(f"node {node} is asked for {change}")
             self._swarm.step(node, ChangeVoters(self._asked, change))
 
     def repair_voters(self) -> bool:
-        """As operators do after a loss: remove the replicas that are gone. Returns whether all is well;
+        """As operators do after a loss: remove the lost replicas. Returns whether all is well;
         if not, call again later."""
         swarm = self._swarm
         node = self._leading()
         if node is None:
             return False
         voters = swarm.nodes[node].up.voters
-        gone = [voter.key for voter in voters if voter.key in swarm.lost_keys]
-        if not gone or not swarm.settings.dynamic:
+        lost_voters = [voter.key for voter in voters if voter.key in swarm.lost_keys]
+        if not lost_voters or not swarm.settings.dynamic:
             return True
-        self.ask(node, RemoveVoter(gone[0]))
+        self.ask(node, RemoveVoter(lost_voters[0]))
         return False
 
     def _see(self, machine: CoreNode, effect: Effect) -> None:
@@ -314,4 +314,4 @@ class CoreFaults:
         ):
             self._clients.busy.pop(machine.id, None)
         elif isinstance(effect, VotersChanged):
-            self._swarm.tell(f"node {machine.id} answers: {effect.error.name} {effect.message}")
+            self._swarm.trace(f"node {machine.id} answers: {effect.error.name} {effect.message}")

@@ -49,7 +49,7 @@ class Invariants:
         configured: VoterSet,
         is_lost: Callable[[ReplicaKey], bool],
     ) -> None:
-        """`configured`: the voters where the log has none. `is_lost`: whether a replica's data is gone;
+        """`configured`: the voters where the log has none. `is_lost`: whether a replica's data is lost;
         such ones are given the benefit of the doubt."""
         self._nodes = nodes
         self._configured = configured

@@ -54,7 +54,7 @@ class CoreRun:
 
     def execute(self) -> CoreRunResult:
         """Raises `SafetyViolation` or `LivenessViolation`."""
-        swarm = CoreSwarm(self.settings, random.Random(f"core/{self.seed}"), core=self._core, told=self._show)
+        swarm = CoreSwarm(self.settings, random.Random(f"core/{self.seed}"), core=self._core, show=self._show)
         try:
             return self._phases(swarm)
         except InvariantError as error:

@@ -53,11 +53,11 @@ class CoreSwarm(CoreWorld):
         source: random.Random,
         *,
         core: CoreFactory = Core,
-        told: Callable[[str], None] | None = None,
+        show: Callable[[str], None] | None = None,
     ) -> None:
-        """`told` hears of what matters in the story of a run, line by line."""
+        """`show` gets the trace of a run, line by line."""
         self._core = core
-        self._told = told
+        self._show = show
         self.use(settings)
         super().__init__(
             voters=settings.voters,
@@ -126,9 +126,9 @@ class CoreSwarm(CoreWorld):
         self.now_ms, _, action, arguments = heapq.heappop(self._events)
         action(*arguments)
 
-    def tell(self, line: str) -> None:
-        if self._told is not None:
-            self._told(f"{self.now_ms:>7} ms  {line}")
+    def trace(self, line: str) -> None:
+        if self._show is not None:
+            self._show(f"{self.now_ms:>7} ms  {line}")
 
     # --- nodes ---
 
@@ -153,7 +153,7 @@ class CoreSwarm(CoreWorld):
 
     def _core_of_a_new_process(self, **parts: object) -> Core:
         core = self._core(**parts)  # type: ignore[arg-type]
-        # An answer to an earlier process must match nothing that this one asks: its connection is gone.
+        # An answer to an earlier process must match nothing that this one asks: its connection is closed.
         self._processes += 1
         core._node.correlation = self._processes * 1_000_000
         return core
@@ -177,22 +177,22 @@ class CoreSwarm(CoreWorld):
         try:
             effects = super().step(node, event, effects_done=effects_done)
         except DiskFailed as failure:
-            self.tell(f"node {node} stops: {failure}")
+            self.trace(f"node {node} stops: {failure}")
             self.crash(node)
             self.start_soon(node, self._restart_ms())
             return ()
         if effects_done is not None:
-            self.tell(f"node {node} crashes after {effects_done} effects of {type(event).__name__}")
+            self.trace(f"node {node} crashes after {effects_done} effects of {type(event).__name__}")
             self.crash(node)
             self.start_soon(node, self._restart_ms())
         return effects
 
     def start(self, node: NodeId) -> tuple[Effect, ...]:
-        self.tell(f"node {node} starts")
+        self.trace(f"node {node} starts")
         try:
             return super().start(node)
         except DiskFailed as failure:
-            self.tell(f"node {node} stops: {failure}")
+            self.trace(f"node {node} stops: {failure}")
             self.crash(node)
             self.start_soon(node, self._restart_ms())
             return ()
@@ -299,7 +299,7 @@ class CoreSwarm(CoreWorld):
             return
         if self.failing.get(machine.id) is CoreFault.SYNC_ERROR:
             del self.failing[machine.id]
-            self.tell(f"node {machine.id} stops: a sync failed")
+            self.trace(f"node {machine.id} stops: a sync failed")
             if self._draw() < 0.5:
                 self.lose_power(machine.id)
             else:
@@ -343,11 +343,11 @@ class CoreSwarm(CoreWorld):
         if isinstance(effect, AppendVoters):
             offset = Offset(len(machine.disk.entries) - 1)
             self.voter_sets.append((offset, effect.voters))
-            self.tell(f"node {machine.id} makes voters {list(effect.voters.ids)}, at {offset}")
+            self.trace(f"node {machine.id} makes voters {list(effect.voters.ids)}, at {offset}")
         elif isinstance(effect, RoleChanged):
-            self.tell(f"node {machine.id} is {effect.role.value} in epoch {effect.epoch} of {effect.leader}")
+            self.trace(f"node {machine.id} is {effect.role.value} in epoch {effect.epoch} of {effect.leader}")
         elif isinstance(effect, HighWatermarkAdvanced) and machine.up.role is Role.LEADER:
-            self.tell(f"node {machine.id} commits below {effect.high_watermark}")
+            self.trace(f"node {machine.id} commits below {effect.high_watermark}")
         for see in self.on_step_effect:
             see(machine, effect)
 

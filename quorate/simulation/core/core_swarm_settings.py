@@ -21,7 +21,7 @@ class CoreFault(enum.Enum):
     FLAPPING = "flapping"
     """A link goes and comes many times."""
     BROKEN_CONNECTION = "broken-connection"
-    """A node is told that another can't be reached, be it true or not."""
+    """A node learns that another can't be reached, be it true or not."""
     CLOCK_RATE = "clock-rate"
     """Clocks run at half to twice the speed of others."""
     SLOW_NODE = "slow-node"

@@ -1,6 +1,6 @@
 """Cores wired to each other over simulated disks, with the invariants of Raft checked after every step.
 
-`CoreWorld` does only what it is told: messages, syncs and timers wait until somebody lets them happen. Traces
+`CoreWorld` does nothing by itself: messages, syncs and timers wait until somebody lets them happen. Traces
 and hand-made schedules use it.
 """
 
@@ -99,10 +99,10 @@ class CoreWorld:
             NodeId(node): CoreNode(NodeId(node), self._formatted(NodeId(node), dynamic))
             for node in range(1, voters + observers + 1)
         }
-        self.mailbox: list[Message] = []
+        self.in_flight: list[Message] = []
         """Sent, and not yet delivered."""
         self.lost_keys: list[ReplicaKey] = []
-        """Replicas whose data is gone."""
+        """Replicas whose data is lost."""
         self.invariants = Invariants(
             self.nodes,
             configured=VoterSet(()) if dynamic else self.voters,
@@ -186,7 +186,7 @@ class CoreWorld:
         return name if name >= 0 else tuple(self.nodes)[-2 - name]
 
     def _bootstrap_of(self, node: NodeId) -> tuple[Endpoint, ...]:
-        """The first voters. Who comes back with a new disk is told of all nodes: maybe none of the first is a
+        """The first voters. Who comes back with a new disk gets all nodes: maybe none of the first is a
         voter any more."""
         if not self.bootstrap or node not in self.wiped:
             return self.bootstrap
@@ -215,8 +215,8 @@ class CoreWorld:
         snapshot = SnapshotId(Offset(end), disk.entries[end - 1].epoch)
         disk.snapshots[snapshot] = tuple(disk.entries[:end])
         in_snapshot = disk.voters_below(end, disk.entries)
-        told = machine.up.voters_at(snapshot.end_offset)
-        self.invariants.require(told == in_snapshot, "the core knows the voters of a snapshot", machine)
+        voters = machine.up.voters_at(snapshot.end_offset)
+        self.invariants.require(voters == in_snapshot, "the core knows the voters of a snapshot", machine)
         self.step(node, SnapshotTaken(snapshot))
         return snapshot
 
@@ -356,7 +356,7 @@ class CoreWorld:
                 assert_never(effect)
 
     def _send(self, message: Message) -> None:
-        self.mailbox.append(self._addressed(message))
+        self.in_flight.append(self._addressed(message))
 
     def _addressed(self, message: Message) -> Message:
         """As the driver sees to it: an answer comes from whom was asked, be it by another name."""

@@ -7,7 +7,7 @@ try:
 except ModuleNotFoundError:
     raise SystemExit("quorate.simulation.explorer needs typer: pip install 'quorate[cli]'") from None
 
-from quorate.simulation.explorer import counterexample as story
+from quorate.simulation.explorer import counterexample
 from quorate.simulation.explorer.run import Task, Total, run_all
 from quorate.simulation.explorer.suites import SUITES
 
@@ -49,7 +49,7 @@ def main(
     for report in run_all(tasks, jobs=jobs, say=typer.echo if verbose else None):
         total.add(report)
         typer.echo(report.line())
-        for line in report.story:
+        for line in report.counterexample:
             typer.echo(line)
     typer.echo(
         f"{bound}: {total.states:,} states (for {total.stands_for:,} without symmetry), "
@@ -71,13 +71,13 @@ def main(
 
 def _replay(bound: str, only: str, path: str, *, reduction: bool) -> None:
     try:
-        world, violation = story.replay(SUITES[bound][only], path, reduce=reduction)
+        world, violation = counterexample.replay(SUITES[bound][only], path, reduce=reduction)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if violation is None:
         typer.echo("Nothing is broken on that way.")
         return
-    for line in story.story(world, violation):
+    for line in counterexample.lines_of(world, violation):
         typer.echo(line)
     raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""A violation told as a story, and how to see it again."""
+"""A violation, event by event, and how to see it again."""
 
 import dataclasses
 import hashlib
@@ -12,7 +12,7 @@ from quorate.simulation.explorer.node import Machine, Packet
 from quorate.simulation.explorer.search import Violation
 from quorate.simulation.explorer.world import State, World
 
-_UNTOLD = frozenset(
+_HIDDEN = frozenset(
     (
         "source",
         "destination",
@@ -32,7 +32,7 @@ _UNTOLD = frozenset(
 )
 
 
-def told(world: World, action: Action) -> str:
+def describe(world: World, action: Action) -> str:
     """One thing that happened, in words. Says all that tells it from another in the same state."""
     node = world.names[action.node]
     match action.what:
@@ -57,10 +57,10 @@ def told(world: World, action: Action) -> str:
 
 def token(world: World, action: Action) -> str:
     """Names what happened, in a replay."""
-    return hashlib.blake2b(told(world, action).encode(), digest_size=3).hexdigest()
+    return hashlib.blake2b(describe(world, action).encode(), digest_size=3).hexdigest()
 
 
-def story(world: World, violation: Violation) -> Iterator[str]:
+def lines_of(world: World, violation: Violation) -> Iterator[str]:
     """Line by line: what happened, and what became of the node that it happened to."""
     yield f"BROKEN: {violation.invariant}"
     if not violation.path:
@@ -72,7 +72,7 @@ def story(world: World, violation: Violation) -> Iterator[str]:
         yield f"    {_machine(machine)}"
     states = [state for state, _ in violation.path]
     for index, (_, action) in enumerate(violation.path):
-        yield f"{index + 1:3}. {told(world, action)}"
+        yield f"{index + 1:3}. {describe(world, action)}"
         if index + 1 < len(states):
             machine = world.machines_of(states[index + 1])[action.node]
             if machine is not world.machines_of(states[index])[action.node]:
@@ -87,17 +87,17 @@ def replay(bound: Bound, path: str, *, reduce: bool = True) -> tuple[World, Viol
     """Go that way again. ValueError if it is not a way in this code."""
     world = World(bound, reduce=reduce)
     state = begin(world)
-    gone: list[tuple[State, Action]] = []
+    done: list[tuple[State, Action]] = []
     for step in path.split("."):
         try:
             action, after = next(
                 (action, after) for action, after in world.successors(state) if token(world, action) == step
             )
         except Broken as broken:
-            return world, Violation(broken.invariant, (*gone, (state, broken.action)))
+            return world, Violation(broken.invariant, (*done, (state, broken.action)))
         except StopIteration:
-            raise ValueError(f"nothing called {step} can happen after {len(gone)} steps") from None
-        gone.append((state, action))
+            raise ValueError(f"nothing called {step} can happen after {len(done)} steps") from None
+        done.append((state, action))
         state = after
     return world, None
 
@@ -112,7 +112,7 @@ def _event(node: int, event: Event) -> str:
         case RequestFailed():
             return f"node {node} gives up its request to node {event.destination}"
         case _:
-            return f"node {node} is told {event}"
+            return f"node {node} is given {event}"
 
 
 def _packet(packet: Packet) -> str:
@@ -120,7 +120,7 @@ def _packet(packet: Packet) -> str:
     fields = [
         f"{each.name}={_value(getattr(message, each.name))}"
         for each in dataclasses.fields(message)
-        if each.name not in _UNTOLD and getattr(message, each.name) not in (None, False)
+        if each.name not in _HIDDEN and getattr(message, each.name) not in (None, False)
     ]
     if packet.history:
         fields.append("[" + " ".join(f"{batch.base_offset}:e{batch.epoch}" for batch in packet.history) + "]")

@@ -126,8 +126,8 @@ def _leads(past: Past, key: NodeId, epoch: Epoch, disk: Disk, machines: Sequence
         _require(
             disk.history[:count] == past.committed,
             f"a leader has every committed record: node {key} leads epoch {epoch} with "
-            f"{_told(disk.history)}, "
-            f"committed is {_told(past.committed)}",
+            f"{_shown(disk.history)}, "
+            f"committed is {_shown(past.committed)}",
         )
     if known is not None:
         return past
@@ -141,19 +141,19 @@ def _commits(
     shared = min(len(history), len(committed))
     _require(
         history[:shared] == committed[:shared],
-        f"a committed record never changes: node {key} has {_told(history)}, committed is {_told(committed)}",
+        f"a committed record never changes: node {key} has {_shown(history)}, not {_shown(committed)}",
     )
     if observation.own_epoch is not None:
         _require(
             bool(history) and history[-1].epoch == observation.own_epoch,
             f"older epochs' records commit only with one of the leader's own: node {key}, leader of epoch "
-            f"{observation.own_epoch}, commits {_told(history)}",
+            f"{observation.own_epoch}, commits {_shown(history)}",
         )
     if len(history) <= len(committed):
         return past
     _require(
         observation.own_epoch is not None,
-        f"nothing is committed that no leader committed: node {key} commits {_told(history)}",
+        f"nothing is committed that no leader committed: node {key} commits {_shown(history)}",
     )
     leader = next(machine for machine in machines if machine.key.id == key)
     voters = voters_in(leader.disk.history, static)
@@ -168,7 +168,7 @@ def _commits(
     _require(
         len(holders) >= voters.majority,
         f"what is committed is durable on a majority of {voters.ids}, not only on {holders}: "
-        f"node {key} commits {_told(history)}",
+        f"node {key} commits {_shown(history)}",
     )
     return replace(past, committed=history)
 
@@ -178,5 +178,5 @@ def voters_in(history: Sequence[Batch], static: VoterSet) -> VoterSet:
     return next((batch.voters.voters for batch in reversed(history) if batch.voters is not None), static)
 
 
-def _told(history: History) -> str:
+def _shown(history: History) -> str:
     return "[" + " ".join(f"{batch.base_offset}:e{batch.epoch}" for batch in history) + "]"

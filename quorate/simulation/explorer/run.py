@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from quorate.simulation.explorer import counterexample as story
+from quorate.simulation.explorer import counterexample
 from quorate.simulation.explorer.bounds import Bound
 from quorate.simulation.explorer.coverage import Coverage
 from quorate.simulation.explorer.search import explore
@@ -42,7 +42,7 @@ class Report:
     seconds: float
     complete: bool
     coverage: Coverage
-    story: tuple[str, ...] = ()
+    counterexample: tuple[str, ...] = ()
     """Of a violation; empty if there is none."""
 
     def line(self) -> str:
@@ -70,7 +70,7 @@ class Total:
         self.states += report.states
         self.stands_for += report.stands_for
         self.transitions += report.transitions
-        self.broken += bool(report.story)
+        self.broken += bool(report.counterexample)
         self.coverage.add(report.coverage)
 
 
@@ -85,10 +85,10 @@ def run(task: Task, *, say: Callable[[str], None] | None = None) -> Report:
     found = explore(world, states_max=task.states_max, progress=progress, symmetric=task.symmetric)
     lines: tuple[str, ...] = ()
     if found.violation is not None:
-        path = story.path_of(world, found.violation)
+        path = counterexample.path_of(world, found.violation)
         reduction = "" if task.reduce else " --no-reduction"
         lines = (
-            *story.story(world, found.violation),
+            *counterexample.lines_of(world, found.violation),
             "See it again: python -m quorate.simulation.explorer "
             f"--bound {task.suite} --only '{task.name}'{reduction}{f' --replay {path}' if path else ''}",
         )
@@ -103,14 +103,14 @@ def run(task: Task, *, say: Callable[[str], None] | None = None) -> Report:
         seconds=time.monotonic() - started,
         complete=found.complete,
         coverage=world.coverage,
-        story=lines,
+        counterexample=lines,
     )
 
 
 def run_all(
     tasks: Iterable[Task], *, jobs: int, say: Callable[[str], None] | None = None
 ) -> Iterator[Report]:
-    """Reports as they come. With one job, `say` is told of the progress too."""
+    """Reports as they come. With one job, `say` gets the progress too."""
     if jobs == 1:
         yield from (run(task, say=say) for task in tasks)
         return

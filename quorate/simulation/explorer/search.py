@@ -40,7 +40,7 @@ def explore(
     progress: Callable[[int, int, int], None] | None = None,
     symmetric: bool = True,
 ) -> Found:
-    """Visit what can be reached. `progress` is told (states, transitions, depth) after each level.
+    """Visit what can be reached. `progress` gets (states, transitions, depth) after each level.
 
     Memory: about 300 bytes per state, and a few kilobytes per distinct machine."""
     try:

@@ -59,7 +59,7 @@ def step(
 
 
 def _synced(machine: Machine, durable: Durable) -> Machine:
-    """One sync makes everything before it durable too, and is told once."""
+    """One sync makes everything before it durable too, and is reported once."""
     disk = machine.disk
     core = machine.up
     if durable.generation == core.generation:

@@ -291,7 +291,7 @@ class World(Network):
             yield here, fallen
 
     def _fallen(self, state: State, node: int, down: int, budgets: int) -> State:
-        """The node is down: its connections are gone, and with them all answers on the way to it."""
+        """The node is down: its connections break, and with them end all answers on the way to it."""
         nodes = len(self.names)
         machines = list(state[_MACHINES : _MACHINES + nodes])
         machines[node] = down

@@ -149,7 +149,7 @@ class VoterFaults(Generic[Host]):
                 await self._cluster.scheduler.wait_passes(leader.name, 1)
 
     def lost_ones(self, leader: Host) -> list[ReplicaKey]:
-        """Voters, by what `leader` knows, whose disks are gone: their nodes have others now."""
+        """Voters, by what `leader` knows, whose disks are lost: their nodes have others now."""
         quorum = leader.electorate
         if quorum is None:
             return []
@@ -178,7 +178,7 @@ class VoterFaults(Generic[Host]):
             self.ask(leader, f"add {key}", lambda: quorum.add_voter(voter, timeout_ms=_TIMEOUT_MS))
 
     async def all_vote(self) -> None:
-        """When all is healed: remove whose disk is gone, and add whoever is not a voter; or wait until they
+        """When all is healed: remove whose disk is lost, and add whoever is not a voter; or wait until they
         have done so themselves. Cancel it if it takes too long."""
         while True:
             leader = self._cluster.leader()

@@ -1,4 +1,4 @@
-"""What clients asked for and were told, and whether one log explains all of it."""
+"""What clients asked for and were answered, and whether one log explains all of it."""
 
 import enum
 import math
@@ -17,9 +17,9 @@ class Outcome(enum.Enum):
 
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
-    """Told that nothing happened."""
+    """Refused: nothing happened."""
     UNKNOWN = "unknown"
-    """Not answered, or told that nobody can tell."""
+    """Not answered, or answered that the outcome is unknown."""
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """Is there one order of a history's operations that explains every answer? (linearizability)
 
-For anybody's histories: write down what each client asked, what it was told and when, choose a `Model`, and
+For anybody's histories: record what each client asked, the answer, and when; choose a `Model`, and
 call `check_history`.
 
 The search is Wing and Gong's (1993) with Lowe's pruning (2017): walk over the returns in time order; before
@@ -112,7 +112,7 @@ class Report(Generic[Request, Answer]):
         where = "" if self.key is None else f" of key {self.key!r}"
         lines = [f"no order of these operations{where} explains their answers:"]
         for operation in self.counterexample:
-            remark = ", whatever it was told" if operation in self.bystanders else ""
+            remark = ", whatever it was answered" if operation in self.bystanders else ""
             lines.append(f"  {operation}{remark}")
         return "\n".join(lines)
 
@@ -299,8 +299,8 @@ class Shrinker(Generic[State, Request, Answer]):
     """Makes a counterexample small without making it a lie.
 
     Leaving out a write would turn an honest read of it into an impossible one. So operations first become
-    bystanders, if the others still can't be explained: whatever they were told, and whether or not they had
-    an effect, which only allows more. Then those bystanders go that no answer needs. Each of the two ends
+    bystanders, if the others still can't be explained: whatever the answers, and whether or not they had an
+    effect, which only allows more. Then those bystanders go that no answer needs. Each of the two ends
     where it is when `configurations_max` were visited.
     """
 

@@ -1,4 +1,4 @@
-"""What is wrong with a log, from what its producers and consumers were told, by Jepsen's names.
+"""What is wrong with a log, from what its producers and consumers were answered, by Jepsen's names.
 
 For anybody's histories of a log cut into partitions, such as Kafka's topics: write down each send, each poll,
 and each time a consumer's position was set; then call `find_anomalies`. Values must be unique. The time it
@@ -45,7 +45,7 @@ class Anomaly(enum.Enum):
 class SendOutcome(enum.Enum):
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
-    """Told that nothing happened."""
+    """Refused: nothing happened."""
     UNKNOWN = "unknown"
 
 
@@ -123,7 +123,7 @@ def find_anomalies(
 
     `read_to_end`: after the last send some consumer read all of every partition, so what it has not seen is
     lost even above everything that was read. A log that drops values by itself (retention, compaction) shows
-    that as lost-write and skips: leave those partitions out. `findings_max`: how many of each kind are told.
+    that as lost-write and skips: leave those partitions out. `findings_max`: how many of a kind are listed.
     """
     history = list(operations)
     found = _Findings(findings_max)
@@ -156,7 +156,7 @@ class _Findings:
 
 
 class _Partition:
-    """Where each value of one partition is, as far as anybody was told."""
+    """Where each value of one partition is, as far as the answers say."""
 
     __slots__ = ("_acknowledged", "_at", "_failed", "_name", "_offset_of", "_read", "_read_end", "offsets")
 

@@ -95,7 +95,7 @@ class LogState:
 
     values: tuple[Hashable, ...] = ()
     last_offset: int = -1
-    """The highest that anybody was told."""
+    """The highest in any answer."""
     hash_: int = 0
 
     def __hash__(self) -> int:
@@ -139,7 +139,7 @@ class KnownLog:
     long and concurrent histories are quickly checked.
 
     `starts`: where each batch begins that any of the appends in the history left in the log, in order; of an
-    append whose outcome nobody was told, the log tells the answer. `Read` is answered with the end of what
+    append whose outcome is unknown, the log tells the answer. `Read` is answered with the end of what
     it saw, exclusive. That the records are the right ones has to be checked by other means. The state is how
     many batches are there.
     """

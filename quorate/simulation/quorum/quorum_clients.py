@@ -1,4 +1,4 @@
-"""Clients of a simulated quorum: each appends, one call after another, and writes down what it was told."""
+"""Clients of a simulated quorum: each appends, one call after another, and records the answers."""
 
 import random
 from dataclasses import dataclass
@@ -117,7 +117,7 @@ class AppendingClients:
             except OutcomeUnknownError:
                 pass
         if not node.alive or node.life != life:
-            # Killed: whatever it was about to be told, it was not.
+            # Killed: it got no answer.
             done.set()
             return
         if appended is None:
@@ -163,7 +163,7 @@ class AppendingClients:
 
     @staticmethod
     def _still_lives(node: QuorumNode, life: int) -> bool:
-        """Otherwise, whatever it was about to be told, it was not."""
+        """Otherwise it got no answer."""
         return node.alive and node.life == life
 
     # Over the network

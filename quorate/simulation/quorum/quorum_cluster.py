@@ -99,7 +99,7 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
     ) -> None:
         self.settings = settings
         self.lost_directories: dict[str, QuorumNode] = {}
-        """Directory ids of disks that are gone, and whose they were."""
+        """Directory ids of lost disks, and whose they were."""
         nodes = settings.voters + settings.observers
         super().__init__(
             nodes,

@@ -12,7 +12,7 @@ from quorate.simulation.quorum.quorum_cluster import PORT, QuorumCluster, Quorum
 class QuorumFaults(Faults[QuorumNode]):
     """As `Faults`, with leadership transferred, voters that change and disks that are lost.
 
-    Of the voters one at most is gone at a time, be it damaged or on a lost disk, and then the set is not
+    Of the voters one at most is lost at a time, be it damaged or on a lost disk, and then the set is not
     made smaller but by that one.
     """
 
@@ -20,7 +20,7 @@ class QuorumFaults(Faults[QuorumNode]):
         super().__init__(cluster, settings, source)
         self._quorum = cluster
         self._voters = VoterFaults(
-            cluster, source, port=PORT, may_go=lambda voters: not self._gone and len(voters) >= 2
+            cluster, source, port=PORT, may_go=lambda voters: not self._voter_is_lost and len(voters) >= 2
         )
         self._do[Fault.TRANSFER] = self._transfer
         self._do[Fault.SNAPSHOT] = self._snapshot
@@ -57,7 +57,7 @@ class QuorumFaults(Faults[QuorumNode]):
     # --- voters ---
 
     @property
-    def _gone(self) -> bool:
+    def _voter_is_lost(self) -> bool:
         """Some voter has lost what it had."""
         leader = self._quorum.leader()
         if leader is None or leader.quorum is None or any(node.damaged for node in self._quorum.nodes):
@@ -74,7 +74,7 @@ class QuorumFaults(Faults[QuorumNode]):
     async def _lost_disk(self) -> None:
         cluster, node = self._quorum, self._random.choice(self._quorum.nodes)
         leader = cluster.leader()
-        if leader is None or leader.quorum is None or self._voters.changing or self._gone:
+        if leader is None or leader.quorum is None or self._voters.changing or self._voter_is_lost:
             return
         voters = leader.quorum.voters
         if not self._all_know_the_voters or (len(voters) < 3 and node.id in voters):
@@ -87,19 +87,19 @@ class QuorumFaults(Faults[QuorumNode]):
 
     async def _damage_or_nothing(self) -> None:
         leader = self._quorum.leader()
-        if leader is None or leader.quorum is None or self._voters.changing or self._gone:
+        if leader is None or leader.quorum is None or self._voters.changing or self._voter_is_lost:
             return
         if self._all_know_the_voters and len(leader.quorum.voters) >= 3:
             await self._damage()
 
     async def repair(self) -> None:
-        """When all is healed: remove the voters that are gone for good. Cancel it if it takes too long."""
+        """When all is healed: remove the voters that are lost for good. Cancel it if it takes too long."""
         while True:
             leader = self._quorum.leader()
             if leader is not None and leader.quorum is not None:
                 lost = self._quorum.lost_directories
-                gone = [each.key for each in leader.quorum.voters if each.key.directory_id in lost]
-                if not gone:
+                lost_keys = [each.key for each in leader.quorum.voters if each.key.directory_id in lost]
+                if not lost_keys:
                     return
-                self._voters.remove(leader, gone[0])
+                self._voters.remove(leader, lost_keys[0])
             await trio.sleep(1.0)

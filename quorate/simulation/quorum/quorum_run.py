@@ -158,7 +158,7 @@ class QuorumRun:
         with trio.move_on_after(self._patience_s) as patience:
             await faults.repair()
         if patience.cancelled_caught:
-            raise LivenessViolation("ReconfigurationNotStuck: a voter that is gone is not removed")
+            raise LivenessViolation("ReconfigurationNotStuck: a lost voter is not removed")
         leader = await cluster.converge(within_s=self._patience_s)
         await self._append_through_every_node(cluster)
         leader = await cluster.converge(within_s=self._patience_s)

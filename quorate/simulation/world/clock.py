@@ -24,7 +24,7 @@ class VirtualClock(trio.abc.Clock):
         spent: Callable[[], float] = lambda: 0.0,
         next_due: Callable[[float], float] = lambda now: math.inf,
     ) -> None:
-        """`spent`: by the step under way, which its own task sees as time that has passed. `next_due`: told
+        """`spent`: by the step under way, which its own task sees as time that has passed. `next_due`: called
         of the time, makes what is due by then runnable, and says when the next is due."""
         self._now = 0.0
         self._spent = spent

@@ -63,7 +63,7 @@ class SimulatedDisk:
         """Syncs and folder syncs that finished."""
         self.power_losses = 0
         self.on_sync: Callable[[str], None] | None = None
-        """Told of the path after each. For traces."""
+        """Called with the path after each. For traces."""
         self._names: dict[str, FileContent] = {}
         self._durable_names: dict[str, FileContent] = {}
         self._name_changes: dict[str, list[NameChange]] = {}

@@ -1,4 +1,4 @@
-"""Errors that a simulated disk is told to raise."""
+"""Errors that a simulated disk raises on request."""
 
 import enum
 from dataclasses import dataclass

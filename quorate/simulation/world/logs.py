@@ -1,4 +1,4 @@
-"""What the library logs, in a program's hands."""
+"""The library's log lines, given to a program."""
 
 import logging
 from collections.abc import Callable, Iterator

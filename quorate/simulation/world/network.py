@@ -6,9 +6,9 @@ bytes back, in order. What a fault does to a connection:
 
 - partition (one way or both): bytes wait until it heals, connects hang.
 - cut: both ends get `NetworkError`.
-- half-open: bytes vanish in both directions and nobody is told; sends fill the window and then wait.
+- half-open: bytes vanish in both directions and neither end notices; sends fill the window and then wait.
 - crash of a process: its peers are reset, and its port refuses.
-- crash of a host (`silent`): nobody is told, connects hang; when the node comes back, old streams are reset.
+- crash of a host (`silent`): no end notices, connects hang; when the node is back, old streams are reset.
 
 No two arrivals fall on one instant: a seeded offset below a microsecond tells them apart, because trio orders
 equal deadlines by object identity.
@@ -32,7 +32,7 @@ _OFFSET_S: Final = 1e-6
 
 
 class SimulatedNetwork:
-    """All links, and the hands that break them. Nodes are names; they need no introduction."""
+    """All links, and how to break them. Nodes are names; they need no introduction."""
 
     def __init__(self, source: random.Random, settings: NetworkSettings | None = None) -> None:
         self._random = source
@@ -49,7 +49,7 @@ class SimulatedNetwork:
         self.room: int | None = None
         """What listeners say: how many more connections there can be; None: as many as you like."""
         self.on_receive: Callable[[str, str, bytes], None] | None = None
-        """Told of what is handed to a receiver: source, target, bytes. For traces."""
+        """Called for what a receiver gets: source, target, bytes. For traces."""
 
     def for_node(self, name: str) -> NodeNetwork:
         return NodeNetwork(self, name)
@@ -93,7 +93,7 @@ class SimulatedNetwork:
                 pipe.fail("connection reset")
 
     def half_open(self, left: str, right: str) -> None:
-        """From now on the streams between two nodes swallow what is sent, and neither end is told."""
+        """From now on the streams between two nodes swallow what is sent, and neither end notices."""
         for pair in self._between(left, right):
             for pipe in pair:
                 pipe.swallow()

@@ -74,6 +74,6 @@ class Pipe:
         self.notify()
 
     def swallow(self) -> None:
-        """From now on nothing gets through, and nobody is told."""
+        """From now on nothing gets through, and neither end notices."""
         self.vanishing = True
         self.segments.clear()

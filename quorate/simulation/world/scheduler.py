@@ -35,7 +35,7 @@ def current_process() -> str | None:
 
 
 class Scheduler(random.Random):
-    """What `run` hands to the program. Stands in for trio's own `random.Random`."""
+    """What `run` gives to the program. Stands in for trio's own `random.Random`."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)

@@ -133,7 +133,7 @@ def started(core: CoreFactory, *, logs: list[list[int]], epoch: int) -> CoreWorl
         ]
         machine.disk.election = ElectionState(Epoch(epoch))
         world.start(node)
-    world.mailbox.clear()
+    world.in_flight.clear()
     return world
 
 
@@ -148,9 +148,9 @@ def exchange(world: CoreWorld, *nodes: int, rounds: int) -> None:
     """Deliver what is sent among `nodes`, that many times; the rest stays where it is."""
     among = {NodeId(node) for node in nodes}
     for _ in range(rounds):
-        for message in list(world.mailbox):
+        for message in list(world.in_flight):
             if {message.source, message.destination} <= among:
-                world.mailbox.remove(message)
+                world.in_flight.remove(message)
                 world.deliver(message)
 
 
@@ -171,7 +171,7 @@ def figure_8(core: CoreFactory) -> None:
     exchange(world, 1, 3, rounds=1)  # and acknowledges it
     exchange(world, 1, 2, rounds=2)  # as node 2 does
     world.crash(NodeId(1))
-    world.mailbox.clear()
+    world.in_flight.clear()
     for node in (NodeId(2), NodeId(3)):
         world.crash(node)
         world.start(node)
@@ -179,7 +179,7 @@ def figure_8(core: CoreFactory) -> None:
     exchange(world, 5, 4, rounds=3)  # node 5 hears of epoch 4
     world.fire(NodeId(5), ELECTION)
     exchange(world, 5, 2, rounds=2)  # and that node 1 leads it, which is down
-    world.mailbox.clear()
+    world.in_flight.clear()
     elect(world, 5, 2, 3, 4, when=FETCH)
 
 
@@ -206,11 +206,11 @@ def unsynced_candidate(core: CoreFactory) -> None:
     world.crash(NodeId(1))
     world.crash(NodeId(2))
     world.start(NodeId(2))  # follows node 1, has not fetched from it
-    world.mailbox.clear()
+    world.in_flight.clear()
     world.fire(NodeId(3), FETCH)
     exchange(world, 3, 2, rounds=3)
     world.crash(NodeId(3), keep=1)
-    world.mailbox.clear()
+    world.in_flight.clear()
     world.start(NodeId(3))
     exchange(world, 3, 2, rounds=2)
 

@@ -77,7 +77,7 @@ class Interpreter:
     core: Core
     packet: Packet | None
     role: Role | None
-    """As told last."""
+    """That of the last RoleChanged."""
     fetch_batches: int
     disk: Disk = field(init=False)
     timers: set[Timer] = field(init=False)
@@ -243,11 +243,11 @@ class Interpreter:
         found = self.disk.snapshot(snapshot)
         if found is None:
             raise SafetyViolation(f"{snapshot} is complete before it is installed")
-        gone = self.disk.history[len(found.history) :]
+        cut = self.disk.history[len(found.history) :]
         if self.disk.history[: len(found.history)] != found.history:
-            gone = self.disk.history
-        if gone:
-            self.observations.append(Cuts(tuple(batch for batch in gone if batch not in found.history)))
+            cut = self.disk.history
+        if cut:
+            self.observations.append(Cuts(tuple(batch for batch in cut if batch not in found.history)))
         end = snapshot.end_offset
         self._store(
             replace(

@@ -17,7 +17,7 @@ class Commits:
 
     history: History
     own_epoch: Epoch | None
-    """The leader's, if it counted copies; None if it was told."""
+    """The leader's, if it counted copies; None if it learned of the commit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,8 +81,8 @@ class Renaming:
     def endpoint(self, endpoint: Endpoint | None) -> Endpoint | None:
         return None if endpoint is None else self._endpoints[endpoint]
 
-    def heard_of(self, told: tuple[NodeId, Endpoint] | None) -> tuple[NodeId, Endpoint] | None:
-        return None if told is None else (self._names[told[0]], self._endpoints[told[1]])
+    def heard_of(self, value: tuple[NodeId, Endpoint] | None) -> tuple[NodeId, Endpoint] | None:
+        return None if value is None else (self._names[value[0]], self._endpoints[value[1]])
 
     def key(self, key: ReplicaKey) -> ReplicaKey:
         return ReplicaKey(self._names[key.id], key.directory_id)
@@ -145,25 +145,25 @@ class Renaming:
         }
         return replace(message, **changes)  # type: ignore[arg-type]
 
-    def _field(self, name: str, told: object) -> object:
-        match told:
+    def _field(self, name: str, value: object) -> object:
+        match value:
             case None:
                 return None
             case int():
-                return self._names[NodeId(told)]
+                return self._names[NodeId(value)]
             case Endpoint():
-                return self._endpoints[told]
+                return self._endpoints[value]
             case ReplicaKey():
-                return self.key(told)
+                return self.key(value)
             case tuple() if name == "preferred_successors":
-                return tuple(sorted(self._names[node] for node in told))
+                return tuple(sorted(self._names[node] for node in value))
             case tuple():
-                return tuple(self._each(name, each) for each in told)
+                return tuple(self._each(name, each) for each in value)
             case _:
-                raise TypeError(f"{name} may hold a node; say how to rename {told!r}")
+                raise TypeError(f"{name} may hold a node; say how to rename {value!r}")
 
-    def _each(self, name: str, told: object) -> object:
-        return self._span(told) if isinstance(told, BatchSpan) else self._field(name, told)
+    def _each(self, name: str, value: object) -> object:
+        return self._span(value) if isinstance(value, BatchSpan) else self._field(name, value)
 
     def _span(self, span: BatchSpan) -> BatchSpan:
         return span if span.voters is None else replace(span, voters=self.voters_at(span.voters))
