@@ -4,7 +4,7 @@ Answered when the change is committed, also where version 1 would let us answer 
 """
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
@@ -13,8 +13,11 @@ from quorate.broker.apis.raft_voters import changed, check_cluster, default_endp
 from quorate.broker.wire import Answer, RequestContext, Response
 from quorate.types import Voter
 
+if TYPE_CHECKING:
+    from kio.schema.add_raft_voter.v1.request import AddRaftVoterRequest
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+
+def handle(broker: Broker, context: RequestContext, request: "AddRaftVoterRequest") -> Answer:
     """Any broker takes it to the quorum's leader."""
     check_cluster(broker, request.cluster_id)
     voter = Voter(

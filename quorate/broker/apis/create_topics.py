@@ -1,6 +1,6 @@
 """CreateTopics, passed on to the controller."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -11,16 +11,20 @@ from quorate.broker.metadata import describe_topic
 from quorate.broker.wire import Answer, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 
+if TYPE_CHECKING:
+    from kio.schema.create_topics.v7.request import CreatableTopic
+    from kio.schema.create_topics.v7.request import CreateTopicsRequest as WireRequest
+
 _Fields = dict[str, object]
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> Answer:
     """Answered when the topics are in this broker's own metadata, so that the next Metadata shows them, and
     when their leaders serve them, so that the next Produce is taken."""
     return broker.later(lambda: _create(broker, context, request))
 
 
-async def _create(broker: Broker, context: RequestContext, request: Any) -> Response:
+async def _create(broker: Broker, context: RequestContext, request: "WireRequest") -> Response:
     timeout = max(request.timeout.total_seconds(), 0)
     deadline = trio.current_time() + timeout
     reserved = [topic.name for topic in request.topics if topic.name == CLUSTER_METADATA]
@@ -54,7 +58,7 @@ async def _create(broker: Broker, context: RequestContext, request: Any) -> Resp
     return await encoded_in_slices(context, topics=(_created(broker, context, topic) for topic in created))
 
 
-def _new_topic(topic: Any) -> NewTopic:
+def _new_topic(topic: "CreatableTopic") -> NewTopic:
     return NewTopic(
         name=topic.name,
         num_partitions=topic.num_partitions,

@@ -1,6 +1,6 @@
 """DeleteTopics, passed on to the controller."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import trio
 from kio.schema.errors import ErrorCode as WireErrorCode
@@ -10,8 +10,11 @@ from quorate.broker.controller.rpc import DeletedTopic, DeleteTopicsRequest, Top
 from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 
+if TYPE_CHECKING:
+    from kio.schema.delete_topics.v6.request import DeleteTopicsRequest as WireRequest
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+
+def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> Answer:
     """Answered when the topics are gone from this broker's own metadata too."""
     if not broker.config.flag("delete.topic.enable"):
         raise KafkaError(
@@ -20,13 +23,10 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
     return broker.later(lambda: _delete(broker, context, request))
 
 
-async def _delete(broker: Broker, context: RequestContext, request: Any) -> Response:
+async def _delete(broker: Broker, context: RequestContext, request: "WireRequest") -> Response:
     timeout = max(request.timeout.total_seconds(), 0)
     deadline = trio.current_time() + timeout
-    if hasattr(request, "topics"):
-        refs = tuple(TopicRef(name=topic.name, topic_id=topic.topic_id) for topic in request.topics)
-    else:
-        refs = tuple(TopicRef(name=name) for name in request.topic_names)
+    refs = tuple(TopicRef(name=topic.name, topic_id=topic.topic_id) for topic in request.topics)
     answer = await broker.channel.ask(DeleteTopicsRequest(topics=refs), timeout_seconds=timeout)
     deleted = answer.topics
     if answer.error is not ErrorCode.NONE:

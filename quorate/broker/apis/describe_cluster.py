@@ -1,19 +1,22 @@
 """DescribeCluster: the brokers, or the controllers (KIP-919)."""
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, endpoint_of, respond
 from quorate.broker.wire import Answer, KafkaError, RequestContext
 
+if TYPE_CHECKING:
+    from kio.schema.describe_cluster.v1.request import DescribeClusterRequest
+
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 _NOT_ASKED: Final = -(1 << 31)
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
-    kind = getattr(request, "endpoint_type", _BROKERS)
+def handle(broker: Broker, context: RequestContext, request: "DescribeClusterRequest") -> Answer:
+    kind = request.endpoint_type
     if kind == _BROKERS:
         nodes = [
             {"broker_id": each.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": each.rack}

@@ -1,7 +1,7 @@
 """DescribeConfigs of topics and brokers."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -22,6 +22,9 @@ from quorate.broker.settings import CONFIG_KEYS
 from quorate.broker.wire import Answer, KafkaError, RequestContext
 from quorate.runtime import Address
 
+if TYPE_CHECKING:
+    from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+
 _Fields = dict[str, object]
 _TOPIC: Final = 2
 _BROKER: Final = 4
@@ -29,7 +32,7 @@ _AT_ONCE: Final = 5
 """Resources that are answered in one piece; each has some 30 entries."""
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+def handle(broker: Broker, context: RequestContext, request: "DescribeConfigsRequest") -> Answer:
     """Many resources are described in slices, each as it is at one moment."""
     results = (_resource(broker, asked, request) for asked in request.resources)
     if len(request.resources) <= _AT_ONCE:
@@ -37,7 +40,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
     return respond_in_slices(context, results=results)
 
 
-def _resource(broker: Broker, asked: Any, request: Any) -> _Fields:
+def _resource(broker: Broker, asked: "DescribeConfigsResource", request: "DescribeConfigsRequest") -> _Fields:
     head: _Fields = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
     try:
         entries = list(_entries(broker, asked.resource_type, asked.resource_name, request))
@@ -50,7 +53,7 @@ def _resource(broker: Broker, asked: Any, request: Any) -> _Fields:
     return head | {"error_code": ErrorCode.none, "configs": entries}
 
 
-def _entries(broker: Broker, kind: int, name: str, request: Any) -> Iterator[_Fields]:
+def _entries(broker: Broker, kind: int, name: str, request: "DescribeConfigsRequest") -> Iterator[_Fields]:
     static = broker.config.static
     image = broker.image
     if kind == _TOPIC:
@@ -74,11 +77,13 @@ def _entries(broker: Broker, kind: int, name: str, request: Any) -> Iterator[_Fi
         raise KafkaError(ErrorCode.invalid_request, f"Resource type {kind} has no configuration here.")
 
 
-def _entry(each: ConfigDescription, synonyms: Iterable[ConfigSynonym], request: Any) -> _Fields:
+def _entry(
+    each: ConfigDescription, synonyms: Iterable[ConfigSynonym], request: "DescribeConfigsRequest"
+) -> _Fields:
     return _fields(each.key, request, name=each.name, value=each.value, source=each.source, synonyms=synonyms)
 
 
-def _of_node(broker: Broker, key: ConfigKey, request: Any) -> _Fields:
+def _of_node(broker: Broker, key: ConfigKey, request: "DescribeConfigsRequest") -> _Fields:
     """A key that only server.properties sets."""
     config = broker.config
     value, is_set = config.values[key.name], key.name in config.from_file
@@ -98,7 +103,7 @@ def _of_node(broker: Broker, key: ConfigKey, request: Any) -> _Fields:
 
 def _fields(
     key: ConfigKey,
-    request: Any,
+    request: "DescribeConfigsRequest",
     *,
     name: str,
     value: str,
@@ -110,11 +115,10 @@ def _fields(
         "name": name,
         "value": value,
         "read_only": read_only,
-        "is_default": source is ConfigSource.DEFAULT,
         "config_source": int(source),
         "is_sensitive": False,
         "config_type": int(key.type),
-        "documentation": key.doc if getattr(request, "include_documentation", False) else None,
+        "documentation": key.doc if request.include_documentation else None,
         "synonyms": [
             {"name": each.name, "value": each.value, "source": int(each.source)} for each in synonyms
         ]

@@ -1,6 +1,6 @@
 """DescribeQuorum: what the leader knows of the metadata quorum (KIP-595, KIP-836, KIP-853)."""
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -10,16 +10,19 @@ from quorate.broker.wire import Answer, RequestContext, Response
 from quorate.raft import QuorumDescription, ReplicaStatus
 from quorate.runtime import parse_uuid
 
+if TYPE_CHECKING:
+    from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
+
 _Fields = dict[str, object]
 _TIMEOUT_SECONDS: Final = 5.0
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+def handle(broker: Broker, context: RequestContext, request: "DescribeQuorumRequest") -> Answer:
     """Any broker answers: it asks the leader."""
     return broker.later(lambda: _describe(broker, context, request))
 
 
-async def _describe(broker: Broker, context: RequestContext, request: Any) -> Response:
+async def _describe(broker: Broker, context: RequestContext, request: "DescribeQuorumRequest") -> Response:
     description = await broker.channel.describe_quorum(timeout_seconds=_TIMEOUT_SECONDS)
     return await encoded_in_slices(
         context,

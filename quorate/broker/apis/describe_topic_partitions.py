@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -15,6 +15,9 @@ from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
 from quorate.broker.metadata import TopicState
 from quorate.broker.wire import Answer, KafkaError, RequestContext
 from quorate.runtime import Slices
+
+if TYPE_CHECKING:
+    from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
 
 PARTITIONS_MAX: Final = 2000
 """In one answer (the default of Kafka's `max.request.partition.size.limit`)."""
@@ -37,7 +40,9 @@ class _Part:
     end: int
 
 
-async def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+async def handle(
+    broker: Broker, context: RequestContext, request: "DescribeTopicPartitionsRequest"
+) -> Answer:
     """The topics that were asked for, or all, by name from the cursor on; where the next page begins.
 
     A large page is described in slices, between which the metadata may change: each topic in it is as it was
@@ -49,7 +54,8 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Answe
         if first_partition < 0:
             raise KafkaError(ErrorCode.invalid_request, f"the cursor's partition is {first_partition}")
     slices = Slices()
-    asked = [topic.name for topic in request.topics] or [each.name for each in broker.image.topics.values()]
+    asked: list[str] = [topic.name for topic in request.topics]
+    asked = asked or [each.name for each in broker.image.topics.values()]
     left = max(1, min(request.response_partition_limit, PARTITIONS_MAX))
     page: list[_Part] = []
     cursor: _Fields | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final, Never, cast
 
 from kio.schema.errors import ErrorCode
 
@@ -36,9 +36,11 @@ from quorate.broker.groups import GroupMovedError
 from quorate.broker.wire import Answer, ApiKey, ErrorTable, Request, RequestContext
 from quorate.raft import NotLeaderError, QuorumStoppedError
 
-# kio has a class per version of each request with no common base, so handlers take what the table of the
-# wire layer has decoded for their key; it answers ApiVersions itself.
-_AWAITED: Final[Mapping[int, Callable[[Broker, RequestContext, Any], Awaitable[Answer]]]] = MappingProxyType(
+# Each takes the request of its key in the newest version, which the wire layer makes of all others. That
+# layer answers ApiVersions itself.
+_Handler = Callable[[Broker, RequestContext, Never], Answer]
+_Awaited = Callable[[Broker, RequestContext, Never], Awaitable[Answer]]
+_AWAITED: Final[Mapping[int, _Awaited]] = MappingProxyType(
     {
         ApiKey.PRODUCE: produce.handle,
         ApiKey.FETCH: fetch.handle,
@@ -51,7 +53,7 @@ _AWAITED: Final[Mapping[int, Callable[[Broker, RequestContext, Any], Awaitable[A
 )
 """Where a large request is taken in a few milliseconds at a time, and before the connection's next one. No
 checkpoint for a small one."""
-_HANDLERS: Final[Mapping[int, Callable[[Broker, RequestContext, Any], Answer]]] = MappingProxyType(
+_HANDLERS: Final[Mapping[int, _Handler]] = MappingProxyType(
     {
         ApiKey.LIST_OFFSETS: list_offsets.handle,
         ApiKey.OFFSET_FETCH: offset_fetch.handle,
@@ -93,5 +95,5 @@ class Dispatcher:
     async def handle(self, context: RequestContext, request: Request) -> Answer:
         awaited = _AWAITED.get(context.api_key)
         if awaited is not None:
-            return await awaited(self._broker, context, request)
-        return _HANDLERS[context.api_key](self._broker, context, request)
+            return await awaited(self._broker, context, cast(Never, request))
+        return _HANDLERS[context.api_key](self._broker, context, cast(Never, request))

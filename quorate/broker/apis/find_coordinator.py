@@ -1,7 +1,7 @@
 """FindCoordinator: who coordinates a group. The offsets topic is created when it is first asked for."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
@@ -12,6 +12,9 @@ from quorate.broker.metadata import NO_LEADER
 from quorate.broker.wire import Answer, Deferred, RequestContext, Response
 from quorate.error_code import ErrorCode
 
+if TYPE_CHECKING:
+    from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+
 _Fields = dict[str, object]
 _GROUP: Final = 0
 _AT_ONCE: Final = 100
@@ -19,13 +22,15 @@ _NOT_AVAILABLE: Final = WireErrorCode.coordinator_not_available
 """Groups that are answered in one piece."""
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
-    if getattr(request, "key_type", _GROUP) == _GROUP and broker.image.topic(OFFSETS_TOPIC) is None:
+def handle(broker: Broker, context: RequestContext, request: "FindCoordinatorRequest") -> Answer:
+    if request.key_type == _GROUP and broker.image.topic(OFFSETS_TOPIC) is None:
         return broker.later(lambda: _after_creation(broker, context, request))
     return _answer(broker, context, request)
 
 
-async def _after_creation(broker: Broker, context: RequestContext, request: Any) -> Response:
+async def _after_creation(
+    broker: Broker, context: RequestContext, request: "FindCoordinatorRequest"
+) -> Response:
     error = await broker.topics.create_offsets_topic()
     if error is not ErrorCode.NONE:
         message = f"{OFFSETS_TOPIC} could not be created yet: {error.name}"
@@ -35,22 +40,27 @@ async def _after_creation(broker: Broker, context: RequestContext, request: Any)
     return await answer.result() if isinstance(answer, Deferred) else answer
 
 
-def _answer(broker: Broker, context: RequestContext, request: Any) -> Response | Deferred:
-    if getattr(request, "key_type", _GROUP) != _GROUP:
+def _answer(
+    broker: Broker, context: RequestContext, request: "FindCoordinatorRequest"
+) -> Response | Deferred:
+    if request.key_type != _GROUP:
         return _respond(context, request, lambda key: _nobody(transactions.REFUSAL, transactions.REASON))
     listener = context.connection.listener
     return _respond(context, request, lambda key: _coordinator(broker, key, listener))
 
 
-def _respond(context: RequestContext, request: Any, find: Callable[[str], _Fields]) -> Response | Deferred:
+def _respond(
+    context: RequestContext, request: "FindCoordinatorRequest", find: Callable[[str], _Fields]
+) -> Response | Deferred:
     """Many groups are answered in slices."""
     # From version 4 on errors belong to the keys: kafka-python asks again 600 times a second otherwise.
-    if hasattr(request, "coordinator_keys"):
-        found = ({"key": key} | find(key) for key in request.coordinator_keys)
-        if len(request.coordinator_keys) <= _AT_ONCE:
-            return respond(context, coordinators=found)
-        return respond_in_slices(context, coordinators=found)
-    return respond(context, **find(request.key))
+    keys = request.coordinator_keys
+    if context.version < 4:
+        return respond(context, **find(*keys))
+    found = ({"key": key} | find(key) for key in keys)
+    if len(keys) <= _AT_ONCE:
+        return respond(context, coordinators=found)
+    return respond_in_slices(context, coordinators=found)
 
 
 def _coordinator(broker: Broker, group_id: str, listener: str) -> _Fields:

@@ -1,6 +1,6 @@
 """InitProducerId, for idempotent producers."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
@@ -8,8 +8,11 @@ from quorate.broker.apis import transactions
 from quorate.broker.apis.context import Broker, respond
 from quorate.broker.wire import Answer, RequestContext, Response
 
+if TYPE_CHECKING:
+    from kio.schema.init_producer_id.v4.request import InitProducerIdRequest
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+
+def handle(broker: Broker, context: RequestContext, request: "InitProducerIdRequest") -> Answer:
     """A new id with epoch 0, also for a producer that had one: without transactions nothing else of it needs
     to be told apart (KIP-360)."""
     if request.transactional_id is not None:

@@ -1,7 +1,7 @@
 """JoinGroup: answered when the group has its next generation."""
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -9,13 +9,16 @@ from quorate.broker.apis.context import Broker, encoded_in_slices, respond
 from quorate.broker.groups import JoinRequest, JoinResult, Protocol
 from quorate.broker.wire import Answer, Deferred, KafkaError, RequestContext
 
+if TYPE_CHECKING:
+    from kio.schema.join_group.v7.request import JoinGroupRequest
+
 _PROTOCOLS_MAX: Final = 100
 """That one member may offer. Clients offer one to three; each rebalance compares all members' protocols."""
 _AT_ONCE: Final = 100
 """Members that the leader is told in one piece."""
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+def handle(broker: Broker, context: RequestContext, request: "JoinGroupRequest") -> Answer:
     if len(request.protocols) > _PROTOCOLS_MAX:
         raise KafkaError(
             ErrorCode.inconsistent_group_protocol,
@@ -23,11 +26,11 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
         )
     deferred = Deferred()
     session_ms = _ms(request.session_timeout)
-    rebalance_ms = _ms(getattr(request, "rebalance_timeout", request.session_timeout))
+    rebalance_ms = _ms(request.rebalance_timeout)
     joining = JoinRequest(
         group_id=request.group_id,
         member_id=request.member_id,
-        instance_id=getattr(request, "group_instance_id", None),
+        instance_id=request.group_instance_id,
         client_id=context.client_id or "",
         client_host="/" + context.connection.peer.rpartition(":")[0],
         session_timeout_ms=session_ms,

@@ -1,6 +1,6 @@
 """LeaveGroup: one member, or from version 3 on several."""
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -8,13 +8,17 @@ from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.wire import Answer, RequestContext
 from quorate.runtime import Slices
 
+if TYPE_CHECKING:
+    from kio.schema.leave_group.v4.request import LeaveGroupRequest
+
 _AT_ONCE: Final = 100
 """Members that are answered in one piece."""
 
 
-async def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+async def handle(broker: Broker, context: RequestContext, request: "LeaveGroupRequest") -> Answer:
     if context.version < 3:
-        return respond(context, error_code=broker.groups.leave(request.group_id, request.member_id, None))
+        (only,) = request.members
+        return respond(context, error_code=broker.groups.leave(request.group_id, only.member_id, None))
     error = broker.groups.check(request.group_id)
     if error is not ErrorCode.none:
         return respond(context, error_code=error)

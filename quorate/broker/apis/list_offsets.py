@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncIterator
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -12,18 +12,21 @@ from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.wire import Answer, RequestContext, Response, wire_code
 from quorate.runtime import Slices
 
+if TYPE_CHECKING:
+    from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
 _Fields = dict[str, object]
 _OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 _SPECIAL_SINCE: Final = MappingProxyType({-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11})
 """The version of the request that brought each timestamp that is none (KIP-734, 405, 1005, 1023)."""
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+def handle(broker: Broker, context: RequestContext, request: "ListOffsetsRequest") -> Answer:
     """Looking for a timestamp may read from disk. Others run after every few milliseconds of it."""
     return broker.later(lambda: _list(broker, context, request))
 
 
-async def _list(broker: Broker, context: RequestContext, request: Any) -> Response:
+async def _list(broker: Broker, context: RequestContext, request: "ListOffsetsRequest") -> Response:
     named = await _named(request)
     return await encoded_in_slices(
         context,
@@ -34,7 +37,7 @@ async def _list(broker: Broker, context: RequestContext, request: Any) -> Respon
     )
 
 
-async def _named(request: Any) -> Counter[tuple[str, int]]:
+async def _named(request: "ListOffsetsRequest") -> Counter[tuple[str, int]]:
     """How often each partition is."""
     named = Counter[tuple[str, int]]()
     slices = Slices()
@@ -46,7 +49,7 @@ async def _named(request: Any) -> Counter[tuple[str, int]]:
 
 
 async def _partitions(
-    broker: Broker, context: RequestContext, topic: Any, named: Counter[tuple[str, int]]
+    broker: Broker, context: RequestContext, topic: "ListOffsetsTopic", named: Counter[tuple[str, int]]
 ) -> AsyncIterator[_Fields]:
     for part in topic.partitions:
         if named[topic.name, part.partition_index] > 1:
@@ -62,7 +65,7 @@ def _asks_for_what_it_may(timestamp: int, version: int) -> bool:
     return timestamp >= 0 or version >= _SPECIAL_SINCE.get(timestamp, version + 1)
 
 
-def _refused(part: Any, error: ErrorCode) -> _Fields:
+def _refused(part: "ListOffsetsPartition", error: ErrorCode) -> _Fields:
     return {
         "partition_index": part.partition_index,
         "error_code": error,
@@ -79,7 +82,9 @@ def _known(error: ErrorCode, version: int) -> ErrorCode:
     return error
 
 
-async def _partition(broker: Broker, context: RequestContext, topic: str, part: Any) -> _Fields:
+async def _partition(
+    broker: Broker, context: RequestContext, topic: str, part: "ListOffsetsPartition"
+) -> _Fields:
     if topic == CLUSTER_METADATA:
         listed = await broker.cluster_metadata.list_offset(part.partition_index, part.timestamp)
         return {
@@ -93,7 +98,7 @@ async def _partition(broker: Broker, context: RequestContext, topic: str, part: 
         topic,
         part.partition_index,
         timestamp=part.timestamp,
-        current_leader_epoch=getattr(part, "current_leader_epoch", -1),
+        current_leader_epoch=part.current_leader_epoch,
     )
     return {
         "partition_index": part.partition_index,

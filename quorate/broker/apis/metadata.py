@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 from kio.schema.errors import ErrorCode
@@ -16,12 +16,15 @@ from quorate.broker.metadata import NO_LEADER, ApiError, PartitionState, TopicSt
 from quorate.broker.wire import Answer, RequestContext, Response, wire_code
 from quorate.runtime import Slices, Steps, in_slices
 
+if TYPE_CHECKING:
+    from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
+
 _Fields = dict[str, object]
 _AT_ONCE: Final = 100
 """Topics and partitions that are answered in one piece, which takes some 3 ms."""
 
 
-async def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+async def handle(broker: Broker, context: RequestContext, request: "MetadataRequest") -> Answer:
     """Unknown topics are created first where both sides want it.
 
     A large answer is made in slices, between which the metadata may change: each topic in it is as it was
@@ -64,11 +67,11 @@ def _creation_error(error: ErrorCode) -> ErrorCode:
             return ErrorCode.unknown_topic_or_partition
 
 
-def _missing(broker: Broker, request: Any) -> Steps[list[str]]:
+def _missing(broker: Broker, request: "MetadataRequest") -> Steps[list[str]]:
     """Names of topics to create, each once."""
     if not request.topics or not broker.config.flag("auto.create.topics.enable"):
         return []
-    if not getattr(request, "allow_auto_topic_creation", True):
+    if not request.allow_auto_topic_creation:
         return []
     if _by_id(request):
         return []
@@ -96,20 +99,23 @@ def is_legal(name: str) -> bool:
     return True
 
 
-def _wants_all(context: RequestContext, request: Any) -> bool:
+def _wants_all(context: RequestContext, request: "MetadataRequest") -> bool:
     """Null asks for all topics, and so does an empty list in version 0, which has no null."""
     return request.topics is None or (context.version == 0 and not request.topics)
 
 
-def _is_small(broker: Broker, context: RequestContext, request: Any) -> bool:
+def _is_small(broker: Broker, context: RequestContext, request: "MetadataRequest") -> bool:
     image = broker.image
     left = _AT_ONCE
     if _wants_all(context, request):
         asked: Iterator[TopicState | None] = iter(image.topics.values())
     elif _by_id(request):
-        asked = (image.topic_by_id(each.topic_id) for each in request.topics)
+        asked = (
+            None if each.topic_id is None else image.topic_by_id(each.topic_id)
+            for each in request.topics or ()
+        )
     else:
-        asked = (image.topic(each.name) for each in request.topics)
+        asked = (image.topic(each.name or "") for each in request.topics or ())
     for topic in asked:
         left -= 1 if topic is None else 1 + len(image.partitions(topic.topic_id))
         if left < 0:
@@ -124,11 +130,11 @@ def _all_topics(broker: Broker, topics: Sequence[TopicState], listener: str) -> 
 
 
 def _named_topics(
-    broker: Broker, context: RequestContext, request: Any, errors: dict[str, ErrorCode]
+    broker: Broker, context: RequestContext, request: "MetadataRequest", errors: dict[str, ErrorCode]
 ) -> Iterator[_Fields]:
     listener = context.connection.listener
     by_id = _by_id(request)
-    for asked in request.topics:
+    for asked in request.topics or ():
         yield (
             _topic_by_id(broker, context, asked.topic_id, listener)
             if by_id
@@ -136,7 +142,9 @@ def _named_topics(
         )
 
 
-def _answer(broker: Broker, context: RequestContext, request: Any, errors: dict[str, ErrorCode]) -> _Fields:
+def _answer(
+    broker: Broker, context: RequestContext, request: "MetadataRequest", errors: dict[str, ErrorCode]
+) -> _Fields:
     """The response's values; its topics and their partitions are described as they are asked for."""
     image, listener = broker.image, context.connection.listener
     topics = (
@@ -163,9 +171,9 @@ def _answer(broker: Broker, context: RequestContext, request: Any, errors: dict[
     }
 
 
-def _by_id(request: Any) -> bool:
+def _by_id(request: "MetadataRequest") -> bool:
     """Whether topics are asked for by id. Names don't count then: Java's client sends empty ones."""
-    return any(getattr(topic, "topic_id", None) is not None for topic in request.topics or ())
+    return any(topic.topic_id is not None for topic in request.topics or ())
 
 
 def _topic_by_id(
@@ -180,8 +188,10 @@ def _topic_by_id(
     return _no_topic(ErrorCode.unknown_topic_id, None if context.version >= 12 else "", topic_id)
 
 
-def _topic_by_name(broker: Broker, asked: Any, listener: str, errors: dict[str, ErrorCode]) -> _Fields:
-    name: str | None = asked.name
+def _topic_by_name(
+    broker: Broker, asked: "MetadataRequestTopic", listener: str, errors: dict[str, ErrorCode]
+) -> _Fields:
+    name = asked.name
     if name == CLUSTER_METADATA:
         return describe_cluster_metadata(broker)
     if name is None or not is_legal(name):

@@ -1,7 +1,7 @@
 """OffsetCommit: answered when the offsets are on every replica in sync."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -10,17 +10,20 @@ from quorate.broker.groups import MemberRef, OffsetToCommit
 from quorate.broker.wire import Answer, Deferred, RequestContext
 from quorate.runtime import Slices
 
+if TYPE_CHECKING:
+    from kio.schema.offset_commit.v8.request import OffsetCommitRequest, OffsetCommitRequestPartition
+
 _AT_ONCE: Final = 200
 """Partitions that are committed, and answered, in one piece; some 3 ms."""
 
 
-async def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+async def handle(broker: Broker, context: RequestContext, request: "OffsetCommitRequest") -> Answer:
     """Many offsets are committed in several pieces, each by one batch; a group that rebalances in between has
     some of them. An offset stands for its partition alone, and has an error of its own."""
     ref = MemberRef(
         group_id=request.group_id,
         member_id=request.member_id,
-        instance_id=getattr(request, "group_instance_id", None),
+        instance_id=request.group_instance_id,
         generation=request.generation_id_or_member_epoch,
     )
     asked = _Asked(broker, context, request)
@@ -35,7 +38,7 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Answe
 class _Asked:
     """One request's offsets, and what became of each."""
 
-    def __init__(self, broker: Broker, context: RequestContext, request: Any) -> None:
+    def __init__(self, broker: Broker, context: RequestContext, request: "OffsetCommitRequest") -> None:
         self._broker = broker
         self._context = context
         self._request = request
@@ -44,9 +47,9 @@ class _Asked:
         """Pieces without an answer; the last one's place is kept until all have begun."""
         self.deferred = Deferred()
 
-    def pieces(self) -> Iterator[list[tuple[str, Any]]]:
+    def pieces(self) -> Iterator[list[tuple[str, "OffsetCommitRequestPartition"]]]:
         """At least one: a request of nothing is a sign of life."""
-        piece: list[tuple[str, Any]] = []
+        piece: list[tuple[str, OffsetCommitRequestPartition]] = []
         for topic in self._request.topics:
             for part in topic.partitions:
                 if len(piece) == _AT_ONCE:
@@ -55,14 +58,14 @@ class _Asked:
                 piece.append((topic.name, part))
         yield piece
 
-    def commit(self, ref: MemberRef, piece: Sequence[tuple[str, Any]]) -> None:
+    def commit(self, ref: MemberRef, piece: Sequence[tuple[str, "OffsetCommitRequestPartition"]]) -> None:
         known = [_exists(self._broker, name, part.partition_index) for name, part in piece]
         offsets = [
             OffsetToCommit(
                 topic=name,
                 partition=part.partition_index,
                 offset=part.committed_offset,
-                leader_epoch=getattr(part, "committed_leader_epoch", -1),
+                leader_epoch=part.committed_leader_epoch,
                 metadata=part.committed_metadata or "",
             )
             for (name, part), exists in zip(piece, known, strict=True)
@@ -100,7 +103,7 @@ def _exists(broker: Broker, name: str, index: int) -> bool:
     return topic is not None and broker.image.partition(topic.topic_id, index) is not None
 
 
-def _topics(request: Any, outcome: Sequence[ErrorCode]) -> Iterator[dict[str, object]]:
+def _topics(request: "OffsetCommitRequest", outcome: Sequence[ErrorCode]) -> Iterator[dict[str, object]]:
     errors = iter(outcome)
     for topic in request.topics:
         yield {

@@ -1,7 +1,7 @@
 """OffsetFetch: what a group, or from version 8 on several, have committed."""
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -9,35 +9,46 @@ from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.groups import CommittedOffset
 from quorate.broker.wire import Answer, KafkaError, RequestContext
 
+if TYPE_CHECKING:
+    from kio.schema.offset_fetch.v8.request import (
+        OffsetFetchRequest,
+        OffsetFetchRequestGroup,
+        OffsetFetchRequestTopics,
+    )
+
 _Fields = dict[str, object]
 _AT_ONCE: Final = 200
 """Topics and partitions of a group that are answered in one piece."""
 _GROUPS_AT_ONCE: Final = 3
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+def handle(broker: Broker, context: RequestContext, request: "OffsetFetchRequest") -> Answer:
     """Many offsets are answered in slices. If the group moves away meanwhile, the request fails with that:
     what is no longer here must not look as if nothing had been committed."""
+    asked = request.groups
     if context.version >= 8:
-        asked = [(group.group_id, group.topics) for group in request.groups]
-        values: _Fields = {"groups": (_group(broker, *each) for each in asked)}
+        values: _Fields = {"groups": ({"group_id": each.group_id} | _group(broker, each) for each in asked)}
     else:
-        asked = [(request.group_id, request.topics)]
-        values = _group(broker, *asked[0])
-    if all(_is_small(topics) for _, topics in asked) and len(asked) <= _GROUPS_AT_ONCE:
+        values = _group(broker, *asked)
+    if all(_is_small(each.topics) for each in asked) and len(asked) <= _GROUPS_AT_ONCE:
         return respond(context, **values)
     return respond_in_slices(context, **values)
 
 
-def _is_small(topics: Any) -> bool:
+def _is_small(topics: "Sequence[OffsetFetchRequestTopics] | None") -> bool:
     """Everything that was committed may be much."""
     return topics is not None and sum(1 + len(each.partition_indexes) for each in topics) <= _AT_ONCE
 
 
-def _group(broker: Broker, group_id: str, asked: Any) -> _Fields:
+def _group(broker: Broker, asked: "OffsetFetchRequestGroup") -> _Fields:
+    group_id, topics = asked.group_id, asked.topics
     error = broker.groups.check(group_id)
-    topics = _everything(broker, group_id, error) if asked is None else _named(broker, group_id, asked, error)
-    return {"group_id": group_id, "error_code": error, "topics": topics}
+    return {
+        "error_code": error,
+        "topics": _everything(broker, group_id, error)
+        if topics is None
+        else _named(broker, group_id, topics, error),
+    }
 
 
 def _everything(broker: Broker, group_id: str, error: ErrorCode) -> Iterator[_Fields]:
@@ -45,13 +56,17 @@ def _everything(broker: Broker, group_id: str, error: ErrorCode) -> Iterator[_Fi
         yield {"name": name, "partitions": (_partition(index, held, error) for index, held in offsets)}
 
 
-def _named(broker: Broker, group_id: str, asked: Any, error: ErrorCode) -> Iterator[_Fields]:
+def _named(
+    broker: Broker, group_id: str, asked: "Iterable[OffsetFetchRequestTopics]", error: ErrorCode
+) -> Iterator[_Fields]:
     for topic in asked:
         partitions = _partitions(broker, group_id, topic, error)
         yield {"name": topic.name, "partitions": partitions}
 
 
-def _partitions(broker: Broker, group_id: str, topic: Any, error: ErrorCode) -> Iterator[_Fields]:
+def _partitions(
+    broker: Broker, group_id: str, topic: "OffsetFetchRequestTopics", error: ErrorCode
+) -> Iterator[_Fields]:
     """A partition without an offset is answered with -1, which is no error."""
     for index in topic.partition_indexes:
         now = broker.groups.check(group_id)

@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (KIP-101, KIP-320)."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -9,12 +9,19 @@ from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.wire import Answer, RequestContext, wire_code
 
+if TYPE_CHECKING:
+    from kio.schema.offset_for_leader_epoch.v4.request import (
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderPartition,
+        OffsetForLeaderTopic,
+    )
+
 _Fields = dict[str, object]
 _AT_ONCE: Final = 100
 """Partitions that are answered in one piece."""
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+def handle(broker: Broker, context: RequestContext, request: "OffsetForLeaderEpochRequest") -> Answer:
     """Many partitions are answered in slices, each as it is at one moment."""
     topics = (
         {
@@ -28,12 +35,12 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
     return respond_in_slices(context, topics=topics)
 
 
-def _partitions(broker: Broker, topic: Any) -> Iterator[_Fields]:
+def _partitions(broker: Broker, topic: "OffsetForLeaderTopic") -> Iterator[_Fields]:
     for part in topic.partitions:
         yield _partition(broker, topic.topic, part)
 
 
-def _partition(broker: Broker, topic: str, part: Any) -> _Fields:
+def _partition(broker: Broker, topic: str, part: "OffsetForLeaderPartition") -> _Fields:
     if topic == CLUSTER_METADATA:
         epoch, end = broker.cluster_metadata.end_of_epoch(part.leader_epoch)
         return {

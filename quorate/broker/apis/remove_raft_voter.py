@@ -1,6 +1,6 @@
 """RemoveRaftVoter: a voter, named with its directory, votes no more (KIP-853)."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
@@ -8,8 +8,11 @@ from quorate.broker.apis.context import Broker, respond
 from quorate.broker.apis.raft_voters import DEFAULT_TIMEOUT_MS, changed, check_cluster, voter_key
 from quorate.broker.wire import Answer, RequestContext, Response
 
+if TYPE_CHECKING:
+    from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+
+def handle(broker: Broker, context: RequestContext, request: "RemoveRaftVoterRequest") -> Answer:
     """Any broker takes it to the quorum's leader."""
     check_cluster(broker, request.cluster_id)
     key = voter_key(request.voter_id, request.voter_directory_id)

@@ -1,14 +1,17 @@
 """SyncGroup: answered when the leader's assignment is stored."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from quorate.broker.apis.context import Broker, respond
 from quorate.broker.groups import MemberRef, SyncRequest, SyncResult
 from quorate.broker.wire import Answer, Deferred, RequestContext, Response
 from quorate.runtime import Slices
 
+if TYPE_CHECKING:
+    from kio.schema.sync_group.v5.request import SyncGroupRequest
 
-async def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+
+async def handle(broker: Broker, context: RequestContext, request: "SyncGroupRequest") -> Answer:
     deferred = Deferred()
     slices = Slices()
     assignments: list[tuple[str, bytes]] = []
@@ -19,11 +22,11 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Answe
         member=MemberRef(
             group_id=request.group_id,
             member_id=request.member_id,
-            instance_id=getattr(request, "group_instance_id", None),
+            instance_id=request.group_instance_id,
             generation=request.generation_id,
         ),
-        protocol_type=getattr(request, "protocol_type", None),
-        protocol=getattr(request, "protocol_name", None),
+        protocol_type=request.protocol_type,
+        protocol=request.protocol_name,
         assignments=tuple(assignments),
     )
     broker.groups.sync(syncing, lambda result: deferred.complete(_response(context, result)))

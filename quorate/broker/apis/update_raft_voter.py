@@ -1,7 +1,7 @@
 """UpdateRaftVoter: where a voter listens from now on (KIP-853). Our own nodes tell it over the controller
 listener."""
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -16,12 +16,15 @@ from quorate.broker.apis.raft_voters import (
 from quorate.broker.wire import Answer, KafkaError, RequestContext, Response
 from quorate.types import Voter
 
+if TYPE_CHECKING:
+    from kio.schema.update_raft_voter.v0.request import UpdateRaftVoterRequest
+
 _KRAFT_VERSION: Final = 1
 """Of a quorum with voters that can change."""
 _UNKNOWN_EPOCH: Final = -1
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
+def handle(broker: Broker, context: RequestContext, request: "UpdateRaftVoterRequest") -> Answer:
     """Any broker takes it to the quorum's leader. Every answer says who that is, as far as it is known."""
     try:
         voter = _checked(broker, request)
@@ -38,9 +41,9 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Answer:
     return broker.later(update)
 
 
-def _checked(broker: Broker, request: Any) -> Voter:
+def _checked(broker: Broker, request: "UpdateRaftVoterRequest") -> Voter:
     check_cluster(broker, request.cluster_id)
-    asked, epoch = request.current_leader_epoch, broker.quorum.epoch
+    asked, epoch = int(request.current_leader_epoch), broker.quorum.epoch
     if asked != _UNKNOWN_EPOCH and asked != epoch:
         code = ErrorCode.fenced_leader_epoch if asked < epoch else ErrorCode.unknown_leader_epoch
         raise KafkaError(code, f"the request is for epoch {asked}, this is epoch {epoch}")

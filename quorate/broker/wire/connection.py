@@ -27,7 +27,7 @@ from quorate.broker.wire.messages import (
     RequestHandler,
     Response,
 )
-from quorate.broker.wire.request_codec import api_versions_response, decode_any_request, encode_response
+from quorate.broker.wire.request_codec import api_versions_response, decode_request, encode_response
 from quorate.broker.wire.sending import join_small, remaining
 from quorate.runtime import Buffer, NetworkError, Stream, get_logger, in_slices
 
@@ -200,7 +200,7 @@ class Connection:
         if not api.serves(header.version):
             await self._refuse_version(header, frame, context)
             return
-        request = await decode_any_request(header.api_key, header.version, frame[header.body_start :])
+        request = await decode_request(header.api_key, header.version, frame[header.body_start :])
         if header.api_key == ApiKey.API_VERSIONS:
             self._enqueue(context, api_versions_response(header.version, features=self._features()))
             return

@@ -1,8 +1,9 @@
 """A refusal in the words of each API: every topic, partition or group that was asked for gets the code."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, Never, cast
 
 from kio.schema.errors import ErrorCode
 
@@ -25,10 +26,33 @@ from quorate.broker.wire.codecs import (
 from quorate.broker.wire.messages import EncodedResponse, Request, Response
 from quorate.runtime import Buffer, Mapped, Steps, in_slices
 
+if TYPE_CHECKING:
+    from kio.schema.create_topics.v7.request import CreateTopicsRequest
+    from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
+    from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
+    from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
+    from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+    from kio.schema.join_group.v7.request import JoinGroupRequest
+    from kio.schema.list_offsets.v11.request import ListOffsetsRequest, ListOffsetsTopic
+    from kio.schema.metadata.v12.request import MetadataRequest
+    from kio.schema.offset_commit.v8.request import OffsetCommitRequest, OffsetCommitRequestTopic
+    from kio.schema.offset_fetch.v8.request import OffsetFetchRequest
+    from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest
+
 _Fields = dict[str, object]
-# kio has one class per version of each request, with no common base: the fields read below exist in the
-# versions that `api.APIS` serves, which a test holds for each of them.
-_Builder = Callable[[Any, ErrorCode, str | None], _Fields]
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """What to say, in which version of the response."""
+
+    version: int
+    code: ErrorCode
+    message: str | None
+
+
+_Builder = Callable[[Never, _Refusal], _Fields]
+"""Takes the request of its key in the newest version."""
 
 
 async def protocol_error_response(
@@ -42,7 +66,7 @@ async def protocol_error_response(
         case KafkaFetchRequest():
             return EncodedResponse(await in_slices(_fetch(request, code)))
         case _:
-            values = _BUILDERS[api_key](request, code, message)
+            values = _BUILDERS[api_key](cast(Never, request), _Refusal(version, code, message))
             return EncodedResponse(await encode_in_slices(response_type(api_key, version), values))
 
 
@@ -69,51 +93,58 @@ def _fetch(request: KafkaFetchRequest, code: ErrorCode) -> Steps[list[Buffer]]:
     return encode_fetch_steps(KafkaFetchResponse(version=request.version, error=code, topics=topics))
 
 
-def _top_level(request: Any, code: ErrorCode, message: str | None) -> _Fields:
-    return {"error_code": code, "error_message": message}
+def _top_level(request: object, refusal: _Refusal) -> _Fields:
+    return {"error_code": refusal.code}
 
 
-def _partitions(topics: Iterable[Any], index: str, code: ErrorCode, **values: object) -> Iterator[_Fields]:
-    return _named(
-        topics, lambda part: {"partition_index": getattr(part, index), "error_code": code, **values}
-    )
+def _with_message(request: object, refusal: _Refusal) -> _Fields:
+    return {"error_code": refusal.code, "error_message": refusal.message}
 
 
-def _named(topics: Iterable[Any], answer: Callable[[Any], _Fields]) -> Iterator[_Fields]:
-    """Arrays are walked while they are encoded, a few milliseconds at a time."""
+# Arrays are walked while they are encoded, a few milliseconds at a time.
+
+
+def _partitions(
+    topics: "Iterable[ListOffsetsTopic | OffsetCommitRequestTopic]", values: _Fields
+) -> Iterator[_Fields]:
     for topic in topics:
-        yield {"name": topic.name, "partitions": map(answer, topic.partitions)}
+        yield {
+            "name": topic.name,
+            "partitions": ({"partition_index": part.partition_index, **values} for part in topic.partitions),
+        }
 
 
-def _list_offsets(request: Any, code: ErrorCode, message: str | None) -> _Fields:
-    return {"topics": _partitions(request.topics, "partition_index", code, timestamp=-1, offset=-1)}
+def _list_offsets(request: "ListOffsetsRequest", refusal: _Refusal) -> _Fields:
+    nothing: _Fields = {"error_code": refusal.code, "timestamp": -1, "offset": -1}
+    return {"topics": _partitions(request.topics, nothing)}
 
 
-def _offset_commit(request: Any, code: ErrorCode, message: str | None) -> _Fields:
-    return {"topics": _partitions(request.topics, "partition_index", code)}
+def _offset_commit(request: "OffsetCommitRequest", refusal: _Refusal) -> _Fields:
+    return {"topics": _partitions(request.topics, {"error_code": refusal.code})}
 
 
-def _metadata(request: Any, code: ErrorCode, message: str | None) -> _Fields:
+def _metadata(request: "MetadataRequest", refusal: _Refusal) -> _Fields:
     return {
         "controller_id": -1,
         "topics": (
             {
-                "error_code": code,
+                "error_code": refusal.code,
                 # Before version 12 a topic asked for by id still has a name, an empty one, in the answer.
-                "name": topic.name if request.__version__ >= 12 else topic.name or "",
-                "topic_id": getattr(topic, "topic_id", None),
+                "name": topic.name if refusal.version >= 12 else topic.name or "",
+                "topic_id": topic.topic_id,
             }
             for topic in request.topics or ()
         ),
     }
 
 
-def _describe_topic_partitions(request: Any, code: ErrorCode, message: str | None) -> _Fields:
-    return {"topics": ({"error_code": code, "name": topic.name} for topic in request.topics)}
+def _describe_topic_partitions(request: "DescribeTopicPartitionsRequest", refusal: _Refusal) -> _Fields:
+    return {"topics": ({"error_code": refusal.code, "name": topic.name} for topic in request.topics)}
 
 
-def _offset_fetch(request: Any, code: ErrorCode, message: str | None) -> _Fields:
-    if hasattr(request, "groups"):
+def _offset_fetch(request: "OffsetFetchRequest", refusal: _Refusal) -> _Fields:
+    code = refusal.code
+    if refusal.version >= 8:
         return {"groups": ({"group_id": group.group_id, "error_code": code} for group in request.groups)}
     nothing: _Fields = {"committed_offset": -1, "metadata": "", "error_code": code}
     topics = (
@@ -121,39 +152,34 @@ def _offset_fetch(request: Any, code: ErrorCode, message: str | None) -> _Fields
             "name": topic.name,
             "partitions": (nothing | {"partition_index": index} for index in topic.partition_indexes),
         }
-        for topic in request.topics or ()
+        for group in request.groups
+        for topic in group.topics or ()
     )
     return {"error_code": code, "topics": topics}
 
 
-def _find_coordinator(request: Any, code: ErrorCode, message: str | None) -> _Fields:
-    nobody: _Fields = {"node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": message}
-    keys = getattr(request, "coordinator_keys", ())
-    return nobody | {"coordinators": (nobody | {"key": key} for key in keys)}
+def _find_coordinator(request: "FindCoordinatorRequest", refusal: _Refusal) -> _Fields:
+    nobody = {"node_id": -1, "host": "", "port": -1} | _with_message(request, refusal)
+    if refusal.version < 4:
+        return nobody
+    return {"coordinators": (nobody | {"key": key} for key in request.coordinator_keys)}
 
 
-def _create_topics(request: Any, code: ErrorCode, message: str | None) -> _Fields:
+def _create_topics(request: "CreateTopicsRequest", refusal: _Refusal) -> _Fields:
+    nothing: _Fields = {"configs": None, "num_partitions": -1, "replication_factor": -1}
+    nothing |= _with_message(request, refusal)
+    return {"topics": (nothing | {"name": topic.name} for topic in request.topics)}
+
+
+def _delete_topics(request: "DeleteTopicsRequest", refusal: _Refusal) -> _Fields:
+    told = _with_message(request, refusal)
     return {
-        "topics": (
-            {"name": topic.name, "error_code": code, "error_message": message, "configs": None}
-            | {"num_partitions": -1, "replication_factor": -1}
-            for topic in request.topics
-        )
+        "responses": (told | {"name": topic.name, "topic_id": topic.topic_id} for topic in request.topics)
     }
 
 
-def _delete_topics(request: Any, code: ErrorCode, message: str | None) -> _Fields:
-    if hasattr(request, "topics"):
-        asked: Iterator[_Fields] = (
-            {"name": topic.name, "topic_id": topic.topic_id} for topic in request.topics
-        )
-    else:
-        asked = ({"name": name} for name in request.topic_names)
-    return {"responses": (topic | {"error_code": code, "error_message": message} for topic in asked)}
-
-
-def _offset_for_leader_epoch(request: Any, code: ErrorCode, message: str | None) -> _Fields:
-    nothing: _Fields = {"error_code": code, "leader_epoch": -1, "end_offset": -1}
+def _offset_for_leader_epoch(request: "OffsetForLeaderEpochRequest", refusal: _Refusal) -> _Fields:
+    nothing: _Fields = {"error_code": refusal.code, "leader_epoch": -1, "end_offset": -1}
     return {
         "topics": (
             {
@@ -165,26 +191,27 @@ def _offset_for_leader_epoch(request: Any, code: ErrorCode, message: str | None)
     }
 
 
-def _describe_configs(request: Any, code: ErrorCode, message: str | None) -> _Fields:
+def _describe_configs(request: "DescribeConfigsRequest", refusal: _Refusal) -> _Fields:
+    told = _with_message(request, refusal)
     return {
         "results": (
-            {
-                "error_code": code,
-                "error_message": message,
-                "resource_type": resource.resource_type,
-                "resource_name": resource.resource_name,
-            }
+            told | {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
             for resource in request.resources
         )
     }
 
 
-def _init_producer_id(request: Any, code: ErrorCode, message: str | None) -> _Fields:
-    return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
+def _init_producer_id(request: object, refusal: _Refusal) -> _Fields:
+    return {"error_code": refusal.code, "producer_id": -1, "producer_epoch": -1}
 
 
-def _join_group(request: Any, code: ErrorCode, message: str | None) -> _Fields:
-    return {"error_code": code, "generation_id": -1, "member_id": request.member_id, "protocol_name": ""}
+def _join_group(request: "JoinGroupRequest", refusal: _Refusal) -> _Fields:
+    return {
+        "error_code": refusal.code,
+        "generation_id": -1,
+        "member_id": request.member_id,
+        "protocol_name": "",
+    }
 
 
 _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
@@ -204,11 +231,11 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.INIT_PRODUCER_ID: _init_producer_id,
         ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
         ApiKey.DESCRIBE_CONFIGS: _describe_configs,
-        ApiKey.DESCRIBE_QUORUM: _top_level,
-        ApiKey.DESCRIBE_CLUSTER: _top_level,
+        ApiKey.DESCRIBE_QUORUM: _with_message,
+        ApiKey.DESCRIBE_CLUSTER: _with_message,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
-        ApiKey.ADD_RAFT_VOTER: _top_level,
-        ApiKey.REMOVE_RAFT_VOTER: _top_level,
+        ApiKey.ADD_RAFT_VOTER: _with_message,
+        ApiKey.REMOVE_RAFT_VOTER: _with_message,
         ApiKey.UPDATE_RAFT_VOTER: _top_level,
     }
 )

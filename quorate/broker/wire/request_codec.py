@@ -22,33 +22,35 @@ from quorate.broker.wire.codecs import (
 )
 from quorate.broker.wire.features import NO_FEATURES, Features
 from quorate.broker.wire.messages import EncodedResponse, Request, Response
+from quorate.broker.wire.newest_version import newest_steps
 from quorate.runtime import Buffer, in_slices
 
 AT_ONCE_BYTES: Final = 16 * 1024
 """A request of so many bytes is decoded in one piece, 3 ms at the most."""
 
 
-async def decode_any_request(api_key: int, version: int, body: memoryview) -> Request:
-    """As `decode_request`; others run after every few milliseconds of a large one. No checkpoint for a small
-    one."""
-    if len(body) <= AT_ONCE_BYTES:
-        return decode_request(api_key, version, body)
+async def decode_request(api_key: int, version: int, body: memoryview) -> Request:
+    """A request in the form of the newest version; `version` is one that we serve. Raises `MalformedError`,
+    also for bytes left over. Others run after every few milliseconds of a large one. No checkpoint for a
+    small one."""
+    small = len(body) <= AT_ONCE_BYTES
     if api_key == ApiKey.PRODUCE:
-        return await in_slices(decode_produce_steps(body, version))
+        return (
+            decode_produce_request(body, version)
+            if small
+            else await in_slices(decode_produce_steps(body, version))
+        )
     if api_key == ApiKey.FETCH:
-        return await in_slices(decode_fetch_steps(body, version))
-    return await in_slices(decode_entity_steps(request_type(api_key, version), body))
-
-
-def decode_request(api_key: int, version: int, body: memoryview) -> Request:
-    """Raises `MalformedError`, also for bytes left over. `version` is one that we serve."""
-    if api_key == ApiKey.PRODUCE:
-        return decode_produce_request(body, version)
-    if api_key == ApiKey.FETCH:
-        return decode_fetch_request(body, version)
+        return (
+            decode_fetch_request(body, version)
+            if small
+            else await in_slices(decode_fetch_steps(body, version))
+        )
     if api_key == ApiKey.METADATA:
         body = without_extra_bytes(body, version)
-    return decode_entity(request_type(api_key, version), body)
+    entity = request_type(api_key, version)
+    request = decode_entity(entity, body) if small else await in_slices(decode_entity_steps(entity, body))
+    return await in_slices(newest_steps(api_key, request))
 
 
 def encode_response(response: Response) -> Sequence[Buffer]:

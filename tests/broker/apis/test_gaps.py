@@ -54,7 +54,7 @@ from quorate.broker.wire.codecs.produce_codec import (
     encode_produce_request,
 )
 from quorate.broker.wire.messages import ConnectionContext, Deferred, RequestContext
-from quorate.broker.wire.request_codec import decode_any_request, encode_response
+from quorate.broker.wire.request_codec import decode_request, encode_response
 from quorate.error_code import ErrorCode
 
 pytestmark = pytest.mark.real_time
@@ -383,7 +383,7 @@ async def test_no_answer_of_an_api_holds_the_loop(scenario: str, metadata: Metad
     context = RequestContext(CONNECTION, key, version, 1, None, trio.current_time())
 
     async def answered(dispatcher: Dispatcher) -> bytes:
-        request = await decode_any_request(key, version, body)
+        request = await decode_request(key, version, body)
         answer: Any = await dispatcher.handle(context, request)
         if isinstance(answer, Deferred):
             done = trio.Event()

@@ -32,7 +32,7 @@ class Groups:
 async def test_a_group_that_moves_meanwhile_is_never_told_to_have_no_offsets(version: int) -> None:
     topics = [{"name": "t", "partition_indexes": range(1000)}]
     group = {"group_id": "g", "topics": topics}
-    request = build(request_type(ApiKey.OFFSET_FETCH, version), **group, groups=[group])
+    request = cast(Any, build(request_type(ApiKey.OFFSET_FETCH, 8), groups=[group]))
     connection = ConnectionContext(id=1, peer="p:1", listener="P")
     context = RequestContext(connection, ApiKey.OFFSET_FETCH, version, 1, None, 0.0)
     broker = cast(Any, SimpleNamespace(groups=Groups(500)))

@@ -82,8 +82,8 @@ def body(key: ApiKey, version: int, **values: object) -> bytes:
     return b"".join(encode_entity(build(request_type(key, version), **values)))
 
 
-def partitions(many: int) -> list[dict[str, object]]:
-    return [{"name": "t", "topic": "t", "partitions": [{}] * many}]
+def partitions(many: int, name: str = "name") -> list[dict[str, object]]:
+    return [{name: "t", "partitions": [{}] * many}]
 
 
 SCENARIOS: dict[str, tuple[ApiKey, int, Any]] = {
@@ -181,7 +181,7 @@ SCENARIOS: dict[str, tuple[ApiKey, int, Any]] = {
     "OffsetForLeaderEpoch": (
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
         4,
-        lambda many: body(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, topics=partitions(many)),
+        lambda many: body(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, topics=partitions(many, "topic")),
     ),
     "DescribeConfigs": (
         ApiKey.DESCRIBE_CONFIGS,

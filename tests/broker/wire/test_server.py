@@ -574,7 +574,8 @@ def test_every_api_can_refuse_in_every_version(key, version, entities):
     @settings(max_examples=5, deadline=None)
     @given(entities(request_type(key, version)))
     def check(message):
-        request = decode_request(key, version, memoryview(b"".join(encode_entity(message))))
+        body = memoryview(b"".join(encode_entity(message)))
+        request = trio.run(decode_request, key, version, body)
         answer = trio.run(protocol_error_response, key, version, request, ErrorCode.not_controller, "why")
         body = b"".join(answer.body)
         if key in (ApiKey.PRODUCE, ApiKey.FETCH):

@@ -9,7 +9,7 @@ import pytest
 
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import build, encode_entity, response_type
-from quorate.broker.wire.codecs.sliced_encoding import _arrays, encode_in_slices
+from quorate.broker.wire.codecs.sliced_encoding import encode_in_slices, struct_arrays
 
 SERVED = [
     (api.key, version)
@@ -21,7 +21,7 @@ SERVED = [
 
 def values_of(entity: Any, size: int, inner: int) -> dict[str, Any]:
     """Arrays of `size` structs, and of `inner` in these; each field different from its default."""
-    arrays = _arrays(entity)
+    arrays = struct_arrays(entity)
     values: dict[str, Any] = {
         name: [values_of(element, inner, 2) for _ in range(size)] for name, element in arrays.items()
     }

@@ -45,8 +45,10 @@ class ToyBroker:
                 return self.list_offsets(context, request)
             case ApiKey.FIND_COORDINATOR:
                 here = {"node_id": 0, "host": self.address.host, "port": self.address.port}
-                keys = [here | {"key": key} for key in getattr(request, "coordinator_keys", ())]
-                return build(response_type(context.api_key, context.version), coordinators=keys, **here)
+                response = response_type(context.api_key, context.version)
+                if context.version < 4:
+                    return build(response, **here)
+                return build(response, coordinators=[here | {"key": key} for key in request.coordinator_keys])
             case ApiKey.INIT_PRODUCER_ID:
                 return build(
                     response_type(context.api_key, context.version), producer_id=1000, producer_epoch=0

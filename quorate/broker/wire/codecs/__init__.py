@@ -38,7 +38,7 @@ from quorate.broker.wire.codecs.produce_codec import (
     encode_produce_steps,
 )
 from quorate.broker.wire.codecs.sliced_decoding import decode_entity_steps
-from quorate.broker.wire.codecs.sliced_encoding import encode_in_slices
+from quorate.broker.wire.codecs.sliced_encoding import Struct, encode_in_slices, struct_arrays
 
 __all__ = [
     "PER_STEP",
@@ -57,6 +57,7 @@ __all__ = [
     "ProduceTopic",
     "ProducedPartition",
     "ProducedTopic",
+    "Struct",
     "build",
     "decode_entity",
     "decode_entity_steps",
@@ -75,5 +76,6 @@ __all__ = [
     "encode_produce_steps",
     "request_type",
     "response_type",
+    "struct_arrays",
     "without_extra_bytes",
 ]

@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Final, TypeVar, get_args, get_origin
+from typing import Any, Final, TypeVar, cast, get_args, get_origin
 
 import kio.index
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
-from kio.static.protocol import Entity, RequestPayload, ResponsePayload
+from kio.static.protocol import Entity, Payload, RequestPayload, ResponsePayload
 
+from quorate.broker.wire.api import APIS
 from quorate.broker.wire.codecs import guard
 from quorate.broker.wire.codecs.primitives import MalformedError, Pieces
 from quorate.runtime import Buffer
@@ -71,17 +72,27 @@ def build(entity: type[E], **values: object) -> E:
 
     Values of fields that this version lacks are dropped, fields that are not given take their default, else
     zero, empty or null. Nested structs are given as dicts or as entities, arrays as any iterable of these.
+    Raises `TypeError` for a name that is no field of the newest version that we serve, where it is built.
     """
     out: dict[str, object] = {}
+    known = 0
     for name, (fallback, nested) in _fields(entity).items():
         if name not in values:
             if fallback is not MISSING:
                 out[name] = fallback
             continue
+        known += 1
         value = values[name]
         out[name] = value if nested is None or value is None else nested(value)
+    if known < len(values) and _is_newest(entity):
+        raise TypeError(f"{entity.__name__} has no field {sorted(values.keys() - _fields(entity).keys())}")
     entity_class: Callable[..., E] = entity
     return entity_class(**out)
+
+
+def _is_newest(entity: type[Entity]) -> bool:
+    api = APIS.get(cast(type[Payload], entity).__api_key__)
+    return api is not None and api.max_version == entity.__version__
 
 
 @cache

@@ -33,7 +33,7 @@ async def encode_in_slices(entity: type[Entity], values: Struct) -> list[Buffer]
 async def _write(entity: type[Entity], values: Struct, pieces: Pieces, slices: Slices) -> None:
     plain = dict(values)
     arrays: dict[str, object] = {}
-    for name, element in _arrays(entity).items():
+    for name, element in struct_arrays(entity).items():
         elements = plain.get(name)
         if elements is not None:
             plain[name] = ()
@@ -45,7 +45,7 @@ async def _write(entity: type[Entity], values: Struct, pieces: Pieces, slices: S
 async def _encoded(element: type[Entity], elements: Structs, into: Pieces, slices: Slices) -> "_Encoded":
     pieces = Pieces()
     count = 0
-    nested = bool(_arrays(element))
+    nested = bool(struct_arrays(element))
     write = entity_writer(element)
 
     async def add(values: Struct) -> None:
@@ -87,7 +87,7 @@ class _Encoded:
 
 
 @cache
-def _arrays(entity: type[Entity]) -> Mapping[str, type[Entity]]:
+def struct_arrays(entity: type[Entity]) -> Mapping[str, type[Entity]]:
     """The fields that are arrays of structs, and the structs' types. Tagged ones are small."""
     found: dict[str, type[Entity]] = {}
     for item in fields(entity):
