@@ -6,7 +6,7 @@ Kafka answers CreateTopics before that, and its clients try again for tens of mi
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import trio
 from kio.schema.errors import ErrorCode
@@ -16,6 +16,9 @@ from quorate.broker.replication import PartitionError, ReplicaManager
 from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client, wire_code
 from quorate.broker.wire.codecs import MalformedError
 from quorate.runtime import Address, Network, NetworkError
+
+if TYPE_CHECKING:
+    from kio.schema.list_offsets.v11.response import ListOffsetsResponse
 
 _NOT_YET: Final = (
     ErrorCode.not_leader_or_follower,
@@ -112,7 +115,7 @@ class LeaderReadiness:
             asked: dict[str, list[int]] = defaultdict(list)
             for name, index in partitions[start : start + _ASKED_AT_ONCE]:
                 asked[name].append(index)
-            answer: Any = await client.call(
+            told = await client.call(
                 ApiKey.LIST_OFFSETS,
                 replica_id=-1,
                 isolation_level=0,
@@ -127,6 +130,7 @@ class LeaderReadiness:
                     for name, indexes in asked.items()
                 ],
             )
+            answer = cast("ListOffsetsResponse", told)
             missing = [
                 (topic.name, part.partition_index)
                 for topic in answer.topics

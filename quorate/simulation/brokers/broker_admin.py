@@ -4,7 +4,7 @@ import enum
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import trio
 from kio.schema.errors import ErrorCode
@@ -13,6 +13,10 @@ from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
 from quorate.runtime import NetworkError
 from quorate.simulation.brokers.broker_cluster import BrokerCluster
 from quorate.simulation.violations import SafetyViolation
+
+if TYPE_CHECKING:
+    from kio.schema.create_topics.v7.response import CreateTopicsResponse
+    from kio.schema.delete_topics.v6.response import DeleteTopicsResponse
 
 _REQUEST_TIMEOUT_S: Final = 3.0
 
@@ -50,7 +54,7 @@ class Administrator:
         async def ask(connection: WireClient) -> ErrorCode:
             nonlocal asked
             asked += 1
-            answer: Any = await connection.call(
+            told = await connection.call(
                 ApiKey.CREATE_TOPICS,
                 topics=[
                     {
@@ -63,8 +67,8 @@ class Administrator:
                 ],
                 timeout=timedelta(seconds=_REQUEST_TIMEOUT_S),
             )
-            error: ErrorCode = answer.topics[0].error_code
-            return error
+            answer = cast("CreateTopicsResponse", told)
+            return answer.topics[0].error_code
 
         self._cluster.creating += 1
         try:
@@ -85,13 +89,13 @@ class Administrator:
         self._decide(name, TopicFate.DOOMED)
 
         async def ask(connection: WireClient) -> ErrorCode:
-            answer: Any = await connection.call(
+            told = await connection.call(
                 ApiKey.DELETE_TOPICS,
                 topics=[{"name": name, "topic_id": None}],
                 timeout=timedelta(seconds=_REQUEST_TIMEOUT_S),
             )
-            error: ErrorCode = answer.responses[0].error_code
-            return error
+            answer = cast("DeleteTopicsResponse", told)
+            return answer.responses[0].error_code
 
         await self._until(ask, (ErrorCode.none, ErrorCode.unknown_topic_or_partition))
         self._decide(name, TopicFate.DELETED)

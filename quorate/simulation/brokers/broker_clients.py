@@ -8,7 +8,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import trio
 from kio.schema.errors import ErrorCode
@@ -30,6 +30,10 @@ from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerHost
 from quorate.simulation.histories import Append, History
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, Offset
+
+if TYPE_CHECKING:
+    from kio.schema.init_producer_id.v4.response import InitProducerIdResponse
+    from kio.schema.metadata.v12.response import MetadataResponse
 
 TOPIC: Final = "events"
 _PRODUCE_VERSION: Final = 9
@@ -142,14 +146,14 @@ class BrokerClients:
             target = leader or source.choice(self._cluster.nodes)
 
     async def _leader_of(self, connection: WireClient, partition: int) -> BrokerHost | None:
-        answer: Any = await connection.call(
+        told = await connection.call(
             ApiKey.METADATA, topics=[{"name": TOPIC}], allow_auto_topic_creation=False
         )
+        answer = cast("MetadataResponse", told)
         for topic in answer.topics:
             for each in topic.partitions:
                 if each.partition_index == partition and each.leader_id > 0:
-                    leader: int = each.leader_id
-                    return self._cluster.nodes[leader - 1]
+                    return self._cluster.nodes[each.leader_id - 1]
         return None
 
     # Producing
@@ -202,9 +206,10 @@ class BrokerClients:
 
         async def use(connection: WireClient) -> bool:
             if not producer:
-                answer: Any = await connection.call(
+                told = await connection.call(
                     ApiKey.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=timedelta(seconds=60)
                 )
+                answer = cast("InitProducerIdResponse", told)
                 if answer.error_code is not ErrorCode.none:
                     raise _Unusable
                 producer[:] = [answer.producer_id, answer.producer_epoch, 0]

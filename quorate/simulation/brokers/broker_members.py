@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import trio
 from kio.schema.errors import ErrorCode
@@ -18,6 +18,14 @@ from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
 from quorate.runtime import Address, NetworkError
 from quorate.simulation.brokers.broker_cluster import BrokerCluster
 from quorate.simulation.violations import SafetyViolation
+
+if TYPE_CHECKING:
+    from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
+    from kio.schema.heartbeat.v4.response import HeartbeatResponse
+    from kio.schema.join_group.v7.response import JoinGroupResponse
+    from kio.schema.offset_commit.v8.response import OffsetCommitResponse
+    from kio.schema.offset_fetch.v8.response import OffsetFetchResponse
+    from kio.schema.sync_group.v5.response import SyncGroupResponse
 
 GROUP: Final = "readers"
 _REQUEST_TIMEOUT_S: Final = 2.0
@@ -101,7 +109,8 @@ class GroupMembers:
         async with open_client(
             network, host.address, client_id=client, timeout_s=_REQUEST_TIMEOUT_S
         ) as connection:
-            answer: Any = await connection.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=[GROUP])
+            told = await connection.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=[GROUP])
+            answer = cast("FindCoordinatorResponse", told)
         found = answer.coordinators[0]
         if found.error_code is not ErrorCode.none:
             raise _StartAgainError
@@ -134,7 +143,7 @@ class GroupMembers:
             raise _StartAgainError
         partitions = range(self._cluster.settings.partitions)
         members = sorted(each.member_id for each in joined.members)
-        synced: Any = await connection.call(
+        told = await connection.call(
             ApiKey.SYNC_GROUP,
             timeout_s=_REBALANCE_TIMEOUT.total_seconds() + _REQUEST_TIMEOUT_S,
             group_id=GROUP,
@@ -148,14 +157,15 @@ class GroupMembers:
                 for index, each in enumerate(members)
             ],
         )
+        synced = cast("SyncGroupResponse", told)
         if synced.error_code is ErrorCode.rebalance_in_progress:
             return await self._join(connection, joined.member_id)
         if synced.error_code is not ErrorCode.none:
             raise _StartAgainError
         return _Generation(joined.generation_id, joined.member_id, tuple(synced.assignment))
 
-    async def _ask_to_join(self, connection: WireClient, member_id: str) -> Any:
-        return await connection.call(
+    async def _ask_to_join(self, connection: WireClient, member_id: str) -> "JoinGroupResponse":
+        told = await connection.call(
             ApiKey.JOIN_GROUP,
             timeout_s=_REBALANCE_TIMEOUT.total_seconds() + _REQUEST_TIMEOUT_S,
             group_id=GROUP,
@@ -166,23 +176,25 @@ class GroupMembers:
             protocol_type="consumer",
             protocols=[{"name": "share", "metadata": b""}],
         )
+        return cast("JoinGroupResponse", told)
 
     async def _goes_on(self, connection: WireClient, generation: _Generation) -> bool:
         """Whether the generation does; otherwise join the next one."""
-        answer: Any = await connection.call(
+        told = await connection.call(
             ApiKey.HEARTBEAT,
             group_id=GROUP,
             generation_id=generation.number,
             member_id=generation.member_id,
             group_instance_id=None,
         )
+        answer = cast("HeartbeatResponse", told)
         if answer.error_code not in (ErrorCode.none, ErrorCode.rebalance_in_progress):
             raise _StartAgainError
         return answer.error_code is ErrorCode.none
 
     async def _fetch_offsets(self, connection: WireClient, partitions: Sequence[int]) -> dict[int, int]:
         """-1 where nothing was committed."""
-        answer: Any = await connection.call(
+        told = await connection.call(
             ApiKey.OFFSET_FETCH,
             groups=[
                 {
@@ -192,6 +204,7 @@ class GroupMembers:
             ],
             require_stable=False,
         )
+        answer = cast("OffsetFetchResponse", told)
         group = answer.groups[0]
         if group.error_code is not ErrorCode.none:
             raise _StartAgainError
@@ -201,7 +214,7 @@ class GroupMembers:
         self, client: str, connection: WireClient, generation: _Generation, held: dict[int, int]
     ) -> None:
         before = dict(self.acknowledged)
-        answer: Any = await connection.call(
+        told = await connection.call(
             ApiKey.OFFSET_COMMIT,
             group_id=GROUP,
             generation_id_or_member_epoch=generation.number,
@@ -222,6 +235,7 @@ class GroupMembers:
                 }
             ],
         )
+        answer = cast("OffsetCommitResponse", told)
         if not held:
             return
         for each in answer.topics[0].partitions:
