@@ -128,8 +128,7 @@ def main() -> None:
     replayed = time.thread_time() - began
     print(f"{'replay':32} {replayed:8.2f} s   {len(data):,} records, {len(data) / replayed:,.0f} a second")
     began = time.thread_time()
-    cache = MetadataCache()
-    cache.image = image.copy()
+    cache = MetadataCache(image.copy())
     copied = time.thread_time() - began
     say("copy of the image", copied, copied)
     batches = trio.run(fence, image)

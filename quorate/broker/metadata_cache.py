@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 import trio
 
 from quorate.broker.metadata import (
+    BatchLoader,
     ImageLoader,
     MetadataDelta,
     MetadataImage,
     Record,
-    apply_records,
     decode,
     difference,
-    image_chunks,
+    encode,
 )
 from quorate.raft.state_machine import CommittedBatch, SnapshotLoader
 from quorate.types import SnapshotId
@@ -30,14 +30,15 @@ class MetadataCache:
         "_changed",
         "_checked",
         "_listeners",
+        "_loader",
         "apply_errors",
-        "image",
         "last_applied_timestamp_ms",
         "load_errors",
     )
 
-    def __init__(self) -> None:
-        self.image = MetadataImage()
+    def __init__(self, image: MetadataImage | None = None) -> None:
+        """`image`: where to go on from; an empty one by default."""
+        self._loader = BatchLoader(image)
         self.last_applied_timestamp_ms = 0
         """The leader's wall clock when it appended the last applied batch; 0: none yet."""
         self.load_errors = 0
@@ -48,6 +49,16 @@ class MetadataCache:
         """Decoded by `check`, so that the leader does not do it again when they are committed."""
         self._listeners: list[MetadataListener] = []
         self._changed = trio.Event()
+
+    @property
+    def image(self) -> MetadataImage:
+        """What is published: nothing of an open transaction."""
+        return self._loader.image
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction of metadata began and has not ended yet."""
+        return self._loader.in_transaction
 
     @property
     def offset(self) -> int:
@@ -87,12 +98,13 @@ class MetadataCache:
         try:
             checked = self._checked
             records = [checked.pop(data) if data in checked else decode(data) for data in batch.records]
-            delta = apply_records(self.image, records, base_offset=batch.base_offset, epoch=batch.epoch)
+            deltas = self._loader.load(records, base_offset=batch.base_offset, epoch=batch.epoch)
         except Exception:
             self.load_errors += 1
             raise
         self.last_applied_timestamp_ms = batch.timestamp_ms
-        self._tell(delta)
+        for delta in deltas:
+            self._tell(delta)
         return [None] * len(records)
 
     def _tell(self, delta: MetadataDelta) -> None:
@@ -106,14 +118,14 @@ class MetadataCache:
         changed.set()
 
     def take_snapshot(self) -> Iterator[bytes]:
-        return image_chunks(self.image)
+        return map(encode, self._loader.records())
 
     def load_snapshot(self, snapshot: SnapshotId) -> SnapshotLoader:
-        return ImageLoader(snapshot, self._replace_image)
+        return ImageLoader(snapshot, self._replace)
 
-    def _replace_image(self, image: MetadataImage) -> None:
-        before, self.image = self.image, image
-        self._tell(difference(before, image))
+    def _replace(self, loader: BatchLoader) -> None:
+        before, self._loader = self._loader, loader
+        self._tell(difference(before.image, loader.image))
 
 
 def whole_image(image: MetadataImage) -> MetadataDelta:

@@ -4,12 +4,18 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 import trio
-from gaps import within_gap
+from gaps import BUDGET_MS, within_gap
 from large_metadata import PARTITIONS, TOPICS, large_image, no_full_collection, topic_id
 
 from quorate.broker.metadata.delta import MetadataDelta
 from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import Partition, PartitionChange
+from quorate.broker.metadata.metadata_records import (
+    BeginTransaction,
+    EndTransaction,
+    Partition,
+    PartitionChange,
+    Topic,
+)
 from quorate.broker.metadata.record_codec import encode
 from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
@@ -57,9 +63,7 @@ def changes() -> list[list[bytes]]:
 
 
 def cache_of(image: MetadataImage) -> MetadataCache:
-    cache = MetadataCache()
-    cache.image = image.copy()
-    return cache
+    return MetadataCache(image.copy())
 
 
 class Waiter:
@@ -175,6 +179,44 @@ async def test_who_begins_to_listen_is_told_of_everything_in_pieces(large, nurse
 
     await within_gap(listen(), what="telling of a whole image")
     assert len(told) == TOPICS * PARTITIONS
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_large_topic_is_checked_and_applied_in_pieces(large, nursery) -> None:
+    """By its leader, and by a follower that has only the bytes."""
+    new, step = topic_id(TOPICS), 128
+    whole = [BeginTransaction(name="large"), Topic(name="large", topic_id=new)]
+    whole += [
+        Partition(topic_id=new, partition_id=number, replicas=(1, 2, 3), isr=(1, 2, 3), leader=1)
+        for number in range(10_000)
+    ]
+    encoded = [encode(record) for record in (*whole, EndTransaction())]
+    leader, follower = cache_of(large), cache_of(large)
+    backlog, told = Backlog(), []
+
+    def act(delta: MetadataDelta) -> Iterator[int]:
+        for each in delta.looks():
+            told.append(each)
+            yield CHANGED
+
+    follower.subscribe(lambda delta, image: backlog.add(act(delta)))
+    nursery.start_soon(backlog.run)
+
+    async def create() -> None:
+        for start in range(0, len(encoded), step):
+            batch = encoded[start : start + step]
+            leader.check(batch)
+            await trio.lowlevel.checkpoint()
+            for cache in (leader, follower):
+                base = Offset(cache.offset + 1)
+                cache.apply(CommittedBatch(base_offset=base, epoch=Epoch(1), timestamp_ms=1, records=batch))
+                await trio.lowlevel.checkpoint()
+        while not backlog.empty:
+            await trio.lowlevel.checkpoint()
+
+    await within_gap(create(), what="a topic of 10,000 partitions", budget_ms=BUDGET_MS / 2)
+    assert leader.image.partitions(new) == follower.image.partitions(new)
+    assert len(told) == 10_000
     nursery.cancel_scope.cancel()
 
 

@@ -1,5 +1,6 @@
 """The cluster's metadata: records, their codec, the image that they make, changes between images."""
 
+from quorate.broker.metadata.batch_loader import BatchLoader
 from quorate.broker.metadata.config_key import (
     INT_MAX,
     LONG_MAX,
@@ -26,7 +27,7 @@ from quorate.broker.metadata.configs import (
     min_insync_replicas,
     unclean_elections,
 )
-from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta, apply_records
+from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
 from quorate.broker.metadata.difference import difference
 from quorate.broker.metadata.errors import ApiError
 from quorate.broker.metadata.image import MetadataImage
@@ -35,10 +36,13 @@ from quorate.broker.metadata.metadata_records import (
     MIGRATING,
     NO_LEADER,
     UNASSIGNED,
+    AbortTransaction,
+    BeginTransaction,
     BrokerEndpoint,
     BrokerRegistrationChange,
     Config,
     ConfigType,
+    EndTransaction,
     FeatureLevel,
     FeatureRange,
     LeaderRecoveryState,
@@ -52,7 +56,7 @@ from quorate.broker.metadata.metadata_records import (
     UnregisterBroker,
     is_reserved,
 )
-from quorate.broker.metadata.metadata_snapshot import ImageLoader, image_chunks
+from quorate.broker.metadata.metadata_snapshot import ImageLoader
 from quorate.broker.metadata.record_codec import (
     MAX_RECORD_BYTES,
     TYPE_NUMBERS,
@@ -108,7 +112,10 @@ __all__ = [
     "TOPIC_KEYS",
     "TYPE_NUMBERS",
     "UNASSIGNED",
+    "AbortTransaction",
     "ApiError",
+    "BatchLoader",
+    "BeginTransaction",
     "BrokerEndpoint",
     "BrokerRegistrationChange",
     "BrokerState",
@@ -120,6 +127,7 @@ __all__ = [
     "ConfigSynonym",
     "ConfigType",
     "Effect",
+    "EndTransaction",
     "FeatureLevel",
     "FeatureRange",
     "Field",
@@ -147,7 +155,6 @@ __all__ = [
     "UnregisterBroker",
     "ValueType",
     "anything",
-    "apply_records",
     "as_eligible",
     "boolean",
     "broker_id",
@@ -163,7 +170,6 @@ __all__ = [
     "features",
     "field",
     "identifier",
-    "image_chunks",
     "integer",
     "is_reserved",
     "leader_id",

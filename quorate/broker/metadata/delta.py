@@ -4,6 +4,7 @@ import abc
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
@@ -62,7 +63,7 @@ class MetadataDelta:
     base_offset: int
     end_offset: int
     partitions: Iterable[PartitionDelta]
-    """Any number of times. Of a whole image they are made while they are asked for."""
+    """Any number of times. Many of them are made while they are asked for."""
     created_topics: tuple[str, ...]
     deleted_topics: tuple[str, ...]
     brokers: tuple[BrokerDelta, ...]
@@ -84,92 +85,114 @@ class _Touched:
 
 
 _TouchedTopics = dict[uuid.UUID, _Touched]
+_ChangedTopic = tuple[uuid.UUID, str, dict[int, PartitionState | None], list[PartitionState | None]]
+_FEW: Final = 1000
+"""Partitions whose deltas are made at once, in less than a millisecond."""
+
+
+class Changes:
+    """What records change in an image, in any number of runs."""
+
+    __slots__ = ("_brokers", "_configs", "_created", "_deleted", "_image", "_touched")
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._touched: _TouchedTopics = {}
+        self._brokers: dict[int, BrokerState | None] = {}
+        self._created: dict[uuid.UUID, str] = {}
+        self._deleted: dict[uuid.UUID, str] = {}
+        self._configs: dict[ConfigResource, None] = {}
+
+    def apply(self, records: Sequence[Record], *, base_offset: int, epoch: int) -> None:
+        """Apply a run of consecutive records. Raises `ImageError` as `MetadataImage.apply` does; the image
+        then holds the records before the one that didn't fit."""
+        image, touched_topics = self._image, self._touched
+        for offset, record in enumerate(records, base_offset):
+            match record:
+                case PartitionChange() | Partition():
+                    before = image.apply_partition(record, offset=offset, epoch=epoch)
+                    # By topic, because hashing an id costs as much as all the rest of a look-up.
+                    touched = touched_topics.get(record.topic_id)
+                    if touched is None:
+                        topic = image.topics[record.topic_id]
+                        touched = touched_topics[record.topic_id] = _Touched(topic.name)
+                    touched.before.setdefault(record.partition_id, before)
+                    continue
+                case Topic():
+                    self._created[record.topic_id] = record.name
+                case RemoveTopic():
+                    self._note_removal(record.topic_id)
+                case RegisterBroker() | BrokerRegistrationChange() | UnregisterBroker():
+                    self._brokers.setdefault(record.broker_id, image.broker(record.broker_id))
+                case Config():
+                    self._configs[ConfigResource(record.resource_type, record.resource_name)] = None
+                case _:
+                    pass
+            image.apply(record, offset=offset, epoch=epoch)
+
+    def _note_removal(self, topic_id: uuid.UUID) -> None:
+        topic = self._image.topic_by_id(topic_id)
+        if topic is None:
+            return  # apply says so
+        if self._created.pop(topic_id, None) is None:
+            self._deleted[topic_id] = topic.name
+        touched = self._touched.setdefault(topic_id, _Touched(topic.name))
+        for partition_id, state in enumerate(self._image.partitions(topic_id)):
+            touched.before.setdefault(partition_id, state)
+        resource = ConfigResource(ConfigType.TOPIC, topic.name)
+        if self._image.configs(resource):
+            self._configs[resource] = None
+
+    def delta(self, *, base_offset: int, end_offset: int) -> MetadataDelta:
+        """All of them, as they are now; nothing may be applied through this any more."""
+        image, touched = self._image, tuple(self._touched.items())
+        changed = _Changed(
+            (
+                topic_id,
+                each.topic,
+                each.before,
+                [states[number] if number < len(states) else None for number in each.before],
+            )
+            for topic_id, each in touched
+            for states in (image.partitions(topic_id),)
+        )
+        few = sum(len(each.before) for _, each in touched) <= _FEW
+        return MetadataDelta(
+            base_offset=base_offset,
+            end_offset=end_offset,
+            partitions=tuple(changed) if few else changed,
+            created_topics=tuple(self._created.values()),
+            deleted_topics=tuple(self._deleted.values()),
+            brokers=tuple(
+                BrokerDelta(broker_id=broker_id, before=before, after=image.broker(broker_id))
+                for broker_id, before in self._brokers.items()
+            ),
+            configs=tuple(self._configs),
+        )
+
+
+class _Changed(Looks):
+    """By topic, in the order in which they were first touched."""
+
+    __slots__ = ("_topics",)
+
+    def __init__(self, topics: Iterable[_ChangedTopic]) -> None:
+        self._topics = list(topics)
+
+    def looks(self) -> Iterator[PartitionDelta | None]:
+        for topic_id, topic, befores, afters in self._topics:
+            for (partition_id, before), after in zip(befores.items(), afters, strict=True):
+                if before is None and after is None:
+                    continue  # came and went within the run
+                yield PartitionDelta(
+                    topic=topic, topic_id=topic_id, partition_id=partition_id, before=before, after=after
+                )
 
 
 def apply_records(
     image: MetadataImage, records: Sequence[Record], *, base_offset: int, epoch: int
 ) -> MetadataDelta:
-    """Apply a run of consecutive records and say what it changed. Raises `ImageError` as `apply` does; the
-    image then holds the records before the one that didn't fit."""
-    touched_topics: _TouchedTopics = {}
-    brokers: dict[int, BrokerState | None] = {}
-    created: dict[uuid.UUID, str] = {}
-    deleted: dict[uuid.UUID, str] = {}
-    configs: dict[ConfigResource, None] = {}
-    for offset, record in enumerate(records, base_offset):
-        match record:
-            case PartitionChange() | Partition():
-                before = image.apply_partition(record, offset=offset, epoch=epoch)
-                # By topic, because hashing an id costs as much as all the rest of a look-up.
-                touched = touched_topics.get(record.topic_id)
-                if touched is None:
-                    topic = image.topics[record.topic_id]
-                    touched = touched_topics[record.topic_id] = _Touched(topic.name)
-                touched.before.setdefault(record.partition_id, before)
-                continue
-            case Topic():
-                created[record.topic_id] = record.name
-            case RemoveTopic():
-                _note_removal(image, record.topic_id, touched_topics, created, deleted, configs)
-            case RegisterBroker() | BrokerRegistrationChange() | UnregisterBroker():
-                brokers.setdefault(record.broker_id, image.broker(record.broker_id))
-            case Config():
-                configs[ConfigResource(record.resource_type, record.resource_name)] = None
-            case _:
-                pass
-        image.apply(record, offset=offset, epoch=epoch)
-    return MetadataDelta(
-        base_offset=base_offset,
-        end_offset=base_offset + len(records),
-        partitions=tuple(_partition_deltas(image, touched_topics)),
-        created_topics=tuple(created.values()),
-        deleted_topics=tuple(deleted.values()),
-        brokers=tuple(
-            BrokerDelta(broker_id=broker_id, before=before, after=image.broker(broker_id))
-            for broker_id, before in brokers.items()
-        ),
-        configs=tuple(configs),
-    )
-
-
-def _note_removal(
-    image: MetadataImage,
-    topic_id: uuid.UUID,
-    touched_topics: _TouchedTopics,
-    created: dict[uuid.UUID, str],
-    deleted: dict[uuid.UUID, str],
-    configs: dict[ConfigResource, None],
-) -> None:
-    topic = image.topic_by_id(topic_id)
-    if topic is None:
-        return  # apply says so
-    if created.pop(topic_id, None) is None:
-        deleted[topic_id] = topic.name
-    touched = touched_topics.setdefault(topic_id, _Touched(topic.name))
-    for partition_id, state in enumerate(image.partitions(topic_id)):
-        touched.before.setdefault(partition_id, state)
-    resource = ConfigResource(ConfigType.TOPIC, topic.name)
-    if image.configs(resource):
-        configs[resource] = None
-
-
-def _partition_deltas(image: MetadataImage, touched_topics: _TouchedTopics) -> list[PartitionDelta]:
-    """By topic, in the order in which they were first touched."""
-    deltas: list[PartitionDelta] = []
-    for topic_id, touched in touched_topics.items():
-        states = image.partitions(topic_id)
-        count = len(states)
-        for partition_id, before in touched.before.items():
-            after = states[partition_id] if partition_id < count else None
-            if before is None and after is None:
-                continue  # came and went within the run
-            deltas.append(
-                PartitionDelta(
-                    topic=touched.topic,
-                    topic_id=topic_id,
-                    partition_id=partition_id,
-                    before=before,
-                    after=after,
-                )
-            )
-    return deltas
+    """Apply a run of consecutive records and say what it changed. Raises `ImageError` as `Changes.apply`."""
+    changes = Changes(image)
+    changes.apply(records, base_offset=base_offset, epoch=epoch)
+    return changes.delta(base_offset=base_offset, end_offset=base_offset + len(records))

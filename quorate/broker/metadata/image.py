@@ -11,9 +11,12 @@ from types import MappingProxyType
 from typing import assert_never
 
 from quorate.broker.metadata.metadata_records import (
+    AbortTransaction,
+    BeginTransaction,
     BrokerRegistrationChange,
     Config,
     ConfigType,
+    EndTransaction,
     FeatureLevel,
     NoOp,
     Partition,
@@ -284,6 +287,8 @@ class MetadataImage:
                 self._next_producer_id = record.next_producer_id
             case NoOp():
                 pass
+            case BeginTransaction() | EndTransaction() | AbortTransaction():
+                raise ImageError(f"{type(record).__name__} is for a `BatchLoader`, not for an image")
             case _:
                 assert_never(record)
         self.offset = offset

@@ -194,6 +194,26 @@ class NoOp:
     """Says that time has passed (KIP-835)."""
 
 
+@value(frozen=True, slots=True, kw_only=True)
+class BeginTransaction:
+    """What follows is one change, in more than one batch: nobody sees it before its end (KIP-868)."""
+
+    name: str | None = None
+    """What is done, for people."""
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class EndTransaction:
+    """The open transaction took place."""
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class AbortTransaction:
+    """The open transaction did not take place."""
+
+    reason: str | None = None
+
+
 Record: TypeAlias = (
     RegisterBroker
     | BrokerRegistrationChange
@@ -206,4 +226,7 @@ Record: TypeAlias = (
     | FeatureLevel
     | ProducerIds
     | NoOp
+    | BeginTransaction
+    | EndTransaction
+    | AbortTransaction
 )

@@ -1,32 +1,36 @@
-"""The metadata image in snapshots of the quorum: its records, one to a chunk (KIP-630)."""
+"""The metadata in snapshots of the quorum: its records, one to a chunk (KIP-630).
 
-from collections.abc import Callable, Iterator
+One that is taken within a transaction holds what is published, and behind it the transaction as far as it is
+there, from its BeginTransaction on.
+"""
 
-from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.record_codec import decode, encode
+from collections.abc import Callable
+
+from quorate.broker.metadata.batch_loader import BatchLoader
+from quorate.broker.metadata.metadata_records import BeginTransaction
+from quorate.broker.metadata.record_codec import decode
 from quorate.types import SnapshotId
 
 
-def image_chunks(image: MetadataImage) -> Iterator[bytes]:
-    """The image as it is at the call."""
-    copy = image.copy()
-    return (encode(record) for record in copy.records())
-
-
 class ImageLoader:
-    """`SnapshotLoader` that fills an image, and hands it to `install`."""
+    """`SnapshotLoader` that fills a `BatchLoader`, and hands it to `install`."""
 
-    def __init__(self, snapshot: SnapshotId, install: Callable[[MetadataImage], None]) -> None:
-        self._snapshot = snapshot
+    def __init__(self, snapshot: SnapshotId, install: Callable[[BatchLoader], None]) -> None:
+        self._offset = snapshot.end_offset - 1
+        self._epoch = snapshot.epoch
         self._install = install
-        self._image = MetadataImage()
+        self._loader = BatchLoader()
 
     def add(self, chunk: bytes) -> None:
         """Raises `RecordDecodeError` or `ImageError`."""
-        self._image.apply(decode(chunk), offset=self._snapshot.end_offset - 1, epoch=self._snapshot.epoch)
+        record, loader = decode(chunk), self._loader
+        if loader.in_transaction or isinstance(record, BeginTransaction):
+            loader.load((record,), base_offset=self._offset, epoch=self._epoch)
+        else:
+            loader.image.apply(record, offset=self._offset, epoch=self._epoch)
 
     def install(self) -> None:
         # Of an empty image there was nothing to apply.
-        self._image.offset = self._snapshot.end_offset - 1
-        self._image.epoch = self._snapshot.epoch
-        self._install(self._image)
+        self._loader.image.offset = self._offset
+        self._loader.image.epoch = self._epoch
+        self._install(self._loader)

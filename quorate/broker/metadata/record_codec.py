@@ -9,10 +9,13 @@ from dataclasses import replace
 from typing import Final, cast
 
 from quorate.broker.metadata.metadata_records import (
+    AbortTransaction,
+    BeginTransaction,
     BrokerEndpoint,
     BrokerRegistrationChange,
     Config,
     ConfigType,
+    EndTransaction,
     FeatureLevel,
     FeatureRange,
     LeaderRecoveryState,
@@ -216,6 +219,24 @@ _TYPES: Final[tuple[tuple[int, int, type[object], Struct[object]], ...]] = cast(
                 field(1, "broker_epoch", offset),
                 field(2, "next_producer_id", offset),
             ),
+        ),
+        (
+            11,
+            0,
+            BeginTransaction,
+            Struct(BeginTransaction, field(0, "name", optional(text()))),
+        ),
+        (
+            12,
+            0,
+            EndTransaction,
+            Struct(EndTransaction),
+        ),
+        (
+            13,
+            0,
+            AbortTransaction,
+            Struct(AbortTransaction, field(0, "reason", optional(text()))),
         ),
     ),
 )

@@ -175,9 +175,7 @@ class Leaders:
 
 @pytest.fixture(scope="module")
 def metadata() -> MetadataCache:
-    cache = MetadataCache()
-    cache.image = large_image()
-    return cache
+    return MetadataCache(large_image())
 
 
 @pytest.fixture(autouse=True)
