@@ -18,7 +18,7 @@ from quorate.types import NodeId, Offset
 REDUCED = {
     "elected": Bound(initial="elected", budgets=Budgets(appends=1, duplicates=1), in_flight=4),
     "power": Bound(initial="elected", budgets=Budgets(appends=1, power_losses=1), in_flight=4),
-    "hand-over": Bound(initial="elected", budgets=Budgets(resignations=1, transfers=1), in_flight=4),
+    "transfer": Bound(initial="elected", budgets=Budgets(resignations=1, transfers=1), in_flight=4),
     "voters": Bound(initial="dynamic", budgets=Budgets(voter_changes=1)),
     "elections of two": Bound(initial="cold", budgets=Budgets(timeouts=1), voters=2, epochs=1),
     "four voters": Bound(initial="elected", budgets=Budgets(reads=1), voters=4, in_flight=4),

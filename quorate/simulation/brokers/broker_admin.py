@@ -54,7 +54,7 @@ class Administrator:
         async def ask(connection: WireClient) -> ErrorCode:
             nonlocal asked
             asked += 1
-            told = await connection.call(
+            received = await connection.call(
                 ApiKey.CREATE_TOPICS,
                 topics=[
                     {
@@ -67,7 +67,7 @@ class Administrator:
                 ],
                 timeout=timedelta(seconds=_REQUEST_TIMEOUT_S),
             )
-            answer = cast("CreateTopicsResponse", told)
+            answer = cast("CreateTopicsResponse", received)
             return answer.topics[0].error_code
 
         self._cluster.creating += 1
@@ -89,12 +89,12 @@ class Administrator:
         self._decide(name, TopicFate.DOOMED)
 
         async def ask(connection: WireClient) -> ErrorCode:
-            told = await connection.call(
+            received = await connection.call(
                 ApiKey.DELETE_TOPICS,
                 topics=[{"name": name, "topic_id": None}],
                 timeout=timedelta(seconds=_REQUEST_TIMEOUT_S),
             )
-            answer = cast("DeleteTopicsResponse", told)
+            answer = cast("DeleteTopicsResponse", received)
             return answer.responses[0].error_code
 
         await self._until(ask, (ErrorCode.none, ErrorCode.unknown_topic_or_partition))

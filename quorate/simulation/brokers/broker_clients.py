@@ -146,10 +146,10 @@ class BrokerClients:
             target = leader or source.choice(self._cluster.nodes)
 
     async def _leader_of(self, connection: WireClient, partition: int) -> BrokerHost | None:
-        told = await connection.call(
+        received = await connection.call(
             ApiKey.METADATA, topics=[{"name": TOPIC}], allow_auto_topic_creation=False
         )
-        answer = cast("MetadataResponse", told)
+        answer = cast("MetadataResponse", received)
         for topic in answer.topics:
             for each in topic.partitions:
                 if each.partition_index == partition and each.leader_id > 0:
@@ -206,10 +206,10 @@ class BrokerClients:
 
         async def use(connection: WireClient) -> bool:
             if not producer:
-                told = await connection.call(
+                received = await connection.call(
                     ApiKey.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=timedelta(seconds=60)
                 )
-                answer = cast("InitProducerIdResponse", told)
+                answer = cast("InitProducerIdResponse", received)
                 if answer.error_code is not ErrorCode.none:
                     raise _Unusable
                 producer[:] = [answer.producer_id, answer.producer_epoch, 0]

@@ -109,8 +109,8 @@ class GroupMembers:
         async with open_client(
             network, host.address, client_id=client, timeout_s=_REQUEST_TIMEOUT_S
         ) as connection:
-            told = await connection.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=[GROUP])
-            answer = cast("FindCoordinatorResponse", told)
+            received = await connection.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=[GROUP])
+            answer = cast("FindCoordinatorResponse", received)
         found = answer.coordinators[0]
         if found.error_code is not ErrorCode.none:
             raise _StartAgainError
@@ -143,7 +143,7 @@ class GroupMembers:
             raise _StartAgainError
         partitions = range(self._cluster.settings.partitions)
         members = sorted(each.member_id for each in joined.members)
-        told = await connection.call(
+        received = await connection.call(
             ApiKey.SYNC_GROUP,
             timeout_s=_REBALANCE_TIMEOUT.total_seconds() + _REQUEST_TIMEOUT_S,
             group_id=GROUP,
@@ -157,7 +157,7 @@ class GroupMembers:
                 for index, each in enumerate(members)
             ],
         )
-        synced = cast("SyncGroupResponse", told)
+        synced = cast("SyncGroupResponse", received)
         if synced.error_code is ErrorCode.rebalance_in_progress:
             return await self._join(connection, joined.member_id)
         if synced.error_code is not ErrorCode.none:
@@ -165,7 +165,7 @@ class GroupMembers:
         return _Generation(joined.generation_id, joined.member_id, tuple(synced.assignment))
 
     async def _ask_to_join(self, connection: WireClient, member_id: str) -> "JoinGroupResponse":
-        told = await connection.call(
+        received = await connection.call(
             ApiKey.JOIN_GROUP,
             timeout_s=_REBALANCE_TIMEOUT.total_seconds() + _REQUEST_TIMEOUT_S,
             group_id=GROUP,
@@ -176,25 +176,25 @@ class GroupMembers:
             protocol_type="consumer",
             protocols=[{"name": "share", "metadata": b""}],
         )
-        return cast("JoinGroupResponse", told)
+        return cast("JoinGroupResponse", received)
 
     async def _goes_on(self, connection: WireClient, generation: _Generation) -> bool:
         """Whether the generation does; otherwise join the next one."""
-        told = await connection.call(
+        received = await connection.call(
             ApiKey.HEARTBEAT,
             group_id=GROUP,
             generation_id=generation.number,
             member_id=generation.member_id,
             group_instance_id=None,
         )
-        answer = cast("HeartbeatResponse", told)
+        answer = cast("HeartbeatResponse", received)
         if answer.error_code not in (ErrorCode.none, ErrorCode.rebalance_in_progress):
             raise _StartAgainError
         return answer.error_code is ErrorCode.none
 
     async def _fetch_offsets(self, connection: WireClient, partitions: Sequence[int]) -> dict[int, int]:
         """-1 where nothing was committed."""
-        told = await connection.call(
+        received = await connection.call(
             ApiKey.OFFSET_FETCH,
             groups=[
                 {
@@ -204,7 +204,7 @@ class GroupMembers:
             ],
             require_stable=False,
         )
-        answer = cast("OffsetFetchResponse", told)
+        answer = cast("OffsetFetchResponse", received)
         group = answer.groups[0]
         if group.error_code is not ErrorCode.none:
             raise _StartAgainError
@@ -214,7 +214,7 @@ class GroupMembers:
         self, client: str, connection: WireClient, generation: _Generation, held: dict[int, int]
     ) -> None:
         before = dict(self.acknowledged)
-        told = await connection.call(
+        received = await connection.call(
             ApiKey.OFFSET_COMMIT,
             group_id=GROUP,
             generation_id_or_member_epoch=generation.number,
@@ -235,7 +235,7 @@ class GroupMembers:
                 }
             ],
         )
-        answer = cast("OffsetCommitResponse", told)
+        answer = cast("OffsetCommitResponse", received)
         if not held:
             return
         for each in answer.topics[0].partitions:

@@ -328,7 +328,7 @@ async def test_kip_207_nobody_is_told_an_end_that_is_behind_what_the_last_leader
         (4, KafkaErrorCode.leader_not_available),
         (5, KafkaErrorCode.offset_not_available),
     ):
-        item = SimpleNamespace(partition_index=0, timestamp=-1)
+        item = SimpleNamespace(partition_index=0, timestamp=-1, current_leader_epoch=-1)
         request = SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=[item])])
         context = SimpleNamespace(api_key=2, version=version)
         answered = await list_offsets.handle(api, context, request)()
