@@ -53,7 +53,10 @@ class ControllerNode:
                 active_epoch = None
             if leads and active_epoch is None:
                 active_epoch = leadership.epoch
-                self.controller.activate(self._metadata.image.copy(), epoch=leadership.epoch)
+                metadata = self._metadata
+                self.controller.activate(
+                    metadata.image.copy(), epoch=leadership.epoch, in_transaction=metadata.in_transaction
+                )
 
 
 def controller_settings(config: ServerConfig, *, cluster_id: str) -> ControllerSettings:

@@ -130,11 +130,12 @@ class Chore:
 class Chores:
     """The work that is under way, a piece of each in turn. Owned by one active controller."""
 
-    __slots__ = ("_by_name", "_has", "_image", "_lost", "_order", "_size", "_static")
+    __slots__ = ("_by_name", "_has", "_lost", "_order", "_size", "_static", "image")
 
     def __init__(self, image: MetadataImage, *, static: Mapping[str, str], size: int) -> None:
         """`size`: how many partitions one piece may change."""
-        self._image = image
+        self.image = image
+        """What is decided from; the active controller puts another in its place when a transaction ends."""
         self._static = static
         self._size = size
         self._by_name: dict[Name, Chore] = {}
@@ -150,7 +151,7 @@ class Chores:
 
     def repair(self) -> None:
         """Whatever an earlier controller may have left undone."""
-        image = self._image
+        image = self.image
         for broker_id in image.isr_members():
             if not image.is_active(broker_id):
                 self.leave(broker_id)
@@ -168,7 +169,7 @@ class Chores:
                     self.leave(broker_id)
                 elif fenced is False:
                     self.elect()
-            case RegisterBroker(broker_epoch=epoch) if epoch != self._image.offset:
+            case RegisterBroker(broker_epoch=epoch) if epoch != self.image.offset:
                 # The same incarnation again, perhaps with fewer directories: a new one has left everything.
                 self.offline()
             case Config(name="min.insync.replicas"):
@@ -290,11 +291,11 @@ class Chores:
         while left > 0 and self._order:
             name = self._order[0]
             chore = self._by_name[name]
-            groups, looked = chore.piece(self._image, size=left)
+            groups, looked = chore.piece(self.image, size=left)
             yield groups, looked
             left -= max(len(groups), looked // LOOKS_PER_CHANGE, looked > 0)
             self._order.rotate(-1)
-            if chore.settled(self._image):
+            if chore.settled(self.image):
                 self._end(name, chore)
 
     def _end(self, name: Name, chore: Chore) -> None:

@@ -2,14 +2,17 @@
 
 Each step of an operation decides, is applied and takes its place in the log in one stretch without a pause,
 so that the next one sees what it did. No step is longer than some milliseconds: what concerns many partitions
-is done in pieces, by `work`, and whoever needs the outcome waits for it (`chores`). An answer waits until
+is done in pieces, by `work`, and whoever needs the outcome waits for it (`chores`). A topic of many
+partitions is decided and appended in pieces too, which a transaction makes one change; everybody else waits
+for their turn meanwhile (`Tenure.alone`). An answer waits until
 everything that it was decided from is committed. A controller that loses leadership throws its image away:
 nothing of it was said to anybody.
 """
 
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -70,10 +73,16 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.controller.sessions import Sessions
 from quorate.broker.controller.tenure import Tenure
-from quorate.broker.metadata import ConfigResource, FeatureLevel, MetadataImage, PartitionKey
+from quorate.broker.metadata import (
+    AbortTransaction,
+    ConfigResource,
+    FeatureLevel,
+    MetadataImage,
+    PartitionKey,
+)
 from quorate.error_code import ErrorCode
 from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
-from quorate.runtime import Entropy, get_logger
+from quorate.runtime import Entropy, Steps, at_once, get_logger, in_slices
 from quorate.types import Epoch
 
 log = get_logger(__name__)
@@ -147,10 +156,10 @@ class Controller:
     def active(self) -> bool:
         return self._active is not None
 
-    def activate(self, image: MetadataImage, *, epoch: Epoch) -> None:
+    def activate(self, image: MetadataImage, *, epoch: Epoch, in_transaction: bool = False) -> None:
         """Begin to answer as leader of `epoch`. `image`: a copy of the committed one, with everything from
         before this epoch applied; it is the controller's from here on. What an earlier controller left undone
-        is done by `work`."""
+        is done by `work`, but a transaction that it left open (`in_transaction`) is aborted."""
         now = trio.current_time()
         sessions = Sessions(timeout=self._settings.broker_session_timeout_ms / 1000)
         for broker_id in image.brokers:
@@ -167,7 +176,7 @@ class Controller:
         )
         self._active = active
         log.info("controller is active", epoch=epoch, next_offset=self._log.next_offset)
-        self._guarded(active, lambda: self._settle(active))
+        self._guarded(active, lambda: self._settle(active, in_transaction=in_transaction))
 
     def deactivate(self) -> None:
         """Stop answering and forget what isn't committed. What waits for a commit is answered when the quorum
@@ -191,9 +200,14 @@ class Controller:
             await trio.sleep_until(due)
             active = self._active
             if active is not None:
-                self._guarded(active, partial(self._tend, active, interval), due=due)
+                await active.wait_turn()
+                if self._active is active:
+                    self._guarded(active, partial(self._tend, active, interval), due=due)
 
-    def _settle(self, active: Tenure) -> None:
+    def _settle(self, active: Tenure, *, in_transaction: bool) -> None:
+        if in_transaction:
+            log.warning("aborting what an earlier controller did not complete", epoch=active.epoch)
+            active.append(((AbortTransaction(reason="another controller"),),))
         if METADATA_VERSION not in active.image.features:
             level = FeatureLevel(name=METADATA_VERSION, level=LATEST_METADATA_VERSION)
             active.append(((level,),))
@@ -225,6 +239,7 @@ class Controller:
             self._wake = trio.Event()
             while (active := self._active) is not None and active.chores:
                 await trio.lowlevel.checkpoint()
+                await active.wait_turn()
                 if self._active is active:
                     self._guarded(active, active.do_piece)
                     try:
@@ -307,12 +322,14 @@ class Controller:
         return await self._perform(decide, RegisterBrokerResponse)
 
     async def _heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        if self._active is not None:
+            # On arrival: it may have to wait for its turn.
+            self._touch(self._active, request)
+
         def decide(active: Tenure, _: int | None) -> Outcome[BrokerHeartbeatResponse]:
             now = trio.current_time()
             held = active.image.broker(request.broker_id)
             sessions = active.sessions
-            if held is not None and held.epoch == request.broker_epoch:
-                sessions.touch(request.broker_id, now=now, metadata_offset=request.current_metadata_offset)
             leaves = active.chores.leaves(request.broker_id)
             return_offset = -1
             if held is not None and held.fenced and not leaves:
@@ -344,6 +361,13 @@ class Controller:
             return response
 
         return await self._perform(decide, BrokerHeartbeatResponse, answer=answer)
+
+    def _touch(self, active: Tenure, request: BrokerHeartbeatRequest) -> None:
+        held = active.image.broker(request.broker_id)
+        if held is not None and held.epoch == request.broker_epoch:
+            active.sessions.touch(
+                request.broker_id, now=trio.current_time(), metadata_offset=request.current_metadata_offset
+            )
 
     async def _unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         def decide(active: Tenure, departed: int | None) -> Outcome[UnregisterBrokerResponse]:
@@ -386,7 +410,7 @@ class Controller:
         defaults = self._settings.topic_defaults
         asked = Counter(topic.name for topic in request.topics)
 
-        def decide(part: tuple[NewTopic, ...], image: MetadataImage) -> Outcome[CreateTopicsResponse]:
+        def steps(part: tuple[NewTopic, ...], image: MetadataImage) -> Steps[Outcome[CreateTopicsResponse]]:
             draws = [
                 Draw(
                     topic_id=self._entropy.uuid(),
@@ -400,7 +424,11 @@ class Controller:
             )
 
         answers = await self._perform_portions(
-            request.topics, decide, CreateTopicsResponse, cost=defaults.partitions_of
+            request.topics,
+            lambda part, image: at_once(steps(part, image)),
+            CreateTopicsResponse,
+            cost=defaults.partitions_of,
+            steps=steps,
         )
         return replace(answers[-1], topics=_joined(each.topics for each in answers))
 
@@ -449,11 +477,17 @@ class Controller:
         refuse: type[R],
         *,
         cost: Callable[[T], int] | None = None,
+        steps: Callable[[tuple[T, ...], MetadataImage], Steps[Outcome[R]]] | None = None,
     ) -> list[R]:
-        """The answers for `items`, some at a time; the error alone where a portion was refused."""
+        """The answers for `items`, some at a time; the error alone where a portion was refused. `steps`: as
+        `decide`, for an item that costs more than one step may."""
         answers: list[R] = []
-        for part in portions(items, most=self._settings.partitions_per_step, cost=cost):
-            answer = await self._perform_on_image(partial(decide, part), refuse)
+        most = self._settings.partitions_per_step
+        for part in portions(items, most=most, cost=cost):
+            if steps is not None and cost is not None and sum(map(cost, part)) > most:
+                answer = await self._perform_in_pieces(partial(steps, part), refuse)
+            else:
+                answer = await self._perform_on_image(partial(decide, part), refuse)
             if answer.error is ErrorCode.NOT_CONTROLLER and answers:
                 # Of the earlier ones something may have happened.
                 answer = _leadership_lost(refuse, wrote=True)
@@ -477,33 +511,22 @@ class Controller:
         once."""
         active = self._active
         if active is None:
-            return refuse(
-                error=ErrorCode.NOT_CONTROLLER, error_message="This node is not the active controller."
-            )
+            return _not_controller(refuse)
         before, departed = active.last, None
         while True:
-            began = trio.current_time()
-            try:
-                outcome = decide(active, departed)
-                response = outcome.response
-                active.append(outcome.groups)
-                self._begin_chores(active)
-                if answer is not None:
-                    response = answer(active, response)
-            except TooLargeError as error:
-                response = refuse(error=ErrorCode.POLICY_VIOLATION, error_message=str(error))
-                break
-            except _LEADERSHIP_LOST:
-                self._lost(active)
+            await active.wait_turn()
+            if self._active is not active:
                 return _leadership_lost(refuse, wrote=active.last is not before)
-            except Exception:
-                self._failed(active)
-                return refuse(
-                    error=ErrorCode.UNKNOWN_SERVER_ERROR,
-                    error_message="The controller failed and gave up its leadership.",
-                )
-            finally:
-                self._telemetry.performed(late_seconds=0.0, busy_seconds=trio.current_time() - began)
+            try:
+                with self._measured():
+                    outcome = decide(active, departed)
+                    response = outcome.response
+                    active.append(outcome.groups)
+                    self._begin_chores(active)
+                    if answer is not None:
+                        response = answer(active, response)
+            except Exception as error:
+                return self._refusal(active, error, refuse, wrote=active.last is not before)
             if outcome.first is None:
                 break
             if not await self._departed(active, outcome.first):
@@ -513,6 +536,61 @@ class Controller:
         if not await self._committed(active):
             return _leadership_lost(refuse, wrote=wrote)
         return response
+
+    async def _perform_in_pieces(
+        self, decide: Callable[[MetadataImage], Steps[Outcome[R]]], refuse: type[R]
+    ) -> R:
+        """An operation that decides, and writes, too much for one step; each group is a transaction. Others
+        wait for their turn until it has been written. If it is cancelled before that, nothing happened."""
+        active = self._active
+        if active is None:
+            return _not_controller(refuse)
+        wrote = False
+        try:
+            async with active.alone():
+                outcome = await in_slices(decide(active.image))
+                self._check_active(active)
+                for group in outcome.groups:
+                    with active.transaction(refuse.__name__.removesuffix("Response")):
+                        for piece in portions(group, most=self._settings.partitions_per_step):
+                            with self._measured():
+                                active.append(tuple((record,) for record in piece))
+                            await active.keep_up()
+                            await trio.lowlevel.checkpoint()
+                            self._check_active(active)
+                    wrote = True
+                self._begin_chores(active)
+        except Exception as error:
+            return self._refusal(active, error, refuse, wrote=wrote)
+        return outcome.response if await self._committed(active) else _leadership_lost(refuse, wrote=wrote)
+
+    def _check_active(self, active: Tenure) -> None:
+        """Raises `NotLeaderError` if its time has ended."""
+        if self._active is not active:
+            raise NotLeaderError(leader=None, epoch=active.epoch)
+
+    def _refusal(self, active: Tenure, error: Exception, refuse: type[R], *, wrote: bool) -> R:
+        """The answer to an operation that ended with `error`, and the end of a leadership that it ends."""
+        match error:
+            case TooLargeError():
+                return refuse(error=ErrorCode.POLICY_VIOLATION, error_message=str(error))
+            case NotLeaderError() | OutcomeUnknownError() | QuorumStoppedError():
+                self._lost(active)
+                return _leadership_lost(refuse, wrote=wrote)
+            case _:
+                self._failed(active)
+                return refuse(
+                    error=ErrorCode.UNKNOWN_SERVER_ERROR,
+                    error_message="The controller failed and gave up its leadership.",
+                )
+
+    @contextmanager
+    def _measured(self, *, late_seconds: float = 0.0) -> Iterator[None]:
+        began = trio.current_time()
+        try:
+            yield
+        finally:
+            self._telemetry.performed(late_seconds=late_seconds, busy_seconds=trio.current_time() - began)
 
     async def _committed(self, active: Tenure) -> bool:
         """Wait until everything appended so far is committed; whether it is."""
@@ -529,16 +607,13 @@ class Controller:
 
     def _guarded(self, active: Tenure, work: Callable[[], object], *, due: float | None = None) -> None:
         """Do what nobody asked for. `due`: when it should begin (s); now by default."""
-        began = trio.current_time()
         try:
-            work()
+            with self._measured(late_seconds=0.0 if due is None else trio.current_time() - due):
+                work()
         except _LEADERSHIP_LOST:
             self._lost(active)
         except Exception:
             self._failed(active)
-        finally:
-            late = 0.0 if due is None else began - due
-            self._telemetry.performed(late_seconds=late, busy_seconds=trio.current_time() - began)
 
     def _failed(self, active: Tenure) -> None:
         # Our bug. Its image can't be trusted from here on; another node's may be (KAFKA-13104).
@@ -554,6 +629,10 @@ class Controller:
 
 def _joined(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
     return tuple(chain.from_iterable(parts))
+
+
+def _not_controller(refuse: type[R]) -> R:
+    return refuse(error=ErrorCode.NOT_CONTROLLER, error_message="This node is not the active controller.")
 
 
 def _leadership_lost(refuse: type[R], *, wrote: bool) -> R:

@@ -1,15 +1,25 @@
 """One node's time as the active controller: what it knows and has appended."""
 
 from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
+
+import trio
 
 from quorate.broker.controller.chores import Chores
 from quorate.broker.controller.metadata_log import MetadataLog, Pending
 from quorate.broker.controller.operations import Groups
 from quorate.broker.controller.packing import packed
 from quorate.broker.controller.sessions import Sessions
-from quorate.broker.metadata import MetadataImage
+from quorate.broker.metadata import (
+    AbortTransaction,
+    BeginTransaction,
+    EndTransaction,
+    MetadataImage,
+    Record,
+)
 from quorate.runtime import get_logger
 from quorate.types import Epoch
 
@@ -21,7 +31,7 @@ _PIECES_ON_THEIR_WAY: Final = 8
 
 @dataclass(slots=True, kw_only=True)
 class Tenure:
-    """`image` is ahead of what is committed by what was appended here."""
+    """`image` is ahead of what is committed by what was appended here, but for an open transaction."""
 
     epoch: Epoch
     image: MetadataImage
@@ -37,6 +47,10 @@ class Tenure:
     """That append's base offset."""
     _on_their_way: deque[Pending] = field(default_factory=deque)
     """The last append after each of the last pieces."""
+    _hidden: MetadataImage | None = None
+    """`image` with the open transaction."""
+    _alone: trio.Event | None = None
+    """Set when who works alone has ended; None: nobody does."""
 
     def append(self, groups: Groups) -> None:
         """Raises `TooLargeError` before anything happened, and what `MetadataLog.append_nowait` raises."""
@@ -49,13 +63,59 @@ class Tenure:
         offset = first
         for group in groups:
             for record in group:
-                self.image.apply(record, offset=offset, epoch=self.epoch)
-                self.chores.after(record)
+                self._apply(record, offset=offset)
                 offset += 1
         for batch in batches:
             self.last = self.metadata_log.append_nowait(batch, epoch=self.epoch)
             self._last_offset = first
             first += len(batch)
+
+    def _apply(self, record: Record, *, offset: int) -> None:
+        match record:
+            case BeginTransaction():
+                self._hidden = self.image.copy()
+            case EndTransaction():
+                assert self._hidden is not None
+                self.image = self.chores.image = self._hidden
+                self._hidden = None
+            case AbortTransaction():
+                self._hidden = None
+            case _:
+                image = self.image if self._hidden is None else self._hidden
+                image.apply(record, offset=offset, epoch=self.epoch)
+                self.chores.after(record)
+                return
+        self.image.offset, self.image.epoch = offset, self.epoch
+
+    # Changes that take more than a step
+
+    async def wait_turn(self) -> None:
+        """Return when nobody works alone. No checkpoint if nobody does."""
+        while self._alone is not None:
+            await self._alone.wait()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Decide and append in more than one step, while everybody else waits for their turn."""
+        await self.wait_turn()
+        ended = self._alone = trio.Event()
+        try:
+            yield
+        finally:
+            self._alone = None
+            ended.set()
+
+    @contextmanager
+    def transaction(self, name: str) -> Iterator[None]:
+        """What is appended within is one change: it takes place at the end of the block, or not at all if
+        that is left by an exception (KIP-868). Only for who works alone. Raises as `append`."""
+        self.append(((BeginTransaction(name=name),),))
+        try:
+            yield
+        except BaseException as error:
+            self.append(((AbortTransaction(reason=type(error).__name__),),))
+            raise
+        self.append(((EndTransaction(),),))
 
     async def wait_committed(self) -> bool:
         """Return when everything appended so far is committed; False if it is at another offset than

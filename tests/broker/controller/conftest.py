@@ -30,6 +30,7 @@ from quorate.broker.metadata.metadata_records import NO_LEADER, BrokerEndpoint, 
 from quorate.broker.metadata.record_codec import decode, encode
 from quorate.broker.metadata.states import PartitionState
 from quorate.error_code import ErrorCode
+from quorate.runtime.slices import at_once
 
 CLUSTER = "hIYbZ8XNQqiEnzUO1CPmSw"
 LISTENERS = (BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9092),)
@@ -247,11 +248,13 @@ class ModelCluster:
             ),
         )
         response = self.do(
-            create_topics(
-                self.image,
-                CreateTopicsRequest(topics=(topic,)),
-                draws=[self.draw()],
-                defaults=TopicDefaults(),
+            at_once(
+                create_topics(
+                    self.image,
+                    CreateTopicsRequest(topics=(topic,)),
+                    draws=[self.draw()],
+                    defaults=TopicDefaults(),
+                )
             )
         )
         created = response.topics[0]

@@ -25,6 +25,7 @@ from quorate.broker.metadata.metadata_records import NO_LEADER, ConfigType
 from quorate.broker.metadata.record_codec import encode
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.raft.state_machine.interface import CommittedBatch
+from quorate.runtime.slices import at_once
 from quorate.types import Epoch, Offset, SnapshotId
 
 BROKERS = st.integers(1, 4)
@@ -68,11 +69,13 @@ def take(cluster, step) -> None:
         case ("create", name, partitions, factor):
             topic = NewTopic(name=name, num_partitions=partitions, replication_factor=factor)
             cluster.do(
-                create_topics(
-                    image,
-                    CreateTopicsRequest(topics=(topic,)),
-                    draws=[cluster.draw()],
-                    defaults=TopicDefaults(),
+                at_once(
+                    create_topics(
+                        image,
+                        CreateTopicsRequest(topics=(topic,)),
+                        draws=[cluster.draw()],
+                        defaults=TopicDefaults(),
+                    )
                 )
             )
         case ("delete", name):

@@ -21,16 +21,19 @@ from quorate.broker.metadata.errors import ApiError
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.metadata.states import ConfigResource
 from quorate.error_code import ErrorCode
+from quorate.runtime.slices import at_once
 
 
 def create(cluster, *topics: NewTopic, validate_only: bool = False, **defaults: int) -> list[CreatedTopic]:
     return list(
         cluster.do(
-            create_topics(
-                cluster.image,
-                CreateTopicsRequest(topics=topics, validate_only=validate_only),
-                draws=[cluster.draw() for _ in topics],
-                defaults=TopicDefaults(**defaults),
+            at_once(
+                create_topics(
+                    cluster.image,
+                    CreateTopicsRequest(topics=topics, validate_only=validate_only),
+                    draws=[cluster.draw() for _ in topics],
+                    defaults=TopicDefaults(**defaults),
+                )
             )
         ).topics
     )
@@ -226,8 +229,8 @@ def test_placement_is_even_and_puts_no_two_replicas_on_one_broker(
     brokers: set[int], partitions: int, start: int, shift: int, data: st.DataObject
 ) -> None:
     factor = data.draw(st.integers(1, len(brokers)))
-    placed = place(
-        sorted(brokers), partitions=partitions, replication_factor=factor, start=start, shift=shift
+    placed = list(
+        place(sorted(brokers), partitions=partitions, replication_factor=factor, start=start, shift=shift)
     )
     assert len(placed) == partitions
     assert all(len(set(replicas)) == factor and set(replicas) <= brokers for replicas in placed)
@@ -236,7 +239,7 @@ def test_placement_is_even_and_puts_no_two_replicas_on_one_broker(
 
 
 def test_fenced_brokers_fill_up_where_active_ones_are_too_few_and_never_lead() -> None:
-    placed = place([1, 2], fenced=[3], partitions=4, replication_factor=3, start=0, shift=0)
+    placed = list(place([1, 2], fenced=[3], partitions=4, replication_factor=3, start=0, shift=0))
     assert [set(replicas) for replicas in placed] == [{1, 2, 3}] * 4
     assert [replicas[0] for replicas in placed] == [1, 2, 1, 2]
     assert all(replicas[-1] == 3 for replicas in placed)

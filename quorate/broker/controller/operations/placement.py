@@ -1,6 +1,6 @@
 """Which brokers get a new partition's replicas."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from quorate.broker.metadata import ApiError
@@ -15,7 +15,7 @@ def place(
     replication_factor: int,
     start: int,
     shift: int,
-) -> list[tuple[int, ...]]:
+) -> Iterator[tuple[int, ...]]:
     """Replicas for each of `partitions` partitions, leaders first, spread evenly over the brokers.
 
     Leaders go round from `start`; followers from `shift` places further on, one more with each full round, so
@@ -33,15 +33,16 @@ def place(
     spread = min(replication_factor, len(active))
     ordered, spare = sorted(active), sorted(fenced)
     count = len(ordered)
-    placed: list[tuple[int, ...]] = []
-    for partition in range(partitions):
+
+    def replicas(partition: int) -> tuple[int, ...]:
         first = (partition + start) % count
         # With the leader's place taken, followers share the remaining count - 1.
         step = shift + partition // count
         followers = (ordered[(first + 1 + (step + nth) % (count - 1)) % count] for nth in range(spread - 1))
         fill = (spare[(partition + nth) % len(spare)] for nth in range(replication_factor - spread))
-        placed.append((ordered[first], *followers, *fill))
-    return placed
+        return (ordered[first], *followers, *fill)
+
+    return map(replicas, range(partitions))
 
 
 def check_manual(replicas: Sequence[int], *, registered: AbstractSet[int], factor: int | None) -> None:

@@ -3,7 +3,7 @@
 import re
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,11 +33,14 @@ from quorate.broker.metadata import (
     check_value,
 )
 from quorate.error_code import ErrorCode
+from quorate.runtime import Steps
 
 MAX_NAME_LENGTH: Final = 249
 MAX_PARTITIONS_PER_TOPIC: Final = 10_000
 MAX_REPLICAS_PER_TOPIC: Final = 50_000
-"""Of one topic in all. A topic is created by one atomic batch, which must fit one append of the quorum."""
+"""Of one topic in all."""
+_PER_STEP: Final = 64
+"""Partitions: some hundred microseconds."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -71,9 +74,10 @@ def create_topics(
     draws: Sequence[Draw],
     defaults: TopicDefaults,
     asked: Mapping[str, int] | None = None,
-) -> Outcome[CreateTopicsResponse]:
+) -> Steps[Outcome[CreateTopicsResponse]]:
     """Create each topic that can be; each is atomic. `draws`: one for each topic asked for, in order.
-    `asked`: how often each name is in the whole request, where this is a portion."""
+    `asked`: how often each name is in the whole request, where this is a portion. The image stays as it is
+    between the steps."""
     if asked is None:
         asked = Counter(topic.name for topic in request.topics)
     collisions = _CollidingNames(image)
@@ -96,7 +100,7 @@ def create_topics(
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Another topic has the id {topic_id}.")
             collisions.claim(topic.name)
             configs = _config_records(topic)
-            partitions = _partitions(image, topic, topic_id=topic_id, draw=draw, defaults=defaults)
+            partitions = yield from _partitions(image, topic, topic_id=topic_id, draw=draw, defaults=defaults)
         except ApiError as error:
             results.append(CreatedTopic(name=topic.name, error=error.code, error_message=error.message))
             continue
@@ -176,7 +180,8 @@ def _config_records(topic: NewTopic) -> list[Config]:
 
 def _partitions(
     image: MetadataImage, topic: NewTopic, *, topic_id: uuid.UUID, draw: Draw, defaults: TopicDefaults
-) -> list[Partition]:
+) -> Steps[list[Partition]]:
+    assigned: Iterator[tuple[int, ...]]
     if topic.assignments:
         assigned = _manual(image, topic)
     else:
@@ -191,6 +196,8 @@ def _partitions(
                 tuple(default_directory(image, broker) for broker in replicas),
             )
         isr, directories = known[replicas]
+        if partition_id % _PER_STEP == _PER_STEP - 1:
+            yield
         if not isr:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -210,7 +217,7 @@ def _partitions(
     return partitions
 
 
-def _manual(image: MetadataImage, topic: NewTopic) -> list[tuple[int, ...]]:
+def _manual(image: MetadataImage, topic: NewTopic) -> Iterator[tuple[int, ...]]:
     if topic.replication_factor != -1:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -221,6 +228,7 @@ def _manual(image: MetadataImage, topic: NewTopic) -> list[tuple[int, ...]]:
             ErrorCode.INVALID_REQUEST,
             "A manual partition assignment was specified, but numPartitions was not set to -1.",
         )
+    _check_size(len(topic.assignments), 0)
     ordered = sorted(topic.assignments, key=lambda each: each.partition_id)
     if [each.partition_id for each in ordered] != list(range(len(ordered))):
         raise ApiError(
@@ -231,12 +239,12 @@ def _manual(image: MetadataImage, topic: NewTopic) -> list[tuple[int, ...]]:
     _check_size(len(ordered), factor)
     for each in ordered:
         check_manual(each.replicas, registered=image.brokers.keys(), factor=factor)
-    return [each.replicas for each in ordered]
+        yield each.replicas
 
 
 def _automatic(
     image: MetadataImage, topic: NewTopic, *, draw: Draw, defaults: TopicDefaults
-) -> list[tuple[int, ...]]:
+) -> Iterator[tuple[int, ...]]:
     if topic.num_partitions == 0 or topic.num_partitions < -1:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
