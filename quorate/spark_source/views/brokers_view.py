@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 from quorate.broker.metadata import BrokerRegistrationChange, RegisterBroker, UnregisterBroker
 from quorate.runtime import uuid_text
 from quorate.spark_source.entries import Entry
+from quorate.spark_source.views.typed_view import BOUNDS, TypedView
 from quorate.spark_source.views.view import (
     BOOLEAN,
     BROKER_CHANGE,
@@ -23,7 +24,7 @@ from quorate.spark_source.views.view import (
     schema,
 )
 
-_KINDS = frozenset({REGISTER_BROKER, BROKER_CHANGE, UNREGISTER_BROKER})
+_KINDS = BOUNDS | {REGISTER_BROKER, BROKER_CHANGE, UNREGISTER_BROKER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class _Broker:
     in_controlled_shutdown: bool | None = None
 
 
-class BrokersView:
+class BrokersView(TypedView):
     """`change`: registered, fenced, unfenced, shutting down, changed or unregistered. Each row holds the
     broker's whole registration from its `timestamp` on. Listeners read NAME://host:port."""
 
@@ -56,9 +57,10 @@ class BrokersView:
     wants: ClassVar[frozenset[int] | None] = _KINDS
 
     def __init__(self) -> None:
+        super().__init__()
         self._brokers: dict[int, _Broker] = {}
 
-    def rows(self, entry: Entry) -> Iterable[Row]:
+    def rows_of(self, entry: Entry) -> Iterable[Row]:
         match entry.record:
             case RegisterBroker() as record:
                 state = self._brokers[record.broker_id] = _Broker(

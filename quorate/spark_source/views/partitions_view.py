@@ -17,6 +17,7 @@ from quorate.broker.metadata import (
 )
 from quorate.runtime import uuid_text
 from quorate.spark_source.entries import Entry
+from quorate.spark_source.views.typed_view import BOUNDS, TypedView
 from quorate.spark_source.views.view import (
     BOOLEAN,
     INTEGER,
@@ -32,10 +33,10 @@ from quorate.spark_source.views.view import (
     schema,
 )
 
-_KINDS = frozenset({TOPIC, REMOVE_TOPIC, PARTITION, PARTITION_CHANGE})
+_KINDS = BOUNDS | {TOPIC, REMOVE_TOPIC, PARTITION, PARTITION_CHANGE}
 
 
-class PartitionsView:
+class PartitionsView(TypedView):
     """`change`: created, changed or removed (with the state it had). Each row holds the partition's whole
     state from its `timestamp` on; `elected` says that the change named a leader, even the same one. `elr` and
     `last_known_elr` are those who may lead where nobody in sync can (KIP-966).
@@ -61,10 +62,11 @@ class PartitionsView:
     wants: ClassVar[frozenset[int] | None] = _KINDS
 
     def __init__(self) -> None:
+        super().__init__()
         self._names = TopicNames()
         self._topics: dict[UUID, dict[int, PartitionState]] = {}
 
-    def rows(self, entry: Entry) -> Iterable[Row]:
+    def rows_of(self, entry: Entry) -> Iterable[Row]:
         match entry.record:
             case Topic() as record:
                 self._names.created(record)

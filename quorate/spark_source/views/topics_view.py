@@ -8,10 +8,13 @@ from pyspark.sql.types import StructType
 from quorate.broker.metadata import Config, ConfigType, RemoveTopic, Topic
 from quorate.runtime import uuid_text
 from quorate.spark_source.entries import Entry
+from quorate.spark_source.views.typed_view import BOUNDS, TypedView
 from quorate.spark_source.views.view import CONFIG, REMOVE_TOPIC, TEXT, TOPIC, Row, TopicNames, common, schema
 
+_KINDS = BOUNDS | {TOPIC, REMOVE_TOPIC, CONFIG}
 
-class TopicsView:
+
+class TopicsView(TypedView):
     """`change`: created, configured or removed. A configuration that was removed has no value."""
 
     schema: ClassVar[StructType] = schema(
@@ -21,14 +24,15 @@ class TopicsView:
         ("config", TEXT),
         ("value", TEXT),
     )
-    remembers: ClassVar[frozenset[int]] = frozenset({TOPIC, REMOVE_TOPIC})
-    wants: ClassVar[frozenset[int] | None] = frozenset({TOPIC, REMOVE_TOPIC, CONFIG})
+    remembers: ClassVar[frozenset[int]] = _KINDS
+    wants: ClassVar[frozenset[int] | None] = _KINDS
 
     def __init__(self) -> None:
+        super().__init__()
         self._names = TopicNames()
         self._ids: dict[str, str] = {}
 
-    def rows(self, entry: Entry) -> Iterable[Row]:
+    def rows_of(self, entry: Entry) -> Iterable[Row]:
         match entry.record:
             case Topic() as record:
                 self._names.created(record)
