@@ -9,10 +9,10 @@ import pytest
 from quorate.broker.metadata.metadata_records import (
     AbortTransaction,
     BeginTransaction,
+    BrokerEndpoint,
     Config,
     ConfigType,
     EndTransaction,
-    Listener,
     Partition,
     RegisterBroker,
     Topic,
@@ -41,7 +41,7 @@ def tell(log: Any, number: int) -> None:
             broker_id=number,
             incarnation_id=uuid.UUID(int=number << 100),
             broker_epoch=log.end,
-            listeners=(Listener(name="PLAINTEXT", host="localhost", port=9090),),
+            listeners=(BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9090),),
         ),
     )
 
