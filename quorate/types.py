@@ -14,13 +14,15 @@ Offset = NewType("Offset", int)
 
 @value(frozen=True, slots=True)
 class ReplicaKey:
-    """Who a replica is: a node id, and the directory that holds its log (KIP-853). A missing directory id
-    matches any."""
+    """The identity of a replica: its node id and the id of the directory with its log (KIP-853). A missing
+    directory id matches every directory."""
 
     id: NodeId
     directory_id: str | None = None
 
     def matches(self, other: "ReplicaKey") -> bool:
+        """Return True if both keys may name the same replica: equal node ids, and no different directory
+        ids."""
         return self.id == other.id and (
             self.directory_id is None or other.directory_id is None or self.directory_id == other.directory_id
         )
@@ -28,19 +30,23 @@ class ReplicaKey:
 
 @value(frozen=True, slots=True)
 class Endpoint:
+    """The host and the port at which a node is reached."""
+
     host: str
     port: int
 
 
 @value(frozen=True, slots=True)
 class Voter:
+    """A voter: its identity, and the endpoint at which other nodes reach it."""
+
     key: ReplicaKey
     endpoint: Endpoint
 
 
 @value(frozen=True, slots=True)
 class VoterSet:
-    """Who may vote. Ordered by id, so that every node walks it alike."""
+    """A set of voters, ordered by id. Iteration has the same order on every node."""
 
     voters: tuple[Voter, ...]
 
@@ -60,25 +66,29 @@ class VoterSet:
 
     @property
     def ids(self) -> tuple[NodeId, ...]:
+        """The ids of the voters, in ascending order."""
         return tuple(voter.key.id for voter in self.voters)
 
     @property
     def majority(self) -> int:
-        """How many voters decide."""
+        """The number of voters that form a majority."""
         return len(self.voters) // 2 + 1
 
     def has(self, key: ReplicaKey) -> bool:
+        """Return True if a voter of this set matches `key`."""
         return any(voter.key.matches(key) for voter in self.voters)
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
+        """Return the endpoint of the voter with this id. None: it is not a voter."""
         return next((voter.endpoint for voter in self.voters if voter.key.id == node), None)
 
     def with_voter(self, voter: Voter) -> "VoterSet":
-        """This set with `voter`, in place of any of the same id."""
+        """Return a copy of this set with `voter`, which replaces a voter of the same id."""
         others = (other for other in self.voters if other.key.id != voter.key.id)
         return VoterSet(tuple(sorted((*others, voter), key=lambda each: each.key.id)))
 
     def without(self, node: NodeId) -> "VoterSet":
+        """Return a copy of this set without the voter of this id."""
         return VoterSet(tuple(voter for voter in self.voters if voter.key.id != node))
 
 
@@ -100,8 +110,8 @@ class EpochStart:
 
 @value(frozen=True, slots=True, order=True)
 class SnapshotId:
-    """A snapshot holds what the records below `end_offset` (exclusive) made; the last of them is of `epoch`
-    (KIP-630). `SnapshotId(0, 0)` is the bootstrap snapshot, which only names the first voters."""
+    """The id of a snapshot: it contains all records below `end_offset` (exclusive), and the last of them has
+    `epoch` (KIP-630). `SnapshotId(0, 0)` is the bootstrap snapshot, which contains only the first voters."""
 
     end_offset: Offset
     epoch: Epoch

@@ -19,7 +19,7 @@ R = TypeVar("R", bound=Response)
 
 
 class ControllerTimedOutError(Exception):
-    """No controller answered in time. What was asked may have happened."""
+    """No active controller answered in time. The request may have been carried out."""
 
 
 class ControllerChannel:

@@ -13,8 +13,8 @@ _AGAIN_SECONDS: Final = 1.0
 
 
 class UntoldFailureError(Exception):
-    """The controller could not be told of a failed directory in time: the broker stops, so that its session
-    ends, and others lead what was in it."""
+    """The broker could not report a failed directory to the active controller in time. It stops, so that its
+    session ends and other brokers lead the partitions of the directory."""
 
 
 class FailureReports:

@@ -28,7 +28,7 @@ _WAITING_SECONDS: Final = 0.05
 
 
 class BrokerRegistrationError(Exception):
-    """The controller will not have this broker; the message says why."""
+    """The active controller refused the registration of this broker. The message names the reason."""
 
 
 class LifecycleState(enum.Enum):

@@ -23,7 +23,7 @@ log = get_logger(__name__)
 
 
 class SameDirectoryError(Exception):
-    """Two folders of `log.dirs` are one directory: mounted twice, linked, or a copy."""
+    """Two entries of `log.dirs` are the same directory: mounted twice, linked or copied."""
 
     def __init__(self, first: str, second: str, directory: uuid.UUID) -> None:
         super().__init__(

@@ -29,7 +29,7 @@ log = get_logger(__name__)
 
 
 class BrokerServer:
-    """One running node. Open with `BrokerServer.open`."""
+    """One running node: a broker, a controller or both. Open it with `BrokerServer.open`."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class BrokerServer:
         registry: CollectorRegistry | None = None,
         telemetry: ServerTelemetry | None = None,
     ) -> AsyncIterator["BrokerServer"]:
-        """Start the node, and stop it in order at the end of the block: partitions led by others, logs
-        flushed, leadership of the quorum given up.
+        """Start the node, and stop it in order at the end of the block: it transfers its partitions, flushes
+        its logs and resigns from the leadership of the quorum.
 
-        The block begins when the node listens; `wait_ready` says when a broker serves. A node that can't go
-        on cancels the block and raises what stopped it. Raises `QuorumStateError` or `LogError` for folders
-        that can't be used, `AddressInUseError`, `DiskLockedError`,
-        `SameDirectoryError`, `DuplicateReplicaError`, `BrokerRegistrationError`. `telemetry` watches the
-        quorum next to the metrics.
+        The block begins when the node listens. `wait_ready` returns when a broker serves. An error that stops
+        the node cancels the block and is raised at its end. Raises `QuorumStateError` or `LogError` for
+        directories that can't be used, `AddressInUseError`, `DiskLockedError`, `SameDirectoryError`,
+        `DuplicateReplicaError`, `BrokerRegistrationError`. `telemetry` observes the quorum beside the
+        metrics.
         """
         runtime = runtime or real_runtime(sync=SyncStrategy.THREAD)
         registry = registry or CollectorRegistry()
@@ -155,14 +155,15 @@ class BrokerServer:
                 nursery.cancel_scope.cancel()
 
     def health(self) -> NodeHealth:
-        """Whether this node takes part in a quorum that works, and its broker, if there is one, serves."""
+        """The health of this node: healthy if it takes part in a working quorum and its broker, if it has
+        one, serves."""
         broker = self.broker
         if broker is None:
             return node_health(self.quorum, None, None)
         return node_health(self.quorum, broker.lifecycle, broker.replicas)
 
     async def wait_ready(self) -> None:
-        """Return when a leader of the quorum is known, and this node's broker is unfenced."""
+        """Return when the quorum has a leader and this node's broker, if it has one, is unfenced."""
         await self.quorum.wait_leader()
         if self.broker is not None:
             await self.broker.lifecycle.wait_unfenced()

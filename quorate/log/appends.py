@@ -17,7 +17,8 @@ _TIMESTAMPS_START = 27
 
 @dataclass(frozen=True, slots=True)
 class AppendInfo:
-    """What an append wrote: offsets [base_offset, end_offset), not yet durable."""
+    """The outcome of an append: offsets [base_offset, end_offset) and their size in bytes. They are not
+    durable yet."""
 
     base_offset: Offset
     end_offset: Offset

@@ -12,7 +12,9 @@ from quorate.runtime import Disk, read_file, write_file_atomically
 from quorate.types import Offset
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+"""The name of the file with the high watermarks of a directory's partitions."""
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+"""The name of the file with the recovery points of a directory's partitions."""
 _VERSION = "0"
 _DIGITS_MAX = 18
 """So many are always an int64."""
@@ -23,7 +25,7 @@ TopicPartition = tuple[str, int]
 
 
 class UnreadableCheckpointError(LogError):
-    """A checkpoint file that is there but can't be read."""
+    """A checkpoint file exists but can't be read. The message names the fault and the remedy."""
 
     def __init__(self, path: str, problem: str) -> None:
         if problem.endswith(NEWER_WROTE_IT):
@@ -39,7 +41,7 @@ class UnreadableCheckpointError(LogError):
 
     @property
     def is_newer(self) -> bool:
-        """Whether a newer quorate wrote the file: it is whole, and this version can't read it."""
+        """True if a newer version of quorate wrote the file: it is whole, but this version can't read it."""
         return self.problem.endswith(NEWER_WROTE_IT)
 
 
@@ -48,7 +50,7 @@ def encode_lines(entries: list[str]) -> bytes:
 
 
 def decode_lines(path: str, data: bytes) -> list[str]:
-    """Raises `UnreadableCheckpointError`."""
+    """Return the entries of a checkpoint file, one per line. Raises `UnreadableCheckpointError`."""
     try:
         lines = data.decode().split("\n")
     except UnicodeDecodeError as error:
@@ -69,12 +71,14 @@ def _told(line: str) -> str:
 
 
 def is_number(field: str) -> bool:
-    """Whether it is an offset, an epoch or a partition. `int` refuses thousands of digits."""
+    """Return True if `field` can be an offset, an epoch or a partition. `int` would fail on thousands of
+    digits."""
     return field.isascii() and field.isdecimal() and len(field) <= _DIGITS_MAX
 
 
 def load_offsets(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
-    """Empty if there is no file. Raises `UnreadableCheckpointError`."""
+    """Read an offset checkpoint. Returns an empty dictionary if there is no file. Raises
+    `UnreadableCheckpointError`."""
     try:
         data = read_file(disk, path)
     except FileNotFoundError:
@@ -92,6 +96,6 @@ def load_offsets(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
 
 
 async def store_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Durable when it returns."""
+    """Write an offset checkpoint atomically. It is durable when this returns. Raises `DiskError`."""
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
     await write_file_atomically(disk, path, encode_lines(lines))

@@ -14,13 +14,13 @@ AS_NEW_REPLICA: Final = (
 
 
 class LogError(Exception):
-    """Root of this package's errors."""
+    """The root of the errors of this package."""
 
 
 class InvalidBatchError(LogError):
-    """Whoever sent the records sent something wrong; the log is unchanged.
+    """The sender's records are invalid. The log is unchanged.
 
-    `position`: the byte in the given buffer at which the bad batch starts.
+    `position`: the byte in the given buffer at which the invalid batch starts.
     """
 
     def __init__(self, problem: str, *, position: int) -> None:
@@ -30,7 +30,7 @@ class InvalidBatchError(LogError):
 
 
 class BatchTooLargeError(InvalidBatchError):
-    """Larger than `max_batch_bytes`."""
+    """A batch is larger than `LogConfig.max_batch_bytes`. The log is unchanged."""
 
 
 class OffsetGapError(InvalidBatchError):
@@ -42,7 +42,7 @@ class EpochRegressionError(InvalidBatchError):
 
 
 class OffsetOutOfRangeError(LogError):
-    """Asked for an offset outside [log start, log end]."""
+    """The offset is outside of [log start, log end]."""
 
     def __init__(self, offset: int, *, log_start_offset: Offset, end_offset: Offset) -> None:
         super().__init__(
@@ -54,17 +54,16 @@ class OffsetOutOfRangeError(LogError):
 
 
 class LogFailedError(LogError):
-    """The disk failed an earlier write or sync, so that nothing is known about the end of the files. Only
-    reopening, which recovers them, helps (KAFKA-10778)."""
+    """An earlier write or sync of this log failed, so the end of its files is unknown. Open the log again,
+    which recovers it (KAFKA-10778)."""
 
 
 class LogInterruptedError(LogFailedError):
-    """A change of the log was cancelled halfway. The disk is sound; only reopening the log, which recovers
-    it, helps."""
+    """A change of this log was cancelled halfway. The disk works. Open the log again, which recovers it."""
 
 
 class DamagedLogError(LogError):
-    """Something that was durable can't be read. The node must not start on it."""
+    """A part of the log that was durable can't be read. The node must not start with this log."""
 
     def __init__(self, path: str, position: int, problem: str) -> None:
         if problem.endswith(NEWER_WROTE_IT):
@@ -80,8 +79,7 @@ class DamagedLogError(LogError):
 
 
 class DamagedSnapshotError(LogError):
-    """A snapshot is not whole: a bad CRC, something missing, or something too many. Nothing of it may be
-    used."""
+    """A snapshot has a bad CRC, or lacks or repeats a part. No part of it may be used."""
 
     def __init__(self, path: str, position: int, problem: str, *, snapshot: SnapshotId) -> None:
         if problem.endswith(NEWER_WROTE_IT):
@@ -99,7 +97,7 @@ class DamagedSnapshotError(LogError):
 
 
 class SnapshotMissingError(LogError):
-    """There is no such snapshot here, or no longer (SNAPSHOT_NOT_FOUND)."""
+    """The snapshot never existed here, or was deleted (SNAPSHOT_NOT_FOUND)."""
 
     def __init__(self, snapshot: SnapshotId) -> None:
         super().__init__(f"no snapshot {snapshot.end_offset}-{snapshot.epoch}")
@@ -107,8 +105,7 @@ class SnapshotMissingError(LogError):
 
 
 class PositionOutOfRangeError(LogError):
-    """Bytes of a snapshot were asked for, or given, at a position at which it has none
-    (POSITION_OUT_OF_RANGE)."""
+    """The snapshot has no bytes at this position (POSITION_OUT_OF_RANGE)."""
 
     def __init__(self, snapshot: SnapshotId, position: int, *, size: int) -> None:
         super().__init__(

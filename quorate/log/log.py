@@ -16,10 +16,10 @@ __all__ = ["AppendInfo", "FileSlice", "Log"]
 
 
 class Log(Appends, Reads, Changes):
-    """One log in one folder, owned by one task at a time.
+    """One log in one directory. Only one task may use it.
 
-    Appends are plain calls, first in, first out; nothing is durable before `sync`. After a `DiskError` the
-    log refuses everything but reads until it is opened again.
+    Appends are plain calls and take effect in the order of the calls. They are durable after `sync`. After a
+    `DiskError` the log refuses everything except reads until it is opened again.
     """
 
     @classmethod
@@ -35,12 +35,13 @@ class Log(Appends, Reads, Changes):
         log_start_epoch: Epoch = Epoch(0),  # noqa: B008
         now_ms: Callable[[], int],
     ) -> "Log":
-        """Recover what is there, or begin a new log at `log_start_offset` (0 if None), below which the last
-        record was of `log_start_epoch`. A metadata log is opened by `open_metadata_log`.
+        """Recover the log in `folder`, or begin one at `log_start_offset` (None: 0), whose record below that
+        offset has `log_start_epoch`. Use `open_metadata_log` for a metadata log.
 
-        `recovery_point`: what the owner knows to be durable (exclusive); None checks everything as after a
-        crash. With `config.own_recovery_point` the log knows better. Everything in the log is durable when
-        this returns. Raises `DamagedLogError`, `UnreadableCheckpointError`, `DiskError`.
+        `recovery_point`: the end (exclusive) of the durable part, as the owner knows it. None: unknown, so
+        all records are checked as after a crash. A log with `config.own_recovery_point` keeps it itself. All
+        records are durable when this returns. Raises `DamagedLogError`, `UnreadableCheckpointError`,
+        `DiskError`.
         """
         if not disk.exists(folder):
             disk.make_folder(folder)
@@ -67,53 +68,60 @@ class Log(Appends, Reads, Changes):
 
     @property
     def folder(self) -> str:
+        """The path of the directory with the log's files."""
         return self._folder
 
     @property
     def last_epoch(self) -> Epoch:
+        """The epoch of the last record, 0 in an empty log."""
         return self._epochs.last_epoch
 
     @property
     def log_start_epoch(self) -> Epoch:
-        """Of the record below the log start; 0 at offset 0, and where nobody said it."""
+        """The epoch of the record below the log start. 0: the log starts at offset 0, or that epoch is
+        unknown."""
         return self._epochs.start_epoch
 
     @property
     def epochs(self) -> tuple[EpochStart, ...]:
+        """The leader epochs in the log, each with the offset of its first record, in ascending order."""
         return self._epochs.entries
 
     @property
     def segment_count(self) -> int:
+        """The number of segments, including the active one."""
         return len(self._segments)
 
     @property
     def recovery_point(self) -> Offset:
-        """Everything below is durable, the epoch checkpoint included: what an owner may write into
-        its recovery-point checkpoint after `flush`. Before a truncation below it, the owner must write a
-        lower one (`truncate` does so for an own recovery point)."""
+        """The end (exclusive) of the part that is durable, including the epoch checkpoint. After `flush` the
+        owner may store it as the recovery point. Before a truncation below it, the owner must store a lower
+        one. `truncate` does so for an own recovery point."""
         return self._recovery_point
 
     def epoch_at(self, offset: int) -> Epoch | None:
-        """The epoch of the record at `offset`; None below the first known."""
+        """Return the epoch of the record at `offset`. None: the offset is below the first known epoch."""
         return self._epochs.epoch_at(offset)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd | None:
-        """The largest epoch <= `epoch` in the log and its end offset (KIP-101, KIP-279); None if the log
-        knows no epoch."""
+        """Return the largest epoch of the log that is not above `epoch`, and its end offset (KIP-101,
+        KIP-279). None: the log knows no epoch."""
         return self._epochs.end_offset_for(epoch, self.end_offset)
 
     def start_epoch(self, epoch: Epoch) -> None:
-        """A partition's leader begins `epoch` at the log's end, before any append (KAFKA-7415)."""
+        """Record that `epoch` starts at the log's end. A partition's leader does so before its first append
+        (KAFKA-7415)."""
         self._epochs.assign(epoch, self.end_offset)
 
     def configure(self, config: LogConfig) -> None:
-        """Kept otherwise from the next append on: segment sizes and ages, index intervals."""
+        """Use another configuration from the next append on: segment sizes and ages, index intervals."""
         self._config = config
         for segment in self._segments:
             segment.configure(config)
 
     async def flush_and_close(self) -> None:
-        """A clean shutdown. Raises `DiskError`; the files are closed in any case."""
+        """Make the log durable and close its files, as a clean shutdown does. Raises `DiskError`. The files
+        are closed in any case."""
         try:
             if self._failure is None:
                 # Before the sync: after a clean shutdown nobody looks for a reserve.
@@ -124,7 +132,7 @@ class Log(Appends, Reads, Changes):
             self.close()
 
     def close(self) -> None:
-        """Close the files as they are."""
+        """Close the files without a sync."""
         self._failure = self._failure or LogError("closed")
         for segment in self._segments:
             segment.close()

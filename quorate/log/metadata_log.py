@@ -24,13 +24,13 @@ log = get_logger(__name__)
 async def open_metadata_log(
     disk: Disk, config: LogConfig, *, snapshots: SnapshotStore, now_ms: Callable[[], int]
 ) -> Log:
-    """Recover the log beside `snapshots`, in their folder; `config` must ask for an own recovery point.
+    """Recover the metadata log in the folder of `snapshots`. `config.own_recovery_point` must be set.
 
-    A log that a crash left between the arrival of a snapshot and the reset to its end is empty at that end
-    when this returns. Snapshots below the log start are gone.
+    A crash between the arrival of a snapshot and the reset of the log is completed: the log is then empty and
+    starts at the snapshot's end. Snapshots below the log start are deleted.
 
-    Raises `UncoveredLogStartError`, `DamagedSnapshotError` if what a damaged snapshot held is not in the log
-    either, `DamagedLogError`, `UnreadableCheckpointError`, `DiskError`.
+    Raises `UncoveredLogStartError`, `DamagedSnapshotError` if a damaged snapshot has records that the log
+    lacks, `DamagedLogError`, `UnreadableCheckpointError`, `DiskError`.
     """
     folder = snapshots.folder
     start = await _start_of(disk, folder, snapshots)
@@ -53,7 +53,8 @@ async def open_metadata_log(
 
 
 async def recovered_log(opened: Log, snapshots: SnapshotStore) -> RecoveredLog:
-    """What the core is told of an open log and its snapshots. Raises `DamagedLogError`, `DiskError`."""
+    """Return the state of an open log and its snapshots, as the Raft core needs it. Raises `DamagedLogError`,
+    `DiskError`."""
     latest = snapshots.latest
     held = snapshots.voters
     later = await opened.voter_sets(0 if latest is None else latest.end_offset)

@@ -15,8 +15,8 @@ _NO_LIMIT = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """Whole batches in a file, for a copy that needn't pass through Python. Valid until the log is next
-    truncated or its start moves."""
+    """A range of whole batches in a file, for a copy by the operating system. It is valid until the next
+    truncation, or until the log start moves."""
 
     file: File
     position: int

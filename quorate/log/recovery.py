@@ -74,7 +74,7 @@ async def recover(
 
 
 def segment_bases(disk: Disk, folder: str) -> list[int]:
-    """Base offsets of the segments in `folder`, ascending."""
+    """Return the base offsets of the segments in `folder`, in ascending order."""
     names = (name.removesuffix(LOG_SUFFIX) for name in disk.list(folder) if name.endswith(LOG_SUFFIX))
     return sorted(int(name) for name in names if len(name) == _DIGITS and name.isdecimal())
 

@@ -9,8 +9,8 @@ from quorate.metrics.histogram import Histogram
 
 
 class ControllerStats:
-    """The controller's `ControllerTelemetry` that keeps what it hears, since the node
-    started."""
+    """Counts of one node's controller since the node started (KIP-835). It implements the controller's
+    `ControllerTelemetry`."""
 
     __slots__ = ("_processing", "_queued", "errors", "operations_timed_out", "timed_out_heartbeats")
 
@@ -23,22 +23,27 @@ class ControllerStats:
 
     @property
     def operations_started(self) -> int:
+        """The number of operations that the controller has started."""
         return self._processing.count
 
     def performed(self, *, late_seconds: float, busy_seconds: float) -> None:
+        """Record an operation that waited for `late_seconds` and ran for `busy_seconds`."""
         self._queued.record(late_seconds)
         self._processing.record(busy_seconds)
 
     def given_up(self) -> None:
+        """Count an operation that timed out."""
         self.operations_timed_out += 1
 
     def broker_timed_out(self) -> None:
+        """Count a broker whose heartbeats have stopped."""
         self.timed_out_heartbeats += 1
 
     def failed(self) -> None:
+        """Count an unexpected error in the controller."""
         self.errors += 1
 
     def families(self) -> Iterator[Metric]:
-        """The two histograms."""
+        """Yield the histograms of waiting times and of processing times."""
         yield from self._queued.families(EVENT_QUEUE_TIME)
         yield from self._processing.families(EVENT_PROCESSING_TIME)

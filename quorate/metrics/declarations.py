@@ -54,8 +54,8 @@ class Declaration:
 def families(
     declarations: Iterable[Declaration], values: Mapping[str, float], labels: Mapping[str, str] | None = None
 ) -> Iterator[Metric]:
-    """Both spellings of gauges and counters. `values`: by attribute, in Kafka's units; every one must be
-    there (`KeyError`)."""
+    """Yield gauges and counters under both names. `values` has each by attribute, in Kafka's units. Raises
+    `KeyError` if one is missing."""
     labels = labels or {}
     for each in declarations:
         value = values[each.bean]
@@ -229,7 +229,7 @@ BROKER_METADATA: Final = (
         kind=MetricKind.COUNTER,
     ),
 )
-"""KIP-835's of every node that follows the metadata."""
+"""The metadata metrics of KIP-835 that every broker has."""
 
 
 def _controller(
@@ -329,7 +329,7 @@ CONTROLLER: Final = (
         help="Node id of the active controller; -1 while unknown.",
     ),
 )
-"""KIP-835's of every node that has a controller, active or not."""
+"""The metrics of the active controller. On other nodes they are 0."""
 
 EVENT_QUEUE_TIME: Final = Declaration(
     mbean="kafka.controller:type=ControllerEventManager",

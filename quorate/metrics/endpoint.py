@@ -31,13 +31,12 @@ class HealthReport(Protocol):
 async def serve_metrics(
     listener: Listener, registry: CollectorRegistry, *, health: Callable[[], HealthReport] | None = None
 ) -> None:
-    """Answer scrapes until cancelled, in the OpenMetrics format for who asks for it. With `health`, such as
-    `lambda: quorum.health`, answer /health too: 200 or 503, and a JSON object that says why; and
-    /health/live, which is 200 for as long as the event loop answers at all. Anything but a GET of these is
-    refused.
+    """Serve /metrics over HTTP until cancelled, in the OpenMetrics format if the client accepts it. With
+    `health`, such as `lambda: quorum.health`, also serve /health: 200 or 503, with a JSON object that has the
+    reason. /health/live answers 200 as long as the event loop runs. Every other request is refused.
 
-    `registry` is any that prometheus_client collects from: a service's own, where its metrics stand beside
-    the quorum's. A service that has an endpoint already needs only `RaftMetrics` in its registry.
+    `registry`: any registry of prometheus_client, such as a service's own. A service that already has an
+    endpoint needs only `RaftMetrics` in its registry.
     """
     limit = trio.Semaphore(_MAX_CONNECTIONS)
     async with trio.open_nursery() as nursery:

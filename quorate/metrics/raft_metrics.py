@@ -38,11 +38,12 @@ STATES = ("leader", "follower", "candidate", "prospective", "unattached", "resig
 
 
 class RaftMetrics(Collector):
-    """`quorate.raft.telemetry.Telemetry` that shows itself in a Prometheus registry.
+    """A `quorate.raft.Telemetry` that exports the quorum's metrics to a Prometheus registry (KIP-595,
+    KIP-835).
 
-    Made anywhere, also before trio runs, and scraped from any thread. `monotonic`: seconds; by default the
-    clock of the trio run that the quorum is opened in. Raises `ValueError` for labels that another quorum's
-    metrics in the registry have.
+    Create it anywhere, also before trio runs. Any thread may scrape it. `monotonic`: a clock in seconds; by
+    default the clock of the trio run that opens the quorum. Raises `ValueError` if another quorum has the
+    same labels in this registry.
     """
 
     def __init__(
@@ -91,10 +92,11 @@ class RaftMetrics(Collector):
 
     @property
     def labels(self) -> dict[str, str]:
+        """The labels of all samples of this quorum."""
         return self._labels
 
     def unregister(self) -> None:
-        """Take these metrics out of the registry, so that others may have their labels. Idempotent."""
+        """Remove these metrics from the registry, so that another quorum may use their labels. Idempotent."""
         if self._registry is not None:
             leave(self._registry, self)
 
@@ -163,7 +165,7 @@ class RaftMetrics(Collector):
     # Showing
 
     def values(self) -> dict[str, float]:
-        """By Kafka's attribute names, in Kafka's units (ms); without the state, which is not a number."""
+        """Return the values by Kafka's attribute names, in Kafka's units (ms), without the state."""
         with self._lock:
             return {
                 **self._values,
@@ -181,12 +183,15 @@ class RaftMetrics(Collector):
 
     @property
     def state(self) -> str:
+        """The state in Kafka's words, such as leader, follower or observer."""
         return self._state
 
     def describe(self) -> Iterable[Metric]:
+        """Return the metric families, as Prometheus asks for them at registration."""
         return self.collect()
 
     def collect(self) -> Iterator[Metric]:
+        """Yield the metric families with their current samples."""
         for declaration in RAFT:
             if declaration.kind is MetricKind.STATE:
                 yield from self._state_families(declaration)

@@ -20,16 +20,17 @@ from quorate.runtime import Disk, read_file, write_file_atomically
 from quorate.types import ElectionState, Epoch, NodeId, ReplicaKey
 
 QUORUM_STATE = "quorum-state"
+"""The name of the file with a node's epoch, leader and vote."""
 DATA_VERSION = 1
 _NONE = -1
 _NO_DIRECTORY = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class QuorumStateFile:
-    """One node's `quorum-state` in `folder`.
+    """The `quorum-state` file of one node (KIP-595).
 
-    Storing is on the election path: it costs one file sync and one folder sync (the rename is not durable
-    without it), and nothing at all if the state is already the durable one.
+    A store costs one sync of the file and one of its folder, which makes the rename durable. It costs nothing
+    if this state is already durable.
     """
 
     __slots__ = ("_cluster_id", "_disk", "_durable", "_node", "_path")
@@ -43,12 +44,12 @@ class QuorumStateFile:
 
     @property
     def path(self) -> str:
+        """The path of the file."""
         return self._path
 
     def load(self) -> ElectionState:
-        """What was stored last. Formatting stores epoch 0 without a vote, so that a missing file is always a
-        lost one. Raises `QuorumStateError`.
-        """
+        """Return the stored state. Formatting stores epoch 0 without a vote, so a missing file is always an
+        error. Raises `QuorumStateError`."""
         try:
             data = read_file(self._disk, self._path)
         except FileNotFoundError:
@@ -60,8 +61,8 @@ class QuorumStateFile:
         return state
 
     async def store(self, state: ElectionState) -> None:
-        """Durable when it returns. Raises `DiskError`; then, and if cancelled, the old or the new state is
-        on disk."""
+        """Store `state`. It is durable when this returns. After a `DiskError` or a cancellation, either the
+        old or the new state is on disk."""
         if state == self._durable:
             return
         self._durable = None

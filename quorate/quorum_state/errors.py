@@ -29,7 +29,7 @@ def _shown(problem: str) -> str:
 
 
 class MissingStateError(QuorumStateError):
-    """The file does not exist, but must."""
+    """A required file does not exist."""
 
 
 class ForeignStateError(QuorumStateError):

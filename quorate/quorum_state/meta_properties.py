@@ -13,6 +13,7 @@ from quorate.quorum_state.parameter_names import SERVER, ParameterNames
 from quorate.runtime import Disk, parse_uuid, read_file, uuid_text, write_file_atomically
 
 META_PROPERTIES = "meta.properties"
+"""The name of the file with the identity of a directory."""
 _NODE_ID_DIGITS = 10
 """`int` refuses thousands of them."""
 _RESTORE = "Restore it: version=1 and the cluster.id, node.id and directory.id that the other nodes know."
@@ -20,7 +21,7 @@ _RESTORE = "Restore it: version=1 and the cluster.id, node.id and directory.id t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """Drawn once, when the directory is formatted."""
+    """The identity of a directory: cluster, node and directory id. Formatting writes it once."""
 
     cluster_id: str
     node_id: int
@@ -34,7 +35,8 @@ class MetaProperties:
         node_id: int | None = None,
         names: ParameterNames = SERVER,
     ) -> None:
-        """Raises `ForeignStateError` if the directory belongs to another cluster or node than asked."""
+        """Check that the directory belongs to this cluster and node. None: any. Raises
+        `ForeignStateError`."""
         path = f"{folder}/{META_PROPERTIES}"
         if cluster_id is not None and cluster_id != self.cluster_id:
             raise ForeignStateError(
@@ -51,7 +53,8 @@ class MetaProperties:
 
 
 def load_meta_properties(disk: Disk, folder: str, *, names: ParameterNames = SERVER) -> MetaProperties:
-    """Raises `MissingStateError` if the directory is not formatted, or another `QuorumStateError`."""
+    """Read the identity of a directory. Raises `MissingStateError` if it is not formatted, or another
+    `QuorumStateError`."""
     path = f"{folder}/{META_PROPERTIES}"
     try:
         data = read_file(disk, path)
@@ -86,7 +89,7 @@ def load_meta_properties(disk: Disk, folder: str, *, names: ParameterNames = SER
 
 
 async def store_meta_properties(disk: Disk, folder: str, properties: MetaProperties) -> None:
-    """Durable when it returns."""
+    """Write the identity of a directory. It is durable when this returns. Raises `DiskError`."""
     lines = [
         "#",
         "version=1",

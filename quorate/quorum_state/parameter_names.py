@@ -6,7 +6,8 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterNames:
-    """A broker's reader has a file of Kafka's keys, an embedder a `QuorumConfig`."""
+    """The names of parameters in messages: keys of server.properties for a broker, fields of `QuorumConfig`
+    for an embedded quorum."""
 
     node_id: str
     folder: str
@@ -24,7 +25,7 @@ EMBEDDED: Final = ParameterNames(
     format_command="format_folder()",
     change_voters="Quorum.add_voter() and remove_voter()",
 )
-"""Fields of `QuorumConfig`, and functions of `quorate.raft`."""
+"""The fields of `QuorumConfig`, and the functions of `quorate.raft`."""
 
 SERVER: Final = ParameterNames(
     node_id="node.id",
@@ -34,4 +35,4 @@ SERVER: Final = ParameterNames(
     format_command="`quorate storage format`",
     change_voters="`quorate quorum add-voter` and `remove-voter`",
 )
-"""Keys of server.properties, and commands."""
+"""The keys of server.properties, and the commands of `quorate`."""

@@ -5,12 +5,12 @@ from quorate.types import Endpoint, Epoch, NodeId
 
 
 class QuorumError(Exception):
-    """Root of all errors of the quorum."""
+    """The root of all errors of the quorum. Each subclass states whether anything happened."""
 
 
 class NotLeaderError(QuorumError):
-    """Nothing happened: this node does not lead. `leader` (None when unknown, or not heard for the fetch
-    timeout) does, in `epoch`; the message says for how long nobody was heard."""
+    """Nothing happened: this node is not the leader. `leader` is, in `epoch`. None: no leader is known, or
+    none was heard within the fetch timeout. The message states for how long."""
 
     def __init__(
         self,
@@ -29,40 +29,39 @@ class NotLeaderError(QuorumError):
 
 
 class OutcomeUnknownError(QuorumError):
-    """It may have happened, now or later: the append was sent and no answer came in time, or leadership
-    was lost, or this node stopped, before it committed, or (as the message says) it was committed, and its
-    result is not known here.
-    A retry may append it a second time."""
+    """The operation may have happened, or may still happen: no answer came in time, or the leader changed or
+    this node stopped before the commit. The message also names the case in which the append is committed but
+    its result is not known here. A retry may append the records a second time."""
 
 
 class QuorumStoppedError(QuorumError):
-    """Nothing happened, and nothing will: the quorum on this node has stopped, or is about to. `__cause__`
-    says why when it was not asked to. What was asked for earlier and may be done all the same ends in
-    `OutcomeUnknownError`."""
+    """Nothing happened and nothing will: the quorum on this node has stopped or is stopping. `__cause__` is
+    the error that stopped it. An earlier operation that may still happen ends in `OutcomeUnknownError`
+    instead."""
 
 
 class QuorumBusyError(QuorumError):
-    """Nothing happened: appends of `max_pending_bytes` waited for their commit all the time. Try again later,
-    with less at once."""
+    """Nothing happened: the queue of appends (`max_pending_bytes`) was full until the timeout. Retry later,
+    with fewer at once."""
 
 
 class InvalidAppendError(QuorumError):
-    """The append was refused before anything happened: it is empty, too large, not made of bytes, or the
-    leader's state machine refuses it (`check`)."""
+    """Nothing happened: the append is empty, too large or not made of bytes, or the leader's state machine
+    refused it (`check`)."""
 
 
 class QuorumForkedError(QuorumError):
-    """Nothing happened: this process was forked off the one that opened the quorum, whose tasks, threads and
-    connections don't run here."""
+    """Nothing happened: this process is a fork of the one that opened the quorum. The tasks, threads and
+    connections of the quorum run only there."""
 
 
 class InvalidArgumentError(QuorumError, ValueError):
-    """Nothing happened: an argument of the call can't mean anything; the message names it and the remedy."""
+    """Nothing happened: an argument is invalid. The message names the argument and the remedy."""
 
 
 class RequestRefusedError(QuorumError):
     """Nothing happened: the leader refused a change of the voters (KIP-853) or a transfer of leadership.
-    `code` is Kafka's, and the message says what to do."""
+    `code` is Kafka's error code. The message names the remedy."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         self.code = code
@@ -70,7 +69,8 @@ class RequestRefusedError(QuorumError):
 
 
 class StateMachineError(QuorumError):
-    """The user's state machine raised. The node stops, since it can't go on without diverging."""
+    """The user's state machine raised an error. The node stops, because its state would otherwise differ from
+    other nodes'."""
 
     def __init__(self, message: str, *, offset: int, epoch: Epoch) -> None:
         super().__init__(message)
@@ -81,18 +81,18 @@ class StateMachineError(QuorumError):
 
 
 class SkipRefusedError(QuorumError):
-    """Nothing happened: the batch that `skip_batch` was to leave out is not what its offset and epoch say, or
-    the node is past it. The message says which."""
+    """Nothing happened: no batch of this offset and epoch can be skipped. It differs from the log, or the
+    node has already applied it. The message says which."""
 
 
 class SnapshotNotTakenError(QuorumError):
-    """There is no new snapshot, and the node goes on. The message says why, and `__cause__` what was raised,
-    by the state machine or the disk."""
+    """No snapshot was taken, and the node continues. `__cause__` is the error of the state machine or the
+    disk, if one was raised."""
 
 
 class PeerProtocolError(QuorumError):
-    """The other end of a connection does not speak this protocol; the connection is closed."""
+    """A peer sent bytes that are not this protocol. The node closes the connection."""
 
 
 class QuorumConfigError(QuorumError):
-    """The configuration can't work; the message names the field and the remedy."""
+    """The configuration is invalid. The message names the field and the remedy."""

@@ -12,8 +12,8 @@ from quorate.types import Epoch, NodeId, Offset
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """One node's view. `leader` is this node only once it has applied everything that earlier epochs
-    committed, so that what it reads of its own state is current."""
+    """The leader and the epoch, as one node knows them. `leader` is this node only after it has applied all
+    records that earlier epochs committed, so its own state is current then."""
 
     epoch: Epoch
     leader: NodeId | None

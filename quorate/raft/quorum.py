@@ -65,7 +65,7 @@ class _LocalAppendWaiter:
 
 
 class PendingAppend(Generic[Outcome]):
-    """An append in the leader's queue: its place among other appends is taken."""
+    """An append in the queue of the leader. Its place in the log is fixed."""
 
     __slots__ = ("_waiter",)
 
@@ -73,8 +73,8 @@ class PendingAppend(Generic[Outcome]):
         self._waiter = waiter
 
     async def wait(self) -> Appended[Outcome]:
-        """Return when committed and applied here. Raises `NotLeaderError` or `QuorumStoppedError` when
-        nothing happened, `OutcomeUnknownError`."""
+        """Return when the append is committed and applied on this node. Raises `NotLeaderError` or
+        `QuorumStoppedError` if nothing happened, `OutcomeUnknownError` if it may have."""
         waiter = self._waiter
         await waiter.done.wait()
         if waiter.error is not None:
@@ -83,7 +83,8 @@ class PendingAppend(Generic[Outcome]):
 
 
 class Quorum(Generic[Outcome]):
-    """One node of a quorum. Open with `Quorum.open`; its methods belong to the trio run that opened it."""
+    """One node of a Raft quorum. Open it with `Quorum.open`. All methods belong to the trio run that opened
+    it, unless they say otherwise."""
 
     def __init__(self, config: QuorumConfig, node: Node) -> None:
         self._config = config
@@ -92,7 +93,7 @@ class Quorum(Generic[Outcome]):
         self._stopped = False
 
     def forked(self) -> None:
-        """In the child of a fork: whatever is asked of this object from now on raises `QuorumForkedError`."""
+        """Mark this object as a copy in a forked process. Every later call raises `QuorumForkedError`."""
         self.__class__ = _ForkedQuorum
 
     @classmethod
@@ -105,15 +106,17 @@ class Quorum(Generic[Outcome]):
         runtime: Runtime | None = None,
         telemetry: Telemetry | None = None,
     ) -> AsyncGenerator["Quorum[Opened]", None]:
-        """Recover this node's folder, join the quorum, and leave it in order at the end of the block: appends
-        that are under way end (for `drain_timeout_ms` at most), then a leader resigns.
+        """Recover this node's folder, join the quorum, and stop in order at the end of the block. An orderly
+        stop first lets appends in progress finish, for `drain_timeout_ms` at most. Then a leader resigns.
 
-        Raises `QuorumConfigError` for a configuration that can't work, or a state machine that lacks a
-        method; `QuorumStateError` or `LogError` when the folder can't be used (the message says what to do),
-        `AddressInUseError`, `DiskLockedError`; and, at the end, `QuorumStoppedError` when something stopped
-        the node in between (its `__cause__` says what), after cancelling the block. What the block raises
-        comes out as it is, unless it is a `QuorumError` of a node that was stopped by something else.
-        Cancelled, it leaves like after a crash: at once, and with nothing lost.
+        Raises at the start: `QuorumConfigError` for an invalid configuration or a state machine without a
+        required method, `QuorumStateError` or `LogError` for a folder that can't be used,
+        `AddressInUseError`, `DiskLockedError`.
+
+        If an error stops the node inside the block, the block is cancelled and `QuorumStoppedError` is
+        raised, with the error as its `__cause__`. Exceptions of the block itself pass through unchanged,
+        except a `QuorumError` that this stop has caused. A cancelled block leaves as after a crash: at once,
+        without loss of acknowledged records.
         """
         check_shape(state_machine)
         runtime = runtime or real_runtime(sync=SyncStrategy.INLINE)
@@ -161,49 +164,54 @@ class Quorum(Generic[Outcome]):
 
     @property
     def node_id(self) -> NodeId:
+        """The id of this node in the quorum."""
         return self._config.node_id
 
     @property
     def leader(self) -> NodeId | None:
-        """Who leads, as far as this node knows; itself only when it may serve (see `Leadership`). None, too,
-        once no leader was heard for the fetch timeout (`CoreConfig.fetch_timeout_ms`), or as leader no
-        majority of the voters."""
+        """The leader that this node knows. It is this node itself only when it may serve (see `Leadership`).
+        None: no leader, or as leader no majority of the voters, was heard within
+        `CoreConfig.fetch_timeout_ms`."""
         return self._node.known_leader
 
     @property
     def epoch(self) -> Epoch:
+        """The latest leader epoch that this node knows. Raft's term."""
         return self._node.leadership.current.epoch
 
     @property
     def role(self) -> Role:
+        """The role of this node in the current epoch."""
         return self._node.leadership.role
 
     @property
     def is_leader(self) -> bool:
+        """True if `leader` is this node."""
         return self.leader == self._config.node_id
 
     @property
     def high_watermark(self) -> Offset | None:
-        """First uncommitted offset, None while unknown."""
+        """The first offset that is not known to be committed. None: not known yet in this epoch."""
         return self._node.driver.core.high_watermark
 
     @property
     def applied_offset(self) -> Offset:
-        """First offset that is not applied here."""
+        """The first offset that this node has not applied."""
         return self._node.driver.applier.applied_offset
 
     @property
     def log(self) -> Log:
-        """The replicated log, to read from. What is above the high watermark may yet be cut."""
+        """The replicated log, for reading. Records at or above the high watermark may still be truncated."""
         return self._node.driver.log
 
     def leadership_changes(self) -> AsyncIterator[Leadership]:
-        """The current view, then each change; a slow reader sees the latest. Raises `QuorumStoppedError`."""
+        """Yield the current leadership, then each change of it. A slow reader gets only the latest. Raises
+        `QuorumStoppedError`."""
         return self._node.leadership.changes()
 
     async def wait_leader(self, *, timeout_ms: int | None = None) -> NodeId:
-        """Return when a leader is known; by default without a limit. Raises `NotLeaderError` when none is in
-        time, which says for how long nobody was heard, `QuorumStoppedError`."""
+        """Return when a leader is known. Without `timeout_ms` it waits for ever. Raises `NotLeaderError` at
+        the timeout, `QuorumStoppedError`."""
         check_duration("timeout_ms", timeout_ms)
         with trio.move_on_after(math.inf if timeout_ms is None else timeout_ms / 1000):
             while (leader := self.leader) is None:
@@ -213,39 +221,40 @@ class Quorum(Generic[Outcome]):
 
     @property
     def health(self) -> Health:
-        """Whether this node takes part in a quorum that works, and if not, why. Asks nobody; from any
-        thread."""
+        """The health of this node: whether it takes part in a working quorum, and if not, the reason. Sends
+        nothing. Any thread may read it."""
         return self._node.health
 
     async def wait_applied(self, end_offset: Offset) -> None:
-        """Return when everything below `end_offset` is applied here. Raises `QuorumStoppedError`."""
+        """Return when this node has applied all records below `end_offset`. Raises `QuorumStoppedError`."""
         if self.applied_offset < end_offset:
             await self._node.forwarder.wait_applied(end_offset)
 
     def endpoint_of(self, node: NodeId) -> Address | None:
-        """Where a voter, or the leader, listens."""
+        """Return the endpoint of a voter or of the leader. None: it is not known."""
         endpoint = self._node.driver.core.endpoint_of(node)
         return None if endpoint is None else Address(endpoint.host, endpoint.port)
 
     @property
     def voters(self) -> VoterSet:
-        """The latest voter set in this node's log, committed or not; the configured one if there is none."""
+        """The latest voter set in this node's log, committed or not. Without one, the configured set."""
         return self._node.driver.core.voters
 
     @property
     def has_dynamic_voters(self) -> bool:
-        """Whether the voters are in the log, where they can be changed (KIP-853, kraft.version 1)."""
+        """True if the voter set is in the log, so that it can be changed (KIP-853, kraft.version 1)."""
         return self._node.driver.core.has_dynamic_voters
 
     def describe(self) -> QuorumDescription:
-        """Raises `NotLeaderError` when another node has to be asked."""
+        """Return the leader's description of the quorum (KIP-836). Raises `NotLeaderError` on every other
+        node."""
         if self._node.driver.core.role is not Role.LEADER:
             raise self._not_leader()
         return self._node.describe()
 
     async def ask_description(self, *, timeout_ms: int = 10_000) -> QuorumDescription:
-        """As the leader knows it, wherever that is. Raises `NotLeaderError` when none answered in time,
-        `QuorumStoppedError`."""
+        """Ask the leader for its description of the quorum (KIP-836), from any node. Raises `NotLeaderError`
+        if no leader answered in time, `QuorumStoppedError`."""
         self._check_call(timeout_ms=timeout_ms)
         return await self._calls.describe(timeout_ms=timeout_ms)
 
@@ -279,83 +288,84 @@ class Quorum(Generic[Outcome]):
 
     @property
     def staleness_ms(self) -> int | None:
-        """By how much the applied state may lag behind what is committed, at most, as far as this node knows;
-        None if it knows no bound.
+        """The maximum age, in ms, of the applied state. None: no bound is known. Any thread may read it.
 
-        A leader that a majority no longer hears resigns within 1.5 fetch timeouts, so what it said is no
-        older than that when it says it: this is never less than 1.5 fetch timeouts. Assumes that the nodes'
-        clocks run at about the same rate. May be read from any thread.
+        A leader without a majority resigns within 1.5 fetch timeouts. So what it told this node was current
+        at most that long before, and this value is never below 1.5 fetch timeouts. It assumes that the clocks
+        of all nodes run at about the same rate.
         """
         return self._node.staleness_ms
 
     # Voters and leadership
 
     async def add_voter(self, voter: Voter, *, timeout_ms: int = 30_000) -> None:
-        """Let an observer that has caught up vote from now on (KIP-853). Waits for it to catch up.
+        """Make an observer a voter (KIP-853). The leader first waits until the observer has caught up.
 
-        `voter.key` must have the directory id of its `meta.properties`. Raises `RequestRefusedError`
-        (DUPLICATE_VOTER: remove the old disk's first; UNSUPPORTED_VERSION: `adopt_voters` first;
-        REQUEST_TIMED_OUT: it has not caught up lately, or nothing answers at its endpoint; INVALID_REQUEST:
-        another node does), `NotLeaderError`, `OutcomeUnknownError`.
+        `voter.key` must contain the directory id of the observer's `meta.properties`. Raises
+        `NotLeaderError`, `OutcomeUnknownError` and `RequestRefusedError` with one of these codes.
+        DUPLICATE_VOTER: the id is a voter on another disk, which must be removed first. UNSUPPORTED_VERSION:
+        call `adopt_voters` first. REQUEST_TIMED_OUT: the observer has not caught up, or nothing answers at
+        its endpoint. INVALID_REQUEST: another node answers there.
         """
         self._check_call(timeout_ms=timeout_ms)
         check_new_voter(voter)
         await self._calls.change_voters(AddVoter(voter), timeout_ms=timeout_ms)
 
     async def remove_voter(self, key: ReplicaKey, *, timeout_ms: int = 30_000) -> None:
-        """Let a voter vote no more (KIP-853); the leader too, which resigns once that is committed. Raises as
-        `add_voter`, with VOTER_NOT_FOUND if this id with this directory is none, or is the last."""
+        """Remove a voter from the voter set (KIP-853). A leader that removes itself resigns after the commit.
+        Raises the same as `add_voter`. VOTER_NOT_FOUND: this id with this directory is not a voter, or is the
+        last one."""
         self._check_call(timeout_ms=timeout_ms)
         await self._calls.change_voters(RemoveVoter(key), timeout_ms=timeout_ms)
 
     async def update_voter(self, voter: Voter, *, timeout_ms: int = 30_000) -> None:
-        """Tell where a voter listens now. Nodes do this by themselves when their endpoint changes. Raises as
-        `remove_voter`."""
+        """Change the endpoint of a voter in the voter set (KIP-853). A node does this by itself when its
+        endpoint changes. Raises the same as `remove_voter`."""
         self._check_call(timeout_ms=timeout_ms)
         await self._calls.change_voters(UpdateVoter(voter), timeout_ms=timeout_ms)
 
     async def adopt_voters(self, *, timeout_ms: int = 30_000) -> None:
-        """Write the configured voters into the log, so that they can be changed from now on (the upgrade to
-        kraft.version 1). Every voter must be running. No effect when it was done before."""
+        """Write the configured voter set into the log, so that it can be changed (the upgrade to
+        kraft.version 1). All voters must be running. No effect if the log has a voter set."""
         self._check_call(timeout_ms=timeout_ms)
         await self._calls.change_voters(AdoptVoters(), timeout_ms=timeout_ms)
 
     async def transfer_leadership(self, to: NodeId, *, timeout_ms: int = 10_000) -> None:
-        """Return when `to` leads. Appends meanwhile wait, and go to the successor; none is lost or of unknown
-        outcome by it. Raises `RequestRefusedError` when `to` is no voter or could not take over."""
+        """Transfer the leadership to voter `to`, and return when it leads. Appends wait meanwhile and go to
+        the successor. None is lost or of unknown outcome because of the transfer. Raises
+        `RequestRefusedError` if `to` is not a voter or could not take over."""
         self._check_call(timeout_ms=timeout_ms)
         await self._calls.transfer_leadership(to, timeout_ms=timeout_ms)
 
     # Snapshots
 
     async def take_snapshot(self) -> SnapshotId:
-        """Take one now, of all that is applied on this node; the id of the latest, which holds it. The quorum
-        takes them by itself (`snapshot_max_new_bytes`, `snapshot_max_interval_ms`), so nobody needs to call
-        this but to bound what a restart replays. Durable when it returns. Raises `SnapshotNotTakenError`,
-        `QuorumStoppedError`."""
+        """Take a snapshot of the applied state of this node, and return its id. It is durable then. The
+        quorum takes snapshots by itself (`snapshot_max_new_bytes`, `snapshot_max_interval_ms`). Call this
+        only to shorten the next restart. Raises `SnapshotNotTakenError`, `QuorumStoppedError`."""
         self._check_running()
         return await self._node.driver.snapshots.take()
 
     def snapshots(self) -> tuple[SnapshotId, ...]:
-        """Those on this node's disk, ascending."""
+        """The ids of the snapshots on this node's disk, in ascending order."""
         return self._node.driver.snapshots.ids
 
     @property
     def skipped(self) -> tuple[SkippedBatch, ...]:
-        """Committed batches that this node leaves out (`skip_batch`), ascending. The same on every node, or
-        their states differ."""
+        """The committed batches that this node skips (`skip_batch`), in ascending order. They must be the
+        same on every node."""
         return self._node.skipped
 
     # Appending
 
     async def append(self, records: Sequence[bytes], *, timeout_ms: int = 10_000) -> Appended[Outcome]:
-        """Append records as one atomic unit; return when they are committed and applied on this node.
+        """Append records as one atomic unit. Return when they are committed, and applied on this node.
 
-        On a node that does not lead they are forwarded to the leader (not without `remote_appends`), whose
-        state machine is asked about them first if it has a `check`. Raises `InvalidAppendError`,
-        `QuorumBusyError` or `NotLeaderError` when nothing happened, `OutcomeUnknownError` when time ran
-        out, a connection or the leadership was lost, or this node stopped after sending, and
-        `QuorumStoppedError` when it has stopped and nothing happened. If cancelled, the outcome is unknown.
+        Other nodes forward the records to the leader, if `remote_appends` is set. If the leader's state
+        machine has a `check`, it may refuse them. Raises `InvalidAppendError`, `QuorumBusyError`,
+        `NotLeaderError` or `QuorumStoppedError` if nothing happened. Raises `OutcomeUnknownError` if the
+        timeout ended, the connection or the leadership was lost, or this node stopped after it had sent them.
+        The outcome of a cancelled call is unknown as well.
         """
         self._check_call(timeout_ms=timeout_ms)
         self._check(records)
@@ -397,17 +407,18 @@ class Quorum(Generic[Outcome]):
 
     @property
     def next_offset(self) -> Offset:
-        """As leader: the offset of the first record of the next `append_nowait`, whatever the quorum writes
-        of its own (a voter set) before that is committed."""
+        """The offset that the next `append_nowait` on this leader gets. A voter-set record that the quorum
+        appends meanwhile does not change it."""
         return self._node.driver.next_offset
 
     def append_nowait(
         self, records: Sequence[bytes], *, epoch: Epoch | None = None
     ) -> PendingAppend[Outcome]:
-        """As leader (of `epoch`, if given): take the next place in the log, now; `wait` on the answer tells
-        the rest. It does not wait for room among `max_pending_bytes`: who calls it bounds what is on its way.
+        """Reserve the next place in the log for these records, on the leader of `epoch` (None: of any epoch).
+        `wait` on the returned object gives the outcome. The call does not wait for room within
+        `max_pending_bytes`, so the caller must bound its appends.
 
-        Raises `NotLeaderError` when this node does not lead, `InvalidAppendError`, `QuorumStoppedError`.
+        Raises `NotLeaderError` if this node does not lead, `InvalidAppendError`, `QuorumStoppedError`.
         """
         size = self._check(records)
         driver = self._node.driver
@@ -451,14 +462,15 @@ class Quorum(Generic[Outcome]):
     # The application's own requests
 
     def serve_requests(self, handler: ApplicationHandler | None) -> None:
-        """Answer what other nodes send with `request_leader`; the handler runs in a task per request."""
+        """Answer the requests that other nodes send with `request_leader`. The handler runs in one task per
+        request."""
         self._node.server.handler = handler
 
     async def request_leader(self, payload: bytes) -> bytes:
-        """Send `payload` to the application on the node that leads; its answer.
+        """Send `payload` to the handler on the leader (`serve_requests`) and return its answer.
 
-        Raises `NotLeaderError` when nobody is known to lead or it can't be reached, `OutcomeUnknownError`
-        when the connection broke before the answer.
+        Raises `NotLeaderError` if no leader is known or reachable, `OutcomeUnknownError` if the connection
+        broke before the answer.
         """
         leader = self.leader
         handler = self._node.server.handler
@@ -470,7 +482,7 @@ class Quorum(Generic[Outcome]):
         return await self._node.forwarder.request(leader, address, payload)
 
     def resign(self) -> None:
-        """Stop leading, so that a successor is elected. No effect on a node that does not lead."""
+        """Resign as leader, so that another voter is elected. No effect on other nodes."""
         self._node.driver.resign()
 
 

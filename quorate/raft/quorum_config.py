@@ -11,8 +11,9 @@ from quorate.runtime import Address
 from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 
 HIGH_WATERMARK_WAIT_MS: Final = 5
-"""Takes half the messages off a stream of commits: followers learn of a commit with the next records, by the
-answer to an append of theirs, or so much later."""
+"""The default of `CoreConfig.high_watermark_wait_ms` for a quorum with a driver. It halves the messages of a
+stream of commits: followers learn a commit with the next records, with the answer to their own append, or
+after this time."""
 
 
 _HOST = re.compile(r"[A-Za-z0-9_.:%-]+")
@@ -21,62 +22,65 @@ _HOST = re.compile(r"[A-Za-z0-9_.:%-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumConfig:
-    """One node's part in a quorum. Keys of the same meaning carry Kafka's names."""
+    """The configuration of one node of a quorum. Fields that are also keys of Kafka have Kafka's names and
+    defaults. Durations are in ms, sizes in bytes. Raises `QuorumConfigError` for an invalid value."""
 
     node_id: NodeId
     cluster_id: str
     folder: str
-    """Holds `meta.properties`, `quorum-state` and the log; one node and process at a time."""
+    """The directory with `meta.properties`, `quorum-state`, the log and the snapshots. Only one process may
+    use it."""
     voters: VoterSet = VoterSet(())
-    """The static set (kraft.version 0). Not looked at once the log, or the bootstrap snapshot that formatting
-    wrote, has voters (KIP-853)."""
+    """The static voter set (kraft.version 0). It is ignored as soon as the log or the bootstrap snapshot,
+    which formatting writes, has a voter set (KIP-853)."""
     bootstrap: tuple[Endpoint, ...] = ()
-    """Servers to ask for the leader (Kafka's `controller.quorum.bootstrap.servers`). A node that finds no
-    voters in its folder needs them."""
+    """The servers that this node asks for the leader (Kafka's `controller.quorum.bootstrap.servers`).
+    Required if neither `voters` nor the folder names a voter."""
     observer: bool = False
-    """This node only follows: `voters` are others. Needs not be said where the voters are in the log."""
+    """True: this node is not among the static `voters` and only follows. Not needed if the voter set is in
+    the log."""
     listen: Address | None = None
-    """Where to accept other nodes; by default a voter's own endpoint. An observer needs none."""
+    """The address to listen on. None: a voter's own endpoint; an observer does not listen."""
     advertised: Endpoint | None = None
-    """Where others reach this node, if that is not where it listens."""
+    """The endpoint that other nodes use, if it differs from `listen`."""
     auto_join: bool = False
-    """Become a voter by itself, once it has caught up (Kafka's `controller.quorum.auto.join.enable`). A voter
-    of the same id on another disk is removed first. Remove such a node only after stopping it, or it joins
-    again."""
+    """True: the node becomes a voter as soon as it has caught up (Kafka's
+    `controller.quorum.auto.join.enable`). It first removes a voter with its id and another directory. Stop
+    such a node before removing it from the voters. Otherwise it joins again."""
     core: CoreConfig = field(
         default_factory=lambda: CoreConfig(high_watermark_wait_ms=HIGH_WATERMARK_WAIT_MS)
     )
     max_batch_bytes: int = 8 * 1024 * 1024
-    """Largest append, and largest batch that concurrent appends are joined into; each record counts for 20
-    bytes more than it has."""
+    """The maximum size of an append, and of the batch that joins concurrent appends. Each record counts 20
+    bytes more than its length."""
     max_pending_bytes: int = 64 * 1024 * 1024
-    """Bytes of appends that may wait for their commit before further ones wait for room."""
+    """The maximum size of all appends that wait for their commit. Further appends wait for room."""
     segment_bytes: int = 1024 * 1024 * 1024
     recovery_point_bytes: int = 16 * 1024 * 1024
-    """After how many appended bytes the log writes its recovery point, which bounds what a restart has to
-    read and rewrite."""
+    """The size of appends after which the log writes its recovery point. It bounds the part that a restart
+    reads and rewrites."""
     snapshot_max_new_bytes: int = 20 * 1024 * 1024
-    """Take a snapshot after so many bytes of applied log (Kafka's
+    """The size of newly applied log after which the node takes a snapshot (Kafka's
     `metadata.log.max.record.bytes.between.snapshots`)."""
     snapshot_max_interval_ms: int = 60 * 60 * 1000
-    """Or after so long, if anything was applied since the last one; 0 for never (Kafka's
+    """The maximum time between two snapshots while new records are applied. 0: no limit (Kafka's
     `metadata.log.max.snapshot.interval.ms`)."""
     retention_bytes: int = 100 * 1024 * 1024
-    """While log and snapshots have more, the oldest of several snapshots and the log before the next go
-    (Kafka's `metadata.max.retention.bytes`)."""
+    """The maximum size of log and snapshots together. Above it, the oldest of several snapshots is deleted,
+    and the log below the next one (Kafka's `metadata.max.retention.bytes`)."""
     retention_ms: int = 7 * 24 * 60 * 60 * 1000
-    """So do a snapshot whose last record is older, and the log before the next (Kafka's
-    `metadata.max.retention.ms`)."""
+    """The maximum age of the last record of a snapshot. An older one is deleted as above, unless it is the
+    latest (Kafka's `metadata.max.retention.ms`)."""
     connect_timeout_ms: int = 1000
     drain_timeout_ms: int = 1000
-    """How long the orderly end of the `Quorum.open` block waits for appends that are under way. New ones are
-    refused meanwhile."""
+    """The maximum time that an orderly end of the `Quorum.open` block waits for appends in progress. New ones
+    are refused then."""
     names: ParameterNames = EMBEDDED
-    """What messages call these parameters."""
+    """The names of these parameters in messages."""
     remote_appends: bool = True
-    """Take appends that come over the network: from nodes that do not lead, and from whoever reaches the
-    listener. Without, only the program on the leader appends, and `append` on another node raises
-    `NotLeaderError`. The same on every node."""
+    """True: the leader accepts appends from the network, from any node or client that reaches its listener.
+    False: only the program on the leader may append, and `append` elsewhere raises `NotLeaderError`. It must
+    be equal on every node."""
 
     def __post_init__(self) -> None:
         if self.node_id < 0:
@@ -114,8 +118,8 @@ class QuorumConfig:
             raise QuorumConfigError(f"max_batch_bytes is {self.max_batch_bytes}; choose 1 KiB to 512 MiB")
 
     def check_voters(self, *, in_log: bool) -> None:
-        """Raises `QuorumConfigError` if this node could never know a leader, or would follow where it was
-        meant to vote. `in_log`: the folder's log, or what formatting wrote, names the voters."""
+        """Check that this node can know a leader, and votes if it was meant to. `in_log`: its log, or the
+        bootstrap snapshot, has a voter set. Raises `QuorumConfigError`."""
         if in_log or self.bootstrap:
             return
         if not self.voters:
@@ -133,6 +137,7 @@ class QuorumConfig:
 
     @property
     def listen_address(self) -> Address | None:
+        """The address that this node listens on. None: it does not listen."""
         if self.listen is not None:
             return self.listen
         endpoint = self.voters.endpoint_of(self.node_id)
@@ -140,7 +145,7 @@ class QuorumConfig:
 
     @property
     def own_endpoint(self) -> Endpoint | None:
-        """What others are told."""
+        """The endpoint that this node tells other nodes. None: it has none."""
         if self.advertised is not None:
             return self.advertised
         configured = self.voters.endpoint_of(self.node_id)
@@ -150,9 +155,9 @@ class QuorumConfig:
 
 
 def parse_voters(text: str) -> VoterSet:
-    """From Kafka's `controller.quorum.voters` form: `1@host:port,2@host:port`.
+    """Parse voters in the form of Kafka's `controller.quorum.voters`: `1@host:port,2@host:port`.
 
-    Raises `QuorumConfigError` naming the entry that is wrong.
+    Raises `QuorumConfigError` that names the invalid entry.
     """
     voters = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
@@ -176,7 +181,7 @@ def parse_voters(text: str) -> VoterSet:
 
 
 def text_of(voters: VoterSet) -> str:
-    """As `parse_voters` reads it."""
+    """Return the voters in the form that `parse_voters` reads."""
     return ",".join(f"{each.key.id}@{Address(each.endpoint.host, each.endpoint.port)}" for each in voters)
 
 

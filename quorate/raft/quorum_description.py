@@ -12,19 +12,21 @@ _REPLICAS_MAX = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaStatus:
-    """What the leader knows of one replica. Times are ms of the leader's wall clock, None while unknown."""
+    """The leader's view of one replica (KIP-836). Times are in ms of the leader's wall clock. None: not
+    known."""
 
     key: ReplicaKey
     log_end_offset: Offset | None
     last_fetch_ms: int | None
     last_caught_up_ms: int | None
     endpoint: Endpoint | None = None
-    """Where a voter listens; an observer need not."""
+    """The endpoint of a voter. Observers may have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumDescription:
-    """What the leader knows of its quorum (KIP-836). The high watermark is exclusive, None while unknown."""
+    """The leader's view of its quorum (KIP-836). The high watermark is exclusive. None: it is not known
+    yet."""
 
     leader: NodeId
     epoch: Epoch

@@ -7,51 +7,62 @@ from quorate.types import Epoch, NodeId, Offset
 
 
 class Telemetry(Protocol):
-    """Called on the quorum's task; must not block. `quorate.metrics.RaftMetrics` is one."""
+    """Observes a quorum. The quorum calls it on its own task, so no method may block.
+    `quorate.metrics.RaftMetrics` implements it."""
 
-    def booted(self, timestamp_ms: int) -> None: ...
+    def booted(self, timestamp_ms: int) -> None:
+        """The node started at `timestamp_ms`, in ms since the Unix epoch."""
+        ...
 
     def role_changed(
         self, role: Role, *, is_voter: bool, epoch: Epoch, leader: NodeId | None, voted: NodeId | None
-    ) -> None: ...
-
-    def log_end_offset(self, end_offset: Offset, epoch: Epoch) -> None:
-        """The local log ends at `end_offset` (exclusive); its last record is of `epoch`."""
+    ) -> None:
+        """The node took this role, or learned a new epoch, leader or vote."""
         ...
 
-    def high_watermark(self, offset: Offset) -> None: ...
+    def log_end_offset(self, end_offset: Offset, epoch: Epoch) -> None:
+        """The local log ends at `end_offset` (exclusive). Its last record has this epoch."""
+        ...
+
+    def high_watermark(self, offset: Offset) -> None:
+        """The high watermark moved to `offset` (exclusive)."""
+        ...
 
     def unknown_voter_connections(self, count: int) -> None:
-        """Voters whose connection information is not known."""
+        """This node knows no endpoint of `count` voters."""
         ...
 
     def election_finished(self, seconds: float) -> None:
-        """From becoming a candidate to learning of a leader or becoming it."""
+        """An election ended after `seconds`: from candidacy until this node led or knew another leader."""
         ...
 
     def committed(self, seconds: float, records: int) -> None:
-        """On the leader: from appending these records to the high watermark passing them."""
+        """The leader committed these records `seconds` after it had appended them."""
         ...
 
-    def records_fetched(self, count: int) -> None: ...
+    def records_fetched(self, count: int) -> None:
+        """This follower fetched `count` records from the leader."""
+        ...
 
-    def records_appended(self, count: int) -> None: ...
+    def records_appended(self, count: int) -> None:
+        """This leader appended `count` records to its log."""
+        ...
 
     def polled(self, *, idle_seconds: float, busy_seconds: float) -> None:
-        """The loop waited and then worked for so long."""
+        """The driver waited for events for `idle_seconds`, then processed them for `busy_seconds`."""
         ...
 
     def snapshot_loaded(self, size_bytes: int) -> None:
-        """The state machine was filled from a snapshot file of this size."""
+        """The state machine loaded a snapshot whose file has `size_bytes`."""
         ...
 
     def snapshot_taken(self, size_bytes: int) -> None:
-        """A snapshot of the state machine, taken here, is durable. The size is the file's."""
+        """This node took a snapshot. Its file is durable and has `size_bytes`."""
         ...
 
 
 class NoTelemetry:
-    """Watches nothing."""
+    """A telemetry that ignores every call."""
 
     __slots__ = ()
 

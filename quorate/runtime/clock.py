@@ -8,13 +8,14 @@ import trio
 
 
 def loop_clock() -> Callable[[], float]:
-    """The clock of this run of the event loop, for what reads it several times in a step: what
-    `trio.current_time()` says, in seconds, at half its cost. Other threads may call it. Raises `RuntimeError`
-    outside of trio."""
+    """Return a function with the value of `trio.current_time()`, in seconds, at half its cost. Other threads
+    may call it. Raises `RuntimeError` outside of trio."""
     return trio.lowlevel.current_clock().current_time
 
 
 class WallClock(Protocol):
+    """A clock for timestamps that people and clients read. It may jump."""
+
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch."""
+        """Return the time in ms since the Unix epoch."""
         ...

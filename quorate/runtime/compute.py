@@ -7,8 +7,10 @@ Result = TypeVar("Result")
 
 
 class Compute(Protocol):
+    """Runs long computations, such as the compression of large batches, off the event loop."""
+
     async def run(self, function: Callable[[], Result]) -> Result:
-        """Call `function` off the event loop. It must touch nothing that the loop may change meanwhile, and
-        let go of the interpreter lock for most of its time. Cancellation waits for it; an exception of its is
-        raised here."""
+        """Call `function` in another thread and return its result. The function must not touch state that the
+        event loop may change, and must release the interpreter lock for most of its time. A cancellation
+        waits for its end. Raises its exceptions."""
         ...

@@ -15,9 +15,8 @@ Buffer = bytes | bytearray | memoryview
 
 
 class DiskError(OSError):
-    """The disk refused or failed an operation. `path` names the file; nothing is known about what a
-    failed write or sync left behind, so the file must not be written again before it was reopened and
-    recovered."""
+    """The disk failed or refused an operation on the file `path`. After a failed write or sync the content of
+    the file is unknown. Reopen and recover it before the next write."""
 
     def __init__(self, message: str, *, path: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -25,12 +24,12 @@ class DiskError(OSError):
 
 
 class DiskFullError(DiskError):
-    """No space is left for the write."""
+    """The device has no space left for the write."""
 
 
 class DescriptorsExhaustedError(DiskError):
-    """The process may open no more files. Nothing was done, and nothing is wrong with the disk: the same
-    operation succeeds once others have closed theirs, or the limit is raised."""
+    """The process has no free file descriptor. Nothing happened, and the disk works: the operation succeeds
+    after other files are closed, or with a higher limit."""
 
 
 class DiskLockedError(DiskError):
@@ -38,123 +37,136 @@ class DiskLockedError(DiskError):
 
 
 class File(Protocol):
-    """One open file. Positions and sizes are bytes."""
+    """One open file. Positions and sizes are in bytes."""
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """The path with which the file was opened."""
+        ...
 
     @property
     def size(self) -> int:
-        """Bytes in the file, unsynced ones included and what this handle reserved not."""
+        """The size of the file with its unsynced bytes, and without reserved space."""
         ...
 
     def reserve(self, size_bytes: int) -> None:
-        """Make room up to that size, so that an append below it does not change the size that the device
-        keeps (a sync of which costs a commit of the file system's journal).
+        """Allocate space up to `size_bytes`. A sync of an append within it commits no new file size, which
+        saves a commit of the file system's journal.
 
-        A hint: does nothing where the device has no room or can't. `size` stays as it is, but whoever opens
-        the file later, or reads it through another handle, finds zeros from there to the end. `truncate`
-        to `size` gives the room back. Raises `DiskError` only if the device is broken.
+        It is a hint: without space, or without support, it has no effect. `size` does not change, but another
+        handle reads zeros from `size` to the reserved end. `truncate` to `size` releases the space. Raises
+        `DiskError` only if the device is broken.
         """
         ...
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all buffers at the end with one vectored write; return the position of the first byte.
+        """Write all buffers at the end with one vectored write, and return the position of the first byte.
 
-        Not durable before `sync`. Either all of it is in the file or `DiskError` is raised.
+        The bytes are durable after `sync`. Either all of them are in the file, or `DiskError` is raised.
         """
         ...
 
     def write_at(self, position: int, data: Buffer) -> None:
-        """Overwrite bytes in place (recovery rewrites what it can't know to be durable)."""
+        """Overwrite bytes in place. Recovery uses it for bytes that may not be durable. Raises
+        `DiskError`."""
         ...
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer only at the end of the file. May wait for the device: hot paths
-        use `read`."""
+        """Return `size` bytes from `position`, fewer only at the end of the file. It may wait for the device,
+        so use `read` on hot paths. Raises `DiskError`."""
         ...
 
     async def read(self, position: int, size: int) -> bytes:
-        """As `read_at`, but what is not in the cache is fetched without holding up the event loop."""
+        """Do the same as `read_at`, but fetch uncached bytes without blocking the event loop."""
         ...
 
     async def sync(self) -> None:
         """Return when every byte that was in the file at the call is durable.
 
-        A `DiskError` is final for this file: what it covered may be lost even if a later sync succeeds.
-        If cancelled, the sync may or may not have happened.
+        A `DiskError` is final for this file: its unsynced bytes may be lost even if a later sync succeeds. A
+        cancelled sync may or may not have happened.
         """
         ...
 
     def sync_at_once(self) -> bool:
-        """As `sync`, here and now, if that is how this disk syncs (`SyncStrategy.INLINE`); False otherwise,
-        and nothing happened."""
+        """Do the same as `sync` without waiting, if this disk syncs inline (`SyncStrategy.INLINE`). False: it
+        does not, and nothing happened."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes. Durable after the next `sync`."""
+        """Cut the file to `size` bytes. The cut is durable after the next `sync`."""
         ...
 
     def close(self) -> None:
-        """Idempotent. Reads and syncs under way finish first."""
+        """Close the file. Reads and syncs in progress finish first. Idempotent."""
         ...
 
 
 class Disk(Protocol):
-    """The folders and files of one device. Paths are absolute or relative strings with `/`."""
+    """The folders and files of one device. Paths are strings with `/`."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and appending. Raises `FileNotFoundError` unless `create`."""
+        """Open a file for reading and appending. Raises `FileNotFoundError` unless `create` is set,
+        `DiskError`."""
         ...
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Return True if the path is a file or a folder."""
+        ...
 
     def list(self, path: str) -> list[str]:
-        """Names in a folder, sorted; empty if the folder does not exist."""
+        """Return the sorted names in a folder, none if the folder does not exist."""
         ...
 
     def make_folder(self, path: str) -> None:
-        """With its parents; no error if it exists."""
+        """Create a folder and its parents. No error if it exists."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; replaces `new`. Durable after `sync_folder` of the folder(s)."""
+        """Rename a file or folder atomically. It replaces `new`. It is durable after `sync_folder` of the
+        folder or folders."""
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; `FileNotFoundError` if there is none."""
+        """Remove a file. Raises `FileNotFoundError` if there is none."""
         ...
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder and everything in it; no error if it does not exist."""
+        """Remove a folder with its content. No error if it does not exist."""
         ...
 
     async def sync_folder(self, path: str) -> None:
-        """Make the folder's creations, renames and removals durable."""
+        """Make the creations, renames and removals in this folder durable."""
         ...
 
     def in_background(self) -> "Disk":
-        """The same files, for work on much at once (a snapshot of gigabytes): whatever is awaited leaves the
-        event loop alone, even if this disk syncs on it (`SyncStrategy.INLINE`)."""
+        """Return the same files for bulk work, such as a snapshot of gigabytes: no operation blocks the event
+        loop, even if this disk syncs inline (`SyncStrategy.INLINE`)."""
         ...
 
     def descriptors_left(self) -> int | None:
-        """How many more files can be opened at least; None: as many as you like."""
+        """Return the number of further files that can be opened at least. None: no limit."""
         ...
 
     def lock(self, path: str) -> "DiskLock":
-        """Hold an exclusive lock file until released or the process ends. Raises `DiskLockedError`."""
+        """Take an exclusive lock on a file, until it is released or the process ends. Raises
+        `DiskLockedError`."""
         ...
 
 
 class DiskLock(Protocol):
-    def release(self) -> None: ...
+    """A lock on a folder that one process holds."""
+
+    def release(self) -> None:
+        """Release the lock, so that another process can take it."""
+        ...
 
 
 async def write_file_atomically(disk: Disk, path: str, data: Buffer) -> None:
-    """Replace `path` by `data`, so that a crash at any point leaves the old content or the new one.
+    """Replace the content of `path` by `data`. A crash leaves either the old or the new content.
 
-    Temporary file, sync, rename, folder sync. Durable when it returns.
+    It writes a temporary file, syncs it, renames it and syncs the folder. It is durable when this returns.
+    Raises `DiskError`.
     """
     temporary = f"{path}.tmp"
     if disk.exists(temporary):
@@ -170,7 +182,7 @@ async def write_file_atomically(disk: Disk, path: str, data: Buffer) -> None:
 
 
 def read_file(disk: Disk, path: str) -> bytes:
-    """The whole content. Raises `FileNotFoundError`."""
+    """Return the whole content of a file. Raises `FileNotFoundError`."""
     file = disk.open(path)
     try:
         return file.read_at(0, file.size)

@@ -6,7 +6,7 @@ import uuid
 
 
 class Entropy:
-    """Draws for one node. Wraps a `random.Random`, so that a seed decides everything."""
+    """The random numbers of one node. They come from a `random.Random`, so a seed fixes them."""
 
     __slots__ = ("_random",)
 
@@ -14,17 +14,19 @@ class Entropy:
         self._random = source
 
     def between(self, low: float, high: float) -> float:
+        """Return a random float in [low, high]."""
         return self._random.uniform(low, high)
 
     def below(self, limit: int) -> int:
-        """An integer in [0, limit)."""
+        """Return a random integer in [0, limit)."""
         return self._random.randrange(limit)
 
     def shuffled(self, items: list[int]) -> list[int]:
+        """Return the items in random order, as a new list."""
         return self._random.sample(items, len(items))
 
     def uuid(self) -> uuid.UUID:
-        """A random (version 4) UUID whose text form in Kafka's base64 does not start with '-'."""
+        """Return a random (version 4) UUID whose base64 text does not start with '-'."""
         while True:
             drawn = uuid.UUID(int=self._random.getrandbits(128), version=4)
             if not uuid_text(drawn).startswith("-"):
@@ -32,12 +34,12 @@ class Entropy:
 
 
 def uuid_text(value: uuid.UUID) -> str:
-    """Kafka's 22-character URL-safe base64 form."""
+    """Return a UUID in Kafka's form: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def parse_uuid(text: str) -> uuid.UUID:
-    """Inverse of `uuid_text`. Raises `ValueError`."""
+    """Parse Kafka's form of a UUID. The inverse of `uuid_text`. Raises `ValueError`."""
     try:
         raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except ValueError as error:

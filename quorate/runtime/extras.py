@@ -8,9 +8,9 @@ class MissingExtraError(ModuleNotFoundError):
 
 
 def need(part: str, *modules: str, extra: str) -> None:
-    """Check, without importing them, that the modules which `part` needs are installed.
+    """Check that the modules that `part` needs are installed, without importing them.
 
-    Raises `MissingExtraError`, with the first missing module as `name`.
+    Raises `MissingExtraError`, whose `name` is the first missing module.
     """
     for module in modules:
         if find_spec(module) is None:

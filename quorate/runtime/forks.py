@@ -17,7 +17,8 @@ _known: WeakSet[Forkable] = WeakSet()
 
 
 def tell_forked(each: Forkable) -> None:
-    """Call its `forked` in every child of this process, before anything else runs there. Held weakly."""
+    """Call the object's `forked` method in every child process, before other code runs there. The reference
+    to the object is weak."""
     _known.add(each)
 
 

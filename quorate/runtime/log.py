@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Final
 
 ROOT: Final = "quorate"
+"""The name of the logger above all loggers of quorate."""
 
 logging.getLogger(ROOT).addHandler(logging.NullHandler())
 
@@ -73,5 +74,5 @@ class _Fields:
 
 
 def get_logger(name: str) -> EventLogger:
-    """`name`: the module's `__name__`."""
+    """Return the structured logger of a module. `name` is the module's `__name__`."""
     return EventLogger(name)

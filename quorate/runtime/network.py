@@ -13,7 +13,7 @@ from quorate.runtime.disk import Buffer
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a node listens."""
+    """A host and a port to listen on or to connect to."""
 
     host: str
     port: int
@@ -24,7 +24,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """From `host:port`, IPv6 hosts in brackets. Raises `ValueError` saying what is wrong."""
+        """Parse `host:port`, with an IPv6 host in brackets. Raises `ValueError` that names the fault."""
         host, separator, port = text.strip().rpartition(":")
         if not separator or not host or not port.isdigit() or int(port) > 65535:
             raise ValueError(f"{text!r} is not host:port")
@@ -32,11 +32,11 @@ class Address:
 
 
 class NetworkError(OSError):
-    """A connection could not be made, or broke."""
+    """A connection could not be opened, or it broke."""
 
 
 class AddressInUseError(NetworkError):
-    """Another process listens on this address."""
+    """Another process already listens on this address."""
 
 
 class Stream(Protocol):
@@ -44,56 +44,64 @@ class Stream(Protocol):
 
     @property
     def peer(self) -> str:
-        """The other end, for log lines."""
+        """The address of the other end, for log lines."""
         ...
 
     async def receive_some(self, max_bytes: int = 65536) -> bytes:
-        """At least one byte, or empty at the end of the stream. Raises `NetworkError`."""
+        """Return at least one byte, or none at the end of the stream. Raises `NetworkError`."""
         ...
 
     async def receive_into(self, buffer: memoryview) -> int:
-        """Fill the start of `buffer`; the number of bytes, 0 at the end of the stream."""
+        """Fill the start of `buffer` and return the number of bytes. 0: the end of the stream. Raises
+        `NetworkError`."""
         ...
 
     def send_nowait(self, buffers: Sequence[Buffer]) -> int:
-        """Hand as much as possible to the network without waiting; the number of bytes taken, from 0 to all.
+        """Give the network as many bytes as it takes without waiting, and return their number, from 0 to all.
 
-        Only while no `send` is under way. Raises `NetworkError`.
+        Call it only when no `send` is in progress. Raises `NetworkError`.
         """
         ...
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
-        """Send all buffers in order, vectored. Raises `NetworkError`; if cancelled or failed, any prefix
-        may have been sent and the stream must be closed."""
+        """Send all buffers in order. Raises `NetworkError`. After an error or a cancellation any prefix may
+        have been sent, and the stream must be closed."""
         ...
 
     def close(self) -> None:
-        """Close at once, without waiting. Idempotent. A task that is receiving or sending gets
-        `NetworkError`."""
+        """Close the stream at once. Idempotent. A task that is receiving or sending gets `NetworkError`."""
         ...
 
 
 class Listener(Protocol):
+    """A socket that accepts connections."""
+
     @property
     def address(self) -> Address:
-        """The bound address (the real port when 0 was asked for)."""
+        """The bound address, with the real port if 0 was requested."""
         ...
 
-    async def accept(self) -> Stream: ...
+    async def accept(self) -> Stream:
+        """Return the next connection. Raises `NetworkError` if the listener breaks."""
+        ...
 
     def room(self) -> int | None:
-        """How many more connections the process can hold and still open its files; None: as many as you like.
-        A listener that may be crowded out, as one for clients, accepts no more then."""
+        """The number of further connections that leave the process enough file descriptors. None: no limit. A
+        listener for clients refuses connections at 0."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Stop listening. Open connections stay open."""
+        ...
 
 
 class Network(Protocol):
+    """The network of a node: it opens and accepts connections."""
+
     async def connect(self, address: Address) -> Stream:
-        """Raises `NetworkError`. Has no timeout of its own: the caller's cancel scope is it."""
+        """Open a connection. It has no timeout of its own, so use a cancel scope. Raises `NetworkError`."""
         ...
 
     async def listen(self, address: Address) -> Listener:
-        """Raises `AddressInUseError` or `NetworkError`."""
+        """Bind an address. Raises `AddressInUseError` or `NetworkError`."""
         ...

@@ -11,7 +11,7 @@ from quorate.runtime.network import Network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """What a node may touch of the outside world."""
+    """Everything of the outside world that a node may use."""
 
     disk: Disk
     network: Network
@@ -19,5 +19,5 @@ class Runtime:
     entropy: Entropy
     compute: Compute
     boot_id: str
-    """Another one after each start of the host: while it is the same, everything that any process has
-    written to files is still to be read from them, synced or not."""
+    """An id of the host's current boot. While it is equal, all bytes that any process has written to files
+    can be read again, synced or not."""

@@ -15,17 +15,18 @@ Steps: TypeAlias = Generator[None, None, T]
 """A long piece of work that can stop at each `yield`; what it returns is the outcome."""
 
 SLICE_SECONDS: Final = 0.005
-"""How long a walk over batches, records or partitions may hold the event loop."""
+"""The maximum time that a loop over batches, records or partitions may hold the event loop."""
 
 
 _LET_GO_AT_ONCE: Final = 500
 
 
 class Slices:
-    """Lets others run after each slice of a long piece of work.
+    """Lets other tasks run after each slice of a long loop.
 
-    Whatever others can change may have changed when `pause` returns, and it may raise `trio.Cancelled`: the
-    caller looks again at what it depends on, and leaves nothing half done that others can see.
+    Other tasks may change any state that they can reach while `pause` waits, and it may raise
+    `trio.Cancelled`. So the caller must check that state again, and leave no half-done change that others can
+    see.
     """
 
     __slots__ = ("_end", "_now")
@@ -36,19 +37,20 @@ class Slices:
 
     @property
     def over(self) -> bool:
-        """Whether `pause` would let others run."""
+        """True if the slice is over, so that `pause` would let other tasks run."""
         return self._now() >= self._end
 
     async def pause(self) -> None:
-        """Let others run if the slice is over; no checkpoint if it is not. Call it after each item."""
+        """Let other tasks run if the slice is over. Otherwise return without a checkpoint. Call it after each
+        item."""
         if self._now() >= self._end:
             await trio.lowlevel.checkpoint()
             self._end = self._now() + SLICE_SECONDS
 
 
 async def in_slices(steps: Steps[T]) -> T:
-    """Do all of it, and let others run after each slice. A step between two yields should take less than a
-    millisecond. Raises what the steps raise."""
+    """Run a piece of work to its end, and let other tasks run after each slice. A step between two yields
+    should take less than 1 ms. Returns its result, and raises its errors."""
     slices = Slices()
     try:
         while True:
@@ -62,7 +64,7 @@ async def in_slices(steps: Steps[T]) -> T:
 
 
 def at_once(steps: Steps[T]) -> T:
-    """Do all of it in one piece, because there is little."""
+    """Run a short piece of work to its end without letting other tasks run."""
     try:
         while True:
             next(steps)
@@ -72,8 +74,8 @@ def at_once(steps: Steps[T]) -> T:
 
 
 def let_go(*lists: list[T]) -> Steps[None]:
-    """Empty long lists from their ends. To free a hundred thousand objects with the last reference to their
-    list takes tens of milliseconds."""
+    """Empty long lists, a part at a time. Freeing a hundred thousand objects with the last reference to their
+    list would take tens of milliseconds."""
     for each in lists:
         while each:
             del each[-_LET_GO_AT_ONCE:]
@@ -81,7 +83,7 @@ def let_go(*lists: list[T]) -> Steps[None]:
 
 
 class Mapped(Sequence[T_co]):
-    """A sequence of what is made of each item, when it is asked for and each time."""
+    """A view of a sequence that applies a function to an item at each access."""
 
     __slots__ = ("_items", "_make")
 

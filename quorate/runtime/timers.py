@@ -13,9 +13,8 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 class Timers(Generic[Name]):
-    """Named one-shot timers. Re-arming one that moves later, which is what commits do all the time, is a
-    dictionary write; the heap learns of it when the old deadline passes.
-    """
+    """Named timers that fire once. Arming a timer again for a later time, as every commit does, costs one
+    dictionary write."""
 
     __slots__ = ("_deadlines", "_fired", "_heap", "_next", "_now", "_queued", "_sequence", "_sleep")
 
@@ -31,7 +30,7 @@ class Timers(Generic[Name]):
         self._sleep = trio.CancelScope()
 
     def arm(self, name: Name, seconds: float) -> None:
-        """(Re)start: `name` fires once, `seconds` from now."""
+        """Start or restart the timer `name`. It fires once, after `seconds`."""
         deadline = self._now() + seconds
         self._deadlines[name] = deadline
         if deadline < self._queued.get(name, math.inf):
@@ -41,10 +40,11 @@ class Timers(Generic[Name]):
                 self._next = self._sleep.deadline = deadline
 
     def cancel(self, name: Name) -> None:
+        """Stop the timer `name`. No effect if it is not armed."""
         self._deadlines.pop(name, None)
 
     async def run(self) -> None:
-        """Call `fired` for each timer as its deadline passes. Runs until cancelled."""
+        """Call `fired` for each timer at its deadline. Runs until it is cancelled."""
         while True:
             self._fire_due()
             self._next = self._heap[0][0] if self._heap else math.inf

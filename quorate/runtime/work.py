@@ -25,4 +25,4 @@ class Work:
 
 
 WORK: Final = Work()
-"""The process's."""
+"""The work counts of this process."""

@@ -102,9 +102,9 @@ def type_number(example: Record) -> int:
 
 
 def entries_of(batch: Batch, *, start: int, end: int, only: frozenset[int] | None = None) -> Iterator[Entry]:
-    """The entries of `batch` with offsets in [start, end). `only`: the type numbers that are wanted, besides
-    those that this version of quorate does not know; the rest is skipped undecoded, and so are control
-    records. Raises `DamagedRecordError`."""
+    """Return the entries of `batch` with offsets in [start, end). `only` limits them to these record types,
+    and to types that this version does not know. Other records, and control records, are skipped without
+    decoding. Raises `DamagedRecordError`."""
     header = batch.header
     if header.is_control and only is not None:
         return
@@ -193,8 +193,9 @@ def _control_record(kind: ControlType | None, value: bytes) -> ControlRecord | N
 
 
 def record_json(entry: Entry) -> str | None:
-    """The record's fields, all of them, under our names: uuids in Kafka's text form, enum members by name.
-    For an unknown record what CBOR alone says, under field numbers; None for an unknown control record."""
+    """Return all fields of a record as JSON, under quorate's names: UUIDs in Kafka's text form, enum members
+    by name. For a record of an unknown type, return its CBOR fields under their numbers; for an unknown
+    control record, None."""
     if entry.record is not None:
         return _dump(_plain(entry.record))
     if entry.control:

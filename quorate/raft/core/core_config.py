@@ -22,7 +22,8 @@ class BatchSpan:
 
 @value(frozen=True, slots=True, kw_only=True)
 class CoreConfig:
-    """Durations in ms; Kafka's `controller.quorum.*` keys of the same names."""
+    """The timeouts and limits of the Raft core. Durations are in ms. The fields have the names and defaults
+    of Kafka's `controller.quorum.*` keys."""
 
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000

@@ -18,7 +18,7 @@ from quorate.value import value
 
 
 class Role(enum.Enum):
-    """Kafka's names for what a node is doing, as `current-state` shows them."""
+    """The role of a node in an epoch, with Kafka's names in the metric `current-state`."""
 
     UNATTACHED = "unattached"
     FOLLOWER = "follower"

@@ -12,7 +12,7 @@ Outcome = TypeVar("Outcome")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedBatch:
-    """Committed records in log order: `records[i]` is at `base_offset + i`."""
+    """Committed records in log order. `records[i]` has the offset `base_offset + i`."""
 
     base_offset: Offset
     epoch: Epoch
@@ -23,31 +23,31 @@ class CommittedBatch:
 
 
 class SnapshotLoader(Protocol):
-    """A state in the making, from a snapshot's chunks, beside the one that runs.
+    """A new state, built from the chunks of a snapshot beside the running one.
 
-    It must not touch the running state before `install`. It is dropped halfway, without a word, when the
-    snapshot turns out to be damaged or is not wanted any more.
+    It must not touch the running state before `install`. The quorum drops it without a call if the snapshot
+    is damaged or no longer needed.
     """
 
     def add(self, chunk: bytes) -> None:
-        """The next chunk, as `take_snapshot` gave it on whichever node took the snapshot."""
+        """Add the next chunk, as `take_snapshot` returned it on the node that took the snapshot."""
         ...
 
     def install(self) -> None:
-        """All chunks are there: this state becomes the state, at once. Called last, between two calls of
-        `apply`; records that the snapshot ends before are applied to it next."""
+        """Replace the running state by this one, in one step. The quorum calls it after the last chunk,
+        between two calls of `apply`. The next records that it applies start at the snapshot's end."""
         ...
 
 
 class StateMachine(Protocol[Result]):
-    """Replicated state. All methods are called on the quorum's task, one at a time.
+    """The replicated state of an application. The quorum calls one method at a time, on its own task.
 
-    `apply` must be deterministic: no clocks, no randomness, no I/O. If it raises, the node stops at that
-    batch and says so, and so does every other node: let a `check` (see `CheckingStateMachine`) refuse what it
-    can't bear, before it is in the log. Without one, `apply` must bear any bytes.
+    `apply` must be deterministic: no clock, no randomness, no I/O. If it raises an error, every node stops at
+    that batch. So refuse unacceptable records with a `check` (see `CheckingStateMachine`), before they are
+    appended. Without one, `apply` must accept any bytes.
 
-    Snapshots (KIP-630) stand in for the records that made them: the log before them is removed, and a node
-    that starts, or is far behind, loads one. For a dictionary::
+    A snapshot (KIP-630) replaces the records below its end: the log before it is removed, and a node that
+    starts, or is far behind, loads it. For a dictionary::
 
         class Dictionary:
             def __init__(self):
@@ -75,47 +75,49 @@ class StateMachine(Protocol[Result]):
     """
 
     def apply(self, batch: CommittedBatch) -> Sequence[Result]:
-        """Apply committed records, each exactly once per state and in order. Returns one result per record,
-        for the caller of `append`."""
+        """Apply committed records. The quorum passes every record exactly once, in log order. Return one
+        result per record; the caller of `append` gets them."""
         ...
 
     def take_snapshot(self) -> Iterator[bytes]:
-        """The state after the last applied batch, in chunks of at most 8 MiB.
+        """Return the state after the last applied batch, as chunks of at most 8 MiB.
 
-        The iterator is pulled bit by bit while `apply` goes on, and must give the state as it was at this
-        call: so copy what is mutable *before* returning it, which a generator function does not do by itself
-        (its body runs at the first pull, too late). A shallow copy of a container is enough where its values
-        are replaced, not changed. A chunk is made in one go, and nothing else runs meanwhile: 64 KiB to 1 MiB
-        each is a good size. If this or the iterator raises, the node goes on without this snapshot, and tries
-        again later. The iterator may be dropped halfway; if it has a `close`, that is called.
+        The quorum pulls chunks while it continues to call `apply`. The iterator must give the state as it was
+        at this call, so copy mutable parts *before* returning it. A generator function does not do that by
+        itself: its body starts at the first pull, which is too late. A shallow copy of a container is enough
+        if its values are replaced and never changed.
+
+        One pull makes one chunk, and the event loop waits for it. Chunks of 64 KiB to 1 MiB are a good size.
+        If this method or the iterator raises, the node continues without this snapshot and tries again later.
+        The quorum may drop the iterator before its end. It then calls `close`, if there is one.
         """
         ...
 
     def load_snapshot(self, snapshot: SnapshotId) -> SnapshotLoader:
-        """Begin to load one, of what the records below `snapshot.end_offset` made. The running state goes on,
-        and is applied to, until the loader's `install`. If this or the loader raises, the node stops with
-        `StateMachineError`."""
+        """Return a loader for the snapshot of all records below `snapshot.end_offset`. The running state
+        continues to be applied to until the loader's `install`. If this method or the loader raises, the node
+        stops with `StateMachineError`."""
         ...
 
 
 class CheckingStateMachine(StateMachine[Result], Protocol[Result]):
-    """One that is asked about records before they are in the log, where nothing takes them out again."""
+    """A state machine that may refuse records before they are appended. A committed record can't be
+    removed."""
 
     def check(self, records: Sequence[bytes]) -> None:
-        """Return for records that `apply` can bear, raise for others: the append ends in `InvalidAppendError`
-        with what was raised, and nothing happens.
+        """Return if `apply` accepts these records. Raise if not: the append ends in `InvalidAppendError`,
+        with the raised error as its cause, and nothing happens.
 
-        Called on the leader only, for each append of any node (records that are appended as one unit
-        together), some time before they are committed; others may be applied in between. So judge the
-        records by themselves (do they decode?), or by what of the state never changes, and leave to `apply`
-        what depends on the state. It must not change the state.
+        The quorum calls it on the leader only, once per append, with the records of one atomic unit. Other
+        records may be applied between this call and the commit. So it may depend only on the records
+        themselves and on the part of the state that never changes. It must not change the state.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Appended(Generic[Outcome]):
-    """A committed and locally applied append."""
+    """The outcome of an append: its records are committed, and applied on this node."""
 
     base_offset: Offset
     epoch: Epoch

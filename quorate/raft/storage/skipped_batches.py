@@ -20,8 +20,8 @@ _RESTORE = (
 
 @dataclass(frozen=True, slots=True, order=True)
 class SkippedBatch:
-    """One batch, by its first record's offset and the epoch of the leader that appended it. Together they
-    name it in every log of the cluster."""
+    """A skipped batch: the offset of its first record, and the epoch of the leader that appended it. Both
+    together name the batch in every log of the cluster."""
 
     offset: Offset
     epoch: Epoch

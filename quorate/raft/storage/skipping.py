@@ -17,16 +17,17 @@ _READ_BYTES = 1024 * 1024
 async def skip_batch(
     runtime: Runtime, folder: str, *, offset: Offset, epoch: Epoch
 ) -> tuple[SkippedBatch, ...]:
-    """Let a stopped node leave out the committed batch at `offset` from now on: it counts as applied, and its
-    records change nothing. Returns all that this node leaves out, ascending. Durable when it returns.
+    """Make a stopped node skip the committed batch at `offset`: the node counts it as applied without calling
+    `apply`. Returns all batches that this node skips, in ascending order. The skip is durable when it
+    returns. Idempotent.
 
-    For a batch on which `apply` raises on every node (`StateMachineError` names offset and epoch), and
-    nothing else: the records in it are lost to the application. **Give every node the same skip before any of
-    them is past it**, or their states differ from there on; then take a snapshot, which new nodes start from.
+    Use it only for a batch on which `apply` raises on every node (`StateMachineError` names its offset and
+    epoch). The application loses its records. **Skip it on every node before one of them continues past it.**
+    Otherwise their states differ. Then take a snapshot, so that new nodes start after the batch.
 
-    Raises `SkipRefusedError`, and changes nothing, unless a batch of records of this epoch begins at exactly
-    this offset of this node's log and no snapshot stands for it yet; `DiskLockedError` while the node runs,
-    and what opening a folder raises. Idempotent.
+    Raises `SkipRefusedError` without a change, unless a batch of this epoch begins at exactly this offset of
+    the node's log and no snapshot contains it yet. Raises `DiskLockedError` while the node runs, and the
+    errors of opening a folder.
     """
     meta = load_meta_properties(runtime.disk, folder)
     config = QuorumConfig(node_id=NodeId(meta.node_id), cluster_id=meta.cluster_id, folder=folder)

@@ -45,12 +45,12 @@ class Storage:
 async def format_folder(
     runtime: Runtime, folder: str, *, cluster_id: str, node_id: NodeId, voters: VoterSet | None = None
 ) -> MetaProperties:
-    """Prepare an empty folder for a node: its identity, a vote that was not given yet, and, if `voters` are
-    given, the bootstrap snapshot with the first voters of a cluster whose set is in the log (KIP-853).
+    """Prepare an empty folder for a node: its identity and an empty vote. With `voters`, also the bootstrap
+    snapshot with the first voters of a cluster that keeps its voter set in the log (KIP-853).
 
-    Each of these needs a directory id, except for this node: it gets a new one if it has none there. All
-    first voters must be formatted with the same set. Raises `QuorumConfigError` for one that lacks its id,
-    and if the folder is formatted already: doing it again would forget the vote.
+    Each of `voters` needs a directory id, except this node, which gets a new one. Format every first voter
+    with the same set. Raises `QuorumConfigError` if an id is missing, or if the folder is already formatted:
+    a second time would forget the vote.
     """
     disk = runtime.disk
     log_folder = f"{folder}/{LOG_FOLDER}"

@@ -8,26 +8,26 @@ from quorate.types import Epoch, NodeId, Offset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """One node's, at one moment, from what it knows by itself: nobody is asked.
+    """The health of one node at one moment. The node computes it without asking others.
 
-    Healthy is a node that serves: it runs, and has heard its leader within the fetch timeout
-    (`CoreConfig.fetch_timeout_ms`), or leads and has heard a majority of the voters, and applied what earlier
-    leaders committed. How far behind its state is, `staleness_ms` says.
+    A healthy node is running and follows a leader that it heard within the fetch timeout
+    (`CoreConfig.fetch_timeout_ms`), or leads, has heard a majority of the voters within it, and has applied
+    everything that earlier leaders committed. `staleness_ms` bounds how old its state is.
     """
 
     healthy: bool
     reason: str | None
-    """Why not; None if healthy."""
+    """Why the node is not healthy. None: it is."""
     node_id: NodeId
     role: Role
     leader: NodeId | None
-    """As `Quorum.leader`."""
+    """The same as `Quorum.leader`."""
     epoch: Epoch
     applied_offset: Offset
-    """Exclusive."""
+    """The first offset that this node has not applied (exclusive end)."""
     staleness_ms: int | None
-    """As `Quorum.staleness_ms`."""
+    """The same as `Quorum.staleness_ms`."""
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Return the fields as a dictionary that `json.dumps` accepts."""
         return {**asdict(self), "role": self.role.value}
