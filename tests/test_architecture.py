@@ -89,7 +89,7 @@ def test_a_planted_circle_is_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
 
 
-def test_nobody_comes_in_past_a_front_door(source: Source) -> None:
+def test_every_import_from_outside_uses_the_front_door(source: Source) -> None:
     offences = list(source.windows())
     assert not offences, "\n".join(offences)
 

@@ -106,7 +106,7 @@ def test_going_first_counts_for_the_whole_session(monkeypatch: pytest.MonkeyPatc
     assert files["self"].read_text() == "3"
 
 
-def test_what_a_system_cannot_do_is_a_dash_in_its_table() -> None:
+def test_a_measure_that_a_system_lacks_is_a_dash_in_its_table() -> None:
     reads = Measure(name="reads", unit="/s", values={"quorate": 2.0, "pysyncobj": None})
     table = Report(title="", systems=["quorate", "pysyncobj"], measures=[reads]).markdown()
     assert "| reads | /s | 2 | - |" in table

@@ -119,7 +119,9 @@ async def test_a_node_that_leads_asks_its_own_controller_with_the_object_itself(
     assert leaders.asked == [DELETION]
 
 
-async def test_nobody_who_answers_in_time_is_an_error_that_says_what_was_wrong(autojump_clock) -> None:
+async def test_a_request_without_an_answer_in_time_raises_an_error_with_the_last_cause(
+    autojump_clock,
+) -> None:
     leaders = Leaders(*[NOT_LEADER] * 1000)
     with pytest.raises(ControllerTimedOutError, match=r"within 2 s: .*nobody is known to lead"):
         await channel_to(leaders).ask(DELETION, timeout_seconds=2)

@@ -162,7 +162,7 @@ async def test_a_snapshot_is_loaded_and_acted_upon_in_slices(large, changes, nur
     nursery.cancel_scope.cancel()
 
 
-async def test_who_begins_to_listen_is_told_of_everything_in_pieces(large, nursery) -> None:
+async def test_a_new_listener_gets_the_whole_image_in_pieces(large, nursery) -> None:
     backlog, told = Backlog(), []
 
     def act(delta: MetadataDelta) -> Iterator[int]:

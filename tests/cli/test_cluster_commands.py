@@ -42,7 +42,7 @@ def test_a_topic_is_created_listed_described_and_deleted(quorate: Quorate, one_n
     assert quorate("topics", "list", *server).output == ""
 
 
-def test_what_the_cluster_refuses_is_said_in_its_words(quorate: Quorate, one_node: LocalCluster) -> None:
+def test_the_clusters_refusal_is_printed_in_its_own_words(quorate: Quorate, one_node: LocalCluster) -> None:
     server = ("-b", one_node.bootstrap)
     missing = quorate("topics", "describe", "-t", "nope", *server)
     assert missing.exit_code == ExitCode.FAILED

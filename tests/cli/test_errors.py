@@ -25,7 +25,9 @@ def stopped_by(cause: BaseException) -> QuorumStoppedError:
     return error
 
 
-def test_what_stopped_a_node_decides_not_that_it_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_code_and_the_message_come_from_the_cause_of_a_stop(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     full = DiskFullError("no space left on the device", path="/data/x.log")
     assert code_of(stopped_by(full)) == ExitCode.STORAGE
     assert "/data/x.log: no space left" in capsys.readouterr().err

@@ -82,7 +82,7 @@ def test_a_voter_is_added_leads_and_is_removed_again(
 
 
 @pytest.mark.parametrize("way", ["brokers", "controllers"])
-def test_what_the_quorum_refuses_is_said_with_a_code_for_scripts(
+def test_a_refusal_of_the_quorum_has_an_exit_code_for_scripts(
     quorate: Quorate, growing: LocalCluster, way: str
 ) -> None:
     to = ways(growing)[way]
@@ -104,7 +104,9 @@ def test_what_the_quorum_refuses_is_said_with_a_code_for_scripts(
     assert voters(shown(quorate("quorum", "describe", *to, "--json"))) == [1]
 
 
-def test_one_way_is_enough_and_the_wrong_listener_is_named(quorate: Quorate, growing: LocalCluster) -> None:
+def test_both_kinds_of_servers_at_once_are_refused_and_a_wrong_listener_is_named(
+    quorate: Quorate, growing: LocalCluster
+) -> None:
     to = ways(growing)
     both = quorate("quorum", "describe", *to["brokers"], *to["controllers"])
     assert both.exit_code == ExitCode.USAGE

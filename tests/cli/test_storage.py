@@ -199,7 +199,7 @@ def test_first_voters_that_are_not_clear_are_refused_and_nothing_is_written(
     assert not node.folder.exists()
 
 
-def test_with_static_voters_there_are_no_first_voters_to_name(quorate: Quorate, node: Any) -> None:
+def test_formatting_refuses_first_voters_beside_static_voters(quorate: Quorate, node: Any) -> None:
     result = formatted(quorate, node, CLUSTER, "--standalone")
     assert result.exit_code == ExitCode.USAGE
     assert "remove it and set controller.quorum.bootstrap.servers" in result.stderr

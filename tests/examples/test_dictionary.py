@@ -142,7 +142,7 @@ def spoken(cluster, node, request):
         return b"".join(iter(lambda: connection.recv(4096), b""))
 
 
-def test_what_is_no_request_costs_its_own_connection_only(cluster):
+def test_an_invalid_request_closes_only_its_own_connection(cluster):
     """A load balancer's health check, which connects and says nothing, ended the node (embed D2)."""
     cluster.put(1, "colour", "blue")
     for request in (

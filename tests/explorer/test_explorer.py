@@ -126,7 +126,7 @@ def test_a_step_that_fails_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> No
     assert violation.invariant == "no step fails: KeyError: 'planted'"
 
 
-def test_what_is_said_to_be_unreachable_names_real_events() -> None:
+def test_the_list_of_unreachable_cases_names_real_events() -> None:
     assert {kind for _, kind in UNREACHABLE} <= set(KINDS)
     assert all(reason for reason in UNREACHABLE.values())
 

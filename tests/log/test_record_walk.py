@@ -185,7 +185,7 @@ def test_the_columns_of_offset_deltas_are_their_encodings():
         (record(0), (1 << 31) - 1, 1, "runs over the batch's end"),
     ],
 )
-def test_what_is_wrong_is_said_of_the_record(data, count, index, problem):
+def test_an_invalid_record_is_named_with_its_fault(data, count, index, problem):
     with pytest.raises(InvalidRecordError, match=problem) as raised:
         walked(data, count)
     assert raised.value.index == index

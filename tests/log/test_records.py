@@ -183,7 +183,7 @@ def test_our_own_batches_take_the_short_way(count: int, monkeypatch: pytest.Monk
     assert values_of(batch) == values_in
 
 
-def test_what_is_laid_out_otherwise_is_read_as_the_plain_decoder_reads_it() -> None:
+def test_records_of_another_layout_are_read_as_by_the_plain_decoder() -> None:
     # At the places where our records have a value's length and the value, this one has other bytes.
     keyed = record_bytes(0, 0, b"\x04", b"v", b"\0")
     assert values(keyed, 1) == naive_values(keyed, 1) == [b"v"]

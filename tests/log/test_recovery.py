@@ -155,7 +155,7 @@ async def test_a_missing_recovery_point_of_the_metadata_log_is_an_error(open_log
         await open_log(disk, config=config)
 
 
-async def test_what_a_failed_sync_left_in_the_cache_is_rewritten_before_it_is_shown(
+async def test_bytes_that_only_the_cache_has_after_a_failed_sync_are_rewritten_at_the_start(
     open_log: Opener, batch: Builder
 ) -> None:
     for seed in range(20):

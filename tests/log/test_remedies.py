@@ -101,7 +101,7 @@ async def test_a_partitions_lost_identity_is_written_anew_and_its_records_stay()
     assert "away" not in str(raised.value)
 
 
-async def test_who_lost_its_vote_keeps_what_else_is_in_the_folder() -> None:
+async def test_the_remedy_for_a_lost_vote_keeps_the_rest_of_the_folder() -> None:
     """Which may be the only replica of a partition."""
     with pytest.raises(MissingStateError) as raised:
         QuorumStateFile(SimulatedDisk(), "data", cluster_id="c", node=NodeId(1)).load()

@@ -97,7 +97,7 @@ async def test_a_slow_sync_of_a_folder_takes_no_rename_that_was_made_after_it_be
     assert disk.durable_content("d/f") == b"second"
 
 
-async def test_what_a_failed_sync_covered_is_not_made_durable_by_the_next_one() -> None:
+async def test_bytes_of_a_failed_sync_stay_undurable_after_the_next_one() -> None:
     disk = SimulatedDisk()
     file = disk.open("f", create=True)
     await disk.sync_folder(".")

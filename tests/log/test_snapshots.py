@@ -103,7 +103,7 @@ async def test_the_state_comes_back_chunk_by_chunk(chunks: list[bytes], with_vot
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1))
-def test_a_name_says_what_it_holds(end: int, epoch: int) -> None:
+def test_a_snapshots_name_states_its_end_and_epoch(end: int, epoch: int) -> None:
     snapshot = at(end, epoch)
     assert parse_name(name_of(snapshot)) == snapshot
     assert parse_name(name_of(snapshot) + ".part") is None

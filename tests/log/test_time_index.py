@@ -75,7 +75,7 @@ async def test_entries_are_kafkas_twelve_bytes_and_only_for_timestamps_that_grow
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_what_is_found_is_what_a_walk_over_all_records_finds(seed: int, open_log: Opener) -> None:
+async def test_a_search_by_time_equals_a_walk_over_all_records(seed: int, open_log: Opener) -> None:
     draw = random.Random(seed)
     disk = SimulatedDisk()
     log = await open_log(disk, config=CONFIG)

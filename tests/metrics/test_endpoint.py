@@ -51,7 +51,7 @@ async def test_a_scrape_gets_the_text_format(autojump_clock, connect):
     assert "raft_manager_current_leader" in {family.name for family in parse(body)}
 
 
-async def test_who_accepts_openmetrics_gets_it(autojump_clock, connect):
+async def test_a_client_that_accepts_openmetrics_gets_it(autojump_clock, connect):
     accept = "application/openmetrics-text; version=1.0.0,text/plain;version=0.0.4;q=0.5"
     status, headers, body = await (await connect()).ask(
         f"GET /metrics?x=1 HTTP/1.1\r\nACCEPT: {accept}\r\n\r\n"
@@ -98,7 +98,7 @@ async def test_a_request_without_end_is_refused_at_16_kib(autojump_clock, connec
 @pytest.mark.parametrize(
     "request_text", ["GET /metrics HTTP/1.0\r\n\r\n", "GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n"]
 )
-async def test_who_asks_for_it_gets_the_connection_closed(autojump_clock, connect, request_text):
+async def test_a_connection_close_header_closes_the_connection(autojump_clock, connect, request_text):
     scraper = await connect()
     assert (await scraper.ask(request_text))[0] == 200
     assert await scraper.stream.receive_some() == b""

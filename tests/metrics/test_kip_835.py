@@ -330,7 +330,7 @@ def batch(*records: bytes) -> CommittedBatch:
     )
 
 
-def test_what_can_not_be_loaded_and_what_can_not_be_acted_upon_are_told_apart() -> None:
+def test_errors_of_loading_and_of_applying_metadata_are_counted_apart() -> None:
     metadata = MetadataCache()
     with pytest.raises(Exception, match="record"):
         metadata.apply(batch(b"no record"))

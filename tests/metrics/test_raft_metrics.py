@@ -71,7 +71,7 @@ def test_all_sixteen_of_the_kip_are_declared_once():
     assert len(RAFT) == 16
 
 
-def test_one_node_through_its_roles():
+def test_the_metrics_follow_a_node_through_its_roles():
     node = Node()
     metrics, clock = node.metrics, node.clock
     gauges = {

@@ -24,7 +24,7 @@ def test_there_are_enough_faults_and_the_explorer_finds_enough_of_them() -> None
 
 
 @pytest.mark.slow
-def test_who_is_meant_to_find_a_fault_can_be_collected_in_the_copy(tmp_path: Path) -> None:
+def test_the_tests_that_must_find_a_fault_can_be_collected_in_the_copy(tmp_path: Path) -> None:
     """What fails there before a fault is planted finds every fault, and none."""
     mutate.plant(None, tmp_path)
     assert not mutate.uncollected(tmp_path)

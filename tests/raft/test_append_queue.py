@@ -32,7 +32,7 @@ def queue_of(max_batch_bytes=100, max_pending_bytes=1000):
     return AppendQueue(max_batch_bytes=max_batch_bytes, max_pending_bytes=max_pending_bytes)
 
 
-def test_what_waits_is_joined_in_order_up_to_a_batch():
+def test_waiting_appends_are_joined_in_order_up_to_a_batch():
     queue = queue_of()
     for size in (40, 40, 40, 200, 10):
         queue.add(pending(bytes(size)))
@@ -58,7 +58,7 @@ def test_each_append_of_a_group_gets_its_own_results():
     assert queue._pending_bytes == 0
 
 
-def test_whatever_stage_an_append_is_in_it_fails_once():
+def test_an_append_fails_exactly_once_in_each_stage():
     queue = queue_of(max_batch_bytes=1)
     appends = [pending(b"x") for _ in range(3)]
     for append in appends:
@@ -117,7 +117,7 @@ async def rig():
     return Rig(log)
 
 
-async def test_what_is_in_memory_is_applied_in_the_same_breath(rig):
+async def test_committed_records_in_memory_are_applied_without_a_checkpoint(rig):
     own = pending(b"a", b"b")
     rig.append(b"a", b"b", own=own)
     rig.applier.advance(2)
@@ -187,7 +187,7 @@ async def test_a_long_catch_up_lets_others_run(rig):
     assert [base for base, _ in rig.machine.applied] == list(range(100))
 
 
-async def test_what_raises_is_named_with_its_offset_and_who_waits_still_waits(rig):
+async def test_an_error_of_apply_names_the_offset_and_leaves_later_appends_waiting(rig):
     own = pending(b"bad")
     rig.append(b"fine", own=pending(b"fine"))
     rig.append(b"bad", own=own)
@@ -225,7 +225,7 @@ async def test_much_that_commits_at_once_is_applied_in_slices(rig, nursery):
     assert [own.waiter.ended for own in owns] == [[(number, 1, (None,))] for number in range(40)]
 
 
-async def test_what_is_read_back_gives_way_to_what_is_in_memory(rig, nursery):
+async def test_records_in_memory_are_preferred_to_records_read_from_the_log(rig, nursery):
     """Its waiters are told from memory: a batch that was applied from the log would leave them waiting."""
     rig.append(b"a")
     owns = [pending(b"b"), pending(b"c")]

@@ -54,7 +54,7 @@ class Nobody:
         raise error
 
 
-async def test_what_is_applied_from_memory_while_the_log_is_read_is_not_applied_again() -> None:
+async def test_records_applied_from_memory_during_a_log_read_are_not_applied_again() -> None:
     values = [b"first", b"second"]
     kept, log, appends = Kept(), SlowLog(values), AppendQueue(max_batch_bytes=1000, max_pending_bytes=1000)
     applier = Applier(cast(StateMachine[object], kept), cast(Log, log), appends, on_applied=lambda *_: None)

@@ -173,7 +173,7 @@ def test_tags_are_refused_whatever_they_would_build(tag):
     ],
     ids=["deep", "indefinite", "huge array", "huge bytes", "map", "boolean", "short", "not utf-8", "empty"],
 )
-def test_what_is_not_a_plain_header_is_refused(raw):
+def test_a_header_with_tags_or_indefinite_lengths_is_refused(raw):
     with pytest.raises(PeerProtocolError):
         decode_frame(header_of(raw))
 

@@ -146,7 +146,7 @@ class CheckOfOne(Journal):
         (Journal, r"write Journal\(\)"),
     ],
 )
-async def test_what_is_no_state_machine_is_refused_by_the_method_it_lacks(
+async def test_an_object_without_a_required_method_is_refused_as_a_state_machine(
     autojump_clock, world, machine, why
 ):
     import re

@@ -64,7 +64,7 @@ async def test_a_connection_that_asks_for_nothing_is_closed(world, autojump_cloc
     assert told["reason"] == "it asked for nothing"
 
 
-async def test_who_has_asked_once_may_be_silent_for_long(world, autojump_clock):
+async def test_a_connection_with_one_request_may_stay_silent(world, autojump_clock):
     world.voters = parse_voters("1@node-1:9093")
     await world.start(1)
     stream = await world.dial(1)
@@ -138,7 +138,7 @@ async def ask(world, node, kind, *fields, cluster_id=CLUSTER_ID):
     ],
 )
 @pytest.mark.parametrize("cluster_id", ["", "another"])
-async def test_what_changes_something_must_name_the_cluster(world, autojump_clock, kind, fields, cluster_id):
+async def test_a_changing_request_must_name_the_cluster(world, autojump_clock, kind, fields, cluster_id):
     await world.start(1, 2, 3)
     leader = await world.leader()
     end = leader.log.end_offset

@@ -59,7 +59,7 @@ async def test_an_observer_that_is_dead_for_hours_is_not_made_a_voter(world, aut
     assert leader.voters.ids == (1, 2)
 
 
-async def test_nothing_that_answers_at_the_address_is_a_reason_to_refuse(world, autojump_clock):
+async def test_a_voter_whose_endpoint_does_not_answer_is_refused(world, autojump_clock):
     leader, newcomer = await one_voter_and_an_observer(world)
     told = await refusal(leader, Voter(newcomer._node.key, Endpoint("node-2", 9999)))
     assert "node 2 is to be reached at node-2:9999, but it can't be" in told
@@ -88,7 +88,7 @@ async def test_a_node_of_another_cluster_at_the_address_is_refused(world, autoju
 @pytest.mark.parametrize(
     ("answer", "code"), [(b"", ErrorCode.REQUEST_TIMED_OUT), (b"HTTP/1.1 400 Bad Request\r\n\r\n", WRONG)]
 )
-async def test_what_does_not_speak_the_protocol_is_refused_within_the_timeout(
+async def test_an_endpoint_of_another_protocol_is_refused_within_the_timeout(
     world, autojump_clock, nursery, answer, code
 ):
     leader, newcomer = await one_voter_and_an_observer(world)

@@ -64,7 +64,7 @@ async def test_every_node_asks_the_leader_for_the_description(autojump_clock, wo
         assert (await quorum.ask_description()).leader == leader.node_id
 
 
-async def test_who_names_another_cluster_is_not_told_anything(autojump_clock, world):
+async def test_a_request_of_another_cluster_gets_no_description(autojump_clock, world):
     world.voters = parse_voters("1@node-1:9093")
     await world.start(1)
     await world.leader()

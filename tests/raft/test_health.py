@@ -133,7 +133,7 @@ async def test_after_the_block_a_node_leads_no_more_and_is_not_healthy(autojump_
     assert leader.health.reason == "the node has stopped"
 
 
-async def test_what_a_node_knows_can_be_asked_from_another_thread(autojump_clock, world):
+async def test_health_and_staleness_can_be_read_from_another_thread(autojump_clock, world):
     await world.start(1, 2, 3)
     await world.leader()
     follower = (await world.followers())[0]

@@ -103,7 +103,7 @@ async def _led_by(world, leader, node):
 
 
 @pytest.mark.bug("KAFKA-16286")
-async def test_who_asks_late_is_told_at_once_who_leads(autojump_clock, world):
+async def test_a_late_listener_gets_the_present_leader_at_once(autojump_clock, world):
     """A listener that came after the last change heard nothing."""
     await world.start(1, 2, 3)
     leader = await world.leader()

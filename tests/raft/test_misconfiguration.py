@@ -73,9 +73,7 @@ async def test_a_new_node_that_counts_on_its_configured_list_learns_that_it_is_n
     assert world.quorums[4].voters.ids == (1, 2, 3)
 
 
-async def test_nothing_is_said_of_a_list_while_it_counts_nor_where_none_is_configured(
-    autojump_clock, world, log_lines
-):
+async def test_there_is_no_warning_for_static_voters_in_use_or_for_none(autojump_clock, world, log_lines):
     await world.start(1, 2, 3)
     await world.leader()
     await trio.sleep(5)

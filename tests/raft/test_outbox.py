@@ -43,7 +43,7 @@ class Socket:
         self.drain(0)
 
 
-async def test_what_fits_is_sent_by_the_flush_itself():
+async def test_a_flush_sends_at_once_what_the_socket_takes():
     socket = Socket(100)
     outbox = Outbox(socket)
     outbox.push([b"one", b"two"])
@@ -79,7 +79,7 @@ async def test_all_bytes_leave_in_order_however_the_socket_takes_them(autojump_c
         outbox.close()
 
 
-async def test_who_waits_for_room_goes_on_when_the_socket_has_taken_it(nursery):
+async def test_a_sender_that_waits_for_room_continues_when_the_socket_has_some(nursery):
     socket = Socket(0)
     outbox = Outbox(socket)
     nursery.start_soon(outbox.run)
@@ -101,7 +101,7 @@ async def test_who_waits_for_room_goes_on_when_the_socket_has_taken_it(nursery):
     assert done
 
 
-async def test_who_waits_for_room_goes_on_when_the_connection_closes(nursery):
+async def test_a_sender_that_waits_for_room_continues_when_the_connection_closes(nursery):
     outbox = Outbox(Socket(0))
     nursery.start_soon(outbox.run)
     outbox.push([bytes(2 << 20)])
@@ -121,7 +121,7 @@ async def test_a_peer_that_takes_nothing_is_disconnected_before_memory_is_gone()
     assert outbox._queued_bytes == 0
 
 
-async def test_what_is_pushed_after_the_close_goes_nowhere():
+async def test_a_frame_pushed_after_the_close_is_dropped():
     socket = Socket(100)
     outbox = Outbox(socket)
     outbox.close()

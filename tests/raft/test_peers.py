@@ -130,7 +130,7 @@ async def test_the_batches_of_a_fetch_are_described_to_the_core(autojump_clock, 
     assert [(span.base_offset, span.end_offset, span.epoch) for span in event.message.batches] == [(5, 7, 1)]
 
 
-async def test_nobody_there_fails_the_request_and_says_unreachable_once_per_try(
+async def test_a_refused_connection_fails_the_request_and_reports_unreachable_once_per_try(
     autojump_clock, ends, log_lines
 ):
     for _ in range(3):

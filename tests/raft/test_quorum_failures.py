@@ -141,7 +141,7 @@ async def test_a_state_machine_must_return_one_result_per_record(autojump_clock,
     assert problem in str(world.failures[leader.node_id].__cause__)
 
 
-async def test_what_the_block_raises_comes_out_as_it_is(autojump_clock, world):
+async def test_an_exception_of_the_block_is_raised_unchanged(autojump_clock, world):
     await world.start(1)
     await world.stop(1)
     group = ExceptionGroup("mine", [ValueError("one")])
@@ -254,7 +254,7 @@ async def test_a_leader_cut_off_answers_outcome_unknown_when_it_resigns(autojump
     assert trio.current_time() - started < 2
 
 
-async def test_without_a_leader_an_append_says_that_nothing_happened(autojump_clock, world):
+async def test_an_append_without_a_leader_raises_that_nothing_happened(autojump_clock, world):
     await world.start(1)
     quorum = world.quorums[1]
     with pytest.raises(NotLeaderError):

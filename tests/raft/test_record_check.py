@@ -85,7 +85,7 @@ async def test_a_refused_append_does_not_take_those_with_it_that_share_its_frame
     assert sorted(world.journals[leader.node_id].records) == sorted(kept)
 
 
-async def test_only_a_leader_asks_and_before_it_appends(autojump_clock, world):
+async def test_only_the_leader_calls_check_and_before_it_appends(autojump_clock, world):
     await world.start(1, 2, 3, journal=Careful)
     leader = await world.leader()
     follower = (await world.followers())[0]

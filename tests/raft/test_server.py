@@ -260,7 +260,7 @@ async def test_a_handler_that_fails_costs_its_own_answer_only(autojump_clock, wo
     assert world.failures == {}
 
 
-async def test_without_a_handler_nothing_happened(autojump_clock, world):
+async def test_a_request_without_a_handler_is_refused(autojump_clock, world):
     await world.start(1, 2, 3)
     follower = (await world.followers())[0]
     with pytest.raises(NotLeaderError):
@@ -416,7 +416,7 @@ async def test_a_real_voter_goes_on_beside_liars_who_know_its_correlations(autoj
         await world.until(lambda end=end: voter.log.end_offset >= end, within_s=0.2)
 
 
-async def test_what_a_connection_is_owed_goes_with_it(autojump_clock, world, monkeypatch):
+async def test_answers_for_a_closed_connection_are_dropped(autojump_clock, world, monkeypatch):
     leader, key, voter = await with_a_voter_in_our_hands(world)
     owing = leader._node.server._connections
     await trio.sleep(1)
@@ -443,7 +443,7 @@ async def test_what_a_connection_is_owed_goes_with_it(autojump_clock, world, mon
     assert await displaced.is_closed()
 
 
-def test_who_asks_without_end_loses_its_own_oldest_answers_only():
+def test_a_flood_of_requests_loses_only_its_own_oldest_answers():
     connections = Connections()
     flood, other = (PeerConnection(Outbox(None)) for _ in range(2))
     kept = connections.asked(other, 7)

@@ -396,7 +396,7 @@ async def test_a_snapshot_that_is_being_taken_is_given_up_for_a_later_one_that_a
     assert not [name for name in disk.list(FOLDER) if name.endswith(".part")]
 
 
-async def test_nothing_is_cleaned_while_a_snapshot_takes_the_place_of_the_log(autojump_clock, small):
+async def test_cleaning_waits_while_a_snapshot_replaces_the_log(autojump_clock, small):
     await small.start(1, 2)
     leader = await small.leader()
     small.overrides |= {"retention_bytes": 10**9, "retention_ms": 30_000}
@@ -535,7 +535,7 @@ async def test_the_log_prefix_and_the_older_snapshots_go_by_size(autojump_clock,
     assert world.journals[1].records[-3:] == records
 
 
-async def test_they_go_by_age(autojump_clock, world):
+async def test_old_snapshots_are_deleted_by_age(autojump_clock, world):
     world.voters = parse_voters("1@node-1:9093")
     world.overrides |= {"retention_ms": 600_000}
     await world.start(1)
@@ -580,7 +580,7 @@ async def test_the_telemetry_hears_of_snapshots_and_of_the_log_they_begin(autoju
 
 
 @pytest.mark.bug("etcd-io/raft e515a67")
-async def test_voters_from_a_snapshot_count_for_who_loads_it(autojump_clock, small):
+async def test_a_node_that_loads_a_snapshot_uses_its_voter_set(autojump_clock, small):
     """The node never saw the log that named them."""
     entropy = Entropy(random.Random(3))
     small.voters = VoterSet(())

@@ -142,7 +142,7 @@ async def test_requests_at_one_time_share_a_snapshot(autojump_clock, world):
 
 
 @pytest.mark.bug("nats-server PR 3844")
-async def test_nothing_is_written_before_anything_is_applied(autojump_clock, world):
+async def test_no_snapshot_is_taken_before_a_record_is_applied(autojump_clock, world):
     world.overrides["snapshot_max_interval_ms"] = 100
     await world.start(1)  # of three: there is no leader
     await trio.sleep(10)

@@ -116,7 +116,7 @@ async def test_a_forwarded_append_is_waited_for_too(autojump_clock, world, nurse
     assert [appended.results for appended in done] == [(1,)]
 
 
-async def test_what_a_failed_write_may_have_left_in_the_log_is_unknown(autojump_clock, alone, nursery):
+async def test_an_append_whose_write_failed_has_an_unknown_outcome(autojump_clock, alone, nursery):
     await alone.start(1)
     leader = await alone.leader()
     alone.hosts[1].disk.fail(Operation.APPEND, path_part=".log")

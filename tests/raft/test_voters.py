@@ -70,7 +70,7 @@ async def test_the_leader_removes_itself_leads_until_that_commits_and_then_follo
     assert [status.key.id for status in world.quorums[leader.leader].describe().observers] == [leader.node_id]
 
 
-async def test_what_the_leader_refuses_says_why_and_changes_nothing(world, autojump_clock):
+async def test_a_refused_change_of_voters_states_the_reason_and_changes_nothing(world, autojump_clock):
     await world.start(1, 2, 3)
     leader = await world.leader()
     follower = (await world.followers())[0]
@@ -103,7 +103,7 @@ async def test_a_change_of_voters_takes_no_place_that_an_append_was_promised(wor
     assert not leader.voters.has(gone)
 
 
-async def test_who_appends_as_leader_of_an_epoch_does_not_in_another(world, autojump_clock):
+async def test_an_append_for_one_epoch_is_refused_in_another(world, autojump_clock):
     await world.start(1, 2, 3)
     leader = await world.leader()
     with pytest.raises(NotLeaderError):

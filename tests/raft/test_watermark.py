@@ -58,7 +58,7 @@ async def test_a_moving_high_watermark_is_written_at_most_once_per_interval(
     assert load_high_watermark(disk, FOLDER) == 25
 
 
-async def test_it_never_goes_back(disk: SimulatedDisk) -> None:
+async def test_the_stored_high_watermark_never_goes_back(disk: SimulatedDisk) -> None:
     first = WatermarkCheckpoint(disk, FOLDER, end_offset=END)
     first.advanced(Offset(9))
     first.advanced(Offset(4))
@@ -69,7 +69,7 @@ async def test_it_never_goes_back(disk: SimulatedDisk) -> None:
     assert load_high_watermark(disk, FOLDER) == 9
 
 
-async def test_it_survives_a_power_loss_once_stored(disk: SimulatedDisk) -> None:
+async def test_a_stored_high_watermark_survives_a_power_loss(disk: SimulatedDisk) -> None:
     checkpoint = WatermarkCheckpoint(disk, FOLDER, end_offset=END)
     checkpoint.advanced(Offset(5))
     await disk.sync_folder("node")
@@ -92,7 +92,7 @@ UNBELIEVABLE = {
 
 
 @pytest.mark.parametrize("content", UNBELIEVABLE.values(), ids=UNBELIEVABLE.keys())
-async def test_what_can_not_be_believed_counts_as_none_and_is_written_anew(
+async def test_an_invalid_high_watermark_file_is_ignored_and_written_again(
     disk: SimulatedDisk, content: bytes
 ) -> None:
     disk.open(PATH, create=True).append([content])

@@ -29,7 +29,7 @@ def few() -> Iterator[list[int]]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_what_is_left_goes_down_with_each_that_is_opened(few: list[int]) -> None:
+def test_each_open_file_lowers_the_number_of_free_descriptors(few: list[int]) -> None:
     assert descriptors.left() == 8
     few += [os.dup(0) for _ in range(3)]
     assert descriptors.left() == 5

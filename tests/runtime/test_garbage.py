@@ -17,7 +17,7 @@ class Knot:
         self.itself = self
 
 
-def test_what_a_full_collection_found_alive_the_next_ones_pass_over() -> None:
+def test_later_collections_skip_objects_that_a_full_one_found_alive() -> None:
     with short_collections():
         frozen = gc.get_freeze_count()
         kept = [[] for _ in range(10_000)]
@@ -26,7 +26,7 @@ def test_what_a_full_collection_found_alive_the_next_ones_pass_over() -> None:
         assert len(gc.get_objects()) < 1000
 
 
-def test_what_was_there_before_is_passed_over_from_the_beginning() -> None:
+def test_objects_from_before_the_start_are_skipped() -> None:
     kept = [[] for _ in range(10_000)]
     with short_collections():
         assert gc.get_freeze_count() >= len(kept)

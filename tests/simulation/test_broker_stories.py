@@ -92,7 +92,7 @@ def victims(number: int, scene: BrokerScene, source: random.Random) -> Sequence[
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_what_producers_heard_survives_round_after_round_of_kill_9_and_power_loss(seed: int) -> None:
+def test_acknowledged_records_survive_repeated_kill_9_and_power_loss(seed: int) -> None:
     settings = BrokerClientSettings(idempotent=2, plain=1, think_max_s=0.1)
     source = random.Random(f"power cuts {seed}")
 

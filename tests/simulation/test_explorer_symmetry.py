@@ -83,7 +83,7 @@ def _is_for_3(effect: Effect) -> bool:
 
 
 @pytest.mark.parametrize("name", ["elected", "transfer", "snapshots"])
-def test_where_the_core_looks_at_names_nothing_is_left_out_either(name: str) -> None:
+def test_symmetry_reduction_omits_no_state_where_the_core_compares_ids(name: str) -> None:
     bound = REDUCED[name]
     world = World(bound, core=SlightsOne)
     stood_for, every_state = reachable(world, symmetric=True), reachable(world)

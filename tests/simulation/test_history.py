@@ -37,7 +37,7 @@ def test_acknowledged_unknown_and_refused_appends_that_fit() -> None:
         ([(1, b"a"), (2, b"refused")], "refused but appended"),
     ],
 )
-def test_what_does_not_fit_is_named(log: list[tuple[int, bytes]], problem: str) -> None:
+def test_a_log_that_contradicts_the_history_is_named(log: list[tuple[int, bytes]], problem: str) -> None:
     history = History()
     acknowledged(history, b"a", 1, 0.0, 1.0)
     history.fail(history.invoke("client", [b"refused"], 2.0), 2.5)
@@ -54,7 +54,7 @@ def test_an_append_is_whole_or_missing() -> None:
             history.check(torn)
 
 
-def test_what_was_acknowledged_before_an_append_was_made_comes_before_it() -> None:
+def test_an_append_acknowledged_before_another_began_precedes_it() -> None:
     history = History()
     acknowledged(history, b"a", 2, 0.0, 1.0)
     acknowledged(history, b"b", 1, 0.5, 3.0)  # overlaps the first: any order

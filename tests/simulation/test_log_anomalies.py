@@ -83,7 +83,7 @@ def test_every_kind_has_a_bad_history() -> None:
     assert {name for name, _ in BAD} == {kind.value for kind in Anomaly}
 
 
-def test_what_was_moved_may_go_back_and_skip() -> None:
+def test_a_consumer_that_seeks_may_go_back_and_skip() -> None:
     history = [polled("c", (0, "a"), (1, "b"), (2, "c")), Moved("c"), polled("c", (0, "a"))]
     assert kinds(*history) == set()
     assert kinds(*history, Moved("c", "t-0"), polled("c", (2, "c"))) == set()
@@ -95,14 +95,14 @@ def test_partitions_are_independent() -> None:
     assert kinds(Polled("c", "t-0", [(5, "a")]), Polled("c", "t-1", [(0, "b")])) == set()
 
 
-def test_what_nobody_has_read_is_lost_when_all_was_read() -> None:
+def test_an_acknowledged_record_missing_from_a_full_read_is_lost() -> None:
     history = (sent("p", (0, "a"), (1, "b")), Sent("p", "t-0", ["without an offset"]), polled("c", (0, "a")))
     assert kinds(*history) == {"unseen"}
     assert kinds(*history, read_to_end=True) == {"lost-write"}
     assert find_anomalies(history, read_to_end=True).counts[Anomaly.LOST_WRITE] == 2
 
 
-def test_only_the_first_few_of_a_kind_are_told() -> None:
+def test_only_the_first_anomalies_of_a_kind_are_reported() -> None:
     report = find_anomalies([sent("p", *((offset, offset) for offset in range(100)))], findings_max=3)
     assert (len(report.findings), report.counts) == (3, {Anomaly.UNSEEN: 100})
     assert "unseen in t-0: 0, acknowledged to p at 0, was not read" in str(report)

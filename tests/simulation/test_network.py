@@ -122,7 +122,7 @@ async def test_a_connect_across_a_partition_hangs_until_it_heals(autojump_clock)
         assert trio.current_time() - started > 10
 
 
-async def test_nobody_hears_of_a_close_across_a_partition(autojump_clock):
+async def test_a_close_is_not_delivered_across_a_network_partition(autojump_clock):
     net = network()
     ours, theirs, _ = await connected(net)
     net.partition(["a"], ["b"])

@@ -202,7 +202,7 @@ def test_the_same_work_in_slices_holds_up_nobody() -> None:
     assert 0 < max(late) < 0.006
 
 
-def test_what_is_short_and_what_the_harness_does_takes_no_time() -> None:
+def test_short_steps_and_the_harness_take_no_simulated_time() -> None:
     async def short() -> None:
         for _ in range(100):
             WORK.batches += 200

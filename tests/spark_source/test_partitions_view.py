@@ -29,7 +29,7 @@ def eligible(view: PartitionsView, offset: int, record: Record) -> tuple[object,
     return named["elr"], named["last_known_elr"]
 
 
-def test_who_may_lead_though_out_of_sync_is_told_of_each_state() -> None:
+def test_each_state_lists_its_eligible_leader_replicas() -> None:
     view = PartitionsView()
     assert list(view.rows(entry(0, Topic(name="t", topic_id=ID)))) == []
     created = Partition(
@@ -49,7 +49,7 @@ def test_who_may_lead_though_out_of_sync_is_told_of_each_state() -> None:
     assert eligible(view, 3, gone) == ([], [1])
 
 
-def test_where_the_beginning_is_gone_only_what_changed_is_told() -> None:
+def test_without_the_beginning_of_the_log_only_changes_are_shown() -> None:
     change = PartitionChange(topic_id=ID, partition_id=0, isr=(1,))
     assert eligible(PartitionsView(), 1, change) == (None, None)
     change = PartitionChange(topic_id=ID, partition_id=0, eligible_leader_replicas=(2,))

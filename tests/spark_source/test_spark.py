@@ -49,7 +49,9 @@ def test_one_data_frame_counts_the_same_after_the_log_grew(spark: SparkSession, 
     assert spark.read.format("quorate").load(str(story.folder)).count() == before + 1
 
 
-def test_who_led_what_and_when(spark: SparkSession, session_story: Any) -> None:
+def test_the_leadership_history_shows_each_leader_with_its_times(
+    spark: SparkSession, session_story: Any
+) -> None:
     history = leadership_history(spark, path=str(session_story.folder), topic="orders")
     rows = [row for row in history.collect() if row["partition"] == 0]
     assert [(row["leader"], row["leader_epoch"], row["isr"]) for row in rows] == [

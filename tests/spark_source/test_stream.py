@@ -143,7 +143,7 @@ def test_a_new_stream_begins_at_the_end_unless_told_otherwise(story: Any) -> Non
     assert [row["type"] for row in rows_between(reader, first, end, story)] == ["NoOp"]
 
 
-def test_nothing_new_is_no_partition(story: Any) -> None:
+def test_a_batch_without_new_records_has_no_partition(story: Any) -> None:
     reader = stream(story)
     end = end_of(story)
     assert reader.latestOffset(end, ReadAllAvailable()) == end
@@ -185,7 +185,7 @@ def test_a_log_that_became_shorter_is_refused(story: Any, new_log: Callable[...,
         stream(other).latestOffset(end, ReadAllAvailable())
 
 
-def test_where_loss_is_tolerated_a_stream_goes_on_from_the_end_of_a_log_that_became_shorter(
+def test_with_tolerated_loss_a_stream_continues_at_the_end_of_a_shorter_log(
     story: Any, new_log: Callable[..., Any]
 ) -> None:
     end = end_of(story)

@@ -38,7 +38,7 @@ def nemesis(*arguments: str) -> subprocess.Popen[str]:
 
 @pytest.mark.system
 @pytest.mark.slow
-def test_what_clients_of_real_nodes_saw_is_linearizable_whatever_is_done_to_the_nodes() -> None:
+def test_histories_of_real_nodes_are_linearizable_under_every_fault() -> None:
     seconds = 30.0
     process = nemesis("--seconds", str(seconds))
     said, _ = process.communicate(timeout=2 * seconds + 300)

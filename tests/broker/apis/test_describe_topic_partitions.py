@@ -109,7 +109,7 @@ def ask(broker: Broker, *names: str, limit: int = 2000, cursor: tuple[str, int] 
     return decode_entity(response_type(KEY, 0), memoryview(b"".join(encode_response(answer))))
 
 
-def test_who_may_lead_a_partition_that_nobody_leads_is_told() -> None:
+def test_a_partition_without_a_leader_lists_its_eligible_replicas() -> None:
     topic_id = uuid.UUID(int=9)
     broker = broker_of(
         [

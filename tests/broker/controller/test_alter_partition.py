@@ -141,7 +141,7 @@ def test_a_request_whose_answer_was_lost_is_answered_with_success_again(led) -> 
     assert len(led.log) == before
 
 
-def test_who_asks_for_what_holds_gets_a_new_epoch_that_ends_what_it_asked_before(led) -> None:
+def test_a_request_for_the_committed_isr_gets_a_new_epoch_that_ends_earlier_requests(led) -> None:
     before = led.partition(TOPIC)
     same = ask(led, *before.isr)
     assert (same.error, same.isr) == (ErrorCode.NONE, before.isr)

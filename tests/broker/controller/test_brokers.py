@@ -218,7 +218,7 @@ def test_a_broker_is_fenced_before_it_leaves_isrs(cluster) -> None:
     assert len(cluster.log) == at + 2
 
 
-def test_only_the_last_member_of_the_isr_can_lead_after_all_were_fenced(cluster) -> None:
+def test_after_all_brokers_were_fenced_only_the_last_isr_member_can_lead(cluster) -> None:
     cluster.start(1, 2)
     topic = cluster.create("t", (1, 2))
     cluster.fence(1)
@@ -229,7 +229,7 @@ def test_only_the_last_member_of_the_isr_can_lead_after_all_were_fenced(cluster)
     assert (cluster.partition(topic).leader, cluster.partition(topic).isr) == (2, (2,))
 
 
-def test_with_unclean_elections_anybody_leads_and_has_to_recover(cluster) -> None:
+def test_an_unclean_election_takes_any_replica_and_marks_it_recovering(cluster) -> None:
     cluster.start(1, 2)
     topic = cluster.create("t", (1, 2))
     cluster.fence(1)

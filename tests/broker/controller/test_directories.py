@@ -141,7 +141,7 @@ def test_the_last_one_with_all_records_is_waited_for_until_its_directory_is_back
     cluster.check()
 
 
-def test_without_a_leader_the_last_eligible_one_is_waited_for_and_not_who_led_last(cluster) -> None:
+def test_a_leaderless_partition_waits_for_its_last_eligible_replica_not_its_last_leader(cluster) -> None:
     """Who led last lacks records here, and would lead if the one that has them were only forgotten."""
     cluster.start(1, 2)
     topic = cluster.create("t", (1, 2))
@@ -169,7 +169,7 @@ def test_a_power_loss_with_the_disk_still_there_is_no_lost_directory(cluster) ->
     assert state_of(cluster, topic) == (1, (1,), ()), "it leads with what it has"
 
 
-def test_where_the_topic_allows_loss_another_leads_instead(cluster) -> None:
+def test_with_unclean_election_another_replica_leads_instead(cluster) -> None:
     cluster.start(1, 2)
     topic = cluster.create("t", (1, 2))
     cluster.append(PartitionChange(topic_id=topic, partition_id=0, isr=(1,)), unclean())
@@ -195,7 +195,7 @@ def test_a_replica_that_nobody_has_placed_yet_was_in_the_directory_that_is_missi
     cluster.check()
 
 
-def test_with_all_directories_there_an_unplaced_replica_is_as_good_as_the_proof(cluster) -> None:
+def test_a_replica_without_a_directory_is_proven_if_all_earlier_directories_are(cluster) -> None:
     cluster.static = {"min.insync.replicas": "2"}
     cluster.start(1, dirs=(0, 1))
     cluster.start(2)
@@ -205,7 +205,7 @@ def test_with_all_directories_there_an_unplaced_replica_is_as_good_as_the_proof(
     assert state_of(cluster, topic) == (1, (1,), (2,)), "one more directory takes nothing away"
 
 
-def test_what_returns_from_a_life_before_the_last_proves_nothing(cluster) -> None:
+def test_a_proof_that_lacks_a_directory_is_rejected(cluster) -> None:
     cluster.static = {"min.insync.replicas": "2"}
     cluster.start(1, dirs=(0, 1))
     cluster.start(2)
@@ -219,7 +219,7 @@ def test_what_returns_from_a_life_before_the_last_proves_nothing(cluster) -> Non
 # A directory fails while its broker runs
 
 
-def test_what_is_in_a_failed_directory_others_lead_and_the_rest_stays(cluster) -> None:
+def test_only_the_partitions_of_a_failed_directory_get_other_leaders(cluster) -> None:
     cluster.static = {"min.insync.replicas": "3"}
     cluster.start(1, dirs=(0, 1))
     cluster.start(2, 3)
@@ -288,7 +288,7 @@ def test_the_same_incarnation_that_registers_with_fewer_leaves_what_was_in_the_o
 # Elections and the ISR
 
 
-def test_nobody_joins_an_isr_from_a_directory_that_is_not_online(cluster) -> None:
+def test_a_replica_in_an_offline_directory_cannot_join_an_isr(cluster) -> None:
     cluster.start(1, 2)
     topic = cluster.create("t", (1, 2))
     again(cluster, 2, dirs=(5,))

@@ -59,7 +59,9 @@ def partition(leader: int, *isr: int, elr=(), last_known=()) -> PartitionState:
         (SHUTDOWN, 1, (1, 3), {1, 2, 3}, True, 1, (3, (3,), RECOVERED)),
     ],
 )
-def test_who_leads(selector, leader, isr, alive, unclean, leaving, expected) -> None:
+def test_an_election_chooses_the_expected_leader(
+    selector, leader, isr, alive, unclean, leaving, expected
+) -> None:
     chosen = elect(
         partition(leader, *isr),
         acceptable=alive.__contains__,
@@ -90,7 +92,9 @@ def test_who_leads(selector, leader, isr, alive, unclean, leaving, expected) -> 
         (partition(NO_LEADER, elr=(3,), last_known=(2,)), {1, 2}, None, False, (NO_LEADER, (), (3,), (2,))),
     ],
 )
-def test_who_is_eligible_with_a_min_isr_of_two(state, alive, leaving, lost, expected) -> None:
+def test_the_elr_holds_the_expected_replicas_with_a_min_isr_of_two(
+    state, alive, leaving, lost, expected
+) -> None:
     chosen = elect(
         state,
         acceptable=alive.__contains__,
@@ -104,7 +108,7 @@ def test_who_is_eligible_with_a_min_isr_of_two(state, alive, leaving, lost, expe
     assert chosen.recovery is RECOVERED
 
 
-def test_who_led_last_leads_again_and_recovers_when_nobody_is_left_who_has_everything() -> None:
+def test_the_last_leader_leads_and_recovers_when_no_replica_has_all_records() -> None:
     def elected(state: PartitionState, alive: set[int]) -> Election:
         return elect(
             state, acceptable=alive.__contains__, unclean=False, min_isr=2, selector=OFFLINE, leaving=None

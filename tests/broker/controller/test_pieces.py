@@ -107,7 +107,7 @@ def test_a_new_process_is_registered_when_the_last_one_has_left_everything(clust
         assert (state.leader, state.isr, state.elr) == (2, (2,), ())
 
 
-def test_who_lost_records_leaves_the_elrs_even_if_its_fencing_is_half_done(cluster) -> None:
+def test_a_broker_that_lost_records_leaves_every_elr_even_if_its_fencing_is_half_done(cluster) -> None:
     cluster.piece_size, cluster.patience = 1, 0
     cluster.static = {"min.insync.replicas": "2"}
     cluster.start(1, 2)

@@ -134,7 +134,7 @@ def check_epochs(before: MetadataImage, after: MetadataImage) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(steps=st.lists(STEPS, max_size=40))
-def test_whatever_happens_the_image_keeps_its_promises(new_cluster, steps) -> None:
+def test_the_image_keeps_its_invariants_under_any_sequence_of_requests(new_cluster, steps) -> None:
     cluster = new_cluster()
     cluster.start(1, 2, 3)
     for step in steps:

@@ -44,7 +44,7 @@ class Metadata:
         raise NotImplementedError
 
 
-async def test_what_the_controller_answers_is_applied_and_survives_a_restart(tmp_path: Path) -> None:
+async def test_an_answered_request_is_applied_and_survives_a_restart(tmp_path: Path) -> None:
     runtime = real_runtime(sync=SyncStrategy.INLINE)
     with trio.fail_after(20):
         await format_folder(runtime, str(tmp_path), cluster_id="c", node_id=NodeId(1))

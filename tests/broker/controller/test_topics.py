@@ -138,9 +138,7 @@ def test_defaults_stand_in_for_minus_one(cluster) -> None:
         ),
     ],
 )
-def test_what_cannot_be_created_is_refused_and_writes_nothing(
-    cluster, topic: NewTopic, error: ErrorCode
-) -> None:
+def test_an_invalid_topic_is_refused_and_writes_no_record(cluster, topic: NewTopic, error: ErrorCode) -> None:
     cluster.start(1, 2)
     cluster.create("is.there", (1,))
     before = len(cluster.log)
@@ -245,6 +243,6 @@ def test_fenced_brokers_fill_up_where_active_ones_are_too_few_and_never_lead() -
     assert all(replicas[-1] == 3 for replicas in placed)
 
 
-def test_without_an_active_broker_nothing_is_placed() -> None:
+def test_a_placement_without_an_active_broker_is_refused() -> None:
     with pytest.raises(ApiError, match="0 of them active"):
         place([], fenced=[1, 2, 3], partitions=1, replication_factor=3, start=0, shift=0)

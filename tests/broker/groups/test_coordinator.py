@@ -88,7 +88,7 @@ async def test_metadata_that_is_too_long_is_refused_alone(cluster: Cluster, auto
     assert cluster.commit(alone, 3, metadata="x" * 5000).answers == [[ErrorCode.offset_metadata_too_large]]
 
 
-async def test_whoever_waits_is_told_when_the_coordinator_moves_away(
+async def test_waiting_members_are_answered_when_the_coordinator_moves(
     cluster: Cluster, autojump_clock: object
 ) -> None:
     leader, _ = await cluster.stable_pair()

@@ -177,7 +177,7 @@ async def test_a_bomb_is_refused_whatever_comes_out_in_the_end(codec):
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-async def test_what_is_large_when_decompressed_is_decompressed_elsewhere(codec):
+async def test_a_large_compressed_batch_is_decompressed_off_the_event_loop(codec):
     compute = CountedCompute()
     small = batch(compress(codec, plain(bytes(1000))), codec=codec)
     large = batch(compress(codec, plain(bytes(3 << 20))), codec=codec)
@@ -236,7 +236,7 @@ async def test_no_batch_holds_the_event_loop(codec, kind):
     await within_gap(check(), what=f"a batch ({kind}, {codec.name})")
 
 
-async def test_at_most_one_large_batch_is_held_at_a_time(nursery):
+async def test_only_one_large_batch_is_decompressed_at_a_time(nursery):
     """Each may take as much memory as the limit allows."""
     inside = most = 0
 
@@ -352,7 +352,7 @@ async def test_a_thorough_level_is_not_for_the_event_loop():
         assert compute.runs == runs, f"level {level}"
 
 
-async def test_what_grows_beyond_max_message_bytes_is_refused():
+async def test_a_batch_that_recompression_grows_beyond_max_message_bytes_is_refused():
     data = batch(compress(Codec.ZSTD, plain(bytes(100_000))), codec=Codec.ZSTD)
     await checked(data, max_message_bytes=10_000)
     error = await refused(data, ErrorCode.MESSAGE_TOO_LARGE, codec=Codec.NONE, max_message_bytes=10_000)

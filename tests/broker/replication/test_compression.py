@@ -36,7 +36,7 @@ def bombs():
 @pytest.mark.parametrize(
     "data", [b"", b"x", TEXT, bytes(5_000_000)], ids=["empty", "one byte", "text", "zeros"]
 )
-def test_what_a_codec_makes_it_reads(codec, data):
+def test_each_codec_reads_its_own_output(codec, data):
     """Zeros take several outputs, each larger than the one before."""
     made = compress(codec, data)
     assert decompress(codec, made, len(data)) == data

@@ -165,7 +165,7 @@ async def test_a_produce_to_many_partitions_appends_in_slices(tmp_path: Path) ->
     assert [each.base_offset for each in pending.results()] == list(range(10_000))
 
 
-async def test_who_is_deposed_between_two_appends_of_a_produce_promises_nothing(tmp_path: Path) -> None:
+async def test_a_leader_deposed_between_two_appends_of_a_produce_acknowledges_none(tmp_path: Path) -> None:
     """What waits for an append is there with the append: a deposed leader takes it back."""
     first = await partition_of(tmp_path / "1", led_by(1))
     second = await partition_of(tmp_path / "2", led_by(1))

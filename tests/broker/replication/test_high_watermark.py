@@ -9,7 +9,7 @@ from quorate.log.checkpoints import HIGH_WATERMARKS, store_offsets
 from quorate.types import Offset
 
 
-async def test_who_can_no_longer_join_the_isr_holds_the_high_watermark_back_no_longer(
+async def test_a_replica_that_can_no_longer_join_the_isr_does_not_hold_back_the_high_watermark(
     make_brokers, autojump_clock
 ):
     """At once, with the metadata that says so: the next scan is half a lag time away."""

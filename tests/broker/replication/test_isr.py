@@ -362,7 +362,7 @@ async def test_a_partition_that_a_follower_lacks_does_not_hold_up_the_others(mak
     assert trio.current_time() - begun < 1
 
 
-async def test_what_a_partition_refuses_says_why(make_brokers, autojump_clock):
+async def test_a_partitions_refusal_states_the_reason(make_brokers, autojump_clock):
     cluster = make_brokers(min_isr=3)
     await cluster.with_topic(isr=(1, 2))
     cluster.cut_off(1)
@@ -370,7 +370,7 @@ async def test_what_a_partition_refuses_says_why(make_brokers, autojump_clock):
         cluster[1].partition().check_appendable(-1)
 
 
-async def test_nothing_is_committed_while_others_are_eligible_to_lead(make_brokers, autojump_clock):
+async def test_a_leader_commits_nothing_while_the_elr_has_members(make_brokers, autojump_clock):
     """The controller has put them there by a min.insync.replicas that this broker may not know of yet."""
     cluster = make_brokers(min_isr=1)
     await cluster.with_topic(replicas=(1, 2), isr=(1,))

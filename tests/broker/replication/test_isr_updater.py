@@ -26,7 +26,7 @@ class Proposed:
         self.pending = False
 
 
-async def test_when_a_broker_dies_thousands_of_isrs_are_asked_for_some_at_a_time(nursery) -> None:
+async def test_the_isr_changes_after_a_brokers_death_are_requested_in_pieces(nursery) -> None:
     asked: list[list[int]] = []
 
     async def alter_partition(request):

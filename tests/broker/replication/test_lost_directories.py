@@ -152,7 +152,7 @@ async def test_the_sole_member_of_an_isr_with_a_new_disk_does_not_lead_empty(mak
     assert (await cluster[2].log_bytes()).count(b"only on 1") == 1
 
 
-async def test_with_a_new_disk_and_unclean_elections_the_others_lead_with_what_they_have(
+async def test_after_a_disk_loss_an_unclean_election_lets_the_others_lead_with_their_records(
     make_brokers, autojump_clock
 ):
     cluster = make_brokers(brokers=2, min_isr=1, replica_lag_time_max_ms=1000)
@@ -322,7 +322,9 @@ async def test_a_replica_whose_folder_cannot_be_made_is_made_in_another_director
     assert not (await cluster[1].produced("a")).error
 
 
-async def test_what_a_broker_says_of_a_deleted_topic_is_not_said_for_ever(make_brokers, autojump_clock):
+async def test_a_directory_assignment_of_a_deleted_topic_is_not_repeated_for_ever(
+    make_brokers, autojump_clock
+):
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster[1].start(log_dirs=TWO)
     cluster.controller.create(replicas=(1,), partitions=2)

@@ -28,7 +28,7 @@ def folder_of(node: BrokerHost, partition: int) -> LogDir:
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_what_led_from_a_folder_that_failed_is_led_by_others_while_the_broker_serves_the_rest(
+def test_others_lead_the_partitions_of_a_failed_directory_while_the_broker_serves_the_rest(
     seed: int,
 ) -> None:
     async def story(scene: BrokerScene) -> None:

@@ -80,7 +80,7 @@ async def test_records_with_the_brokers_time_all_have_the_same(broker):
     assert await ask(broker, 400) == (0, 500)
 
 
-async def test_what_cannot_be_decompressed_is_answered_as_a_whole(broker):
+async def test_a_search_by_time_answers_an_undecodable_batch_by_its_header(broker):
     whole = bytearray(batch([10, 30], codec=Codec.ZSTD))
     whole[HEADER_BYTES] ^= 0xFF
     header = read_header(whole, check_crc=False)

@@ -152,7 +152,7 @@ SCENARIOS = (
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.__name__)
-async def test_what_must_hold(make_brokers, autojump_clock, scenario):
+async def test_each_scenario_holds_without_a_planted_fault(make_brokers, autojump_clock, scenario):
     await scenario(make_brokers)
 
 

@@ -277,9 +277,7 @@ async def test_no_producer_is_forgotten_because_the_wall_clock_jumps(make_broker
     assert not cluster[1].partition().producers.producers
 
 
-async def test_what_an_earlier_version_saved_of_producers_is_read_and_then_replaced(
-    make_brokers, autojump_clock
-):
+async def test_producer_state_of_an_earlier_version_is_read_and_then_replaced(make_brokers, autojump_clock):
     """It was called as Kafka's file of another format is (kafka-dump-log failed on it)."""
     cluster = make_brokers(brokers=1, min_isr=1, log_flush_offset_checkpoint_interval_ms=500)
     await cluster.with_topic(replicas=(1,))

@@ -101,7 +101,7 @@ def values_of(part: FetchedPartition) -> list[bytes | None]:
     return [record.value for each in read_batches(data) for record in records_of(each)]
 
 
-async def test_what_is_produced_is_fetched_in_order(make_nodes: MakeNodes) -> None:
+async def test_produced_records_are_fetched_in_order(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(1)
     async with nodes.client(1) as client:
         created = await create(client, "t")

@@ -160,7 +160,7 @@ def test_a_static_voter_is_where_the_voters_say() -> None:
     assert config.quorum(cluster_id="c").own_endpoint == Endpoint("one.example", 9093)
 
 
-def test_with_servers_to_ask_a_controller_need_not_be_among_the_static_voters() -> None:
+def test_a_controller_with_bootstrap_servers_need_not_be_a_static_voter() -> None:
     config = ServerConfig.parse(DYNAMIC + "controller.quorum.voters=1@one:9093")
     assert config.voters.ids == (1,)
     assert config.quorum(cluster_id="c").own_endpoint == Endpoint("localhost", 9093)

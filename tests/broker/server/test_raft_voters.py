@@ -127,7 +127,7 @@ async def test_a_voters_endpoint_is_updated_and_the_answer_names_the_leader(make
 
 
 @pytest.mark.bug("KAFKA-20661")
-async def test_what_is_asked_wrongly_is_refused_with_kafkas_code_and_changes_nothing(
+async def test_an_invalid_change_of_voters_is_refused_with_kafkas_code_and_changes_nothing(
     make_nodes: MakeNodes,
 ) -> None:
     """Without an endpoint for the default listener too."""

@@ -274,7 +274,7 @@ def test_kafkas_own_sample_is_taken_as_it_is() -> None:
         ("log.flush.interval.messages=1", "acks=all counts replicas, not syncs"),
     ],
 )
-def test_what_asks_for_something_that_is_not_there_is_refused_with_the_way_out(line: str, says: str) -> None:
+def test_a_key_of_a_missing_feature_is_refused_with_the_remedy(line: str, says: str) -> None:
     key, _, value = line.partition("=")
     with pytest.raises(ServerConfigError, match=r"line \d+: ") as caught:
         with_key(key, value)

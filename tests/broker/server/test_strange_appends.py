@@ -41,7 +41,7 @@ async def test_an_append_from_the_network_changes_nothing(make_nodes: MakeNodes,
     assert server.quorum.log.end_offset == end
 
 
-async def test_not_even_the_own_program_appends_what_can_not_be_decoded(make_nodes: MakeNodes) -> None:
+async def test_undecodable_records_are_refused_from_the_own_program_too(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(1)
     quorum = nodes.servers[1].quorum
     end = quorum.log.end_offset
@@ -50,7 +50,7 @@ async def test_not_even_the_own_program_appends_what_can_not_be_decoded(make_nod
     assert quorum.log.end_offset == end
 
 
-def test_what_the_check_has_decoded_is_applied_once_for_each_time_it_was_appended() -> None:
+def test_records_decoded_by_the_check_are_applied_once_per_append() -> None:
     metadata = MetadataCache()
     records = [encode(NoOp()), encode(NoOp())]
     metadata.check(records)

@@ -97,7 +97,7 @@ async def test_a_huge_frame_is_not_given_memory_before_some_of_it_has_arrived():
         (b"\0\0\0\x09abc", "ended 7 bytes into"),
     ],
 )
-async def test_what_is_no_frame_is_refused_with_its_name(start, why):
+async def test_an_invalid_frame_is_refused_with_the_name_of_the_fault(start, why):
     with pytest.raises(MalformedError, match=why):
         await KafkaFrameReader(Scripted(start)).receive()
 

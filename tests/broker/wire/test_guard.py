@@ -94,7 +94,7 @@ def test_an_impossible_array_count_is_refused_before_memory_is_reserved(version,
         tracemalloc.stop()
 
 
-def test_more_elements_than_a_message_may_have_are_refused():
+def test_a_message_with_too_many_elements_is_refused():
     names = 300_000
     raw = uvarint(names + 1) + b"\x02a\0" * names + bytes(5)
     with pytest.raises(MalformedError, match="more array elements"):

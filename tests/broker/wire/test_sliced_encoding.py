@@ -73,7 +73,7 @@ async def test_a_null_array_stays_null_and_one_that_is_not_given_empty() -> None
         )
 
 
-async def test_what_the_making_of_an_element_raises_comes_out() -> None:
+async def test_an_error_while_encoding_an_element_is_raised() -> None:
     def broken() -> Iterator[dict[str, object]]:
         yield {"name": "t"}
         raise LookupError("gone")

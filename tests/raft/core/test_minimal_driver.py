@@ -110,7 +110,7 @@ def test_three_drivers_elect_commit_lose_the_leader_and_commit_again(nodes: Node
     assert (gone.log, gone.high_watermark) == (second, 5)
 
 
-def test_more_durable_than_was_appended_breaks_an_invariant(nodes: Nodes) -> None:
+def test_a_durable_end_beyond_the_log_end_violates_an_invariant(nodes: Nodes) -> None:
     with pytest.raises(InvariantError, match="more became durable than was appended"):
         nodes[ONE].step(Durable(Generation(0), Offset(1)))
 

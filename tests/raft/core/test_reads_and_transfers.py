@@ -134,7 +134,7 @@ def test_the_read_index_is_what_was_committed_when_it_was_asked_for(make_core: A
     assert passed(fetch(core, 2, read_round=2)) == [(2, 1)]
 
 
-def test_what_passes_together_is_told_once_by_the_latest(make_core: Any) -> None:
+def test_a_confirmed_round_confirms_the_reads_of_earlier_rounds(make_core: Any) -> None:
     core = leading(make_core)
     for read_round in (1, 2, 3):
         core.step(ReadIndex(read_round))
@@ -200,7 +200,7 @@ def test_leadership_goes_only_to_another_voter(make_core: Any) -> None:
     )
 
 
-def test_it_waits_until_all_is_committed_and_the_successor_has_it(make_core: Any) -> None:
+def test_a_transfer_waits_until_all_is_committed_and_the_successor_has_it(make_core: Any) -> None:
     core = leading(make_core)
     core.step(Propose(1, 1))
     assert core.step(TransferLeadership(TWO)) == (ArmTimer(TRANSFER, 1000, 1000),)
@@ -222,7 +222,7 @@ def test_a_successor_that_is_ahead_of_the_majority_waits_for_it(make_core: Any) 
     assert core.role is Role.RESIGNED
 
 
-def test_it_waits_for_its_own_sync(make_core: Any) -> None:
+def test_a_transfer_waits_for_the_leaders_own_sync(make_core: Any) -> None:
     core = leading(make_core)
     core.step(Propose(1, 1))
     core.step(TransferLeadership(TWO))

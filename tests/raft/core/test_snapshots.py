@@ -145,7 +145,7 @@ def test_a_log_without_its_beginning_and_without_a_snapshot_is_refused(make_core
         make_core(epochs=(1, 1, 1), start_offset=2)
 
 
-def test_what_a_snapshot_holds_is_known_to_be_committed_after_a_restart(make_core: Any) -> None:
+def test_records_in_a_snapshot_count_as_committed_after_a_restart(make_core: Any) -> None:
     core = following(make_core, epochs=(1, 1, 1), snapshot_end=2)
     assert core.high_watermark == 2
     diverging = FetchResponse(
@@ -316,7 +316,7 @@ def begin(core: Core, leader: NodeId, epoch: int) -> tuple[Effect, ...]:
     )
 
 
-def test_what_was_fetched_under_an_earlier_leader_is_kept(make_core: Any) -> None:
+def test_chunks_fetched_from_an_earlier_leader_are_kept(make_core: Any) -> None:
     core = following(make_core)
     offer(core)
     chunk(core, 0, 12)
@@ -324,7 +324,7 @@ def test_what_was_fetched_under_an_earlier_leader_is_kept(make_core: Any) -> Non
     assert asked(offer(core, leader=THREE)) == [(12, 8 * 1024 * 1024)]
 
 
-def test_what_was_checked_under_an_earlier_leader_is_installed_when_offered_again(make_core: Any) -> None:
+def test_a_snapshot_checked_under_an_earlier_leader_is_installed_when_offered_again(make_core: Any) -> None:
     core = following(make_core)
     offer(core)
     chunk(core, 0, 20)

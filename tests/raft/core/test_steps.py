@@ -381,7 +381,7 @@ def test_a_lost_pre_vote_returns_to_the_leader_that_was_known(make_core: Any) ->
     assert core.role is Role.FOLLOWER and core.leader == 2
 
 
-def test_who_refused_and_then_asks_himself_is_asked_again(make_core: Any) -> None:
+def test_a_voter_that_refused_and_then_asks_itself_is_asked_again(make_core: Any) -> None:
     core = following(make_core)
     core.step(TimerFired(FETCH))
     core.step(Received(vote_response(core, THREE, pre_vote=True, granted=False, leader=TWO)))

@@ -238,7 +238,7 @@ def test_a_leader_that_removed_itself_needs_both_others_to_stay(make_core: Any) 
     assert check_quorum in fetch(core, 3, 3)
 
 
-def test_its_own_sync_does_not_count_for_a_leader_that_removed_itself(make_core: Any) -> None:
+def test_a_leader_that_removed_itself_does_not_count_its_own_sync(make_core: Any) -> None:
     core = leading(make_core)
     core.step(ChangeVoters(1, RemoveVoter(key(1))))
     assert core.step(Durable(core.generation, Offset(4))) == ()
@@ -469,7 +469,7 @@ def test_a_server_answers_a_fetch_that_was_sent_to_no_id(make_core: Any) -> None
 
 @pytest.mark.bug("etcd-io/raft abb533c")
 @pytest.mark.parametrize("is_voter", [True, False])
-def test_who_is_asked_for_a_vote_answers_by_the_log_alone(make_core: Any, is_voter: bool) -> None:
+def test_a_node_answers_a_vote_even_if_it_does_not_know_that_it_votes(make_core: Any, is_voter: bool) -> None:
     """A new voter may not have the record yet."""
     core = make_core(directory_id="disk-1", voter_sets={-1: (1, 2, 3) if is_voter else (2, 3)})
     core.start()
@@ -555,7 +555,7 @@ def test_a_successor_that_is_silent_holds_no_append_back(make_core: Any) -> None
     )
 
 
-def test_what_fewer_voters_have_is_committed_when_they_are_a_majority(make_core: Any) -> None:
+def test_a_removal_that_makes_fewer_voters_a_majority_commits_their_records(make_core: Any) -> None:
     """The majority is counted again with the change, not with the next Fetch or sync."""
     core = leading(make_core, voter_sets={-1: (1, 2)})
     core.step(Propose(1, 2))
@@ -566,7 +566,7 @@ def test_what_fewer_voters_have_is_committed_when_they_are_a_majority(make_core:
     assert core.high_watermark == 5
 
 
-def test_who_fetched_before_a_change_of_voters_is_asked_for_again_after_it(make_core: Any) -> None:
+def test_check_quorum_starts_again_after_a_change_of_voters(make_core: Any) -> None:
     """Two of five have fetched in this period. The timer starts anew, and so does the count."""
     core = leading(make_core, voter_sets={-1: (1, 2, 3, 4, 5)}, others_grant=(2, 3))
     check_quorum = ArmTimer(Timer(TimerKind.CHECK_QUORUM), 3000, 3000)
