@@ -16,7 +16,7 @@ import trio
 from quorate.log import Log, LogConfig
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import build_batch, records_of
-from quorate.runtime.real.disk import RealDisk, SyncStrategy
+from quorate.runtime.real.real_disk import RealDisk, SyncStrategy
 
 _ROUNDS = 9
 _TAIL = 1 << 20

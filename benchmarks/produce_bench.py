@@ -21,8 +21,8 @@ from quorate.broker.replication.producing.produce_rules import ProduceRules
 from quorate.log import Log, LogConfig
 from quorate.log.batches.batch import HEADER_BYTES, seal
 from quorate.log.batches.records import KeyValue, build_keyed_batch
-from quorate.runtime.real.compute import ThreadCompute
-from quorate.runtime.real.disk import RealDisk, SyncStrategy
+from quorate.runtime.real.real_compute import ThreadCompute
+from quorate.runtime.real.real_disk import RealDisk, SyncStrategy
 from quorate.runtime.slices import Slices
 
 _MEGABYTE: Final = 1_000_000

@@ -23,8 +23,8 @@ from typing import TypedDict
 import trio
 from node_requests import READ, SNAPSHOT, UNSUPPORTED
 
-from quorate.raft.errors import NotLeaderError, QuorumError
 from quorate.raft.quorum_config import parse_voters
+from quorate.raft.quorum_errors import NotLeaderError, QuorumError
 from quorate.raft.transport.channel import Channel
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork

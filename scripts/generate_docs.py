@@ -11,7 +11,7 @@ from quorate.broker.metadata.config_key import ConfigKey, Effect
 from quorate.broker.metadata.topic_keys import TOPIC_KEYS
 from quorate.broker.settings.config_keys import CONFIG_KEYS
 from quorate.broker.wire.api import APIS
-from quorate.cli.errors import ExitCode
+from quorate.cli.cli_errors import ExitCode
 from quorate.cli.main import app
 from quorate.metrics.declarations import (
     BROKER_METADATA,
@@ -24,8 +24,8 @@ from quorate.metrics.declarations import (
 )
 from quorate.metrics.raft_metrics import STATES
 from quorate.raft.core.roles.transitions import ALLOWED
-from quorate.spark_source.options import KNOWN, ViewName
-from quorate.spark_source.options import SourceOptions as SparkOptions
+from quorate.spark_source.source_options import KNOWN, ViewName
+from quorate.spark_source.source_options import SourceOptions as SparkOptions
 from quorate.spark_source.views.registry import new_view
 
 ROOT = Path(__file__).parent.parent

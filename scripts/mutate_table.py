@@ -65,7 +65,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _explorer(
         "the high watermark may be the epoch's start",
-        "voters.py",
+        "majority.py",
         "return end if end > epoch_start else None",
         "return end if end >= epoch_start else None",
         "KAFKA-12619",
@@ -165,7 +165,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- found by the explorer: replication ---
     _explorer(
         "half of an even number of voters commits",
-        "voters.py",
+        "majority.py",
         "return end if end > epoch_start else None",
         "end = sorted(ends)[count // 2]\n    return end if end > epoch_start else None",
         "a slip: n // 2 from the wrong side",

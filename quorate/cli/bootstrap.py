@@ -8,7 +8,7 @@ import trio
 
 from quorate.broker.wire import WireClient, open_client
 from quorate.broker.wire.codecs import MalformedError
-from quorate.cli.errors import ExitCode, fail, user_errors
+from quorate.cli.cli_errors import ExitCode, fail, user_errors
 from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 

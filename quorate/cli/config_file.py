@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.errors import ExitCode, fail, user_errors
+from quorate.cli.cli_errors import ExitCode, fail, user_errors
 
 if TYPE_CHECKING:
     from quorate.broker.settings import ServerConfig

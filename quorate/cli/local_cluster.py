@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from quorate.cli.bootstrap import ask_cluster
+from quorate.cli.cli_errors import CommandError, ExitCode
 from quorate.cli.cluster_requests import (
     describe_quorum,
     describe_topics,
@@ -24,7 +25,6 @@ from quorate.cli.cluster_requests import (
     quorum_as_dict,
     topic_as_dict,
 )
-from quorate.cli.errors import CommandError, ExitCode
 from quorate.quorum_state import load_meta_properties
 from quorate.raft.storage import LOCK_FILE, format_folder
 from quorate.runtime import DiskLockedError, NetworkError, Runtime, uuid_text

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from quorate.broker.settings import ServerConfig, ServerConfigError
-from quorate.cli.errors import CommandError, ExitCode
+from quorate.cli.cli_errors import CommandError, ExitCode
 
 _OPTIONS: Final = MappingProxyType(
     {

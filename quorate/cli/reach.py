@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from quorate.cli.errors import ExitCode, fail
-from quorate.cli.options import DEFAULT_BOOTSTRAP
+from quorate.cli.cli_errors import ExitCode, fail
+from quorate.cli.cli_options import DEFAULT_BOOTSTRAP
 
 if TYPE_CHECKING:
     from quorate.broker.wire import WireClient
@@ -53,7 +53,7 @@ def ask_quorum(
     """
     if brokers is not None and controllers is not None:
         raise fail("give --bootstrap-server or --bootstrap-controller, not both", ExitCode.USAGE)
-    from quorate.cli.errors import user_errors
+    from quorate.cli.cli_errors import user_errors
 
     with user_errors():
         import trio

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
         load_offsets,
         store_offsets,
     )
-    from quorate.log.errors import (
+    from quorate.log.log import AppendInfo, FileSlice, Log
+    from quorate.log.log_config import LogConfig
+    from quorate.log.log_errors import (
         BatchTooLargeError,
         DamagedLogError,
         DamagedSnapshotError,
@@ -31,9 +33,7 @@ if TYPE_CHECKING:
         PositionOutOfRangeError,
         SnapshotMissingError,
     )
-    from quorate.log.log import AppendInfo, FileSlice, Log
-    from quorate.log.log_config import LogConfig
-    from quorate.log.metadata_log import open_metadata_log, recovered_log
+    from quorate.log.metadata_recovery import open_metadata_log, recovered_log
     from quorate.log.recovery import segment_bases
 
 _HOMES = {
@@ -45,22 +45,22 @@ _HOMES = {
     "is_number": "quorate.log.checkpoints",
     "load_offsets": "quorate.log.checkpoints",
     "store_offsets": "quorate.log.checkpoints",
-    "BatchTooLargeError": "quorate.log.errors",
-    "DamagedLogError": "quorate.log.errors",
-    "DamagedSnapshotError": "quorate.log.errors",
-    "InvalidBatchError": "quorate.log.errors",
-    "LogError": "quorate.log.errors",
-    "LogFailedError": "quorate.log.errors",
-    "LogInterruptedError": "quorate.log.errors",
-    "OffsetOutOfRangeError": "quorate.log.errors",
-    "PositionOutOfRangeError": "quorate.log.errors",
-    "SnapshotMissingError": "quorate.log.errors",
+    "BatchTooLargeError": "quorate.log.log_errors",
+    "DamagedLogError": "quorate.log.log_errors",
+    "DamagedSnapshotError": "quorate.log.log_errors",
+    "InvalidBatchError": "quorate.log.log_errors",
+    "LogError": "quorate.log.log_errors",
+    "LogFailedError": "quorate.log.log_errors",
+    "LogInterruptedError": "quorate.log.log_errors",
+    "OffsetOutOfRangeError": "quorate.log.log_errors",
+    "PositionOutOfRangeError": "quorate.log.log_errors",
+    "SnapshotMissingError": "quorate.log.log_errors",
     "AppendInfo": "quorate.log.log",
     "FileSlice": "quorate.log.log",
     "Log": "quorate.log.log",
     "LogConfig": "quorate.log.log_config",
-    "open_metadata_log": "quorate.log.metadata_log",
-    "recovered_log": "quorate.log.metadata_log",
+    "open_metadata_log": "quorate.log.metadata_recovery",
+    "recovered_log": "quorate.log.metadata_recovery",
     "segment_bases": "quorate.log.recovery",
 }
 

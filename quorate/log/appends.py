@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quorate.log.batches import STAMP_BYTES, BatchHeader, read_headers, stamp
-from quorate.log.errors import EpochRegressionError, OffsetGapError
+from quorate.log.log_errors import EpochRegressionError, OffsetGapError
 from quorate.log.log_state import LogState
 from quorate.log.segments import Segment
 from quorate.runtime import WORK, Buffer, DescriptorsExhaustedError, DiskError

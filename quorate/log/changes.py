@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 
 from quorate.log.durability import Durability
-from quorate.log.errors import LogError, OffsetOutOfRangeError
+from quorate.log.log_errors import LogError, OffsetOutOfRangeError
 from quorate.log.log_state import base_of
 from quorate.log.segments import Segment, read_cold
 from quorate.runtime import DiskError

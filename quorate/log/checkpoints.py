@@ -7,7 +7,7 @@ hold `topic partition offset`, one file per data directory; `leader-epoch-checkp
 
 from collections.abc import Mapping
 
-from quorate.log.errors import AS_NEW_REPLICA, NEWER_WROTE_IT, START_NEWER, LogError
+from quorate.log.log_errors import AS_NEW_REPLICA, NEWER_WROTE_IT, START_NEWER, LogError
 from quorate.runtime import Disk, read_file, write_file_atomically
 from quorate.types import Offset
 

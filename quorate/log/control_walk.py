@@ -3,7 +3,7 @@
 import struct
 
 from quorate.log.batches import HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header, voters_in
-from quorate.log.errors import DamagedLogError, InvalidBatchError
+from quorate.log.log_errors import DamagedLogError, InvalidBatchError
 from quorate.runtime import WORK, File, Slices
 from quorate.types import VotersAt
 

@@ -2,7 +2,7 @@
 
 from quorate.log.checkpoints import RECOVERY_POINTS, TopicPartition, load_offsets, store_offsets
 from quorate.log.epoch_cache import FILE_NAME as EPOCHS
-from quorate.log.errors import DamagedLogError
+from quorate.log.log_errors import DamagedLogError
 from quorate.log.log_state import LogState
 from quorate.log.recovery import segment_bases
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from quorate.log.appends import AppendInfo, Appends
 from quorate.log.changes import Changes
 from quorate.log.durability import own_recovery_point
-from quorate.log.errors import LogError
 from quorate.log.log_config import LogConfig
+from quorate.log.log_errors import LogError
 from quorate.log.reads import FileSlice, Reads
 from quorate.log.recovery import recover
 from quorate.runtime import Disk

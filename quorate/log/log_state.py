@@ -5,8 +5,8 @@ from collections.abc import Callable
 import trio
 
 from quorate.log.epoch_cache import EpochCache
-from quorate.log.errors import LogError, LogFailedError, LogInterruptedError, OffsetOutOfRangeError
 from quorate.log.log_config import LogConfig
+from quorate.log.log_errors import LogError, LogFailedError, LogInterruptedError, OffsetOutOfRangeError
 from quorate.log.recovery import RecoveredFiles, RecoveryReport
 from quorate.log.segments import Segment
 from quorate.log.tail import Tail

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from quorate.log.control_walk import voter_sets_in
-from quorate.log.errors import DamagedLogError
+from quorate.log.log_errors import DamagedLogError
 from quorate.log.log_state import LogState, base_of
 from quorate.log.segments import Steps, read_cold, read_now
 from quorate.runtime import DiskError, File

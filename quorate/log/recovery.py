@@ -12,8 +12,8 @@ off without a word. No batch is zeros: each has a length and a magic.
 from dataclasses import dataclass
 
 from quorate.log.epoch_cache import EpochCache, load_epochs
-from quorate.log.errors import DamagedLogError
 from quorate.log.log_config import LogConfig
+from quorate.log.log_errors import DamagedLogError
 from quorate.log.segments import (
     INDEX_SUFFIX,
     LOG_SUFFIX,

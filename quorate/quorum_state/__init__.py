@@ -1,7 +1,6 @@
 """The durable identity and vote of a node."""
 
 from quorate.quorum_state.election_state import QUORUM_STATE, QuorumStateFile
-from quorate.quorum_state.errors import MissingStateError, QuorumStateError, UnreadableStateError
 from quorate.quorum_state.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
@@ -9,6 +8,7 @@ from quorate.quorum_state.meta_properties import (
     store_meta_properties,
 )
 from quorate.quorum_state.parameter_names import EMBEDDED, SERVER, ParameterNames
+from quorate.quorum_state.quorum_state_errors import MissingStateError, QuorumStateError, UnreadableStateError
 
 __all__ = [
     "EMBEDDED",

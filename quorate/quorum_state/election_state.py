@@ -9,7 +9,7 @@ that was copied or mounted in the wrong place is noticed:
 
 import json
 
-from quorate.quorum_state.errors import (
+from quorate.quorum_state.quorum_state_errors import (
     REPLACE,
     ForeignStateError,
     MissingStateError,

@@ -3,13 +3,13 @@
 import uuid
 from dataclasses import dataclass
 
-from quorate.quorum_state.errors import (
+from quorate.quorum_state.parameter_names import SERVER, ParameterNames
+from quorate.quorum_state.quorum_state_errors import (
     ForeignStateError,
     MissingStateError,
     UnknownVersionError,
     UnreadableStateError,
 )
-from quorate.quorum_state.parameter_names import SERVER, ParameterNames
 from quorate.runtime import Disk, parse_uuid, read_file, uuid_text, write_file_atomically
 
 META_PROPERTIES = "meta.properties"

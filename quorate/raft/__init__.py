@@ -12,7 +12,11 @@ from quorate.lazy_names import lazily
 
 if TYPE_CHECKING:
     from quorate.raft.core import CoreConfig, Role
-    from quorate.raft.errors import (
+    from quorate.raft.leadership import Leadership
+    from quorate.raft.quorum import PendingAppend, Quorum
+    from quorate.raft.quorum_config import HIGH_WATERMARK_WAIT_MS, QuorumConfig, parse_voters
+    from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
+    from quorate.raft.quorum_errors import (
         InvalidAppendError,
         InvalidArgumentError,
         NotLeaderError,
@@ -28,10 +32,6 @@ if TYPE_CHECKING:
         SnapshotNotTakenError,
         StateMachineError,
     )
-    from quorate.raft.leadership import Leadership
-    from quorate.raft.quorum import PendingAppend, Quorum
-    from quorate.raft.quorum_config import HIGH_WATERMARK_WAIT_MS, QuorumConfig, parse_voters
-    from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
     from quorate.raft.state_machine import (
         Appended,
         CheckingStateMachine,
@@ -47,20 +47,20 @@ if TYPE_CHECKING:
 _HOMES = {
     "CoreConfig": "quorate.raft.core",
     "Role": "quorate.raft.core",
-    "InvalidAppendError": "quorate.raft.errors",
-    "InvalidArgumentError": "quorate.raft.errors",
-    "NotLeaderError": "quorate.raft.errors",
-    "OutcomeUnknownError": "quorate.raft.errors",
-    "PeerProtocolError": "quorate.raft.errors",
-    "QuorumBusyError": "quorate.raft.errors",
-    "QuorumConfigError": "quorate.raft.errors",
-    "QuorumError": "quorate.raft.errors",
-    "QuorumForkedError": "quorate.raft.errors",
-    "QuorumStoppedError": "quorate.raft.errors",
-    "RequestRefusedError": "quorate.raft.errors",
-    "SkipRefusedError": "quorate.raft.errors",
-    "SnapshotNotTakenError": "quorate.raft.errors",
-    "StateMachineError": "quorate.raft.errors",
+    "InvalidAppendError": "quorate.raft.quorum_errors",
+    "InvalidArgumentError": "quorate.raft.quorum_errors",
+    "NotLeaderError": "quorate.raft.quorum_errors",
+    "OutcomeUnknownError": "quorate.raft.quorum_errors",
+    "PeerProtocolError": "quorate.raft.quorum_errors",
+    "QuorumBusyError": "quorate.raft.quorum_errors",
+    "QuorumConfigError": "quorate.raft.quorum_errors",
+    "QuorumError": "quorate.raft.quorum_errors",
+    "QuorumForkedError": "quorate.raft.quorum_errors",
+    "QuorumStoppedError": "quorate.raft.quorum_errors",
+    "RequestRefusedError": "quorate.raft.quorum_errors",
+    "SkipRefusedError": "quorate.raft.quorum_errors",
+    "SnapshotNotTakenError": "quorate.raft.quorum_errors",
+    "StateMachineError": "quorate.raft.quorum_errors",
     "Leadership": "quorate.raft.leadership",
     "PendingAppend": "quorate.raft.quorum",
     "Quorum": "quorate.raft.quorum",

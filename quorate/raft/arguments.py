@@ -1,6 +1,6 @@
 """Arguments of the quorum's calls, checked before anything is done."""
 
-from quorate.raft.errors import InvalidArgumentError
+from quorate.raft.quorum_errors import InvalidArgumentError
 from quorate.types import Voter
 
 

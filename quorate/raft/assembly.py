@@ -19,10 +19,10 @@ from quorate.raft.core import (
     VoterChange,
 )
 from quorate.raft.driver import Driver, Routes
-from quorate.raft.errors import InvalidAppendError, NotLeaderError, QuorumStoppedError
 from quorate.raft.leadership import Announcer, LeadershipView
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.raft.quorum_description import QuorumDescription, ReplicaTimes
+from quorate.raft.quorum_errors import InvalidAppendError, NotLeaderError, QuorumStoppedError
 from quorate.raft.snapshots import Retention, SnapshotTriggers
 from quorate.raft.state_machine import QueuedAppend, StateMachine
 from quorate.raft.storage import Storage

@@ -8,13 +8,13 @@ import trio
 from quorate.error_code import ErrorCode
 from quorate.raft.assembly import Node
 from quorate.raft.core import Role, VoterChange
-from quorate.raft.errors import (
+from quorate.raft.quorum_description import QuorumDescription
+from quorate.raft.quorum_errors import (
     NotLeaderError,
     OutcomeUnknownError,
     QuorumError,
     RequestRefusedError,
 )
-from quorate.raft.quorum_description import QuorumDescription
 from quorate.raft.transport import Channel
 from quorate.runtime import Address
 from quorate.types import NodeId, Offset

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import trio
 
 from quorate.raft.core import Role, RoleChanged
-from quorate.raft.errors import QuorumError, QuorumStoppedError
+from quorate.raft.quorum_errors import QuorumError, QuorumStoppedError
 from quorate.types import Epoch, NodeId, Offset
 
 

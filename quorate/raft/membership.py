@@ -4,9 +4,9 @@ import trio
 
 from quorate.raft.assembly import Node
 from quorate.raft.core import AddVoter, RemoveVoter, Role, UpdateVoter, VoterChange
-from quorate.raft.errors import QuorumError
 from quorate.raft.leader_calls import LeaderCalls
 from quorate.raft.quorum_config import QuorumConfig
+from quorate.raft.quorum_errors import QuorumError
 from quorate.runtime import get_logger
 from quorate.types import ReplicaKey, Voter
 

@@ -11,7 +11,12 @@ from quorate.log import Log
 from quorate.raft.arguments import check_duration, check_new_voter
 from quorate.raft.assembly import Node
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, Role, UpdateVoter
-from quorate.raft.errors import (
+from quorate.raft.leader_calls import LeaderCalls
+from quorate.raft.leadership import Leadership
+from quorate.raft.membership import Membership
+from quorate.raft.quorum_config import QuorumConfig
+from quorate.raft.quorum_description import QuorumDescription
+from quorate.raft.quorum_errors import (
     InvalidAppendError,
     NotLeaderError,
     OutcomeUnknownError,
@@ -20,11 +25,6 @@ from quorate.raft.errors import (
     QuorumForkedError,
     QuorumStoppedError,
 )
-from quorate.raft.leader_calls import LeaderCalls
-from quorate.raft.leadership import Leadership
-from quorate.raft.membership import Membership
-from quorate.raft.quorum_config import QuorumConfig
-from quorate.raft.quorum_description import QuorumDescription
 from quorate.raft.state_machine import Appended, QueuedAppend, StateMachine, check_shape
 from quorate.raft.storage import SkippedBatch, open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry

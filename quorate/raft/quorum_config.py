@@ -6,7 +6,7 @@ from typing import Final
 
 from quorate.quorum_state import EMBEDDED, ParameterNames
 from quorate.raft.core import CoreConfig
-from quorate.raft.errors import QuorumConfigError
+from quorate.raft.quorum_errors import QuorumConfigError
 from quorate.runtime import Address
 from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 

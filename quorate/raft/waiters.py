@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from quorate.raft.errors import QuorumError
+from quorate.raft.quorum_errors import QuorumError
 from quorate.types import Epoch, Offset
 
 

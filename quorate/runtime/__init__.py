@@ -23,9 +23,9 @@ if TYPE_CHECKING:
         write_file_atomically,
     )
     from quorate.runtime.entropy import Entropy, parse_uuid, uuid_text
+    from quorate.runtime.event_log import ROOT, get_logger
     from quorate.runtime.extras import MissingExtraError, need
     from quorate.runtime.forks import tell_forked
-    from quorate.runtime.log import ROOT, get_logger
     from quorate.runtime.network import Address, AddressInUseError, Listener, Network, NetworkError, Stream
     from quorate.runtime.runtime import Runtime
     from quorate.runtime.slices import SLICE_SECONDS, Mapped, Slices, Steps, at_once, in_slices, let_go
@@ -53,8 +53,8 @@ _HOMES = {
     "MissingExtraError": "quorate.runtime.extras",
     "need": "quorate.runtime.extras",
     "tell_forked": "quorate.runtime.forks",
-    "ROOT": "quorate.runtime.log",
-    "get_logger": "quorate.runtime.log",
+    "ROOT": "quorate.runtime.event_log",
+    "get_logger": "quorate.runtime.event_log",
     "Address": "quorate.runtime.network",
     "AddressInUseError": "quorate.runtime.network",
     "Listener": "quorate.runtime.network",

@@ -5,7 +5,7 @@ So everything that must be ordered with its caller (append, truncate, rename) is
 what may take milliseconds (sync, cold reads) is awaited. Operations on one file take effect in the order
 in which they were called.
 
-Two implementations: `quorate.runtime.real.disk.RealDisk` and `quorate.simulation.world.disk.SimulatedDisk`.
+Two implementations: `RealDisk` of `quorate.runtime.real` and `SimulatedDisk` of `quorate.simulation`.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The network as quorate sees it: byte streams that may be delayed, cut or half-open.
 
-Two implementations: `quorate.runtime.real.network.RealNetwork` (TCP) and
-`quorate.simulation.world.network.SimulatedNetwork`.
+Two implementations: `quorate.runtime.real.real_network.RealNetwork` (TCP) and
+`quorate.simulation.world.simulated_network.SimulatedNetwork`.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 In life nobody reads it: it costs an addition of integers for each batch. The simulator turns it into time, so
 that a step without end holds up its simulated process as it would hold up a real one
-(`quorate.simulation.world.work`).
+(`quorate.simulation.world.step_costs`).
 """
 
 from typing import Final

@@ -19,26 +19,26 @@ from quorate.runtime import need
 
 if TYPE_CHECKING:
     from quorate.spark_source.entries import entries_of, record_json
-    from quorate.spark_source.errors import DamagedRecordError, LogUnavailableError, SourceError
-    from quorate.spark_source.history import leadership_history
     from quorate.spark_source.java import NoJavaError, find_java
+    from quorate.spark_source.leadership_view import leadership_history
     from quorate.spark_source.session import spark_session
     from quorate.spark_source.source import MetadataLogSource, register
+    from quorate.spark_source.spark_errors import DamagedRecordError, LogUnavailableError, SourceError
 
 _HOMES = {
     "entries_of": "entries",
     "record_json": "entries",
-    "DamagedRecordError": "errors",
-    "LogUnavailableError": "errors",
-    "SourceError": "errors",
-    "leadership_history": "history",
+    "DamagedRecordError": "spark_errors",
+    "LogUnavailableError": "spark_errors",
+    "SourceError": "spark_errors",
+    "leadership_history": "leadership_view",
     "NoJavaError": "java",
     "find_java": "java",
     "spark_session": "session",
     "MetadataLogSource": "source",
     "register": "source",
 }
-_ON_PYSPARK = ("history", "session", "source")
+_ON_PYSPARK = ("leadership_view", "session", "source")
 
 
 def __getattr__(name: str) -> object:

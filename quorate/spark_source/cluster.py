@@ -26,8 +26,8 @@ from quorate.log.batches import HEADER_BYTES, LENGTH_END, Batch, read_header
 from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 from quorate.spark_source.access import Extent
-from quorate.spark_source.errors import LogUnavailableError
-from quorate.spark_source.options import TOPIC, SourceOptions
+from quorate.spark_source.source_options import TOPIC, SourceOptions
+from quorate.spark_source.spark_errors import LogUnavailableError
 from quorate.spark_source.warnings_log import get_logger
 
 _EARLIEST: Final = -2

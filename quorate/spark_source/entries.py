@@ -33,7 +33,7 @@ from quorate.log.batches import (
 )
 from quorate.log.batches import Record as LogRecord
 from quorate.runtime import uuid_text
-from quorate.spark_source.errors import DamagedRecordError
+from quorate.spark_source.spark_errors import DamagedRecordError
 from quorate.types import VoterSet
 
 if TYPE_CHECKING:

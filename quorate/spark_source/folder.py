@@ -13,8 +13,8 @@ from typing import Final
 from quorate.log import HIGH_WATERMARKS, InvalidBatchError, UnreadableCheckpointError, decode_lines, is_number
 from quorate.log.batches import HEADER_BYTES, LENGTH_END, MAGIC, Batch, read_header
 from quorate.spark_source.access import Extent
-from quorate.spark_source.errors import DamagedRecordError, LogUnavailableError
-from quorate.spark_source.options import TOPIC
+from quorate.spark_source.source_options import TOPIC
+from quorate.spark_source.spark_errors import DamagedRecordError, LogUnavailableError
 from quorate.spark_source.warnings_log import get_logger
 
 LOG_FOLDER: Final = f"{TOPIC}-0"

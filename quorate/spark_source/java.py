@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from quorate.spark_source.errors import SourceError
+from quorate.spark_source.spark_errors import SourceError
 
 OLDEST: Final = 17
 """What Spark 4 runs on."""

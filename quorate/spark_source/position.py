@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from quorate.spark_source.errors import SourceError
+from quorate.spark_source.spark_errors import SourceError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

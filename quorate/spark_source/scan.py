@@ -13,9 +13,9 @@ from pyspark.sql.types import StructType
 from quorate.log.batches import Batch
 from quorate.spark_source.access import LogAccess
 from quorate.spark_source.entries import Entry, entries_of, head_of
-from quorate.spark_source.errors import DataLossError, LaterVersionError
 from quorate.spark_source.folder import FolderLog
-from quorate.spark_source.options import SourceOptions
+from quorate.spark_source.source_options import SourceOptions
+from quorate.spark_source.spark_errors import DataLossError, LaterVersionError
 from quorate.spark_source.views import Row, View, new_view
 from quorate.spark_source.warnings_log import get_logger
 

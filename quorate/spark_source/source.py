@@ -6,10 +6,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from quorate.spark_source.batch_reader import MetadataBatchReader
-from quorate.spark_source.errors import OptionError
-from quorate.spark_source.options import parse_options
+from quorate.spark_source.batch_query import MetadataBatchReader
 from quorate.spark_source.scan import log_access
+from quorate.spark_source.source_options import parse_options
+from quorate.spark_source.spark_errors import OptionError
 from quorate.spark_source.stream_reader import MetadataStreamReader
 from quorate.spark_source.views import new_view
 
@@ -18,7 +18,7 @@ FORMAT = "quorate"
 
 class MetadataLogSource(DataSource):
     """A Spark data source of a cluster's metadata log, from brokers or from a folder.
-    `quorate.spark_source.options` has its options.
+    `quorate.spark_source.source_options` has its options.
 
     Each `load()` fixes the end of the log for batch queries. Spark plans every action of a DataFrame again,
     and all must read the same log.

@@ -13,11 +13,11 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from quorate.spark_source.access import NO_EPOCH, Extent, epoch_before
-from quorate.spark_source.batch_reader import starting_offset
-from quorate.spark_source.errors import OptionError
-from quorate.spark_source.options import Edge, SourceOptions, for_stream
+from quorate.spark_source.batch_query import starting_offset
 from quorate.spark_source.position import Position
 from quorate.spark_source.scan import LogRange, Scan, log_access
+from quorate.spark_source.source_options import Edge, SourceOptions, for_stream
+from quorate.spark_source.spark_errors import OptionError
 from quorate.spark_source.views import View
 
 

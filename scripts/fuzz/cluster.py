@@ -10,17 +10,17 @@ import trio
 
 from quorate.raft.core.core_config import CoreConfig
 from quorate.raft.core.events import AdoptVoters, RemoveVoter, VoterChange
-from quorate.raft.errors import QuorumError
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig
+from quorate.raft.quorum_errors import QuorumError
 from quorate.raft.state_machine.interface import CommittedBatch
 from quorate.raft.storage.storage import format_folder
 from quorate.raft.transport.channel import Channel
 from quorate.raft.transport.frames import PREFACE
 from quorate.runtime.disk import Buffer
 from quorate.runtime.network import Address, Listener, Network, Stream
-from quorate.simulation.world.network import SimulatedNetwork
-from quorate.simulation.world.runtime import SimulatedRuntime
+from quorate.simulation.world.simulated_network import SimulatedNetwork
+from quorate.simulation.world.simulated_runtime import SimulatedRuntime
 from quorate.types import Endpoint, NodeId, ReplicaKey, SnapshotId, Voter, VoterSet
 
 CLUSTER_ID = "fuzzed"

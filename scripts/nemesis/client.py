@@ -17,7 +17,7 @@ from typing import TextIO
 import trio
 from links import CALL_SECONDS, Links, NotSentError
 
-from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError
+from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError, QuorumError
 from quorate.runtime.network import Address
 
 THINK_SECONDS_MAX = 0.2

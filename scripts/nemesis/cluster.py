@@ -18,7 +18,7 @@ import trio.lowlevel
 from links import Links, NotSentError
 
 from quorate.raft.core.events import AddVoter, RemoveVoter
-from quorate.raft.errors import QuorumError
+from quorate.raft.quorum_errors import QuorumError
 from quorate.runtime.entropy import uuid_text
 from quorate.runtime.network import Address
 from quorate.types import Endpoint, NodeId, ReplicaKey, Voter

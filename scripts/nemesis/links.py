@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from quorate.raft.errors import OutcomeUnknownError
+from quorate.raft.quorum_errors import OutcomeUnknownError
 from quorate.raft.transport.channel import Channel
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork

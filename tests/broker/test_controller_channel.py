@@ -21,7 +21,7 @@ from quorate.broker.controller.rpc.rpc import (
 from quorate.broker.controller.rpc.rpc_codec import decode_request, encode_response
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.error_code import ErrorCode
-from quorate.raft.errors import NotLeaderError, OutcomeUnknownError
+from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError
 from quorate.runtime.entropy import Entropy
 from quorate.types import Epoch
 

@@ -27,7 +27,7 @@ from quorate.raft.snapshots.snapshot_slices import SnapshotSlices
 from quorate.raft.state_machine.append_queue import AppendQueue, QueuedAppend
 from quorate.raft.state_machine.applier import Applier
 from quorate.raft.state_machine.interface import CommittedBatch
-from quorate.simulation.world.disk import SimulatedDisk
+from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.types import Epoch, Offset, SnapshotId
 
 pytestmark = pytest.mark.real_time

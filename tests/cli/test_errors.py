@@ -6,9 +6,9 @@ import typer
 from quorate.broker.failure_reports import UntoldFailureError
 from quorate.broker.metadata.record_codec import RecordDecodeError
 from quorate.broker.metadata.states import ImageError
-from quorate.broker.wire.errors import RequestTimedOutError
-from quorate.cli.errors import CommandError, ExitCode, user_errors
-from quorate.raft.errors import OutcomeUnknownError, QuorumStoppedError, StateMachineError
+from quorate.broker.wire.wire_errors import RequestTimedOutError
+from quorate.cli.cli_errors import CommandError, ExitCode, user_errors
+from quorate.raft.quorum_errors import OutcomeUnknownError, QuorumStoppedError, StateMachineError
 from quorate.runtime.disk import DiskFullError
 from quorate.simulation.world.logs import captured_logs
 

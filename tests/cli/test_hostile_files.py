@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from quorate.broker.metadata.metadata_records import Topic
 from quorate.broker.metadata.record_codec import encode
-from quorate.cli.errors import ExitCode
+from quorate.cli.cli_errors import ExitCode
 from quorate.cli.local_cluster import free_ports
 from quorate.cli.main import app
 from quorate.log.batches.batch import CRC_START, HEADER, HEADER_BYTES, LENGTH_END

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from quorate.cli.log_lines import JsonFormatter, TextFormatter
-from quorate.runtime.log import get_logger
+from quorate.runtime.event_log import get_logger
 
 log = get_logger("quorate.tests.lines")
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 from typer.testing import Result
 
-from quorate.cli.errors import ExitCode
+from quorate.cli.cli_errors import ExitCode
 from quorate.raft import NodeId, Quorum, QuorumConfig, QuorumError, format_folder, parse_voters
 from quorate.runtime.real import SyncStrategy, real_runtime
 

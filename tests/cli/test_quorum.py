@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from quorate.cli.errors import ExitCode
+from quorate.cli.cli_errors import ExitCode
 from quorate.cli.local_cluster import LocalCluster, free_ports
 
 pytestmark = pytest.mark.system

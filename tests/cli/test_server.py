@@ -15,7 +15,7 @@ import pytest
 import trio
 from typer.testing import Result
 
-from quorate.cli.errors import ExitCode
+from quorate.cli.cli_errors import ExitCode
 from quorate.cli.local_cluster import free_ports
 from quorate.raft import (
     CommittedBatch,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.errors import KafkaError
 from quorate.broker.wire.kafka_client import WireClient
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.cli.bootstrap import ask_cluster
 from quorate.cli.local_cluster import LocalCluster
 

@@ -97,7 +97,7 @@ def test_a_stale_page_is_noticed(generator: ModuleType) -> None:
 
 
 def test_every_spark_option_is_explained() -> None:
-    from quorate.spark_source.options import KNOWN
+    from quorate.spark_source.source_options import KNOWN
 
     text = (ROOT / "docs/reference/spark-source.md").read_text()
     explained = {

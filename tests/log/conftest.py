@@ -8,10 +8,10 @@ from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import build_batch, records_of
 from quorate.log.log import Log
 from quorate.log.log_config import LogConfig
-from quorate.log.metadata_log import open_metadata_log
+from quorate.log.metadata_recovery import open_metadata_log
 from quorate.log.snapshots.snapshot_file import SnapshotContents
 from quorate.log.snapshots.snapshots import SnapshotStore
-from quorate.simulation.world.disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
 from quorate.types import Offset, SnapshotId, VoterSet
 
 OpenLog = Callable[..., Awaitable[Log]]

@@ -15,7 +15,7 @@ from quorate.log.batches.control import (
     read_leader_change,
 )
 from quorate.log.batches.records import KeyValue, build_batch, build_keyed_batch, records_of
-from quorate.log.errors import BatchTooLargeError, InvalidBatchError, OffsetGapError
+from quorate.log.log_errors import BatchTooLargeError, InvalidBatchError, OffsetGapError
 
 small = st.binary(max_size=40) | st.binary(min_size=60, max_size=70) | st.just(b"x" * 9000)
 

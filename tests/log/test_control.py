@@ -22,7 +22,7 @@ from quorate.log.batches import control
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.control import ControlType, control_records_of, voters_in
 from quorate.log.batches.records import KeyValue, build_batch, build_keyed_batch
-from quorate.log.errors import InvalidBatchError
+from quorate.log.log_errors import InvalidBatchError
 from quorate.runtime.entropy import parse_uuid, uuid_text
 from quorate.types import Endpoint, NodeId, Offset, ReplicaKey, Voter, VotersAt, VoterSet
 

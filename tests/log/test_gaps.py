@@ -16,7 +16,7 @@ from quorate.broker.replication.producing.producer_snapshot import load
 from quorate.broker.replication.producing.producer_state import ProducerState
 from quorate.log import Log, LogConfig
 from quorate.log.batches.records import build_batch
-from quorate.log.metadata_log import open_metadata_log, recovered_log
+from quorate.log.metadata_recovery import open_metadata_log, recovered_log
 from quorate.log.segments.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from quorate.log.snapshots.snapshot_writer import SnapshotWriter
 from quorate.log.snapshots.snapshots import SnapshotStore

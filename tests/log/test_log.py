@@ -7,17 +7,17 @@ import trio.testing
 
 from quorate.log.batches.batch import read_batches, read_headers
 from quorate.log.checkpoints import UnreadableCheckpointError, load_offsets, store_offsets
-from quorate.log.errors import (
+from quorate.log.log import Log
+from quorate.log.log_config import LogConfig
+from quorate.log.log_errors import (
     EpochRegressionError,
     InvalidBatchError,
     LogError,
     OffsetGapError,
     OffsetOutOfRangeError,
 )
-from quorate.log.log import Log
-from quorate.log.log_config import LogConfig
 from quorate.runtime.disk import DiskError, write_file_atomically
-from quorate.simulation.world.disk import Operation, SimulatedDisk, SimulatedFile
+from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk, SimulatedFile
 from quorate.types import Epoch, EpochEnd, EpochStart, Offset
 
 Opener = Callable[..., Awaitable[Log]]

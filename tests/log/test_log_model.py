@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from quorate.log.batches.batch import read_batches
 from quorate.log.log import Log
 from quorate.log.log_config import LogConfig
-from quorate.simulation.world.disk import SimulatedDisk
+from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.types import EpochStart, Offset
 
 Model = list[tuple[int, int, bytes]]

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from quorate.log.batches.control import leader_change_batch, voters_batch
-from quorate.log.errors import (
+from quorate.log.log import Log
+from quorate.log.log_errors import (
     DamagedLogError,
     DamagedSnapshotError,
     EpochRegressionError,
     OffsetOutOfRangeError,
     UncoveredLogStartError,
 )
-from quorate.log.log import Log
-from quorate.log.metadata_log import recovered_log
+from quorate.log.metadata_recovery import recovered_log
 from quorate.log.snapshots.snapshot_file import name_of
 from quorate.runtime.disk import DiskError
-from quorate.simulation.world.disk import Operation, SimulatedDisk
 from quorate.simulation.world.logs import captured_logs
+from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
 from quorate.types import (
     Endpoint,
     Epoch,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from quorate.log.batches import records as records_module
 from quorate.log.batches.batch import Batch, attributes_of, read_batches, seal
 from quorate.log.batches.records import Record, build_batch, read_varint, records_of, values_of, varint
-from quorate.log.errors import InvalidBatchError
+from quorate.log.log_errors import InvalidBatchError
 
 BASE_OFFSET, BASE_TIMESTAMP = 1000, 1_700_000_000_000
 # Around where varints get longer.

@@ -3,11 +3,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from quorate.log.errors import DamagedLogError, LogFailedError
 from quorate.log.log import Log
 from quorate.log.log_config import LogConfig
+from quorate.log.log_errors import DamagedLogError, LogFailedError
 from quorate.runtime.disk import DiskError, read_file, write_file_atomically
-from quorate.simulation.world.disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
 
 FIRST = "data/t-0/00000000000000000000.log"
 Opener = Callable[..., Awaitable[Log]]

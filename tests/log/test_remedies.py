@@ -21,12 +21,12 @@ from quorate.log.checkpoints import (
     UnreadableCheckpointError,
     load_offsets,
 )
-from quorate.log.errors import DamagedLogError, DamagedSnapshotError, InvalidBatchError
+from quorate.log.log_errors import DamagedLogError, DamagedSnapshotError, InvalidBatchError
 from quorate.log.snapshots.snapshot_file import SnapshotReader
 from quorate.quorum_state.election_state import QuorumStateFile
-from quorate.quorum_state.errors import MissingStateError
+from quorate.quorum_state.quorum_state_errors import MissingStateError
 from quorate.runtime.disk import write_file_atomically
-from quorate.simulation.world.disk import SimulatedDisk
+from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.types import Epoch, NodeId, Offset, SnapshotId
 
 ROOT = pathlib.Path(__file__).parent.parent.parent

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from quorate.log.errors import DamagedLogError
 from quorate.log.log import Log
 from quorate.log.log_config import LogConfig
+from quorate.log.log_errors import DamagedLogError
 from quorate.runtime.disk import DiskError, read_file
-from quorate.runtime.real.disk import RealDisk, SyncStrategy
-from quorate.simulation.world.disk import Operation, SimulatedDisk
+from quorate.runtime.real.real_disk import RealDisk, SyncStrategy
 from quorate.simulation.world.logs import captured_logs
+from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
 
 FIRST = "data/t-0/00000000000000000000.log"
 CONFIG = LogConfig(reserve_bytes=1000)

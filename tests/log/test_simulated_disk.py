@@ -14,7 +14,7 @@ from quorate.runtime.disk import (
     read_file,
     write_file_atomically,
 )
-from quorate.simulation.world.disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
 
 
 async def _two_part_file(seed: int | None, *, folder_synced: bool = True) -> bytes | None:

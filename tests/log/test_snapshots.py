@@ -19,13 +19,13 @@ from quorate.log.batches.control import (
     snapshot_header_batch,
 )
 from quorate.log.batches.records import build_batch
-from quorate.log.errors import DamagedSnapshotError, PositionOutOfRangeError, SnapshotMissingError
+from quorate.log.log_errors import DamagedSnapshotError, PositionOutOfRangeError, SnapshotMissingError
 from quorate.log.snapshots.snapshot_file import MAX_CHUNK_BYTES, SnapshotContents, name_of, parse_name
 from quorate.log.snapshots.snapshots import SnapshotStore
 from quorate.runtime.disk import DiskError, DiskFullError
-from quorate.runtime.real.disk import RealDisk, SyncStrategy
-from quorate.simulation.world.disk import Operation, SimulatedDisk
+from quorate.runtime.real.real_disk import RealDisk, SyncStrategy
 from quorate.simulation.world.logs import captured_logs
+from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VotersAt, VoterSet
 
 F = "data/__cluster_metadata-0"

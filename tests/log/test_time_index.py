@@ -10,7 +10,7 @@ import trio
 from quorate.log import Log, LogConfig, LogError
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import build_batch, records_of
-from quorate.simulation.world.disk import SimulatedDisk, SimulatedFile
+from quorate.simulation.world.simulated_disk import SimulatedDisk, SimulatedFile
 from quorate.types import Offset
 
 Opener = Callable[..., Awaitable[Log]]

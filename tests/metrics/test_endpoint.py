@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from quorate.metrics import RaftMetrics, serve_metrics
 from quorate.runtime.network import Address
-from quorate.simulation.world.network import SimulatedNetwork
+from quorate.simulation.world.simulated_network import SimulatedNetwork
 
 HOME = Address("node", 9100)
 

@@ -25,9 +25,9 @@ from quorate.raft.storage.storage import format_folder
 from quorate.raft.telemetry import NoTelemetry
 from quorate.runtime.network import Address
 from quorate.simulation.quorum.journal import Journal
-from quorate.simulation.world.network import LinkQuality, NetworkSettings, SimulatedNetwork
-from quorate.simulation.world.runtime import DiskSpeed, SimulatedRuntime
 from quorate.simulation.world.scheduler import Scheduler, run
+from quorate.simulation.world.simulated_network import LinkQuality, NetworkSettings, SimulatedNetwork
+from quorate.simulation.world.simulated_runtime import DiskSpeed, SimulatedRuntime
 from quorate.types import NodeId
 
 GOLDEN = Path(__file__).parent / "roles.txt"

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.quorum_state.election_state import QuorumStateFile
-from quorate.quorum_state.errors import (
+from quorate.quorum_state.quorum_state_errors import (
     ForeignStateError,
     MissingStateError,
     UnknownVersionError,
     UnreadableStateError,
 )
 from quorate.runtime.disk import DiskError, read_file, write_file_atomically
-from quorate.simulation.world.disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
 from quorate.types import ElectionState, Epoch, NodeId, ReplicaKey
 
 DIRECTORY = "JsnFVYTRRwWqGUfJ_vVqhw"

@@ -3,15 +3,15 @@ import uuid
 
 import pytest
 
-from quorate.quorum_state.errors import (
+from quorate.quorum_state.meta_properties import MetaProperties, load_meta_properties, store_meta_properties
+from quorate.quorum_state.quorum_state_errors import (
     ForeignStateError,
     MissingStateError,
     UnknownVersionError,
     UnreadableStateError,
 )
-from quorate.quorum_state.meta_properties import MetaProperties, load_meta_properties, store_meta_properties
 from quorate.runtime.disk import read_file, write_file_atomically
-from quorate.simulation.world.disk import SimulatedDisk
+from quorate.simulation.world.simulated_disk import SimulatedDisk
 
 MINE = MetaProperties(cluster_id="abc", node_id=3, directory_id=uuid.UUID(int=5))
 

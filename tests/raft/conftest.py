@@ -16,8 +16,8 @@ from quorate.raft.telemetry import Telemetry
 from quorate.runtime import Runtime
 from quorate.runtime.network import Address, Stream
 from quorate.simulation.world.logs import captured_logs
-from quorate.simulation.world.network import SimulatedNetwork
-from quorate.simulation.world.runtime import SimulatedRuntime
+from quorate.simulation.world.simulated_network import SimulatedNetwork
+from quorate.simulation.world.simulated_runtime import SimulatedRuntime
 from quorate.types import NodeId, VoterSet
 
 CLUSTER_ID = "driver-tests"

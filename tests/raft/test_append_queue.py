@@ -7,10 +7,10 @@ import trio
 
 from quorate.log import Log, LogConfig
 from quorate.log.batches.records import build_batch
-from quorate.raft.errors import OutcomeUnknownError, QuorumStoppedError, StateMachineError
+from quorate.raft.quorum_errors import OutcomeUnknownError, QuorumStoppedError, StateMachineError
 from quorate.raft.state_machine.append_queue import AppendQueue, QueuedAppend
 from quorate.raft.state_machine.applier import Applier
-from quorate.simulation.world.disk import SimulatedDisk
+from quorate.simulation.world.simulated_disk import SimulatedDisk
 
 
 class Waiter:

@@ -19,7 +19,7 @@ from quorate.raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from quorate.raft.errors import (
+from quorate.raft.quorum_errors import (
     InvalidAppendError,
     NotLeaderError,
     OutcomeUnknownError,

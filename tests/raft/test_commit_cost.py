@@ -9,8 +9,8 @@ from quorate.raft.core.core_config import CoreConfig
 from quorate.raft.quorum_config import HIGH_WATERMARK_WAIT_MS
 from quorate.raft.transport.channel import Channel
 from quorate.runtime.network import Address
-from quorate.simulation.world.network import SimulatedNetwork
 from quorate.simulation.world.pipes import LinkQuality, NetworkSettings
+from quorate.simulation.world.simulated_network import SimulatedNetwork
 
 COMMITS = 200
 

@@ -3,9 +3,9 @@
 import pytest
 import trio
 
-from quorate.raft.errors import InvalidArgumentError, QuorumConfigError
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig, parse_voters
+from quorate.raft.quorum_errors import InvalidArgumentError, QuorumConfigError
 from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 from tests.raft.conftest import Journal
 

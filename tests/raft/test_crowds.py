@@ -4,8 +4,8 @@ import pytest
 import trio
 
 from quorate.raft.core.events import AddVoter, RemoveVoter
-from quorate.raft.errors import QuorumError
 from quorate.raft.quorum_config import parse_voters
+from quorate.raft.quorum_errors import QuorumError
 from quorate.raft.transport import quorum_server as server
 from quorate.raft.transport.connections import PLACES_PER_VOTER, Connections, PeerConnection
 from quorate.raft.transport.fields import FieldReader

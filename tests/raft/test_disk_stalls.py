@@ -11,8 +11,7 @@ from quorate.raft.core.core_config import CoreConfig
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig, parse_voters
 from quorate.raft.storage.storage import format_folder
-from quorate.runtime.real import RealDisk, SyncStrategy, real_runtime
-from quorate.runtime.real import disk as real_disk
+from quorate.runtime.real import RealDisk, SyncStrategy, real_disk, real_runtime
 from quorate.types import NodeId
 
 CORE = CoreConfig(election_timeout_ms=400, fetch_timeout_ms=900, fetch_max_wait_ms=200)

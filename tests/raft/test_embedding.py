@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from quorate.quorum_state.errors import ForeignStateError, MissingStateError
 from quorate.quorum_state.meta_properties import load_meta_properties
-from quorate.raft.errors import QuorumForkedError
+from quorate.quorum_state.quorum_state_errors import ForeignStateError, MissingStateError
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig, parse_voters
+from quorate.raft.quorum_errors import QuorumForkedError
 from quorate.types import NodeId
 from tests.raft.conftest import Journal
 

@@ -7,12 +7,12 @@ import pytest
 import trio
 
 from quorate.error_code import ErrorCode
-from quorate.raft.errors import QuorumError, RequestRefusedError
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import parse_voters
+from quorate.raft.quorum_errors import QuorumError, RequestRefusedError
 from quorate.raft.storage.storage import format_folder
 from quorate.runtime.network import Address
-from quorate.simulation.world.runtime import SimulatedRuntime
+from quorate.simulation.world.simulated_runtime import SimulatedRuntime
 from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 
 WRONG = ErrorCode.INVALID_REQUEST

@@ -4,7 +4,7 @@ import tracemalloc
 import pytest
 import trio
 
-from quorate.raft.errors import PeerProtocolError
+from quorate.raft.quorum_errors import PeerProtocolError
 from quorate.raft.transport.frames import PREFACE, FrameKind, FrameReader, encode_frame
 
 

@@ -8,9 +8,14 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.raft.errors import OutcomeUnknownError, PeerProtocolError, QuorumError, SnapshotNotTakenError
 from quorate.raft.quorum_config import parse_voters
 from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
+from quorate.raft.quorum_errors import (
+    OutcomeUnknownError,
+    PeerProtocolError,
+    QuorumError,
+    SnapshotNotTakenError,
+)
 from quorate.raft.transport.channel import Channel
 from quorate.raft.transport.description_frames import QuorumView, decode_view, encode_view
 from quorate.raft.transport.frames import RESPONSE, FrameKind, decode_frame, encode_frame

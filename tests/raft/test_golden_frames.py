@@ -23,7 +23,8 @@ from quorate.raft.core import (
     VoteRequest,
     VoteResponse,
 )
-from quorate.raft.errors import (
+from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
+from quorate.raft.quorum_errors import (
     InvalidAppendError,
     NotLeaderError,
     OutcomeUnknownError,
@@ -31,7 +32,6 @@ from quorate.raft.errors import (
     RequestRefusedError,
     SnapshotNotTakenError,
 )
-from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
 from quorate.raft.transport.append_frames import encode_failure, encode_request, encode_success
 from quorate.raft.transport.description_frames import QuorumView, decode_view, encode_view
 from quorate.raft.transport.frames import Frame, FrameKind, decode_frame, encode_frame

@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from quorate.raft.core.effects import Role
-from quorate.raft.errors import NotLeaderError
 from quorate.raft.leadership import Leadership
+from quorate.raft.quorum_errors import NotLeaderError
 from tests.raft.conftest import CORE
 
 FETCH_TIMEOUT_S = CORE.fetch_timeout_ms / 1000

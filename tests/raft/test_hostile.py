@@ -14,19 +14,19 @@ import trio
 from quorate.error_code import ErrorCode
 from quorate.log.batches.control import ControlType, snapshot_header_batch
 from quorate.log.batches.records import KeyValue, build_keyed_batch
-from quorate.log.errors import LogError
+from quorate.log.log_errors import LogError
 from quorate.log.snapshots.snapshot_file import name_of
-from quorate.quorum_state.errors import QuorumStateError
+from quorate.quorum_state.quorum_state_errors import QuorumStateError
 from quorate.raft.core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest
-from quorate.raft.errors import InvalidAppendError, QuorumStoppedError
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfigError, parse_voters
+from quorate.raft.quorum_errors import InvalidAppendError, QuorumStoppedError
 from quorate.raft.storage.storage import format_folder
 from quorate.raft.transport.frames import PREFACE, FrameReader
 from quorate.raft.transport.raft_codec import decode, encode
 from quorate.runtime.disk import write_file_atomically
 from quorate.runtime.network import Address
-from quorate.simulation.world.runtime import SimulatedRuntime
+from quorate.simulation.world.simulated_runtime import SimulatedRuntime
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
 
 CLUSTER_ID = "driver-tests"

@@ -4,8 +4,8 @@ import pytest
 import trio
 
 from quorate.raft.core.effects import Role, RoleChanged
-from quorate.raft.errors import OutcomeUnknownError, QuorumError, QuorumStoppedError
 from quorate.raft.leadership import Announcer, Leadership, LeadershipView
+from quorate.raft.quorum_errors import OutcomeUnknownError, QuorumError, QuorumStoppedError
 
 
 def announcer():

@@ -15,8 +15,8 @@ from quorate.raft.transport.frames import FrameReader
 from quorate.raft.transport.peers import Peer
 from quorate.raft.transport.raft_codec import decode, encode
 from quorate.runtime.network import Address, NetworkError
-from quorate.simulation.world.network import SimulatedNetwork
-from quorate.simulation.world.runtime import SimulatedRuntime
+from quorate.simulation.world.simulated_network import SimulatedNetwork
+from quorate.simulation.world.simulated_runtime import SimulatedRuntime
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
 
 HOME = Address("node-2", 9093)

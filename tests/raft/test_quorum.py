@@ -10,7 +10,9 @@ import trio.testing
 
 from quorate.log.batches.batch import read_headers
 from quorate.raft.core.core_config import CoreConfig
-from quorate.raft.errors import (
+from quorate.raft.quorum import Quorum
+from quorate.raft.quorum_config import QuorumConfig, parse_voters
+from quorate.raft.quorum_errors import (
     InvalidAppendError,
     NotLeaderError,
     OutcomeUnknownError,
@@ -18,8 +20,6 @@ from quorate.raft.errors import (
     QuorumStoppedError,
     StateMachineError,
 )
-from quorate.raft.quorum import Quorum
-from quorate.raft.quorum_config import QuorumConfig, parse_voters
 from quorate.raft.state_machine.interface import CommittedBatch
 from quorate.raft.storage.storage import format_folder
 from quorate.runtime.disk import DiskLockedError

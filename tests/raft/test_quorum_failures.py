@@ -6,7 +6,8 @@ import random
 import pytest
 import trio
 
-from quorate.raft.errors import (
+from quorate.raft.quorum import Quorum
+from quorate.raft.quorum_errors import (
     NotLeaderError,
     OutcomeUnknownError,
     QuorumBusyError,
@@ -15,10 +16,9 @@ from quorate.raft.errors import (
     QuorumStoppedError,
     StateMachineError,
 )
-from quorate.raft.quorum import Quorum
 from quorate.raft.storage.storage import format_folder
 from quorate.runtime.disk import DiskError, DiskLockedError
-from quorate.simulation.world.disk import Operation
+from quorate.simulation.world.simulated_disk import Operation
 from tests.raft.conftest import Journal
 
 CLUSTER_ID = "driver-tests"

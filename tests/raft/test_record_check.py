@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from quorate.raft.errors import InvalidAppendError, NotLeaderError
 from quorate.raft.quorum_config import parse_voters
+from quorate.raft.quorum_errors import InvalidAppendError, NotLeaderError
 from quorate.raft.transport.append_frames import decode_response, encode_request
 from quorate.raft.transport.channel import Channel
 from quorate.raft.transport.frames import PREFACE, FrameReader

@@ -8,7 +8,7 @@ import trio
 
 from quorate.error_code import ErrorCode
 from quorate.raft.core.messages import FetchRequest, VoteRequest
-from quorate.raft.errors import InvalidAppendError, NotLeaderError, OutcomeUnknownError
+from quorate.raft.quorum_errors import InvalidAppendError, NotLeaderError, OutcomeUnknownError
 from quorate.raft.transport import quorum_server as server
 from quorate.raft.transport.append_frames import decode_application_response, decode_response, encode_request
 from quorate.raft.transport.connections import Connections, PeerConnection

@@ -5,8 +5,8 @@ import json
 import pytest
 import trio
 
-from quorate.quorum_state.errors import UnreadableStateError
-from quorate.raft.errors import QuorumError, SkipRefusedError, StateMachineError
+from quorate.quorum_state.quorum_state_errors import UnreadableStateError
+from quorate.raft.quorum_errors import QuorumError, SkipRefusedError, StateMachineError
 from quorate.raft.storage.skipped_batches import SKIPPED_BATCHES, SkippedBatch
 from quorate.raft.storage.skipping import skip_batch
 from quorate.raft.storage.storage import LOG_FOLDER

@@ -6,12 +6,12 @@ import random
 import pytest
 import trio
 
-from quorate.raft.errors import QuorumError
 from quorate.raft.quorum_config import parse_voters
+from quorate.raft.quorum_errors import QuorumError
 from quorate.raft.storage.storage import LOG_FOLDER, format_folder
 from quorate.runtime.disk import DiskError
-from quorate.simulation.world.disk import Operation, SimulatedDisk
-from quorate.simulation.world.runtime import SimulatedRuntime
+from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk
+from quorate.simulation.world.simulated_runtime import SimulatedRuntime
 from quorate.types import NodeId
 
 FOLDER = f"data/{LOG_FOLDER}"

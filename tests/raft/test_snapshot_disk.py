@@ -7,8 +7,7 @@ import pytest
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig, parse_voters
 from quorate.raft.storage.storage import format_folder
-from quorate.runtime.real import SyncStrategy, real_runtime
-from quorate.runtime.real import disk as real_disk
+from quorate.runtime.real import SyncStrategy, real_disk, real_runtime
 from quorate.types import NodeId
 
 

@@ -8,9 +8,9 @@ import trio
 from quorate.error_code import ErrorCode
 from quorate.log.snapshots.snapshot_file import name_of
 from quorate.raft.core.messages import FetchSnapshotResponse
-from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, StateMachineError
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import parse_voters
+from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError, StateMachineError
 from quorate.raft.state_machine.interface import SnapshotLoader
 from quorate.raft.storage.storage import LOG_FOLDER
 from quorate.raft.telemetry import NoTelemetry

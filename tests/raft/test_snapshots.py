@@ -7,22 +7,22 @@ from dataclasses import replace
 import pytest
 import trio
 
-from quorate.log.errors import DamagedSnapshotError
+from quorate.log.log_errors import DamagedSnapshotError
 from quorate.log.snapshots.snapshot_file import name_of
 from quorate.log.snapshots.snapshots import SnapshotStore
-from quorate.raft.errors import (
+from quorate.raft.quorum import Quorum
+from quorate.raft.quorum_config import QuorumConfig, parse_voters
+from quorate.raft.quorum_errors import (
     QuorumConfigError,
     QuorumStoppedError,
     SnapshotNotTakenError,
     StateMachineError,
 )
-from quorate.raft.quorum import Quorum
-from quorate.raft.quorum_config import QuorumConfig, parse_voters
 from quorate.raft.snapshots.snapshot_slices import SnapshotSlices
 from quorate.raft.storage.storage import LOG_FOLDER, format_folder
 from quorate.runtime.disk import DiskError
 from quorate.runtime.entropy import Entropy, uuid_text
-from quorate.simulation.world.disk import Operation
+from quorate.simulation.world.simulated_disk import Operation
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
 
 FOLDER = f"data/{LOG_FOLDER}"

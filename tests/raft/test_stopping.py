@@ -3,10 +3,10 @@
 import pytest
 import trio
 
-from quorate.raft.errors import OutcomeUnknownError, QuorumError, QuorumStoppedError
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import parse_voters
-from quorate.simulation.world.disk import Operation
+from quorate.raft.quorum_errors import OutcomeUnknownError, QuorumError, QuorumStoppedError
+from quorate.simulation.world.simulated_disk import Operation
 from tests.raft.conftest import Journal
 
 APPENDS = 200

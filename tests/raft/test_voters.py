@@ -8,7 +8,7 @@ import trio
 
 from quorate.error_code import ErrorCode
 from quorate.raft.core.events import RemoveVoter
-from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, RequestRefusedError
+from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError, RequestRefusedError
 from quorate.runtime.network import Address
 from quorate.types import Endpoint, Epoch, NodeId, ReplicaKey, Voter, VoterSet
 

@@ -9,8 +9,8 @@ import trio.testing
 from quorate.log.checkpoints import UnreadableCheckpointError
 from quorate.raft.storage.watermark import WatermarkCheckpoint, load_high_watermark
 from quorate.runtime.disk import write_file_atomically
-from quorate.simulation.world.disk import SimulatedDisk
 from quorate.simulation.world.logs import captured_logs
+from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.types import Offset
 
 FOLDER = "node/__cluster_metadata-0"

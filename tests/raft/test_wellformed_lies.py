@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from quorate.raft.errors import QuorumError
+from quorate.raft.quorum_errors import QuorumError
 from quorate.raft.transport.frames import PREFACE
 from quorate.runtime.network import NetworkError
 

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from quorate.runtime.log import get_logger
+from quorate.runtime.event_log import get_logger
 from quorate.simulation.world.logs import captured_logs
 
 log = get_logger("quorate.tests.log")
 
 LOGS_AT_EVERY_LEVEL = """
-from quorate.runtime.log import get_logger
+from quorate.runtime.event_log import get_logger
 log = get_logger("quorate.tests.log")
 for write in (log.debug, log.info, log.warning, log.error):
     write("an event", node=1)

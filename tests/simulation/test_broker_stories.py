@@ -20,7 +20,7 @@ from quorate.simulation.brokers.broker_story import BrokerScene, tell
 from quorate.simulation.brokers.directory_faults import DirectoryFaults
 from quorate.simulation.faults.hosts import FOLDER
 from quorate.simulation.histories.history import Outcome
-from quorate.simulation.world.runtime import DiskSpeed
+from quorate.simulation.world.simulated_runtime import DiskSpeed
 
 PATIENCE_S = 60.0
 SLEEP_S = 30.0

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from quorate.raft.errors import QuorumError
+from quorate.raft.quorum_errors import QuorumError
 from quorate.simulation.histories.history import History
 from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster
 from quorate.simulation.world.scheduler import Scheduler, run

@@ -3,7 +3,7 @@
 import pytest
 
 from quorate.raft.driver.log_writing import LogWriter
-from quorate.runtime.log import get_logger
+from quorate.runtime.event_log import get_logger
 from quorate.simulation.faults.faults import Fault, FaultSettings
 from quorate.simulation.quorum.quorum_run import QuorumRun, QuorumRunSettings
 from quorate.simulation.violations import SafetyViolation

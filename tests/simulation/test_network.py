@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.runtime.network import Address, AddressInUseError, NetworkError
-from quorate.simulation.world.network import LinkQuality, NetworkSettings, SimulatedNetwork
+from quorate.simulation.world.simulated_network import LinkQuality, NetworkSettings, SimulatedNetwork
 
 HOME = Address("b", 9092)
 

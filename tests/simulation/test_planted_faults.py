@@ -20,7 +20,7 @@ from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Persist
 from quorate.raft.core.roles import tracker as replicas
 from quorate.raft.driver.driver import Driver
-from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError
+from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError, QuorumError
 from quorate.raft.state_machine import append_queue
 from quorate.raft.state_machine.applier import Applier
 from quorate.simulation.faults.faults import Fault, FaultSettings
@@ -28,7 +28,7 @@ from quorate.simulation.quorum.quorum_clients import ClientSettings
 from quorate.simulation.quorum.quorum_run import QuorumRun
 from quorate.simulation.seeds import quorum_run
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
-from quorate.simulation.world.disk import SimulatedFile
+from quorate.simulation.world.simulated_disk import SimulatedFile
 from quorate.types import ElectionState, Epoch, Offset
 
 SEEDS_MAX = 60

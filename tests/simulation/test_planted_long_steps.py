@@ -11,7 +11,7 @@ from quorate.broker.replication.replica.partition_replica import PartitionReplic
 from quorate.log.batches.records import build_batch
 from quorate.log.log import Log
 from quorate.log.segments.walk import HeaderWalk, read_now
-from quorate.raft.errors import QuorumError
+from quorate.raft.quorum_errors import QuorumError
 from quorate.simulation.brokers.broker_admin import Administrator
 from quorate.simulation.brokers.broker_clients import BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import BrokerHost

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from quorate.raft.errors import OutcomeUnknownError
+from quorate.raft.quorum_errors import OutcomeUnknownError
 from quorate.simulation.quorum.quorum_cluster import ClusterSettings, QuorumCluster
 from quorate.simulation.world.scheduler import Scheduler, run
 from quorate.simulation.world.trace import Trace

@@ -38,8 +38,8 @@ from quorate.broker.wire.codecs.fetch_codec import (
     KafkaFetchResponse,
     encode_fetch_response,
 )
+from quorate.broker.wire.exchanges import Answer, EncodedResponse, Request, RequestContext
 from quorate.broker.wire.kafka_server import serve
-from quorate.broker.wire.messages import Answer, EncodedResponse, Request, RequestContext
 from quorate.log import Log, LogConfig
 from quorate.log.batches.control import leader_change_batch
 from quorate.log.batches.records import build_batch

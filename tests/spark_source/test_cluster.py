@@ -10,7 +10,7 @@ import pytest
 from quorate.broker.metadata.metadata_records import NoOp
 from quorate.runtime.network import Address
 from quorate.spark_source import MetadataLogSource
-from quorate.spark_source.errors import DataLossError, LogUnavailableError
+from quorate.spark_source.spark_errors import DataLossError, LogUnavailableError
 
 QUICK = {"fetchOffset.numRetries": "3", "fetchOffset.retryIntervalMs": "1"}
 

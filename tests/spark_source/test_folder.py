@@ -24,15 +24,15 @@ from quorate.broker.metadata.metadata_records import NoOp, PartitionChange
 from quorate.broker.metadata.record_codec import decode, encode
 from quorate.runtime.entropy import uuid_text
 from quorate.spark_source import MetadataLogSource
-from quorate.spark_source.errors import (
+from quorate.spark_source.scan import Scan, arrow_schema, log_access
+from quorate.spark_source.source_options import parse_options
+from quorate.spark_source.spark_errors import (
     DamagedRecordError,
     DataLossError,
     LaterVersionError,
     LogUnavailableError,
     OptionError,
 )
-from quorate.spark_source.options import parse_options
-from quorate.spark_source.scan import Scan, arrow_schema, log_access
 from quorate.spark_source.views.registry import new_view
 
 VIEWS = ["records", "partitions", "topics", "brokers"]

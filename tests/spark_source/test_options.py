@@ -3,8 +3,7 @@
 import pytest
 
 from quorate.runtime.network import Address
-from quorate.spark_source.errors import OptionError
-from quorate.spark_source.options import (
+from quorate.spark_source.source_options import (
     AtOffset,
     AtTimestamp,
     Bound,
@@ -14,6 +13,7 @@ from quorate.spark_source.options import (
     for_stream,
     parse_options,
 )
+from quorate.spark_source.spark_errors import OptionError
 
 
 def test_names_are_compared_without_case_as_spark_passes_them() -> None:

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from quorate.broker.metadata.metadata_records import NoOp
 from quorate.spark_source import MetadataLogSource
-from quorate.spark_source.errors import DataLossError, OptionError, SourceError
+from quorate.spark_source.spark_errors import DataLossError, OptionError, SourceError
 from quorate.spark_source.stream_reader import MetadataStreamReader
 
 

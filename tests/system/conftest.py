@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.cli.local_cluster import LocalCluster
 
 

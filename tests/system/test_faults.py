@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from quorate.cli.bootstrap import ask_cluster
+from quorate.cli.cli_errors import ExitCode
 from quorate.cli.cluster_requests import create_topic
-from quorate.cli.errors import ExitCode
 from quorate.cli.local_cluster import LocalCluster
 from quorate.log.batches.batch import read_header
 from quorate.raft.storage.storage import format_folder

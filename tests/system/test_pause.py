@@ -21,15 +21,15 @@ from quorate.broker.controller.rpc.rpc import CreateTopicsRequest, NewTopic
 from quorate.broker.controller.rpc.rpc_codec import decode_answer, encode_request
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
-from quorate.broker.wire.errors import KafkaError
 from quorate.broker.wire.kafka_client import open_client
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.cli.bootstrap import ask_cluster
 from quorate.cli.cluster_requests import create_topic, describe_quorum, describe_topics, quorum_as_dict
 from quorate.cli.local_cluster import LocalCluster, free_ports
 from quorate.log.batches.batch import HEADER_BYTES, Batch, read_header
 from quorate.log.batches.records import build_batch, records_of
 from quorate.quorum_state.meta_properties import load_meta_properties
-from quorate.raft.errors import QuorumError
+from quorate.raft.quorum_errors import QuorumError
 from quorate.raft.transport.channel import Channel
 from quorate.runtime.network import Address, NetworkError
 from quorate.runtime.real import RealNetwork, SyncStrategy, real_runtime

@@ -1,9 +1,9 @@
 """One module per Kafka API."""
 
+from quorate.broker.apis.cluster_features import features_of
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.dispatch import Dispatcher, error_table
-from quorate.broker.apis.features import features_of
 from quorate.broker.apis.leader_readiness import LeaderReadiness
 from quorate.broker.apis.producer_ids import ProducerIdSource
 from quorate.broker.apis.topic_creation import TopicCreator

@@ -1,5 +1,6 @@
 """The cluster's metadata: records, their codec, the image that they make, changes between images."""
 
+from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.batch_loader import BatchLoader
 from quorate.broker.metadata.config_key import (
     INT_MAX,
@@ -29,7 +30,6 @@ from quorate.broker.metadata.configs import (
 )
 from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
 from quorate.broker.metadata.difference import difference
-from quorate.broker.metadata.errors import ApiError
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     LOST,

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.config_key import ConfigKey, Synonym, split_list
-from quorate.broker.metadata.errors import ApiError
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.metadata.states import ConfigResource

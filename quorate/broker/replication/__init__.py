@@ -1,8 +1,12 @@
 """Replicas of partitions: logs, ISR, high watermark, fetchers."""
 
-from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError, PartitionError
 from quorate.broker.replication.replica_manager import ParkedProduce, ReplicaManager
 from quorate.broker.replication.replication_config import ReplicationConfig
+from quorate.broker.replication.replication_errors import (
+    AllFoldersFailedError,
+    DuplicateReplicaError,
+    PartitionError,
+)
 from quorate.broker.replication.requests import (
     FetchItem,
     FetchOptions,

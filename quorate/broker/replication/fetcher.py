@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import trio
 
-from quorate.broker.replication.errors import ReplicaFailedError
 from quorate.broker.replication.replica import Cutting, FollowerState, PartitionReplica
 from quorate.broker.replication.replication_config import ReplicationConfig
+from quorate.broker.replication.replication_errors import ReplicaFailedError
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
 from quorate.broker.wire.codecs import (

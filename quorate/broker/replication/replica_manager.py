@@ -18,7 +18,6 @@ from quorate.broker.metadata import (
 )
 from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
 from quorate.broker.replication.directory_assignments import AssignDirectories, DirectoryAssignments
-from quorate.broker.replication.errors import AllFoldersFailedError, PartitionError
 from quorate.broker.replication.fetcher import FetcherContext, Fetchers
 from quorate.broker.replication.gauges import count_partitions
 from quorate.broker.replication.hosting import Hosting
@@ -27,6 +26,7 @@ from quorate.broker.replication.producing import BatchChecker
 from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replica import Eligible, PartitionReplica
 from quorate.broker.replication.replication_config import ReplicationConfig
+from quorate.broker.replication.replication_errors import AllFoldersFailedError, PartitionError
 from quorate.broker.replication.requests import (
     EpochEndResult,
     FetchOptions,

@@ -7,11 +7,7 @@ answers back in order.
 """
 
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.errors import ErrorTable, KafkaError, wire_code
-from quorate.broker.wire.features import Features, SupportedFeature
-from quorate.broker.wire.kafka_client import WireClient, open_client
-from quorate.broker.wire.kafka_server import KafkaServerConfig, WireServer
-from quorate.broker.wire.messages import (
+from quorate.broker.wire.exchanges import (
     Answer,
     CloseConnection,
     Deferred,
@@ -20,6 +16,10 @@ from quorate.broker.wire.messages import (
     RequestContext,
     Response,
 )
+from quorate.broker.wire.feature_levels import Features, SupportedFeature
+from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.broker.wire.kafka_server import KafkaServerConfig, WireServer
+from quorate.broker.wire.wire_errors import ErrorTable, KafkaError, wire_code
 
 __all__ = [
     "Answer",

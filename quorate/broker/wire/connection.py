@@ -13,11 +13,7 @@ from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.budget import MemoryBudget
 from quorate.broker.wire.codecs import MalformedError, ProduceRequest, decode_produce_steps
 from quorate.broker.wire.error_responses import protocol_error_response
-from quorate.broker.wire.errors import ErrorTable
-from quorate.broker.wire.features import Features
-from quorate.broker.wire.framing import KafkaFrameReader
-from quorate.broker.wire.headers import RequestHeader, read_request_header, response_prefix
-from quorate.broker.wire.messages import (
+from quorate.broker.wire.exchanges import (
     Answer,
     CloseConnection,
     ConnectionContext,
@@ -27,8 +23,12 @@ from quorate.broker.wire.messages import (
     RequestHandler,
     Response,
 )
+from quorate.broker.wire.feature_levels import Features
+from quorate.broker.wire.framing import KafkaFrameReader
+from quorate.broker.wire.headers import RequestHeader, read_request_header, response_prefix
 from quorate.broker.wire.request_codec import api_versions_response, decode_request, encode_response
 from quorate.broker.wire.sending import join_small, remaining
+from quorate.broker.wire.wire_errors import ErrorTable
 from quorate.runtime import Buffer, NetworkError, Stream, get_logger, in_slices
 
 log = get_logger(__name__)

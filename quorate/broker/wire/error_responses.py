@@ -23,7 +23,7 @@ from quorate.broker.wire.codecs import (
     encode_produce_steps,
     response_type,
 )
-from quorate.broker.wire.messages import EncodedResponse, Request, Response
+from quorate.broker.wire.exchanges import EncodedResponse, Request, Response
 from quorate.runtime import Buffer, Mapped, Steps, in_slices
 
 if TYPE_CHECKING:

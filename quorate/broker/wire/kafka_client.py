@@ -28,10 +28,10 @@ from quorate.broker.wire.codecs import (
     request_type,
     response_type,
 )
-from quorate.broker.wire.errors import KafkaError, RequestTimedOutError, UnsupportedVersionError
 from quorate.broker.wire.framing import MAX_FRAME_BYTES, KafkaFrameReader
 from quorate.broker.wire.headers import read_response_header, write_request_header
 from quorate.broker.wire.sending import join_small, remaining
+from quorate.broker.wire.wire_errors import KafkaError, RequestTimedOutError, UnsupportedVersionError
 from quorate.runtime import Address, Buffer, Network, NetworkError, Stream, get_logger, in_slices
 
 log = get_logger(__name__)

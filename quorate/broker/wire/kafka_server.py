@@ -10,10 +10,10 @@ import trio
 
 from quorate.broker.wire.budget import MemoryBudget
 from quorate.broker.wire.connection import Connection, ConnectionLimits, ResponseBudget
-from quorate.broker.wire.errors import ErrorTable
-from quorate.broker.wire.features import NO_FEATURES, Features
+from quorate.broker.wire.exchanges import ConnectionContext, RequestHandler
+from quorate.broker.wire.feature_levels import NO_FEATURES, Features
 from quorate.broker.wire.framing import MAX_FRAME_BYTES
-from quorate.broker.wire.messages import ConnectionContext, RequestHandler
+from quorate.broker.wire.wire_errors import ErrorTable
 from quorate.runtime import Listener, Stream, get_logger
 
 log = get_logger(__name__)

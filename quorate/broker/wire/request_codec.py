@@ -20,8 +20,8 @@ from quorate.broker.wire.codecs import (
     response_type,
     without_extra_bytes,
 )
-from quorate.broker.wire.features import NO_FEATURES, Features
-from quorate.broker.wire.messages import EncodedResponse, Request, Response
+from quorate.broker.wire.exchanges import EncodedResponse, Request, Response
+from quorate.broker.wire.feature_levels import NO_FEATURES, Features
 from quorate.broker.wire.newest_version import newest_steps
 from quorate.runtime import Buffer, in_slices
 

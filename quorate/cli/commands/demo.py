@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.errors import CommandError, ExitCode, fail, user_errors
+from quorate.cli.cli_errors import CommandError, ExitCode, fail, user_errors
 
 if TYPE_CHECKING:
     from rich.console import Console

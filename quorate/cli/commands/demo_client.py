@@ -6,7 +6,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from quorate.cli.errors import CommandError
+from quorate.cli.cli_errors import CommandError
 
 _SECONDS = 60
 _QUIET = {"log_level": 2}

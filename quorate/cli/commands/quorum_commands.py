@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.errors import CommandError, ExitCode, fail, user_errors
-from quorate.cli.options import JsonOption
+from quorate.cli.cli_errors import CommandError, ExitCode, fail, user_errors
+from quorate.cli.cli_options import JsonOption
 from quorate.cli.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _show(described: "QuorumDescription", *, as_json: bool) -> None:
 
         typer.echo(json.dumps(quorum_as_dict(described)))
         return
-    from quorate.cli.tables import print_table
+    from quorate.cli.text_tables import print_table
 
     print_table(quorum_table(described))
 
@@ -160,7 +160,7 @@ def add_voter(
 
 
 def _voter(text: str | None, config: Path | None) -> "Voter":
-    from quorate.cli.voters import parse_voter, voter_of_folder
+    from quorate.cli.voter_texts import parse_voter, voter_of_folder
 
     with user_errors():
         if text is not None and config is None:
@@ -221,7 +221,7 @@ def remove_voter(
 
 
 def _directory(text: str | None) -> str | None:
-    from quorate.cli.voters import parse_directory
+    from quorate.cli.voter_texts import parse_directory
 
     if text is None:
         return None

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from quorate.cli.cli_errors import CommandError, user_errors
 from quorate.cli.config_file import load_config
-from quorate.cli.errors import CommandError, user_errors
 
 if TYPE_CHECKING:
     from quorate.broker import BrokerServer

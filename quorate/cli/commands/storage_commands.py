@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from quorate.cli.cli_errors import CommandError, ExitCode, fail, user_errors
+from quorate.cli.cli_options import JsonOption
 from quorate.cli.config_file import ConfigOption, load_config
-from quorate.cli.errors import CommandError, ExitCode, fail, user_errors
-from quorate.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from quorate.broker.settings import ServerConfig
@@ -163,7 +163,7 @@ def _first_voters(
         raise FirstVotersError(
             f"node {server.node_id} is no controller, so it can't vote; use --no-initial-controllers"
         )
-    from quorate.cli.voters import parse_voters_with_directories
+    from quorate.cli.voter_texts import parse_voters_with_directories
     from quorate.types import ReplicaKey, Voter, VoterSet
 
     if initial_controllers is None:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.errors import ExitCode, fail
-from quorate.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.cli_errors import ExitCode, fail
+from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -117,7 +117,7 @@ def describe(
         return
     from rich.table import Table
 
-    from quorate.cli.tables import print_table
+    from quorate.cli.text_tables import print_table
 
     table = Table()
     for column in ("topic", "partition", "leader", "epoch", "replicas", "in sync", "elr", "last elr"):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from quorate.log.errors import NEWER_WROTE_IT, BatchTooLargeError, InvalidBatchError, OffsetGapError
+from quorate.log.log_errors import NEWER_WROTE_IT, BatchTooLargeError, InvalidBatchError, OffsetGapError
 from quorate.runtime import WORK, Buffer
 
 HEADER = struct.Struct(">qiibIhiqqqhii")

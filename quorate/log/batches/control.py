@@ -13,7 +13,7 @@ from typing import TypeVar
 from quorate.log.batches.batch import Batch
 from quorate.log.batches.compact import NO_TAGS, CompactReader, compact_array, compact_string, encode_uuid
 from quorate.log.batches.records import KeyValue, Record, build_keyed_batch, records_of
-from quorate.log.errors import NEWER_WROTE_IT, InvalidBatchError
+from quorate.log.log_errors import NEWER_WROTE_IT, InvalidBatchError
 from quorate.types import Endpoint, NodeId, Offset, ReplicaKey, Voter, VotersAt, VoterSet
 
 LISTENER_NAME = "CONTROLLER"

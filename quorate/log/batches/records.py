@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from quorate.log.batches.batch import HEADER_BYTES, Batch, BatchHeader, attributes_of, seal
-from quorate.log.errors import InvalidBatchError
+from quorate.log.log_errors import InvalidBatchError
 from quorate.runtime import WORK
 
 

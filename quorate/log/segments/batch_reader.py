@@ -1,7 +1,7 @@
 """A segment batch by batch, each whole and checked."""
 
 from quorate.log.batches import HEADER, LENGTH_END, BatchHeader, read_header
-from quorate.log.errors import InvalidBatchError
+from quorate.log.log_errors import InvalidBatchError
 from quorate.log.segments.segment import Segment
 from quorate.runtime import Slices
 

@@ -1,7 +1,7 @@
 """One segment: a file of batches named by its base offset, and its indexes."""
 
-from quorate.log.errors import DamagedLogError
 from quorate.log.log_config import LogConfig
+from quorate.log.log_errors import DamagedLogError
 from quorate.log.segments.segment_indexes import SegmentIndexes
 from quorate.log.segments.time_index import TimeEntry, TimeIndex
 from quorate.log.segments.walk import HeaderWalk, Spot, Steps, is_batch, read_now

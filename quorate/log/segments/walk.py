@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from quorate.log.batches import HEADER_BYTES, LENGTH_END, MAGIC
-from quorate.log.errors import DamagedLogError
+from quorate.log.log_errors import DamagedLogError
 from quorate.runtime import WORK, File, Slices
 
 _CHUNK_BYTES = 8192

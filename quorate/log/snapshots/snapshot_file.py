@@ -24,7 +24,7 @@ from quorate.log.batches import (
     read_voters,
     records_of,
 )
-from quorate.log.errors import DamagedSnapshotError, InvalidBatchError
+from quorate.log.log_errors import DamagedSnapshotError, InvalidBatchError
 from quorate.log.segments import ReadRequest, Steps, read_cold, read_now
 from quorate.runtime import File, Slices
 from quorate.types import Epoch, Offset, SnapshotId, VoterSet

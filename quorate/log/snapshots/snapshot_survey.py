@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from quorate.log.errors import DamagedSnapshotError
+from quorate.log.log_errors import DamagedSnapshotError
 from quorate.log.snapshots.snapshot_file import (
     SUFFIX,
     SnapshotContents,

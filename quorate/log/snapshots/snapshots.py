@@ -8,7 +8,7 @@ else; it is never `latest`.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from quorate.log.errors import DamagedSnapshotError, PositionOutOfRangeError, SnapshotMissingError
+from quorate.log.log_errors import DamagedSnapshotError, PositionOutOfRangeError, SnapshotMissingError
 from quorate.log.snapshots.snapshot_file import SnapshotContents, SnapshotReader, name_of, verify
 from quorate.log.snapshots.snapshot_survey import BOOTSTRAP, DELETED_SUFFIX, set_aside, survey
 from quorate.log.snapshots.snapshot_writer import PART_SUFFIX, SnapshotWriter

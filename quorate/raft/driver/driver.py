@@ -34,8 +34,8 @@ from quorate.raft.driver.driver_times import DriverTimes
 from quorate.raft.driver.late_reads import LateReads
 from quorate.raft.driver.leader_requests import LeaderRequests
 from quorate.raft.driver.log_writing import LogWriter
-from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.raft.leadership import Announcer
+from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.raft.snapshots import Retention, Snapshots, SnapshotTriggers
 from quorate.raft.state_machine import AppendQueue, Applier, QueuedAppend, StateMachine, record_check
 from quorate.raft.storage import Storage

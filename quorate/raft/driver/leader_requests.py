@@ -21,7 +21,7 @@ from quorate.raft.core import (
     VoterChange,
     VotersChanged,
 )
-from quorate.raft.errors import (
+from quorate.raft.quorum_errors import (
     NotLeaderError,
     OutcomeUnknownError,
     QuorumError,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from quorate.log.snapshots import SnapshotContents, SnapshotStore
-from quorate.raft.errors import StateMachineError
+from quorate.raft.quorum_errors import StateMachineError
 from quorate.raft.snapshots.snapshot_slices import SnapshotSlices
 from quorate.raft.state_machine import SnapshotLoader, StateMachine
 from quorate.types import SnapshotId

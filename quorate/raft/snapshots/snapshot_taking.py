@@ -11,7 +11,7 @@ import trio
 
 from quorate.log import Log
 from quorate.log.snapshots import SnapshotContents, SnapshotStore, SnapshotWriter
-from quorate.raft.errors import SnapshotNotTakenError
+from quorate.raft.quorum_errors import SnapshotNotTakenError
 from quorate.raft.snapshots.snapshot_slices import SnapshotSlices
 from quorate.raft.state_machine import Applier, StateMachine
 from quorate.runtime import get_logger

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from quorate.raft.errors import OutcomeUnknownError, QuorumError, QuorumStoppedError
+from quorate.raft.quorum_errors import OutcomeUnknownError, QuorumError, QuorumStoppedError
 from quorate.raft.waiters import AppendWaiter
 from quorate.types import Epoch, Offset
 

@@ -11,7 +11,7 @@ import trio
 
 from quorate.log import Log, OffsetOutOfRangeError
 from quorate.log.batches import read_batches, values_of
-from quorate.raft.errors import StateMachineError
+from quorate.raft.quorum_errors import StateMachineError
 from quorate.raft.state_machine.append_queue import AppendQueue, Proposal
 from quorate.raft.state_machine.interface import CommittedBatch, StateMachine
 from quorate.raft.storage import SkippedBatches

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from quorate.raft.errors import InvalidAppendError
+from quorate.raft.quorum_errors import InvalidAppendError
 from quorate.raft.state_machine.interface import StateMachine
 
 Check = Callable[[Sequence[bytes]], None]

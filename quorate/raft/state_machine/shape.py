@@ -3,7 +3,7 @@
 import inspect
 from typing import Final
 
-from quorate.raft.errors import QuorumConfigError
+from quorate.raft.quorum_errors import QuorumConfigError
 
 _METHODS: Final = (
     ("apply", ("batch",), True),

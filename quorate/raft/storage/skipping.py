@@ -2,8 +2,8 @@
 
 from quorate.log.batches import Batch, read_batches
 from quorate.quorum_state import load_meta_properties
-from quorate.raft.errors import SkipRefusedError
 from quorate.raft.quorum_config import QuorumConfig
+from quorate.raft.quorum_errors import SkipRefusedError
 from quorate.raft.storage.skipped_batches import SkippedBatch, store_skipped
 from quorate.raft.storage.storage import LOG_FOLDER, Storage, open_storage
 from quorate.runtime import Runtime, get_logger

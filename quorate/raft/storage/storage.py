@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from quorate.log import Log, LogConfig, open_metadata_log, recovered_log
 from quorate.log.snapshots import BOOTSTRAP, PART_SUFFIX, SnapshotStore, name_of
 from quorate.quorum_state import MetaProperties, QuorumStateFile, load_meta_properties, store_meta_properties
-from quorate.raft.errors import QuorumConfigError
 from quorate.raft.quorum_config import QuorumConfig
+from quorate.raft.quorum_errors import QuorumConfigError
 from quorate.raft.storage.skipped_batches import SkippedBatches, load_skipped
 from quorate.raft.storage.watermark import WatermarkCheckpoint
 from quorate.runtime import DiskLock, Runtime, parse_uuid, uuid_text

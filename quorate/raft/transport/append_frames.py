@@ -9,7 +9,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from quorate.raft.errors import (
+from quorate.raft.quorum_errors import (
     InvalidAppendError,
     NotLeaderError,
     OutcomeUnknownError,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from quorate.raft.core import VoterChange
-from quorate.raft.errors import InvalidAppendError, OutcomeUnknownError, PeerProtocolError
+from quorate.raft.quorum_errors import InvalidAppendError, OutcomeUnknownError, PeerProtocolError
 from quorate.raft.transport.append_frames import (
     Success,
     decode_application_response,

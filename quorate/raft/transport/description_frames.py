@@ -12,8 +12,8 @@ from typing import Final
 
 import cbor2
 
-from quorate.raft.errors import PeerProtocolError
 from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
+from quorate.raft.quorum_errors import PeerProtocolError
 from quorate.raft.transport.append_frames import AppendError, decode_outcome
 from quorate.raft.transport.fields import FieldReader
 from quorate.raft.transport.frames import RESPONSE, Field, Frame, FrameKind, encode_frame, load

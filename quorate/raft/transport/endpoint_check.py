@@ -8,7 +8,7 @@ import trio
 
 from quorate.error_code import ErrorCode
 from quorate.raft.core import AddVoter, UpdateVoter, VoterChange
-from quorate.raft.errors import QuorumError, RequestRefusedError
+from quorate.raft.quorum_errors import QuorumError, RequestRefusedError
 from quorate.raft.transport.channel import Channel
 from quorate.raft.transport.description_frames import QuorumView
 from quorate.runtime import Address, Network, NetworkError

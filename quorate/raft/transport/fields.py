@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
 from quorate.error_code import ErrorCode
-from quorate.raft.errors import PeerProtocolError
+from quorate.raft.quorum_errors import PeerProtocolError
 from quorate.raft.transport.frames import Field
 from quorate.types import Endpoint, Epoch, EpochEnd, NodeId, Offset, ReplicaKey, SnapshotId
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from quorate.raft.errors import NotLeaderError, OutcomeUnknownError, QuorumError, QuorumStoppedError
+from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError, QuorumError, QuorumStoppedError
 from quorate.raft.transport.channel import Channel
 from quorate.runtime import Address, Network, NetworkError
 from quorate.types import Epoch, NodeId, Offset

@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 import cbor2
 
-from quorate.raft.errors import PeerProtocolError
+from quorate.raft.quorum_errors import PeerProtocolError
 from quorate.runtime import Buffer, Stream
 
 PREFACE = b"quorate\x01"

@@ -8,7 +8,7 @@ index stands where the base offset does.
 import enum
 
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter, VoterChange
-from quorate.raft.errors import PeerProtocolError, QuorumError
+from quorate.raft.quorum_errors import PeerProtocolError, QuorumError
 from quorate.raft.transport.append_frames import AppendError, decode_outcome, encode_failure
 from quorate.raft.transport.fields import FieldReader
 from quorate.raft.transport.frames import RESPONSE, Field, Frame, FrameKind, encode_frame

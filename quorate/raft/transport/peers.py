@@ -13,7 +13,7 @@ import trio
 from quorate.error_code import ErrorCode
 from quorate.log import InvalidBatchError
 from quorate.raft.core import BatchSpan, Event, Message, Received, RequestFailed, Response, Unreachable
-from quorate.raft.errors import PeerProtocolError
+from quorate.raft.quorum_errors import PeerProtocolError
 from quorate.raft.transport.frames import PREFACE, RESPONSE, Frame, FrameKind, FrameReader
 from quorate.raft.transport.outbox import Outbox
 from quorate.raft.transport.raft_codec import decode, encode, kind_of

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import trio
 
 from quorate.raft.core import Message, VoterChange
-from quorate.raft.errors import (
+from quorate.raft.quorum_errors import (
     InvalidAppendError,
     NotLeaderError,
     OutcomeUnknownError,

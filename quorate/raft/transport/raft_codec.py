@@ -19,7 +19,7 @@ from quorate.raft.core import (
     VoteRequest,
     VoteResponse,
 )
-from quorate.raft.errors import PeerProtocolError
+from quorate.raft.quorum_errors import PeerProtocolError
 from quorate.raft.transport.fields import INT32, FieldReader
 from quorate.raft.transport.frames import RESPONSE, Field, Frame, FrameKind, encode_frame
 from quorate.raft.transport.quick_codec import quick_fetch_request, quick_fetch_response

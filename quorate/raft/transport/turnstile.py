@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 import trio
 
 from quorate.error_code import ErrorCode
-from quorate.raft.errors import QuorumError, RequestRefusedError
+from quorate.raft.quorum_errors import QuorumError, RequestRefusedError
 from quorate.raft.transport.frames import FrameKind
 from quorate.runtime import get_logger
 

@@ -7,11 +7,11 @@ from typing import Final
 
 from quorate.runtime import Runtime
 from quorate.runtime.entropy import Entropy
-from quorate.runtime.real.compute import ThreadCompute
 from quorate.runtime.real.descriptors import raise_soft_limit
-from quorate.runtime.real.disk import RealDisk, SyncStrategy
 from quorate.runtime.real.garbage import short_collections
-from quorate.runtime.real.network import RealNetwork
+from quorate.runtime.real.real_compute import ThreadCompute
+from quorate.runtime.real.real_disk import RealDisk, SyncStrategy
+from quorate.runtime.real.real_network import RealNetwork
 from quorate.runtime.real.slow_steps import watch_slow_steps
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import trio
 
-from quorate.runtime.log import get_logger
+from quorate.runtime.event_log import get_logger
 
 log = get_logger(__name__)
 

@@ -34,6 +34,7 @@ from quorate.simulation.explorer import canonical, steps
 from quorate.simulation.explorer import explored_invariants as invariants
 from quorate.simulation.explorer.bounds import Bound, Budget
 from quorate.simulation.explorer.coverage import Coverage
+from quorate.simulation.explorer.interning import Table
 from quorate.simulation.explorer.node import (
     CrashPoint,
     Disk,
@@ -45,7 +46,6 @@ from quorate.simulation.explorer.node import (
     end_of,
     up_to,
 )
-from quorate.simulation.explorer.tables import Table
 from quorate.types import Endpoint, EpochEnd, NodeId, ReplicaKey, SnapshotId, Voter, VoterSet
 
 CLUSTER_ID: Final = "explored"

@@ -28,8 +28,8 @@ from quorate.simulation.explorer.actions import DIRECTORY, FREE, REQUEST, Action
 from quorate.simulation.explorer.bounds import Bound, Budget
 from quorate.simulation.explorer.explored_invariants import Past
 from quorate.simulation.explorer.in_flight import Network
+from quorate.simulation.explorer.interning import Table
 from quorate.simulation.explorer.node import Disk, History, Machine, Observation, Packet, up_to
-from quorate.simulation.explorer.tables import Table
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import ReplicaKey
 

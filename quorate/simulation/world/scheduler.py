@@ -18,8 +18,8 @@ import trio
 from trio._core import _run as trio_run
 
 from quorate.simulation.violations import StuckError as StuckError
-from quorate.simulation.world.clock import VirtualClock
-from quorate.simulation.world.work import StepCosts, forget_work
+from quorate.simulation.world.simulated_clock import VirtualClock
+from quorate.simulation.world.step_costs import StepCosts, forget_work
 
 T = TypeVar("T")
 

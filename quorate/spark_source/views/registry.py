@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from quorate.spark_source.options import SourceOptions, ViewName
+from quorate.spark_source.source_options import SourceOptions, ViewName
 from quorate.spark_source.views.brokers_view import BrokersView
 from quorate.spark_source.views.partitions_view import PartitionsView
 from quorate.spark_source.views.records_view import RecordsView

@@ -22,7 +22,7 @@ from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.settings.server_config import ServerConfig
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, decode_entity, request_type, response_type
-from quorate.broker.wire.messages import ConnectionContext, Deferred, RequestContext
+from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestContext
 from quorate.broker.wire.request_codec import encode_response
 from quorate.raft.state_machine.interface import CommittedBatch
 from quorate.types import Epoch, Offset

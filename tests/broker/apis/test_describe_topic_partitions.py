@@ -32,9 +32,9 @@ from quorate.broker.wire.codecs.entities import (
     request_type,
     response_type,
 )
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.messages import ConnectionContext, Deferred, RequestContext
+from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestContext
 from quorate.broker.wire.request_codec import encode_response
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.raft.state_machine.interface import CommittedBatch
 from quorate.types import Epoch, Offset
 

@@ -53,7 +53,7 @@ from quorate.broker.wire.codecs.produce_codec import (
     decode_produce_response,
     encode_produce_request,
 )
-from quorate.broker.wire.messages import ConnectionContext, Deferred, RequestContext
+from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestContext
 from quorate.broker.wire.request_codec import decode_request, encode_response
 from quorate.error_code import ErrorCode
 

@@ -10,8 +10,8 @@ from quorate.broker.apis import offset_fetch
 from quorate.broker.groups.group_messages import CommittedOffset
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, request_type
-from quorate.broker.wire.errors import KafkaError
-from quorate.broker.wire.messages import ConnectionContext, Deferred, RequestContext
+from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestContext
+from quorate.broker.wire.wire_errors import KafkaError
 
 
 class Groups:

@@ -7,6 +7,7 @@ from quorate.broker.controller.rpc.rpc import (
     ConfigAlteration,
     ConfigOperation,
 )
+from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.config_key import Effect
 from quorate.broker.metadata.configs import (
     ConfigSource,
@@ -15,7 +16,6 @@ from quorate.broker.metadata.configs import (
     describe_topic,
     effective,
 )
-from quorate.broker.metadata.errors import ApiError
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.metadata.topic_keys import TOPIC_KEYS
 from quorate.error_code import ErrorCode

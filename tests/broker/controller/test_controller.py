@@ -55,7 +55,7 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.record_codec import decode, encode
 from quorate.error_code import ErrorCode
-from quorate.raft.errors import NotLeaderError, OutcomeUnknownError
+from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError
 from quorate.runtime.entropy import Entropy
 from quorate.types import Epoch, Offset
 

@@ -16,8 +16,8 @@ from quorate.broker.controller.rpc.rpc import (
     NewTopic,
     TopicRef,
 )
+from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.configs import effective
-from quorate.broker.metadata.errors import ApiError
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.metadata.states import ConfigResource
 from quorate.error_code import ErrorCode

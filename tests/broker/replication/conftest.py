@@ -39,17 +39,17 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.metadata_records import Partition as PartitionRecord
 from quorate.broker.metadata_cache import whole_image
-from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.replica_manager import ReplicaManager
 from quorate.broker.replication.replication_config import ReplicationConfig
+from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import FetchItem, FetchOptions, ProduceItem
 from quorate.broker.wire.kafka_server import serve
 from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_batches
 from quorate.log.batches.records import build_batch, records_of
 from quorate.runtime.network import Address, NetworkError
-from quorate.simulation.world.network import SimulatedNetwork
-from quorate.simulation.world.runtime import SimulatedRuntime
+from quorate.simulation.world.simulated_network import SimulatedNetwork
+from quorate.simulation.world.simulated_runtime import SimulatedRuntime
 
 CLUSTER_ID = "replicas"
 DATA = "data"

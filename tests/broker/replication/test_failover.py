@@ -7,13 +7,13 @@ import trio
 from kio.schema.errors import ErrorCode as KafkaErrorCode
 
 from quorate.broker.apis import list_offsets
-from quorate.broker.replication.errors import PartitionError, ReplicaFailedError
+from quorate.broker.replication.replication_errors import PartitionError, ReplicaFailedError
 from quorate.broker.replication.requests import FetchItem
 from quorate.broker.wire.codecs.entities import decode_entity, response_type
 from quorate.broker.wire.request_codec import encode_response
 from quorate.error_code import ErrorCode
 from quorate.runtime.disk import DiskError
-from quorate.simulation.world.disk import Operation
+from quorate.simulation.world.simulated_disk import Operation
 
 
 async def equal(cluster, *broker_ids):

@@ -31,7 +31,7 @@ from quorate.log import Log, LogConfig
 from quorate.log.batches.records import build_batch
 from quorate.runtime.real import RealDisk, SyncStrategy
 from quorate.runtime.slices import in_slices
-from quorate.simulation.world.compute import InlineCompute
+from quorate.simulation.world.simulated_compute import InlineCompute
 
 pytestmark = pytest.mark.real_time
 

@@ -13,8 +13,8 @@ from quorate.broker.replication.storage.replica_directories import Directory
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, load_offsets
 from quorate.quorum_state.meta_properties import load_meta_properties
-from quorate.simulation.world.disk import Operation
 from quorate.simulation.world.logs import captured_logs
+from quorate.simulation.world.simulated_disk import Operation
 
 MARK = "data/.kafka_cleanshutdown"
 

@@ -9,7 +9,7 @@ from quorate.broker.replication.storage.log_folder import (
     load_page_cache,
 )
 from quorate.runtime.disk import write_file_atomically
-from quorate.simulation.world.disk import SimulatedDisk
+from quorate.simulation.world.simulated_disk import SimulatedDisk
 
 
 @pytest.mark.parametrize(

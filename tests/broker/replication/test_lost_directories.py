@@ -15,13 +15,17 @@ from quorate.broker.metadata.metadata_records import (
     PartitionChange,
     is_reserved,
 )
-from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError, PartitionError
+from quorate.broker.replication.replication_errors import (
+    AllFoldersFailedError,
+    DuplicateReplicaError,
+    PartitionError,
+)
 from quorate.broker.replication.storage.log_folder import CLEAN_SHUTDOWN
-from quorate.quorum_state.errors import ForeignStateError
 from quorate.quorum_state.meta_properties import META_PROPERTIES, MetaProperties, store_meta_properties
+from quorate.quorum_state.quorum_state_errors import ForeignStateError
 from quorate.runtime.disk import read_file, write_file_atomically
-from quorate.simulation.world.disk import Operation
-from quorate.simulation.world.runtime import SimulatedRuntime
+from quorate.simulation.world.simulated_disk import Operation
+from quorate.simulation.world.simulated_runtime import SimulatedRuntime
 
 TWO = ("d1", "d2")
 

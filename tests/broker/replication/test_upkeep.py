@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from quorate.broker.metadata.metadata_records import NO_LEADER, PartitionChange
-from quorate.broker.replication.errors import AllFoldersFailedError
+from quorate.broker.replication.replication_errors import AllFoldersFailedError
 from quorate.error_code import ErrorCode
 from quorate.log.checkpoints import (
     HIGH_WATERMARKS,
@@ -13,8 +13,8 @@ from quorate.log.checkpoints import (
     load_offsets,
 )
 from quorate.runtime.disk import write_file_atomically
-from quorate.simulation.world.disk import Operation
 from quorate.simulation.world.logs import captured_logs
+from quorate.simulation.world.simulated_disk import Operation
 
 
 async def test_a_follower_replicates_while_its_disk_syncs(make_brokers, autojump_clock):

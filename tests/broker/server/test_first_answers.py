@@ -21,8 +21,8 @@ from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.log.batches.records import build_batch
 from quorate.raft.storage.storage import format_folder
 from quorate.runtime.network import Address, NetworkError
-from quorate.simulation.world.network import SimulatedNetwork
-from quorate.simulation.world.runtime import SimulatedRuntime
+from quorate.simulation.world.simulated_network import SimulatedNetwork
+from quorate.simulation.world.simulated_runtime import SimulatedRuntime
 from quorate.types import NodeId
 
 NODES = (1, 2, 3)

@@ -9,7 +9,7 @@ import trio
 from quorate.broker.metadata.metadata_records import NoOp
 from quorate.broker.metadata.record_codec import RecordDecodeError, encode
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.raft.errors import InvalidAppendError
+from quorate.raft.quorum_errors import InvalidAppendError
 from quorate.raft.state_machine.interface import CommittedBatch
 from quorate.raft.transport.channel import Channel
 from quorate.runtime.real import SyncStrategy, real_runtime

@@ -30,11 +30,11 @@ from quorate.broker.wire.codecs.produce_codec import (
     encode_produce_request,
 )
 from quorate.broker.wire.connection import Connection, ConnectionLimits, ResponseBudget
-from quorate.broker.wire.errors import ErrorTable, KafkaError
-from quorate.broker.wire.features import NO_FEATURES
+from quorate.broker.wire.exchanges import CloseConnection, ConnectionContext
+from quorate.broker.wire.feature_levels import NO_FEATURES
 from quorate.broker.wire.framing import MAX_FRAME_BYTES
 from quorate.broker.wire.headers import write_request_header
-from quorate.broker.wire.messages import CloseConnection, ConnectionContext
+from quorate.broker.wire.wire_errors import ErrorTable, KafkaError
 
 pytestmark = pytest.mark.real_time
 

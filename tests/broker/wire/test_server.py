@@ -34,14 +34,19 @@ from quorate.broker.wire.codecs.produce_codec import (
     encode_produce_response,
 )
 from quorate.broker.wire.error_responses import protocol_error_response
-from quorate.broker.wire.errors import ErrorTable, KafkaError, RequestTimedOutError, UnsupportedVersionError
+from quorate.broker.wire.exchanges import CloseConnection, Deferred, EncodedResponse
 from quorate.broker.wire.kafka_client import open_client
 from quorate.broker.wire.kafka_server import KafkaServerConfig, WireServer
-from quorate.broker.wire.messages import CloseConnection, Deferred, EncodedResponse
 from quorate.broker.wire.request_codec import decode_request
+from quorate.broker.wire.wire_errors import (
+    ErrorTable,
+    KafkaError,
+    RequestTimedOutError,
+    UnsupportedVersionError,
+)
 from quorate.runtime.network import Address, NetworkError
 from quorate.simulation.world.logs import captured_logs
-from quorate.simulation.world.network import NetworkSettings, SimulatedNetwork
+from quorate.simulation.world.simulated_network import NetworkSettings, SimulatedNetwork
 
 HOME = Address("broker", 9092)
 

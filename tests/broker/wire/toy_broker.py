@@ -15,11 +15,11 @@ from quorate.broker.wire.codecs.fetch_codec import (
     encode_fetch_response,
 )
 from quorate.broker.wire.codecs.produce_codec import ProducedPartition, ProducedTopic, encode_produce_response
-from quorate.broker.wire.errors import KafkaError
+from quorate.broker.wire.exchanges import Deferred, EncodedResponse
 from quorate.broker.wire.kafka_server import KafkaServerConfig, serve
-from quorate.broker.wire.messages import Deferred, EncodedResponse
+from quorate.broker.wire.wire_errors import KafkaError
 from quorate.runtime.network import Address
-from quorate.runtime.real.network import RealNetwork
+from quorate.runtime.real.real_network import RealNetwork
 
 
 def topic_id(name):

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.raft.core.majority import majority_end_offset
 from quorate.raft.core.replica_log.epoch_history import EpochHistory
 from quorate.raft.core.replica_log.replica_log import ReplicaLog
 from quorate.raft.core.replica_log.voter_history import VoterHistory
-from quorate.raft.core.voters import majority_end_offset
 from quorate.types import (
     Endpoint,
     Epoch,

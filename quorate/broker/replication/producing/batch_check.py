@@ -13,7 +13,6 @@ from typing import Final
 import trio
 from crc32c import crc32c
 
-from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.producing.compression import (
     Codec,
     CompressedDataError,
@@ -23,6 +22,7 @@ from quorate.broker.replication.producing.compression import (
 )
 from quorate.broker.replication.producing.produce_rules import ProduceRules
 from quorate.broker.replication.producing.producer_state import NO_PRODUCER
+from quorate.broker.replication.replication_errors import PartitionError
 from quorate.error_code import ErrorCode
 from quorate.log import BatchTooLargeError, InvalidBatchError
 from quorate.log.batches import (

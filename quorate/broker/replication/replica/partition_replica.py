@@ -15,7 +15,6 @@ from typing import Final, TypeAlias
 import trio
 
 from quorate.broker.metadata import NO_LEADER, LeaderRecoveryState, PartitionState
-from quorate.broker.replication.errors import PartitionError, ReplicaFailedError
 from quorate.broker.replication.producing import (
     NO_PRODUCER,
     CheckedBatches,
@@ -29,6 +28,7 @@ from quorate.broker.replication.purgatory import Watchers
 from quorate.broker.replication.replica.follower_state import FollowerState
 from quorate.broker.replication.replica.isr import IsrProposal
 from quorate.broker.replication.replica.leader_state import Eligible, LagRule, LeaderState
+from quorate.broker.replication.replication_errors import PartitionError, ReplicaFailedError
 from quorate.broker.replication.requests import FetchItem
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.error_code import ErrorCode

@@ -6,10 +6,10 @@ from typing import TypeAlias
 
 import trio
 
-from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.producing import Codec
 from quorate.broker.replication.purgatory import Purgatory, Waiter
 from quorate.broker.replication.replica import PartitionReplica
+from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult, TopicRef
 from quorate.error_code import ErrorCode
 from quorate.log import DamagedLogError, LogError, OffsetOutOfRangeError

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import partial
 
-from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.producing import (
     Codec,
     CompressedDataError,
@@ -11,6 +10,7 @@ from quorate.broker.replication.producing import (
     decompress,
 )
 from quorate.broker.replication.replica import PartitionReplica
+from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import OffsetResult
 from quorate.error_code import ErrorCode
 from quorate.log import LogError, OffsetOutOfRangeError

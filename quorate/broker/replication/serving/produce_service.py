@@ -5,10 +5,10 @@ from typing import TypeAlias
 
 import trio
 
-from quorate.broker.replication.errors import PartitionError
 from quorate.broker.replication.producing import BatchChecker, CheckedBatches
 from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replica import PartitionReplica
+from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import ProduceItem, ProduceResult, TopicRef
 from quorate.broker.replication.serving.parked_produce import ParkedProduce
 from quorate.broker.replication.stats import ReplicationStats

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from quorate.broker.metadata import UNASSIGNED
-from quorate.broker.replication.errors import AllFoldersFailedError, DuplicateReplicaError
+from quorate.broker.replication.replication_errors import AllFoldersFailedError, DuplicateReplicaError
 from quorate.broker.replication.storage.log_dir import LogDir
 from quorate.broker.replication.storage.log_folder import (
     DELETED_MARK,

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from quorate.raft.core.cloning import Cloneable
+from quorate.raft.core.majority import majority_end_offset
 from quorate.raft.core.roles.replica_progress import ReplicaProgress
 from quorate.raft.core.shared_state import NodeState
-from quorate.raft.core.voters import majority_end_offset
 from quorate.types import NodeId, Offset, ReplicaKey, VoterSet
 
 OBSERVERS_MAX: Final = 1000

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from quorate.runtime import Address
-from quorate.spark_source.errors import OptionError
+from quorate.spark_source.spark_errors import OptionError
 
 TOPIC: Final = "__cluster_metadata"
 

@@ -6,9 +6,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from quorate.spark_source.access import Extent, LogAccess, offset_for_timestamp
-from quorate.spark_source.errors import OptionError
-from quorate.spark_source.options import AtOffset, AtTimestamp, Bound, Edge, SourceOptions, for_batch
 from quorate.spark_source.scan import LogRange, Scan, log_access
+from quorate.spark_source.source_options import AtOffset, AtTimestamp, Bound, Edge, SourceOptions, for_batch
+from quorate.spark_source.spark_errors import OptionError
 
 
 class MetadataBatchReader(DataSourceReader):

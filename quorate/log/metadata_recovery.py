@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from quorate.log.checkpoints import RECOVERY_POINTS
 from quorate.log.durability import own_recovery_point
-from quorate.log.errors import DamagedLogError, UncoveredLogStartError
 from quorate.log.log import Log
 from quorate.log.log_config import LogConfig
+from quorate.log.log_errors import DamagedLogError, UncoveredLogStartError
 from quorate.log.recovery import segment_bases
 from quorate.log.snapshots import SnapshotStore
 from quorate.runtime import Disk, get_logger

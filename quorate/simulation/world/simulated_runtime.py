@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import trio
 
 from quorate.runtime import Entropy, Runtime
-from quorate.simulation.world.compute import InlineCompute
-from quorate.simulation.world.disk import SimulatedDisk
-from quorate.simulation.world.network import SimulatedNetwork
+from quorate.simulation.world.simulated_compute import InlineCompute
+from quorate.simulation.world.simulated_disk import SimulatedDisk
+from quorate.simulation.world.simulated_network import SimulatedNetwork
 from quorate.simulation.world.trace import Trace
 
 _EPOCH_MS = 1_700_000_000_000
