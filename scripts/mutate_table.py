@@ -1122,7 +1122,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "high watermarks of a newer version are thrown away",
-        "broker/replication/storage/log_dir.py",
+        "broker/replication/storage/log_directory.py",
         "            if error.is_newer:\n                raise\n",
         "",
         "a downgrade that overwrites",

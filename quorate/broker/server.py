@@ -106,7 +106,7 @@ class BrokerServer:
                     cluster_id=meta.cluster_id,
                     node_id=config.node_id,
                     metadata_dir=folder,
-                    lock=partial(_lock_log_dir, stack, runtime),
+                    lock=partial(_lock_log_directory, stack, runtime),
                 )
                 broker = await BrokerNode.open(
                     config,
@@ -169,7 +169,7 @@ class BrokerServer:
             await self.broker.lifecycle.wait_unfenced()
 
 
-def _lock_log_dir(stack: AsyncExitStack, runtime: Runtime, path: str) -> None:
+def _lock_log_directory(stack: AsyncExitStack, runtime: Runtime, path: str) -> None:
     stack.callback(runtime.disk.lock(f"{path}/{LOCK_FILE}").release)
 
 

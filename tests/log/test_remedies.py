@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from quorate.broker.replication.storage.log_folder import (
+from quorate.broker.replication.storage.directory_files import (
     PARTITION_METADATA,
     UnreadablePartitionMetadataError,
     load_partition_metadata,

@@ -19,7 +19,7 @@ from quorate.broker.replication.producing.producer_state import ProducerState
 from quorate.broker.replication.replica.isr import IsrProposal, IsrState
 from quorate.broker.replication.replica.leader_state import LeaderState
 from quorate.broker.replication.replica.partition_replica import PartitionReplica, Readable
-from quorate.broker.replication.storage import log_folder, log_manager
+from quorate.broker.replication.storage import directory_files, log_manager
 from quorate.quorum_state.election_state import QuorumStateFile
 from quorate.runtime.disk import read_file
 from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
@@ -50,12 +50,12 @@ def a_broker_that_lost_power_stays_eligible(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_broker_does_not_ask_whether_its_host_has_booted_since(patch: pytest.MonkeyPatch) -> None:
-    def load(disk, log_dir: str, *, boot_id: str) -> log_folder.Proof | None:
+    def load(disk, log_directory: str, *, boot_id: str) -> directory_files.Proof | None:
         try:
-            fields = log_folder._parsed(read_file(disk, f"{log_dir}/{log_folder.PAGE_CACHE}"))
+            fields = directory_files._parsed(read_file(disk, f"{log_directory}/{directory_files.PAGE_CACHE}"))
         except FileNotFoundError:
             return None
-        return log_folder._proof(fields)
+        return directory_files._proof(fields)
 
     patch.setattr(log_manager, "load_page_cache", load)
 

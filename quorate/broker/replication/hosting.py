@@ -108,7 +108,8 @@ class Hosting:
     def settled(self) -> bool:
         """Everything is open that is here and should be, and nothing else is here."""
         return self._nursery is not None and all(
-            not each.busy and (each.partition is not None or (each.waits and self._logs.dir_of(*key) is None))
+            not each.busy
+            and (each.partition is not None or (each.waits and self._logs.log_directory_of(*key) is None))
             for key, each in self._hosted.items()
         )
 

@@ -7,7 +7,7 @@ import trio.testing
 
 from quorate.broker.metadata.delta import apply_records
 from quorate.broker.metadata.metadata_records import Partition, PartitionChange, Topic
-from quorate.broker.replication.storage.log_folder import Proof
+from quorate.broker.replication.storage.directory_files import Proof
 from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.broker.replication.storage.replica_directories import Directory
 from quorate.error_code import ErrorCode

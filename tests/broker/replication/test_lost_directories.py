@@ -20,7 +20,7 @@ from quorate.broker.replication.replication_errors import (
     DuplicateReplicaError,
     PartitionError,
 )
-from quorate.broker.replication.storage.log_folder import CLEAN_SHUTDOWN
+from quorate.broker.replication.storage.directory_files import CLEAN_SHUTDOWN
 from quorate.quorum_state.meta_properties import META_PROPERTIES, MetaProperties, store_meta_properties
 from quorate.quorum_state.quorum_state_errors import ForeignStateError
 from quorate.runtime.disk import read_file, write_file_atomically
@@ -40,7 +40,7 @@ def end_of(broker, number=0):
 
 def home_of(broker, number=0):
     """The folder of log.dirs that the replica is in."""
-    found = broker.manager._logs.dir_of("t", number)
+    found = broker.manager._logs.log_directory_of("t", number)
     return None if found is None else found.path
 
 

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from quorate.broker.replication.replica_manager import ReplicaManager
-from quorate.broker.replication.storage.log_dir import LogDir
+from quorate.broker.replication.storage.log_directory import LogDirectory
 from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import BrokerHost
 from quorate.simulation.brokers.broker_story import BrokerScene, tell
@@ -21,8 +21,8 @@ def replicas_of(node: BrokerHost) -> ReplicaManager:
     return broker.replicas
 
 
-def folder_of(node: BrokerHost, partition: int) -> LogDir:
-    found = replicas_of(node)._logs.dir_of(TOPIC, partition)
+def folder_of(node: BrokerHost, partition: int) -> LogDirectory:
+    found = replicas_of(node)._logs.log_directory_of(TOPIC, partition)
     assert found is not None
     return found
 

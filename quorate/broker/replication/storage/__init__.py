@@ -1,6 +1,6 @@
 """The folders of `log.dirs`, and the logs in them (KIP-113, KIP-858)."""
 
-from quorate.broker.replication.storage.log_folder import (
+from quorate.broker.replication.storage.directory_files import (
     NO_PROOF,
     Proof,
     UnreadablePartitionMetadataError,

@@ -12,8 +12,7 @@ import trio
 
 from quorate.broker.metadata import UNASSIGNED
 from quorate.broker.replication.replication_errors import AllFoldersFailedError, DuplicateReplicaError
-from quorate.broker.replication.storage.log_dir import LogDir
-from quorate.broker.replication.storage.log_folder import (
+from quorate.broker.replication.storage.directory_files import (
     DELETED_MARK,
     NO_PROOF,
     PAGE_CACHE,
@@ -31,6 +30,7 @@ from quorate.broker.replication.storage.log_folder import (
     store_page_cache,
     store_partition_metadata,
 )
+from quorate.broker.replication.storage.log_directory import LogDirectory
 from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory
 from quorate.log import Log, LogConfig, TopicPartition
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, get_logger, uuid_text
@@ -47,17 +47,17 @@ class LogManager:
     def __init__(
         self,
         disk: Disk,
-        dirs: list[LogDir],
+        opened: list[LogDirectory],
         bad: Sequence[BadDirectory],
         now_ms: Callable[[], int],
         *,
         boot_id: str,
     ) -> None:
         self._disk = disk
-        self._dirs = dirs
+        self._directories = opened
         self._bad = bad
         self._now_ms = now_ms
-        self.own_ids = frozenset(each.id for each in dirs)
+        self.own_ids = frozenset(each.id for each in opened)
         """Of the directories that could be used at the start, whether or not they have failed since."""
         self._boot_id = boot_id
         self._forsaken = False
@@ -74,12 +74,12 @@ class LogManager:
         """Scan the folders, and finish what a crash interrupted. What is in a folder that can't be read stays
         offline. Raises `AllFoldersFailedError` if that is all of them, `DiskError` if it holds the metadata
         log; `DuplicateReplicaError`, `UnreadableCheckpointError`, `UnreadablePartitionMetadataError`."""
-        dirs: list[LogDir] = []
+        opened: list[LogDirectory] = []
         bad: list[BadDirectory] = []
         for directory in directories:
             if isinstance(directory, Directory):
                 try:
-                    dirs.append(await _open_dir(disk, directory, boot_id))
+                    opened.append(await _open_directory(disk, directory, boot_id))
                     continue
                 except DescriptorsExhaustedError:
                     raise
@@ -94,21 +94,21 @@ class LogManager:
                 reason=directory.reason,
             )
             bad.append(directory)
-        if not dirs:
+        if not opened:
             reasons = "; ".join(each.reason for each in bad)
             raise AllFoldersFailedError(
                 f"no folder of log.dirs can be used: {reasons}; mend the disk, or correct log.dirs, and "
                 "start again"
             )
-        await _settle_duplicates(disk, dirs)
-        return cls(disk, dirs, bad, now_ms, boot_id=boot_id)
+        await _settle_duplicates(disk, opened)
+        return cls(disk, opened, bad, now_ms, boot_id=boot_id)
 
     @property
     def proof(self) -> Proof:
         """The newest life of the broker whose data is all here, except for what was in a directory that it
         had then and hasn't now; `NO_PROOF` if that isn't sure."""
-        newest = max((each.proof for each in self._dirs if each.proof is not None), default=NO_PROOF)
-        for each in self._dirs:
+        newest = max((each.proof for each in self._directories if each.proof is not None), default=NO_PROOF)
+        for each in self._directories:
             # One that was added since proves nothing, and has nothing of that life either.
             if each.id in newest.directories and each.proof != newest:
                 return NO_PROOF
@@ -122,12 +122,12 @@ class LogManager:
     @property
     def online_ids(self) -> tuple[uuid.UUID, ...]:
         """Of the directories that work."""
-        return tuple(each.id for each in self._dirs if each.failure is None)
+        return tuple(each.id for each in self._directories if each.failure is None)
 
     @property
     def failed_ids(self) -> tuple[uuid.UUID, ...]:
         """Of the directories that have failed since the start."""
-        return tuple(each.id for each in self._dirs if each.failure is not None)
+        return tuple(each.id for each in self._directories if each.failure is not None)
 
     @property
     def all_usable(self) -> bool:
@@ -139,7 +139,7 @@ class LogManager:
         if self._forsaken:
             return
         proof = Proof(broker_epoch, frozenset(self.online_ids))
-        for each in self._dirs:
+        for each in self._directories:
             try:
                 store_page_cache(self._disk, each.path, proof, boot_id=self._boot_id)
             except DiskError as error:
@@ -152,7 +152,7 @@ class LogManager:
         if self._forsaken:
             return
         self._forsaken = True
-        for each in self._dirs:
+        for each in self._directories:
             try:
                 drop_page_cache(self._disk, each.path)
             except DiskError as error:
@@ -165,7 +165,7 @@ class LogManager:
 
     @property
     def failed_dirs(self) -> tuple[str, ...]:
-        return tuple(each.path for each in self._dirs if each.failure is not None)
+        return tuple(each.path for each in self._directories if each.failure is not None)
 
     @property
     def unused_dirs(self) -> tuple[str, ...]:
@@ -175,20 +175,20 @@ class LogManager:
     @property
     def can_go_on(self) -> bool:
         """Whether a folder is left, and that of the metadata log has not failed."""
-        failed = [each for each in self._dirs if each.failure is not None]
-        return len(failed) < len(self._dirs) and not any(each.holds_metadata for each in failed)
+        failed = [each for each in self._directories if each.failure is not None]
+        return len(failed) < len(self._directories) and not any(each.holds_metadata for each in failed)
 
     def held(self) -> list[tuple[str, int, uuid.UUID]]:
         """(topic, partition, topic id) of every folder that is there."""
-        return [(*key, topic_id) for each in self._dirs for key, topic_id in each.topic_ids.items()]
+        return [(*key, topic_id) for each in self._directories for key, topic_id in each.topic_ids.items()]
 
-    def dir_of(self, topic: str, partition_id: int) -> LogDir | None:
+    def log_directory_of(self, topic: str, partition_id: int) -> LogDirectory | None:
         key = (topic, partition_id)
-        return next((each for each in self._dirs if key in each.topic_ids), None)
+        return next((each for each in self._directories if key in each.topic_ids), None)
 
     def directory_of(self, topic: str, partition_id: int) -> uuid.UUID | None:
         """The id of the directory that has a folder of the partition."""
-        where = self.dir_of(topic, partition_id)
+        where = self.log_directory_of(topic, partition_id)
         return None if where is None else where.id
 
     async def open_log(
@@ -207,7 +207,7 @@ class LogManager:
         Raises `DiskError`, `DamagedLogError`.
         """
         key = (topic, partition_id)
-        where = self.dir_of(*key)
+        where = self.log_directory_of(*key)
         if where is not None and where.topic_ids[key] != topic_id:
             await self.remove(topic, partition_id)
             where = None
@@ -229,18 +229,18 @@ class LogManager:
         where.logs[key] = opened
         return opened
 
-    def _place_for(self, directory: uuid.UUID) -> LogDir:
-        named = next((each for each in self._dirs if each.id == directory), None)
+    def _place_for(self, directory: uuid.UUID) -> LogDirectory:
+        named = next((each for each in self._directories if each.id == directory), None)
         if named is not None:
             if named.failure is not None:
                 raise DiskError(named.failure, path=named.path)
             return named
         usable = self._sound()
         if not usable:
-            raise DiskError("every folder of log.dirs has failed", path=self._dirs[0].path)
+            raise DiskError("every folder of log.dirs has failed", path=self._directories[0].path)
         return min(usable, key=lambda each: len(each.topic_ids) + each.expected)
 
-    async def _create(self, where: LogDir, key: TopicPartition, topic_id: uuid.UUID) -> None:
+    async def _create(self, where: LogDirectory, key: TopicPartition, topic_id: uuid.UUID) -> None:
         where.expected += 1
         try:
             await where.forget_durably(key)
@@ -256,7 +256,7 @@ class LogManager:
         """Close the log and remove its folder, a file at a time. A crash on the way is finished at the next
         start. Raises `DiskError`."""
         key = (topic, partition_id)
-        where = self.dir_of(*key)
+        where = self.log_directory_of(*key)
         if where is None:
             return
         opened = where.logs.get(key)
@@ -268,22 +268,24 @@ class LogManager:
 
     def fail(self, failed: Log, reason: str) -> list[TopicPartition]:
         """A disk error: its whole folder of `log.dirs` is out. The partitions that were in it."""
-        for each in self._dirs:
+        for each in self._directories:
             if failed in each.logs.values():
                 return self._fail(each, reason)
         return []
 
     def fail_dir_of(self, topic: str, partition_id: int, error: Exception) -> list[TopicPartition]:
         """As `fail`, for a log that could not even be opened or made."""
-        where = self.dir_of(topic, partition_id)
+        where = self.log_directory_of(topic, partition_id)
         if where is None and isinstance(error, DiskError):
             path = error.path
-            inside = [each for each in self._dirs if path == each.path or path.startswith(f"{each.path}/")]
+            inside = [
+                each for each in self._directories if path == each.path or path.startswith(f"{each.path}/")
+            ]
             where = max(inside, key=lambda each: len(each.path), default=None)
-        failed = self._dirs if where is None else [where]
+        failed = self._directories if where is None else [where]
         return [key for each in failed for key in self._fail(each, str(error))]
 
-    def _fail(self, where: LogDir, reason: str) -> list[TopicPartition]:
+    def _fail(self, where: LogDirectory, reason: str) -> list[TopicPartition]:
         if where.failure is None:
             where.failure = reason
             self.forsake()
@@ -299,13 +301,13 @@ class LogManager:
 
     async def store_high_watermarks(self) -> None:
         """Raises `DiskError`, after the other folders."""
-        await self._on_each(LogDir.store_high_watermarks)
+        await self._on_each(LogDirectory.store_high_watermarks)
 
     async def store_recovery_points(self) -> None:
         """What the logs' last flushes made durable. Raises `DiskError`, after the other folders."""
-        await self._on_each(LogDir.store_recovery_points)
+        await self._on_each(LogDirectory.store_recovery_points)
 
-    async def _on_each(self, store: Callable[[LogDir], Awaitable[None]]) -> None:
+    async def _on_each(self, store: Callable[[LogDirectory], Awaitable[None]]) -> None:
         failure: DiskError | None = None
         for each in self._sound():
             try:
@@ -315,13 +317,14 @@ class LogManager:
         if failure is not None:
             raise failure
 
-    def _sound(self) -> list[LogDir]:
-        return [each for each in self._dirs if each.failure is None]
+    def _sound(self) -> list[LogDirectory]:
+        return [each for each in self._directories if each.failure is None]
 
     @asynccontextmanager
     async def cutting(self, topic: str, partition_id: int, end_offset: int) -> AsyncIterator[None]:
-        """Around a cut of the partition's log to `end_offset`: see `LogDir.cutting`. Raises `DiskError`."""
-        where = self.dir_of(topic, partition_id)
+        """Around a cut of the partition's log to `end_offset`: see `LogDirectory.cutting`. Raises
+        `DiskError`."""
+        where = self.log_directory_of(topic, partition_id)
         if where is None:
             raise DiskError("the log is not here any more", path=folder_name(topic, partition_id))
         async with where.cutting((topic, partition_id), end_offset):
@@ -331,25 +334,25 @@ class LogManager:
         """Sync and close what is open, write the checkpoints, and last the mark of an orderly shutdown,
         unless `clean_epoch` is None or a log was being changed when the broker stopped: that one must be
         recovered. Raises `DiskError`; nothing is marked then."""
-        recovers = any(opened.is_interrupted for each in self._dirs for opened in each.logs.values())
+        recovers = any(opened.is_interrupted for each in self._directories for opened in each.logs.values())
         for each in self._sound():
             for opened in each.logs.values():
                 await opened.flush_and_close()
         await self.store_high_watermarks()
         await self.store_recovery_points()
-        if clean_epoch is not None and not recovers and all(each.complete for each in self._dirs):
+        if clean_epoch is not None and not recovers and all(each.complete for each in self._directories):
             proof = Proof(clean_epoch, frozenset(self.online_ids))
             for each in self._sound():
                 await store_clean_shutdown(self._disk, each.path, proof)
 
     def abandon(self) -> None:
         """Close all files as they are."""
-        for each in self._dirs:
+        for each in self._directories:
             for opened in each.logs.values():
                 opened.close()
 
 
-async def _open_dir(disk: Disk, directory: Directory, boot_id: str) -> LogDir:
+async def _open_directory(disk: Disk, directory: Directory, boot_id: str) -> LogDirectory:
     path = directory.path
     left = load_clean_shutdown(disk, path)
     proof = load_page_cache(disk, path, boot_id=boot_id)
@@ -358,16 +361,16 @@ async def _open_dir(disk: Disk, directory: Directory, boot_id: str) -> LogDir:
         proof = left
         store_page_cache(disk, path, proof, boot_id=boot_id)
     await remove_clean_shutdown(disk, path)
-    opened = LogDir(disk, directory, clean=left is not None, proof=proof)
+    opened = LogDirectory(disk, directory, clean=left is not None, proof=proof)
     await _scan(disk, opened)
     return opened
 
 
-async def _settle_duplicates(disk: Disk, dirs: Sequence[LogDir]) -> None:
+async def _settle_duplicates(disk: Disk, opened: Sequence[LogDirectory]) -> None:
     """A disk that fails while a replica is made in it leaves a folder that no log was begun in; the replica
     was then made in another."""
-    found: dict[TopicPartition, LogDir] = {}
-    for each in dirs:
+    found: dict[TopicPartition, LogDirectory] = {}
+    for each in opened:
         for key in list(each.topic_ids):
             first = found.setdefault(key, each)
             if first is each:
@@ -382,7 +385,7 @@ async def _settle_duplicates(disk: Disk, dirs: Sequence[LogDir]) -> None:
             await _remove_folder(disk, f"{unbegun.path}/{folder}")
 
 
-async def _scan(disk: Disk, where: LogDir) -> None:
+async def _scan(disk: Disk, where: LogDirectory) -> None:
     for name in disk.list(where.path):
         key = parse_folder_name(name)
         folder = f"{where.path}/{name}"

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from quorate.broker.replication.storage.log_folder import Proof
+from quorate.broker.replication.storage.directory_files import Proof
 from quorate.broker.replication.storage.replica_directories import Directory
 from quorate.log import (
     HIGH_WATERMARKS,
@@ -76,7 +76,7 @@ class OffsetsFile:
             self.held, self._sure = offsets, True
 
 
-class LogDir:
+class LogDirectory:
     """Mutable; owned by the log manager."""
 
     def __init__(self, disk: Disk, directory: Directory, *, clean: bool, proof: Proof | None) -> None:

@@ -73,11 +73,11 @@ def load_partition_metadata(disk: Disk, folder: str) -> uuid.UUID | None:
         raise UnreadablePartitionMetadataError(path, str(error)) from error
 
 
-def store_page_cache(disk: Disk, log_dir: str, proof: Proof, *, boot_id: str) -> None:
+def store_page_cache(disk: Disk, log_directory: str, proof: Proof, *, boot_id: str) -> None:
     """From now on, and for as long as the host runs, this folder's files have everything that the broker of
     that epoch wrote. Not synced: after a power loss, whatever is left of it names another boot. Raises
     `DiskError`."""
-    path = f"{log_dir}/{PAGE_CACHE}"
+    path = f"{log_directory}/{PAGE_CACHE}"
     temporary = f"{path}.tmp"
     if disk.exists(temporary):
         disk.remove(temporary)
@@ -89,34 +89,36 @@ def store_page_cache(disk: Disk, log_dir: str, proof: Proof, *, boot_id: str) ->
     disk.rename(temporary, path)
 
 
-def load_page_cache(disk: Disk, log_dir: str, *, boot_id: str) -> Proof | None:
+def load_page_cache(disk: Disk, log_directory: str, *, boot_id: str) -> Proof | None:
     """Whose data the page cache has in full; None if nothing is known of this boot."""
     try:
-        content = read_file(disk, f"{log_dir}/{PAGE_CACHE}")
+        content = read_file(disk, f"{log_directory}/{PAGE_CACHE}")
     except FileNotFoundError:
         return None
     fields = _parsed(content)
     return _proof(fields) if fields.get("bootId") == boot_id else None
 
 
-def drop_page_cache(disk: Disk, log_dir: str) -> None:
+def drop_page_cache(disk: Disk, log_directory: str) -> None:
     """The files can't be relied on any more: a disk that failed to write may have dropped what it did not.
     Raises `DiskError`."""
-    path = f"{log_dir}/{PAGE_CACHE}"
+    path = f"{log_directory}/{PAGE_CACHE}"
     if disk.exists(path):
         disk.remove(path)
 
 
-async def store_clean_shutdown(disk: Disk, log_dir: str, proof: Proof) -> None:
+async def store_clean_shutdown(disk: Disk, log_directory: str, proof: Proof) -> None:
     """The last thing that an orderly shutdown writes. Kafka's format (KIP-966), and the directories."""
-    await write_file_atomically(disk, f"{log_dir}/{CLEAN_SHUTDOWN}", json.dumps(_fields(proof)).encode())
+    await write_file_atomically(
+        disk, f"{log_directory}/{CLEAN_SHUTDOWN}", json.dumps(_fields(proof)).encode()
+    )
 
 
-def load_clean_shutdown(disk: Disk, log_dir: str) -> Proof | None:
+def load_clean_shutdown(disk: Disk, log_directory: str) -> Proof | None:
     """Of the shutdown that left this folder clean, None if none did. One that doesn't say which directories
     there were left its logs clean, and proves of none of them that it is all here."""
     try:
-        content = read_file(disk, f"{log_dir}/{CLEAN_SHUTDOWN}")
+        content = read_file(disk, f"{log_directory}/{CLEAN_SHUTDOWN}")
     except FileNotFoundError:
         return None
     return _proof(_parsed(content))
@@ -148,9 +150,9 @@ def _proof(fields: dict[str, object]) -> Proof | None:
         return None
 
 
-async def remove_clean_shutdown(disk: Disk, log_dir: str) -> None:
+async def remove_clean_shutdown(disk: Disk, log_directory: str) -> None:
     """From now on the folder is dirty, durably."""
-    path = f"{log_dir}/{CLEAN_SHUTDOWN}"
+    path = f"{log_directory}/{CLEAN_SHUTDOWN}"
     if disk.exists(path):
         disk.remove(path)
-        await disk.sync_folder(log_dir)
+        await disk.sync_folder(log_directory)

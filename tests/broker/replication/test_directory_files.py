@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.broker.replication.storage.log_folder import (
+from quorate.broker.replication.storage.directory_files import (
     CLEAN_SHUTDOWN,
     PAGE_CACHE,
     load_clean_shutdown,
