@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 EMBEDDED = """
 import sys
 import trio
@@ -103,7 +104,6 @@ def test_a_part_whose_extra_is_missing_says_what_to_install(
             "The quorate command needs typer, which is not installed",
         ),
         (["-m", "quorate.simulation"], "quorate.simulation needs typer"),
-        (["-m", "quorate.simulation.explorer"], "quorate.simulation.explorer needs typer"),
     ],
 )
 def test_a_command_whose_extra_is_missing_ends_with_one_sentence(
@@ -137,6 +137,23 @@ def test_the_wheel_names_the_console_script_its_pythons_and_where_the_project_is
     pythons = [each for each in metadata.get_all("Classifier", []) if "Python :: 3." in each]
     assert [each.rpartition(" ")[2] for each in pythons] == ["3.11", "3.12", "3.13", "3.14"]
     assert set(metadata.get_all("Provides-Extra", [])) == {"all", "broker", "cli", "demo", "spark"}
+
+
+def test_the_explorer_is_in_the_sdist_and_not_in_the_wheel(built: Path, wheel: Path) -> None:
+    """It is for developers of the core, who have a checkout; what users simulate with is in both."""
+    with zipfile.ZipFile(wheel) as opened:
+        in_wheel = {name.rpartition("/")[0] for name in opened.namelist()}
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as opened_sdist:
+        in_sdist = {name.partition("/")[2].rpartition("/")[0] for name in opened_sdist.getnames()}
+    below = "quorate/simulation"
+    explorer = {
+        str(path.parent.relative_to(ROOT)) for path in (ROOT / below / "explorer").rglob("__init__.py")
+    }
+    assert {f"{below}/explorer/node", f"{below}/core", f"{below}/world"} <= in_sdist
+    assert explorer <= in_sdist
+    assert {f"{below}/core", f"{below}/world", f"{below}/quorum", f"{below}/histories"} <= in_wheel
+    assert not explorer & in_wheel
 
 
 def test_the_sdist_holds_what_the_wheel_is_built_from_and_no_tests(built: Path) -> None:

@@ -2,10 +2,7 @@
 
 from typing import Annotated
 
-try:
-    import typer
-except ModuleNotFoundError:
-    raise SystemExit("quorate.simulation.explorer needs typer: pip install 'quorate[cli]'") from None
+import typer
 
 from quorate.simulation.explorer import counterexample
 from quorate.simulation.explorer.run import Task, Total, run_all
