@@ -8,7 +8,9 @@ from quorate.broker.metadata import AbortTransaction, BeginTransaction, EndTrans
 from quorate.spark_source.entries import Entry, type_number
 from quorate.spark_source.views.view import Row
 
-BOUNDS: Final = frozenset(map(type_number, (BeginTransaction(), EndTransaction(), AbortTransaction())))
+BOUNDS: Final = frozenset(
+    (type_number(BeginTransaction()), type_number(EndTransaction()), type_number(AbortTransaction()))
+)
 """The type numbers that a typed view wants besides its own."""
 
 
