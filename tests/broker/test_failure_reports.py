@@ -31,7 +31,7 @@ def test_a_broker_that_can_tell_nobody_of_a_failed_directory_stops_in_time(seed:
         await trio.sleep(2)
         for number in range(6):
             broken = scene.leader_of(number)
-            place = replicas_of(broken)._logs.dir_of(TOPIC, number)
+            place = replicas_of(broken)._logs.log_directory_of(TOPIC, number)
             assert place is not None
             if place.path != FOLDER:
                 break
@@ -53,7 +53,7 @@ def test_a_broker_that_can_tell_nobody_of_a_failed_directory_stops_in_time(seed:
             while any(  # noqa: ASYNC110
                 cluster.states(TOPIC)[number].leader in (broken.id, -1)
                 for number in range(6)
-                if not told or manager._logs.dir_of(TOPIC, number) is place
+                if not told or manager._logs.log_directory_of(TOPIC, number) is place
             ):
                 await trio.sleep(0.1)
         assert trio.current_time() - since < 15
