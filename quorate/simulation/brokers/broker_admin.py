@@ -109,7 +109,7 @@ class Administrator:
                 return
             number += 1
             name = f"topic-{number}"
-            once = await self.create(name, partitions=1)
+            once = await self.create(name, partitions=1 + number % 3)
             if once and self._random.random() < 0.6:
                 await trio.sleep(self._random.choice((0.0, 0.0, 0.5)))
                 await self.delete(name)
