@@ -207,12 +207,13 @@ class Server:
 
     def _received_append(self, frame: Frame, outbox: Outbox) -> None:
         cluster_id, records = decode_request(frame)
+        size = size_of(records)
         problem = None
         if cluster_id != self._cluster_id:
             problem = f"this is cluster {self._cluster_id}, the append is for {cluster_id}"
         elif not records:
             problem = "an append needs at least one record"
-        elif (size := size_of(records)) > self._max_append_bytes:
+        elif size > self._max_append_bytes:
             problem = f"the append has {size} bytes, the limit is {self._max_append_bytes}"
         if problem is not None:
             outbox.push(encode_failure(frame.correlation, InvalidAppendError(problem)))
