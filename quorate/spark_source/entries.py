@@ -13,11 +13,10 @@ from quorate.broker.metadata import (
     TYPE_NUMBERS,
     Record,
     RecordDecodeError,
-    SchemaError,
     decode,
     encode,
-    load,
 )
+from quorate.cbor import SchemaError, load
 from quorate.log import InvalidBatchError
 from quorate.log.batches import (
     Batch,

@@ -3,12 +3,13 @@
 import pytest
 import trio
 
+from quorate.cbor import optional
 from quorate.raft.core.events import AddVoter, RemoveVoter
 from quorate.raft.quorum_config import parse_voters
 from quorate.raft.quorum_errors import QuorumError
 from quorate.raft.transport import quorum_server as server
 from quorate.raft.transport.connections import PLACES_PER_VOTER, Connections, PeerConnection
-from quorate.raft.transport.fields import FieldReader
+from quorate.raft.transport.fields import INT64, NODE, FieldReader
 from quorate.raft.transport.frames import PREFACE, FrameKind, FrameReader, encode_frame
 from quorate.raft.transport.leader_frames import voter_change_fields
 from quorate.raft.transport.outbox import Outbox
@@ -123,7 +124,7 @@ async def ask(world, node, kind, *fields, cluster_id=CLUSTER_ID):
     await stream.send([PREFACE, *encode_frame(kind, 1, [cluster_id, *fields])])
     frames = await reader.receive()
     stream.close()
-    return FieldReader(frames[0].kind, frames[0].fields) if frames else None
+    return FieldReader(frames[0]) if frames else None
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ async def test_a_changing_request_must_name_the_cluster(world, autojump_clock, k
     leader = await world.leader()
     end = leader.log.end_offset
     answer = await ask(world, leader.node_id, kind, *fields, cluster_id=cluster_id)
-    assert answer is None or answer.integer() != 0
+    assert answer is None or answer.take(INT64) != 0
     assert leader.is_leader and leader.log.end_offset == end and leader.snapshots() == ()
 
 
@@ -207,7 +208,7 @@ async def test_a_queue_of_administrative_requests_is_bounded(world, autojump_clo
     async def transfer():
         nonlocal refused
         answer = await ask(world, leader.node_id, FrameKind.TRANSFER_LEADERSHIP, 9)
-        if answer is not None and answer.integer() and answer.optional_node() is None:
+        if answer is not None and answer.take(INT64) and answer.take(optional(NODE)) is None:
             refused += 1
 
     for _ in range(WAITING_MAX + 10):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from quorate.cbor import Array
 from quorate.error_code import ErrorCode
 from quorate.raft.core import (
     AddVoter,
@@ -28,12 +29,14 @@ from quorate.raft.quorum_errors import (
     InvalidAppendError,
     NotLeaderError,
     OutcomeUnknownError,
+    PeerProtocolError,
     QuorumStoppedError,
     RequestRefusedError,
     SnapshotNotTakenError,
 )
 from quorate.raft.transport.append_frames import encode_failure, encode_request, encode_success
 from quorate.raft.transport.description_frames import QuorumView, decode_view, encode_view
+from quorate.raft.transport.fields import TEXT
 from quorate.raft.transport.frames import Frame, FrameKind, decode_frame, encode_frame
 from quorate.raft.transport.leader_frames import encode_done, encode_snapshot, voter_change_fields
 from quorate.raft.transport.raft_codec import decode, encode
@@ -167,6 +170,36 @@ def test_every_message_has_golden_bytes_with_its_defaults_and_with_its_most():
 def test_a_message_has_the_bytes_that_it_always_had(name):
     assert hex_of(encode(MESSAGES[name])) == golden()[name]
     assert decode(decode_frame(memoryview(bytes.fromhex(golden()[name]))[4:])) == MESSAGES[name]
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_wrong_value_in_any_place_is_refused_by_the_fields_name(name):
+    message = MESSAGES[name]
+    body = memoryview(bytes.fromhex(golden()[name]))[4:]
+    refused = []
+    for place in range(len(decode_frame(body).fields)):
+        frame = decode_frame(body)
+        frame.fields[place] = 1.5
+        with pytest.raises(PeerProtocolError, match=rf"{type(message).__name__}\.\w+") as refusal:
+            decode(frame)
+        refused.append(str(refusal.value).split(": ")[1])
+    assert len({*refused}) == len(refused)
+
+
+@pytest.mark.parametrize("name", [name for name in MESSAGES if "most" in name])
+def test_a_number_above_the_most_is_refused(name):
+    body = memoryview(bytes.fromhex(golden()[name]))[4:]
+    for place, value in enumerate(decode_frame(body).fields):
+        if type(value) is int:
+            frame = decode_frame(body)
+            frame.fields[place] = value + 1
+            with pytest.raises(PeerProtocolError):
+                decode(frame)
+
+
+def test_a_table_without_a_field_of_its_dataclass_can_not_be_read():
+    with pytest.raises(TypeError, match="fields of Endpoint"):
+        Array(Endpoint, host=TEXT)
 
 
 @pytest.mark.parametrize("name", VIEWS)

@@ -4,9 +4,8 @@ A field that a reader does not know is skipped. A type or a version that it does
 says so: skipping it would leave this node with another image than the rest.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, cast
+from typing import Final
 
 from quorate.broker.metadata.metadata_records import (
     AbortTransaction,
@@ -29,18 +28,17 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
     UnregisterBroker,
 )
-from quorate.broker.metadata.schema import (
-    SchemaError,
+from quorate.cbor import (
+    Messages,
     Struct,
     boolean,
     dump,
-    field,
     identifier,
     integer,
     integers,
-    load,
     one_of,
     optional,
+    row,
     sequence,
     text,
 )
@@ -64,17 +62,12 @@ directories = sequence(identifier, most=MAX_REPLICAS)
 topic_name = text(most=249)
 recovery_state = one_of(LeaderRecoveryState)
 
-listener = Struct(
-    BrokerEndpoint,
-    field(0, "name", text(most=255)),
-    field(1, "host", text(most=255)),
-    field(2, "port", integer(low=0)),
-)
+listener = Struct(BrokerEndpoint, name=text(most=255), host=text(most=255), port=integer(low=0))
 feature_range = Struct(
     FeatureRange,
-    field(0, "name", text(most=255)),
-    field(1, "min_level", integer(bits=16, low=0)),
-    field(2, "max_level", integer(bits=16, low=0)),
+    name=text(most=255),
+    min_level=integer(bits=16, low=0),
+    max_level=integer(bits=16, low=0),
 )
 listeners = sequence(listener.kind, most=64)
 features = sequence(feature_range.kind, most=256)
@@ -82,178 +75,93 @@ log_dirs = sequence(identifier, most=256)
 rack = optional(text(most=255))
 
 # Numbers are for ever: a record type that goes leaves its number unused.
-_TYPES: Final[tuple[tuple[int, int, type[object], Struct[object]], ...]] = cast(
-    "tuple[tuple[int, int, type[object], Struct[object]], ...]",
-    (
-        (
-            0,
-            0,
-            NoOp,
-            Struct(NoOp),
-        ),
-        (
-            1,
-            0,
-            RegisterBroker,
-            Struct(
-                RegisterBroker,
-                field(0, "broker_id", broker_id),
-                field(1, "incarnation_id", identifier),
-                field(2, "broker_epoch", offset),
-                field(3, "listeners", listeners),
-                field(4, "rack", rack),
-                field(5, "features", features),
-                field(6, "fenced", boolean),
-                field(7, "in_controlled_shutdown", boolean),
-                field(8, "log_dirs", log_dirs),
-            ),
-        ),
-        (
-            2,
-            0,
-            BrokerRegistrationChange,
-            Struct(
-                BrokerRegistrationChange,
-                field(0, "broker_id", broker_id),
-                field(1, "broker_epoch", offset),
-                field(2, "fenced", optional(boolean)),
-                field(3, "in_controlled_shutdown", optional(boolean)),
-                field(4, "log_dirs", optional(log_dirs)),
-            ),
-        ),
-        (
-            3,
-            0,
-            UnregisterBroker,
-            Struct(
-                UnregisterBroker,
-                field(0, "broker_id", broker_id),
-                field(1, "broker_epoch", offset),
-            ),
-        ),
-        (
-            4,
-            0,
-            Topic,
-            Struct(
-                Topic,
-                field(0, "name", topic_name),
-                field(1, "topic_id", identifier),
-            ),
-        ),
-        (
-            5,
-            0,
-            Partition,
-            Struct(
-                Partition,
-                field(0, "topic_id", identifier),
-                field(1, "partition_id", partition_id),
-                field(2, "replicas", replicas),
-                field(3, "isr", replicas),
-                field(4, "removing_replicas", replicas),
-                field(5, "adding_replicas", replicas),
-                field(6, "leader", leader_id),
-                field(7, "leader_recovery_state", recovery_state),
-                field(8, "leader_epoch", epoch),
-                field(9, "partition_epoch", epoch),
-                field(10, "eligible_leader_replicas", replicas),
-                field(11, "last_known_elr", replicas),
-                field(12, "directories", directories),
-            ),
-        ),
-        (
-            6,
-            0,
-            PartitionChange,
-            Struct(
-                PartitionChange,
-                field(0, "topic_id", identifier),
-                field(1, "partition_id", partition_id),
-                field(2, "isr", optional(replicas)),
-                field(3, "leader", optional(leader_id)),
-                field(4, "replicas", optional(replicas)),
-                field(5, "removing_replicas", optional(replicas)),
-                field(6, "adding_replicas", optional(replicas)),
-                field(7, "leader_recovery_state", optional(recovery_state)),
-                field(8, "eligible_leader_replicas", optional(replicas)),
-                field(9, "last_known_elr", optional(replicas)),
-                field(10, "directories", optional(directories)),
-            ),
-        ),
-        (
-            7,
-            0,
-            RemoveTopic,
-            Struct(RemoveTopic, field(0, "topic_id", identifier)),
-        ),
-        (
-            8,
-            0,
-            Config,
-            Struct(
-                Config,
-                field(0, "resource_type", one_of(ConfigType)),
-                field(1, "resource_name", text(most=249)),
-                field(2, "name", text(most=255)),
-                field(3, "value", optional(text())),
-            ),
-        ),
-        (
-            9,
-            0,
-            FeatureLevel,
-            Struct(
-                FeatureLevel,
-                field(0, "name", text(most=255)),
-                field(1, "level", integer(bits=16, low=0)),
-            ),
-        ),
-        (
-            10,
-            0,
-            ProducerIds,
-            Struct(
-                ProducerIds,
-                field(0, "broker_id", broker_id),
-                field(1, "broker_epoch", offset),
-                field(2, "next_producer_id", offset),
-            ),
-        ),
-        (
-            11,
-            0,
-            BeginTransaction,
-            Struct(BeginTransaction, field(0, "name", optional(text()))),
-        ),
-        (
-            12,
-            0,
-            EndTransaction,
-            Struct(EndTransaction),
-        ),
-        (
-            13,
-            0,
-            AbortTransaction,
-            Struct(AbortTransaction, field(0, "reason", optional(text()))),
-        ),
+_RECORDS: Final[Messages[Record]] = Messages(
+    "metadata record",
+    row(0, 0, NoOp),
+    row(
+        1,
+        0,
+        RegisterBroker,
+        broker_id=broker_id,
+        incarnation_id=identifier,
+        broker_epoch=offset,
+        listeners=listeners,
+        rack=rack,
+        features=features,
+        fenced=boolean,
+        in_controlled_shutdown=boolean,
+        log_dirs=log_dirs,
     ),
+    row(
+        2,
+        0,
+        BrokerRegistrationChange,
+        broker_id=broker_id,
+        broker_epoch=offset,
+        fenced=optional(boolean),
+        in_controlled_shutdown=optional(boolean),
+        log_dirs=optional(log_dirs),
+    ),
+    row(3, 0, UnregisterBroker, broker_id=broker_id, broker_epoch=offset),
+    row(4, 0, Topic, name=topic_name, topic_id=identifier),
+    row(
+        5,
+        0,
+        Partition,
+        topic_id=identifier,
+        partition_id=partition_id,
+        replicas=replicas,
+        isr=replicas,
+        removing_replicas=replicas,
+        adding_replicas=replicas,
+        leader=leader_id,
+        leader_recovery_state=recovery_state,
+        leader_epoch=epoch,
+        partition_epoch=epoch,
+        eligible_leader_replicas=replicas,
+        last_known_elr=replicas,
+        directories=directories,
+    ),
+    row(
+        6,
+        0,
+        PartitionChange,
+        topic_id=identifier,
+        partition_id=partition_id,
+        isr=optional(replicas),
+        leader=optional(leader_id),
+        replicas=optional(replicas),
+        removing_replicas=optional(replicas),
+        adding_replicas=optional(replicas),
+        leader_recovery_state=optional(recovery_state),
+        eligible_leader_replicas=optional(replicas),
+        last_known_elr=optional(replicas),
+        directories=optional(directories),
+    ),
+    row(7, 0, RemoveTopic, topic_id=identifier),
+    row(
+        8,
+        0,
+        Config,
+        resource_type=one_of(ConfigType),
+        resource_name=text(most=249),
+        name=text(most=255),
+        value=optional(text()),
+    ),
+    row(9, 0, FeatureLevel, name=text(most=255), level=integer(bits=16, low=0)),
+    row(10, 0, ProducerIds, broker_id=broker_id, broker_epoch=offset, next_producer_id=offset),
+    row(11, 0, BeginTransaction, name=optional(text())),
+    row(12, 0, EndTransaction),
+    row(13, 0, AbortTransaction, reason=optional(text())),
+    error=RecordDecodeError,
+    max_bytes=MAX_RECORD_BYTES,
 )
-_BY_TYPE: Final[Mapping[type[object], tuple[int, int, Struct[object]]]] = {
-    of: (number, version, struct) for number, version, of, struct in _TYPES
-}
-_BY_NUMBER: Final[Mapping[object, tuple[int, Struct[object]]]] = {
-    number: (version, struct) for number, version, _, struct in _TYPES
-}
-
-TYPE_NUMBERS: Final = frozenset(number for number, *_ in _TYPES)
+TYPE_NUMBERS: Final = frozenset(_RECORDS.types)
 """Of every record type that this version of quorate knows."""
 
-
-def encode(record: Record) -> bytes:
-    number, version, struct = _BY_TYPE[type(record)]
-    return dump([number, version, struct.encode(record)])
+encode: Final = _RECORDS.encode
+decode: Final = _RECORDS.decode
+record_version: Final = _RECORDS.version_of
 
 
 class RunEncoder:
@@ -295,29 +203,3 @@ def _alike(one: Partition, other: Partition) -> bool:
         and one.last_known_elr is other.last_known_elr
         and one.directories is other.directories
     )
-
-
-def record_version(record: Record) -> int:
-    """The version that `encode` writes for a record of this type."""
-    return _BY_TYPE[type(record)][1]
-
-
-def decode(data: bytes) -> Record:
-    """The record in `data`, every field checked. Raises `RecordDecodeError`, and nothing else, for bytes
-    that are none."""
-    try:
-        raw = load(data, max_bytes=MAX_RECORD_BYTES)
-        if type(raw) is not list or len(raw) != 3:
-            raise RecordDecodeError("a metadata record is [type, version, fields]")
-        number, version, body = raw
-        if type(number) is not int or type(version) is not int:
-            raise RecordDecodeError("a metadata record's type and version are integers")
-        known = _BY_NUMBER.get(number)
-        if known is None or not 0 <= version <= known[0]:
-            raise RecordDecodeError(
-                f"metadata record type {number} version {version} is not known to this version of quorate: "
-                "upgrade this node before the cluster's features"
-            )
-        return cast(Record, known[1].decode(body))
-    except SchemaError as error:
-        raise RecordDecodeError(f"not a metadata record: {error}") from error

@@ -7,8 +7,9 @@ offset, message; an application's request is answered with the same fields when 
 import enum
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
+from quorate.cbor import optional
 from quorate.raft.quorum_errors import (
     InvalidAppendError,
     NotLeaderError,
@@ -19,16 +20,14 @@ from quorate.raft.quorum_errors import (
     RequestRefusedError,
     SnapshotNotTakenError,
 )
-from quorate.raft.transport.fields import FieldReader, quorum_code
-from quorate.raft.transport.frames import RESPONSE, Field, Frame, FrameKind, encode_frame
+from quorate.raft.transport.fields import EPOCH, ERROR, INT64, NODE, OFFSET, TEXT, FieldReader
+from quorate.raft.transport.frames import RESPONSE, Frame, FrameKind, encode_frame
 from quorate.raft.transport.outbox import Outbox
 from quorate.runtime import Buffer
 from quorate.types import Epoch, Offset
 
 _LENGTH = struct.Struct(">I")
 _MESSAGE_CHARS = 1000
-_BATCH_END_OFFSET = 5
-"""Which field of a successful append's response."""
 _RECORD_OVERHEAD = 20
 """At least what a record takes in a batch beside its value, so that a batch of no end of empty records is as
 large as it counts."""
@@ -60,7 +59,7 @@ def encode_request(correlation: int, cluster_id: str, records: Sequence[bytes]) 
 
 def decode_request(frame: Frame) -> tuple[str, list[bytes]]:
     """The cluster id and the records. Raises `PeerProtocolError`."""
-    cluster_id = FieldReader(frame.kind, frame.fields).text()
+    cluster_id = FieldReader(frame).take(TEXT)
     payload, position, records = bytes(frame.payload), 0, []
     end = len(payload)
     while position < end:
@@ -74,20 +73,32 @@ def decode_request(frame: Frame) -> tuple[str, list[bytes]]:
     return cluster_id, records
 
 
+def encode_outcome(
+    kind: int,
+    correlation: int,
+    epoch: Epoch | None = None,
+    offset: Offset | None = None,
+    *more: object,
+    payload: Sequence[Buffer] = (),
+) -> list[Buffer]:
+    """The answer to a request of `kind` to the leader: it is done."""
+    fields = [AppendError.NONE.value, None, epoch or 0, offset, None, *more]
+    return encode_frame(kind + RESPONSE, correlation, fields, payload)
+
+
 def encode_success(
     correlation: int, base_offset: Offset, epoch: Epoch, batch_end_offset: Offset
 ) -> list[Buffer]:
     """`batch_end_offset`: everything below is committed, and a batch ends there, which the high watermark
     must not cut in two."""
-    fields: list[Field] = [AppendError.NONE.value, None, epoch, base_offset, None, batch_end_offset]
-    return encode_frame(FrameKind.APPEND + RESPONSE, correlation, fields)
+    return encode_outcome(FrameKind.APPEND, correlation, epoch, base_offset, batch_end_offset)
 
 
 def encode_failure(
     correlation: int, error: QuorumError, *, kind: FrameKind = FrameKind.APPEND
 ) -> list[Buffer]:
     # Cut, because a message may quote what a stranger sent, and the header has to fit.
-    fields: list[Field] = [AppendError.OUTCOME_UNKNOWN.value, None, 0, None, str(error)[:_MESSAGE_CHARS]]
+    fields: list[object] = [AppendError.OUTCOME_UNKNOWN.value, None, 0, None, str(error)[:_MESSAGE_CHARS]]
     match error:
         case NotLeaderError():
             fields[:3] = [AppendError.NOT_LEADER.value, error.leader, error.epoch]
@@ -115,69 +126,85 @@ class Success(NamedTuple):
 
 def decode_response(frame: Frame) -> Success:
     """Raises what the leader answered as a `QuorumError`, or `PeerProtocolError`."""
-    if frame.kind != FrameKind.APPEND + RESPONSE:
-        raise PeerProtocolError(f"an append was answered with a frame of kind {frame.kind}")
-    base_offset, epoch = decode_outcome(frame)
-    if base_offset is None or len(frame.fields) <= _BATCH_END_OFFSET:
-        raise PeerProtocolError("a successful append's response has no offset, or no end of its batch")
-    batch_end_offset = FieldReader(frame.kind, frame.fields[_BATCH_END_OFFSET:]).offset()
-    return Success(base_offset, epoch, batch_end_offset)
+    read, epoch, base_offset = decode_outcome(frame, FrameKind.APPEND)
+    if base_offset is None:
+        raise PeerProtocolError("a successful append's response has no offset")
+    read.skip()
+    return Success(base_offset, epoch, read.take(OFFSET))
 
 
 def decode_application_response(frame: Frame) -> bytes:
     """What the application answered. Raises as `decode_response`."""
-    if frame.kind != FrameKind.APPLICATION + RESPONSE:
-        raise PeerProtocolError(f"an application's request was answered with a frame of kind {frame.kind}")
-    if frame.fields:
-        decode_outcome(frame)
+    if frame.fields or frame.kind != FrameKind.APPLICATION + RESPONSE:
+        decode_outcome(frame, FrameKind.APPLICATION)
     return bytes(frame.payload)
 
 
-def decode_outcome(frame: Frame) -> tuple[Offset | None, Epoch]:
-    """Raises what the leader answered as a `QuorumError`, or `PeerProtocolError`."""
-    read = FieldReader(frame.kind, frame.fields)
-    code, leader, epoch, base_offset = (
-        read.integer(),
-        read.optional_node(),
-        read.epoch(),
-        read.optional_offset(),
-    )
+def decode_outcome(frame: Frame, kind: FrameKind) -> tuple[FieldReader, Epoch, Offset | None]:
+    """The reader at the message, the epoch and the offset of the answer to a request of `kind`. Raises what
+    the leader answered as a `QuorumError`, or `PeerProtocolError`."""
+    if frame.kind != kind + RESPONSE:
+        raise PeerProtocolError(f"a request of kind {kind} was answered with a frame of kind {frame.kind}")
+    read = FieldReader(frame)
+    code, leader, epoch = read.take(INT64), read.take(optional(NODE)), read.take(EPOCH)
+    if code == AppendError.REFUSED:
+        raise RequestRefusedError(read.take(ERROR), read.take(TEXT))
+    offset = read.take(optional(OFFSET))
     if code == AppendError.NONE:
-        return base_offset, epoch
-    message = read.text()
+        return read, epoch, offset
+    message = read.take(TEXT)
     if code == AppendError.NOT_LEADER:
         raise NotLeaderError(leader=leader, epoch=epoch)
     if code == AppendError.INVALID:
         raise InvalidAppendError(message)
     if code == AppendError.SNAPSHOT_NOT_TAKEN:
         raise SnapshotNotTakenError(message)
-    if code == AppendError.REFUSED:
-        raise RequestRefusedError(quorum_code(base_offset), message)
-    if code == AppendError.STOPPED and frame.kind == FrameKind.APPEND + RESPONSE:
+    if code == AppendError.STOPPED and kind == FrameKind.APPEND:
         # It did not get into the log there; who leads next may take it.
         raise NotLeaderError(leader=None, epoch=epoch)
     raise OutcomeUnknownError(message)
 
 
-class RemoteAppendWaiter:
-    """`AppendWaiter` that answers over a connection."""
+class _Remote:
+    """Whoever waits, at the other end of a connection."""
 
     __slots__ = ("_correlation", "_dirty", "_outbox")
+
+    kind: ClassVar[FrameKind]
 
     def __init__(self, outbox: Outbox, correlation: int, dirty: dict[Outbox, None]) -> None:
         self._outbox = outbox
         self._correlation = correlation
         self._dirty = dirty
 
-    def applied(
-        self, base_offset: Offset, epoch: Epoch, results: Sequence[object], batch_end_offset: Offset
-    ) -> None:
-        self._answer(encode_success(self._correlation, base_offset, epoch, batch_end_offset))
-
     def failed(self, error: QuorumError) -> None:
-        self._answer(encode_failure(self._correlation, error))
+        self._answer(encode_failure(self._correlation, error, kind=self.kind))
 
     def _answer(self, buffers: list[Buffer]) -> None:
         if not self._outbox.closed:
             self._outbox.push(buffers)
             self._dirty[self._outbox] = None
+
+
+class RemoteAppendWaiter(_Remote):
+    """`AppendWaiter` that answers over a connection."""
+
+    __slots__ = ()
+
+    kind = FrameKind.APPEND
+
+    def applied(
+        self, base_offset: Offset, epoch: Epoch, results: Sequence[object], batch_end_offset: Offset
+    ) -> None:
+        self._answer(encode_success(self._correlation, base_offset, epoch, batch_end_offset))
+
+
+class RemoteIndexWaiter(_Remote):
+    """`IndexWaiter` that answers over a connection."""
+
+    __slots__ = ()
+
+    kind = FrameKind.READ_INDEX
+
+    def passed(self, read_index: Offset) -> None:
+        self._answer(encode_outcome(FrameKind.READ_INDEX, self._correlation, offset=read_index))

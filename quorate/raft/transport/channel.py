@@ -9,14 +9,14 @@ from quorate.raft.quorum_errors import InvalidAppendError, OutcomeUnknownError, 
 from quorate.raft.transport.append_frames import (
     Success,
     decode_application_response,
+    decode_outcome,
     decode_response,
     encode_request,
     size_of,
 )
 from quorate.raft.transport.description_frames import QuorumView, decode_view
-from quorate.raft.transport.frames import PREFACE, Field, Frame, FrameKind, FrameReader, encode_frame
+from quorate.raft.transport.frames import PREFACE, Frame, FrameKind, FrameReader, encode_frame
 from quorate.raft.transport.leader_frames import (
-    decode_done,
     decode_read_index,
     decode_snapshot,
     voter_change_fields,
@@ -231,10 +231,10 @@ class Channel:
         except PeerProtocolError as error:
             raise self._misunderstood(error) from error
 
-    async def _ask_and_wait(self, kind: FrameKind, fields: Sequence[Field]) -> None:
+    async def _ask_and_wait(self, kind: FrameKind, fields: Sequence[object]) -> None:
         frame = await self._ask(kind, fields)
         try:
-            decode_done(frame, kind)
+            decode_outcome(frame, kind)
         except PeerProtocolError as error:
             raise self._misunderstood(error) from error
 
@@ -244,7 +244,7 @@ class Channel:
             self.close()
         return OutcomeUnknownError(f"{self.address} answered, but not in this protocol: {error}")
 
-    async def _ask(self, kind: FrameKind, fields: Sequence[Field], payload: bytes = b"") -> Frame:
+    async def _ask(self, kind: FrameKind, fields: Sequence[object], payload: bytes = b"") -> Frame:
         answer = _Answer()
         self._correlation += 1
         self._answers[self._correlation] = answer

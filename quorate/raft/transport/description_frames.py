@@ -6,21 +6,37 @@ answers is the leader, if it is, the high watermark, the voters and the observer
 answers.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import cbor2
-
+from quorate.cbor import Array, boolean, dump, optional, sequence
 from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
 from quorate.raft.quorum_errors import PeerProtocolError
-from quorate.raft.transport.append_frames import AppendError, decode_outcome
-from quorate.raft.transport.fields import FieldReader
-from quorate.raft.transport.frames import RESPONSE, Field, Frame, FrameKind, encode_frame, load
+from quorate.raft.transport.append_frames import decode_outcome, encode_outcome
+from quorate.raft.transport.fields import (
+    ENDPOINT,
+    EPOCH,
+    INT64,
+    KEY,
+    MAX_VOTERS,
+    NODE,
+    OFFSET,
+    TEXT,
+    FieldReader,
+)
+from quorate.raft.transport.frames import Frame, FrameKind, load
 from quorate.runtime import Buffer
 from quorate.types import Endpoint, Epoch, NodeId, ReplicaKey
 
-_MAX_BYTES: Final = 1024 * 1024
+_STATUS: Final = Array(
+    ReplicaStatus,
+    key=KEY,
+    endpoint=optional(ENDPOINT),
+    log_end_offset=optional(OFFSET),
+    last_fetch_ms=optional(INT64),
+    last_caught_up_ms=optional(INT64),
+).kind()
+_STATUSES: Final = sequence(_STATUS, most=MAX_VOTERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,38 +55,30 @@ class QuorumView:
 
 def encode_view(correlation: int, view: QuorumView) -> list[Buffer]:
     endpoint, description = view.leader_endpoint, view.description
-    values: list[Field] = [view.cluster_id, view.leader, view.epoch, _endpoint(endpoint)]
+    values = [
+        view.cluster_id,
+        view.leader,
+        view.epoch,
+        None if endpoint is None else ENDPOINT.encode(endpoint),
+    ]
     values.append(description is not None)
     if description is not None:
-        values += [
-            description.high_watermark,
-            [_status(status) for status in description.voters],
-            [_status(status) for status in description.observers],
-        ]
+        replicas = (description.voters, description.observers)
+        values += [description.high_watermark, *map(_STATUSES.encode, replicas)]
     if view.node is not None:
-        values += [view.node.id, view.node.directory_id]
-    fields: list[Field] = [AppendError.NONE.value, None, 0, None, None]
-    return encode_frame(FrameKind.DESCRIBE_QUORUM + RESPONSE, correlation, fields, [cbor2.dumps(values)])
+        values += KEY.encode(view.node)
+    return encode_outcome(FrameKind.DESCRIBE_QUORUM, correlation, payload=[dump(values)])
 
 
 def decode_view(frame: Frame) -> QuorumView:
     """Raises `PeerProtocolError`, or what was answered as a `QuorumError`."""
-    if frame.kind != FrameKind.DESCRIBE_QUORUM + RESPONSE:
-        raise PeerProtocolError(f"a description was answered with a frame of kind {frame.kind}")
-    decode_outcome(frame)
-    if len(frame.payload) > _MAX_BYTES:
-        raise PeerProtocolError(f"a description has {len(frame.payload)} bytes, more than {_MAX_BYTES}")
+    decode_outcome(frame, FrameKind.DESCRIBE_QUORUM)
     values = load(bytes(frame.payload))
     if not isinstance(values, list):
         raise PeerProtocolError("a description is not an array")
-    read = FieldReader(frame.kind, values)
-    cluster_id, leader, epoch, endpoint, leads = (
-        read.text(),
-        read.optional_node(),
-        read.epoch(),
-        read.endpoint(),
-        read.boolean(),
-    )
+    read = FieldReader(frame, values)
+    cluster_id, leader, epoch = read.take(TEXT), read.take(optional(NODE)), read.take(EPOCH)
+    endpoint, leads = read.take(optional(ENDPOINT)), read.take(boolean)
     description = None
     if leads:
         if leader is None:
@@ -78,9 +86,9 @@ def decode_view(frame: Frame) -> QuorumView:
         description = QuorumDescription(
             leader=leader,
             epoch=epoch,
-            high_watermark=read.optional_offset(),
-            voters=_statuses(frame.kind, read.arrays()),
-            observers=_statuses(frame.kind, read.arrays()),
+            high_watermark=read.take(optional(OFFSET)),
+            voters=read.take(_STATUSES),
+            observers=read.take(_STATUSES),
         )
     return QuorumView(
         cluster_id=cluster_id,
@@ -90,35 +98,3 @@ def decode_view(frame: Frame) -> QuorumView:
         description=description,
         node=read.key() if read.has_more else None,
     )
-
-
-def _endpoint(endpoint: Endpoint | None) -> Field:
-    return None if endpoint is None else [endpoint.host, endpoint.port]
-
-
-def _status(status: ReplicaStatus) -> Field:
-    return [
-        status.key.id,
-        status.key.directory_id,
-        _endpoint(status.endpoint),
-        status.log_end_offset,
-        status.last_fetch_ms,
-        status.last_caught_up_ms,
-    ]
-
-
-def _statuses(kind: int, arrays: Sequence[list[Field]]) -> tuple[ReplicaStatus, ...]:
-    found = []
-    for each in arrays:
-        read = FieldReader(kind, each)
-        key, endpoint = read.key(), read.endpoint()
-        found.append(
-            ReplicaStatus(
-                key=key,
-                endpoint=endpoint,
-                log_end_offset=read.optional_offset(),
-                last_fetch_ms=read.optional_integer(),
-                last_caught_up_ms=read.optional_integer(),
-            )
-        )
-    return tuple(found)

@@ -9,24 +9,21 @@ Every connection starts with a preface, by which a peer that speaks another prot
 
 import enum
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NoReturn
 
-import cbor2
-
+from quorate import cbor
 from quorate.raft.quorum_errors import PeerProtocolError
 from quorate.runtime import Buffer, Stream
 
 PREFACE = b"quorate\x01"
 MAX_HEADER_BYTES = 16 * 1024
 MAX_DEPTH = 6
+_MAX_LOADED_BYTES = 1024 * 1024
 _RECEIVE_BYTES = 256 * 1024
 _SMALL_FRAME_BYTES = 64 * 1024
 
 _LENGTHS = struct.Struct(">IH")
-
-Field = int | str | bytes | bool | list["Field"] | None
 
 
 class FrameKind(enum.IntEnum):
@@ -53,26 +50,6 @@ class FrameKind(enum.IntEnum):
     """Take a snapshot of the state of the node that is asked (KIP-630)."""
 
 
-def _refuse_tag(*_: object) -> NoReturn:
-    raise ValueError("tags are not allowed")
-
-
-class _NoTags(Mapping[int, Callable[..., NoReturn]]):
-    """Every tag is refused. cbor2 would else build what a stranger asks for: a regular expression, a number
-    of thousands of digits, references into the value itself."""
-
-    def __getitem__(self, tag: int) -> Callable[..., NoReturn]:
-        return _refuse_tag
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
-
-
-_NO_TAGS: Final = _NoTags()
-
 RESPONSE = 1
 """Added to a request's kind."""
 
@@ -84,16 +61,16 @@ class Frame:
     kind: int
     version: int
     correlation: int
-    fields: list[Field]
+    fields: list[object]
     payload: memoryview
 
 
 def encode_frame(
-    kind: int, correlation: int, fields: Sequence[Field], payload: Sequence[Buffer] = (), *, version: int = 0
+    kind: int, correlation: int, fields: Sequence[object], payload: Sequence[Buffer] = (), *, version: int = 0
 ) -> list[Buffer]:
     """Buffers to send, payload by identity."""
     # A plain number, because for an enum's member cbor2 searches its encoders.
-    header = cbor2.dumps([int(kind), version, correlation, *fields])
+    header = cbor.dump([int(kind), version, correlation, *fields])
     size = 2 + len(header) + sum(map(len, payload))
     return [_LENGTHS.pack(size, len(header)) + header, *payload]
 
@@ -112,19 +89,11 @@ def decode_frame(body: memoryview) -> Frame:
 
 
 def load(data: bytes) -> object:
-    """The plain value that `data` is: tags refused, depth bounded. Raises `PeerProtocolError`."""
+    """The plain value that `data` is: tags refused, depth and size bounded. Raises `PeerProtocolError`."""
     try:
-        value: object = cbor2.loads(
-            data,
-            max_depth=MAX_DEPTH,
-            allow_indefinite=False,
-            strict_hashable_types=True,
-            semantic_decoders=_NO_TAGS,
-            tag_hook=_refuse_tag,
-        )
-    except (cbor2.CBORError, ValueError, TypeError, RecursionError) as error:
+        return cbor.load(data, max_bytes=_MAX_LOADED_BYTES, max_depth=MAX_DEPTH, text_keys=True)
+    except cbor.SchemaError as error:
         raise PeerProtocolError(f"a frame has what is not CBOR: {error}") from error
-    return value
 
 
 class FrameReader:

@@ -8,11 +8,10 @@ index stands where the base offset does.
 import enum
 
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter, VoterChange
-from quorate.raft.quorum_errors import PeerProtocolError, QuorumError
-from quorate.raft.transport.append_frames import AppendError, decode_outcome, encode_failure
-from quorate.raft.transport.fields import FieldReader
-from quorate.raft.transport.frames import RESPONSE, Field, Frame, FrameKind, encode_frame
-from quorate.raft.transport.outbox import Outbox
+from quorate.raft.quorum_errors import PeerProtocolError
+from quorate.raft.transport.append_frames import decode_outcome, encode_outcome
+from quorate.raft.transport.fields import ENDPOINT, INT64, KEY, NODE, TEXT, FieldReader
+from quorate.raft.transport.frames import Frame, FrameKind
 from quorate.runtime import Buffer
 from quorate.types import NodeId, Offset, SnapshotId, Voter
 
@@ -24,7 +23,7 @@ class _Change(enum.IntEnum):
     ADOPT = 3
 
 
-def voter_change_fields(change: VoterChange) -> list[Field]:
+def voter_change_fields(change: VoterChange) -> list[object]:
     """What follows the cluster id in a CHANGE_VOTERS request."""
     match change:
         case AddVoter(voter):
@@ -32,19 +31,19 @@ def voter_change_fields(change: VoterChange) -> list[Field]:
         case UpdateVoter(voter):
             return [_Change.UPDATE.value, *_voter(voter)]
         case RemoveVoter(key):
-            return [_Change.REMOVE.value, key.id, key.directory_id]
+            return [_Change.REMOVE.value, *KEY.encode(key)]
         case AdoptVoters():
             return [_Change.ADOPT.value]
 
 
-def _voter(voter: Voter) -> list[Field]:
-    return [voter.key.id, voter.key.directory_id, [voter.endpoint.host, voter.endpoint.port]]
+def _voter(voter: Voter) -> list[object]:
+    return [*KEY.encode(voter.key), ENDPOINT.encode(voter.endpoint)]
 
 
 def decode_voter_change(frame: Frame) -> tuple[str, VoterChange]:
     """The cluster id and the change. Raises `PeerProtocolError`."""
-    read = FieldReader(frame.kind, frame.fields)
-    cluster_id, kind = read.text(), read.integer()
+    read = FieldReader(frame)
+    cluster_id, kind = read.take(TEXT), read.take(INT64)
     match kind:
         case _Change.ADD:
             return cluster_id, AddVoter(_read_voter(read))
@@ -58,16 +57,13 @@ def decode_voter_change(frame: Frame) -> tuple[str, VoterChange]:
 
 
 def _read_voter(read: FieldReader) -> Voter:
-    key, endpoint = read.key(), read.endpoint()
-    if endpoint is None:
-        raise PeerProtocolError(f"node {key.id} is to be a voter, but where it listens is not said")
-    return Voter(key, endpoint)
+    return Voter(read.key(), read.take(ENDPOINT))
 
 
 def decode_transfer(frame: Frame) -> tuple[str, NodeId]:
     """The cluster id and the successor. Raises `PeerProtocolError`."""
-    read = FieldReader(frame.kind, frame.fields)
-    return read.text(), read.node()
+    read = FieldReader(frame)
+    return read.take(TEXT), read.take(NODE)
 
 
 def described(frame: Frame) -> str:
@@ -101,38 +97,26 @@ def _short(text: str | None) -> str:
 
 
 def decode_cluster_id(frame: Frame) -> str:
-    """Of a request that has no more fields. Raises `PeerProtocolError`."""
-    return FieldReader(frame.kind, frame.fields).text()
+    """Of a request, its first field. Raises `PeerProtocolError`."""
+    return FieldReader(frame).take(TEXT)
 
 
 def decode_read_index(frame: Frame) -> Offset:
     """Raises what the leader answered as a `QuorumError`, or `PeerProtocolError`."""
-    if frame.kind != FrameKind.READ_INDEX + RESPONSE:
-        raise PeerProtocolError(f"a read index was answered with a frame of kind {frame.kind}")
-    read_index, _ = decode_outcome(frame)
+    _, _, read_index = decode_outcome(frame, FrameKind.READ_INDEX)
     if read_index is None:
         raise PeerProtocolError("a read index has no offset")
     return read_index
 
 
-def decode_done(frame: Frame, kind: FrameKind) -> None:
-    """The end of a change of the voters, or of a transfer. Raises as `decode_read_index`."""
-    if frame.kind != kind + RESPONSE:
-        raise PeerProtocolError(f"a request of kind {kind} was answered with a frame of kind {frame.kind}")
-    decode_outcome(frame)
-
-
 def encode_snapshot(frame: Frame, snapshot: SnapshotId) -> list[Buffer]:
     """The answer to a TAKE_SNAPSHOT request."""
-    fields: list[Field] = [AppendError.NONE.value, None, snapshot.epoch, snapshot.end_offset, None]
-    return encode_frame(frame.kind + RESPONSE, frame.correlation, fields)
+    return encode_outcome(frame.kind, frame.correlation, snapshot.epoch, snapshot.end_offset)
 
 
 def decode_snapshot(frame: Frame) -> SnapshotId:
     """Raises as `decode_read_index`."""
-    if frame.kind != FrameKind.TAKE_SNAPSHOT + RESPONSE:
-        raise PeerProtocolError(f"a request for a snapshot was answered with a frame of kind {frame.kind}")
-    end_offset, epoch = decode_outcome(frame)
+    _, epoch, end_offset = decode_outcome(frame, FrameKind.TAKE_SNAPSHOT)
     if end_offset is None:
         raise PeerProtocolError("a snapshot that was taken has no end offset")
     return SnapshotId(end_offset, epoch)
@@ -140,29 +124,4 @@ def decode_snapshot(frame: Frame) -> SnapshotId:
 
 def encode_done(frame: Frame) -> list[Buffer]:
     """The answer to `frame`: it is done."""
-    return encode_frame(
-        frame.kind + RESPONSE, frame.correlation, [AppendError.NONE.value, None, 0, None, None]
-    )
-
-
-class RemoteIndexWaiter:
-    """`IndexWaiter` that answers over a connection."""
-
-    __slots__ = ("_correlation", "_dirty", "_outbox")
-
-    def __init__(self, outbox: Outbox, correlation: int, dirty: dict[Outbox, None]) -> None:
-        self._outbox = outbox
-        self._correlation = correlation
-        self._dirty = dirty
-
-    def passed(self, read_index: Offset) -> None:
-        fields: list[Field] = [AppendError.NONE.value, None, 0, read_index, None]
-        self._answer(encode_frame(FrameKind.READ_INDEX + RESPONSE, self._correlation, fields))
-
-    def failed(self, error: QuorumError) -> None:
-        self._answer(encode_failure(self._correlation, error, kind=FrameKind.READ_INDEX))
-
-    def _answer(self, buffers: list[Buffer]) -> None:
-        if not self._outbox.closed:
-            self._outbox.push(buffers)
-            self._dirty[self._outbox] = None
+    return encode_outcome(frame.kind, frame.correlation)

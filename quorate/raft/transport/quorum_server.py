@@ -15,13 +15,17 @@ from quorate.raft.quorum_errors import (
     QuorumError,
 )
 from quorate.raft.state_machine import QueuedAppend
-from quorate.raft.transport.append_frames import RemoteAppendWaiter, decode_request, encode_failure, size_of
+from quorate.raft.transport.append_frames import (
+    RemoteAppendWaiter,
+    RemoteIndexWaiter,
+    decode_request,
+    encode_failure,
+    size_of,
+)
 from quorate.raft.transport.connections import CONNECTIONS_MAX, Connections, PeerConnection
 from quorate.raft.transport.description_frames import QuorumView, encode_view
-from quorate.raft.transport.fields import FieldReader
 from quorate.raft.transport.frames import RESPONSE, Frame, FrameKind, FrameReader, encode_frame
 from quorate.raft.transport.leader_frames import (
-    RemoteIndexWaiter,
     decode_cluster_id,
     decode_transfer,
     decode_voter_change,
@@ -255,7 +259,7 @@ class Server:
                 self._check_cluster(decode_cluster_id(frame))
                 return partial(self._snapshot, frame)
             case _:
-                self._check_cluster(FieldReader(frame.kind, frame.fields).text())
+                self._check_cluster(decode_cluster_id(frame))
                 return partial(self._apply, frame)
 
     async def _done(self, frame: Frame, action: Callable[[], Awaitable[None]]) -> list[Buffer]:

@@ -1,0 +1,49 @@
+"""Plain values to CBOR and back. Tags are refused before they are interpreted, indefinite lengths and
+duplicate keys too; depth and size are bounded."""
+
+from collections.abc import Callable
+from typing import Final, Never
+
+import cbor2
+
+MAX_DEPTH: Final = 10
+"""Containers within containers, the outermost included."""
+
+
+class SchemaError(ValueError):
+    """Bytes or values that do not fit the schema."""
+
+
+class _NoTags(dict[int, Callable[[object, bool], object]]):
+    """Stands where cbor2 looks up what a tag means: whatever the tag, it is refused unread. cbor2 would else
+    build what a stranger asks for: a regular expression, a number of thousands of digits, references into the
+    value itself."""
+
+    def __missing__(self, tag: int) -> Never:
+        raise SchemaError(f"CBOR tag {tag} is not allowed")
+
+
+_NO_TAGS: Final = _NoTags()
+
+
+def load(data: bytes, *, max_bytes: int, max_depth: int = MAX_DEPTH, text_keys: bool = False) -> object:
+    """The plain value in `data`: None, bool, int, float, str, bytes, list or dict, with keys of text
+    or bytes if `text_keys`. Raises `SchemaError`."""
+    if len(data) > max_bytes:
+        raise SchemaError(f"{len(data)} bytes, more than the {max_bytes} allowed")
+    try:
+        value: object = cbor2.loads(
+            data,
+            semantic_decoders=_NO_TAGS,
+            max_depth=max_depth,
+            allow_indefinite=False,
+            allow_duplicate_keys=False,
+            strict_hashable_types=text_keys,
+        )
+    except (cbor2.CBORError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise SchemaError(f"not valid CBOR: {error}") from error
+    return value
+
+
+def dump(value: object) -> bytes:
+    return cbor2.dumps(value)
