@@ -40,14 +40,4 @@ def answer_fetch(
 
 def refuse_fetch(node: NodeState, request: FetchRequest) -> None:
     """It waited for records, and this node leads no more."""
-    node.send(
-        FetchResponse(
-            source=node.id,
-            destination=request.source,
-            correlation=request.correlation,
-            error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            epoch=node.epoch,
-            leader=node.leader,
-            leader_endpoint=node.leader_endpoint,
-        )
-    )
+    node.send(FetchResponse(**node.answer_to(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)))

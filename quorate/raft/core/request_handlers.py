@@ -37,17 +37,7 @@ class RequestHandlers(RoleHolder):
         if error is ErrorCode.NONE and isinstance(self._role, Leader):
             self._go(self._role.on_fetch(node, request))
             return
-        node.send(
-            FetchResponse(
-                source=node.id,
-                destination=request.source,
-                correlation=request.correlation,
-                error=error,
-                epoch=node.epoch,
-                leader=node.leader,
-                leader_endpoint=node.leader_endpoint,
-            )
-        )
+        node.send(FetchResponse(**node.answer_to(request, error)))
 
     def _fetch_snapshot_request(self, request: FetchSnapshotRequest) -> None:
         node = self._node
@@ -62,15 +52,7 @@ class RequestHandlers(RoleHolder):
             return
         node.send(
             FetchSnapshotResponse(
-                source=node.id,
-                destination=request.source,
-                correlation=request.correlation,
-                error=error,
-                epoch=node.epoch,
-                leader=node.leader,
-                leader_endpoint=node.leader_endpoint,
-                snapshot=request.snapshot,
-                position=request.position,
+                **node.answer_to(request, error), snapshot=request.snapshot, position=request.position
             )
         )
 
@@ -112,19 +94,7 @@ class RequestHandlers(RoleHolder):
                 granted = self._role.grants_vote(node, request, up_to_date=up_to_date)
                 if granted and node.election.voted is None:
                     self._go(ToUnattached(epoch=node.epoch, voted=request.candidate))
-        node.send(
-            VoteResponse(
-                source=node.id,
-                destination=request.source,
-                correlation=request.correlation,
-                error=error,
-                epoch=node.epoch,
-                leader=node.leader,
-                leader_endpoint=node.leader_endpoint,
-                granted=granted,
-                pre_vote=request.pre_vote,
-            )
-        )
+        node.send(VoteResponse(**node.answer_to(request, error), granted=granted, pre_vote=request.pre_vote))
         if (
             request.pre_vote
             and error is ErrorCode.NONE
@@ -168,17 +138,7 @@ class RequestHandlers(RoleHolder):
             self._heard_of(request.epoch, request.source, request.endpoint, first_hand=True)
             if not request.voter.matches(node.key):
                 error = ErrorCode.INVALID_VOTER_KEY
-        node.send(
-            BeginQuorumEpochResponse(
-                source=node.id,
-                destination=request.source,
-                correlation=request.correlation,
-                error=error,
-                epoch=node.epoch,
-                leader=node.leader,
-                leader_endpoint=node.leader_endpoint,
-            )
-        )
+        node.send(BeginQuorumEpochResponse(**node.answer_to(request, error)))
 
     def _ask_stranger(self, request: BeginQuorumEpochRequest) -> None:
         """It says that it leads. If we look for a leader, we ask whether it does."""
@@ -214,14 +174,4 @@ class RequestHandlers(RoleHolder):
             self._heard_of(request.epoch, request.source, None, first_hand=True, resigned=True)
             if isinstance(self._role, Follower) and self._role.leader == request.source:
                 self._role.on_end_of_epoch(node, request.preferred_successors)
-        node.send(
-            EndQuorumEpochResponse(
-                source=node.id,
-                destination=request.source,
-                correlation=request.correlation,
-                error=error,
-                epoch=node.epoch,
-                leader=node.leader,
-                leader_endpoint=node.leader_endpoint,
-            )
-        )
+        node.send(EndQuorumEpochResponse(**node.answer_to(request, error)))

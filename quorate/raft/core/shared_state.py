@@ -1,5 +1,8 @@
 """What a node is and knows whatever its role."""
 
+from typing import TypedDict
+
+from quorate.error_code import ErrorCode
 from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.core_config import CoreConfig
 from quorate.raft.core.effects import (
@@ -14,7 +17,7 @@ from quorate.raft.core.effects import (
 )
 from quorate.raft.core.events import Timer, TimerKind
 from quorate.raft.core.invariant import invariant
-from quorate.raft.core.messages import Message
+from quorate.raft.core.messages import Message, Request
 from quorate.raft.core.replica_log import IncomingSnapshot, ReplicaLog
 from quorate.types import ElectionState, Endpoint, Epoch, NodeId, Offset, ReplicaKey, VoterSet
 
@@ -25,6 +28,18 @@ BEGIN_QUORUM = Timer(TimerKind.BEGIN_QUORUM)
 TRANSFER = Timer(TimerKind.TRANSFER)
 FIRST_BOOTSTRAP = NodeId(-2)
 """A bootstrap server has no known id: the first is -2, the next -3, ..."""
+
+
+class ResponseFields(TypedDict):
+    """Those of `Response`."""
+
+    source: NodeId
+    destination: NodeId
+    correlation: int
+    error: ErrorCode
+    epoch: Epoch
+    leader: NodeId | None
+    leader_endpoint: Endpoint | None
 
 
 _DERIVED = {
@@ -225,6 +240,18 @@ class NodeState(Cloneable, derived=_DERIVED):
 
     def send(self, message: Message) -> None:
         self.out.append(Send(message))
+
+    def answer_to(self, request: Request, error: ErrorCode = ErrorCode.NONE) -> ResponseFields:
+        """The fields that every response has."""
+        return {
+            "source": self.id,
+            "destination": request.source,
+            "correlation": request.correlation,
+            "error": error,
+            "epoch": self.epoch,
+            "leader": self.leader,
+            "leader_endpoint": self.leader_endpoint,
+        }
 
     def arm_election(self) -> None:
         """Drawn per election from [T, 2T - 1], so that two nodes rarely stand at once."""

@@ -202,14 +202,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         if replica.is_voter:
             self._count_for_quorum(node, replica)
         response = FetchSnapshotResponse(
-            source=node.id,
-            destination=request.source,
-            correlation=request.correlation,
-            epoch=node.epoch,
-            leader=node.id,
-            leader_endpoint=node.endpoint,
-            snapshot=request.snapshot,
-            position=request.position,
+            **node.answer_to(request), snapshot=request.snapshot, position=request.position
         )
         node.out.append(SendSnapshotChunk(response, request.max_bytes))
 
