@@ -289,8 +289,10 @@ class Server:
     ) -> None:
         kind = FrameKind(frame.kind)
         try:
-            what = described(frame) if kind in PAUSE_SECONDS else ""
-            answer = await self._turnstile.through(kind, what, outbox.peer, answer_of)
+            if kind in PAUSE_SECONDS:
+                answer = await self._turnstile.through(kind, described(frame), outbox.peer, answer_of)
+            else:
+                answer = await answer_of()
         except QuorumError as error:
             answer = encode_failure(frame.correlation, error, kind=kind)
         except Exception as error:

@@ -41,11 +41,9 @@ class Turnstile:
     async def through(
         self, kind: FrameKind, what: str, peer: str, act: Callable[[], Awaitable[Answer]]
     ) -> Answer:
-        """Call `act` when its turn has come. Raises what it raises, or `RequestRefusedError` when too many
-        wait."""
-        lock = self._locks.get(kind)
-        if lock is None:
-            return await act()
+        """Call `act` when the turn of `kind`, one of `PAUSE_SECONDS`, has come. Raises what it raises, or
+        `RequestRefusedError` when too many wait."""
+        lock = self._locks[kind]
         try:
             if lock.statistics().tasks_waiting >= WAITING_MAX:
                 raise RequestRefusedError(
