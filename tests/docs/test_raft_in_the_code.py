@@ -1,0 +1,42 @@
+"""docs/explanation/raft-in-the-code.md names functions, and lines in them, that are there."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/explanation/raft-in-the-code.md"
+_ITEM = re.compile(r"\[`([\w.]+)`\]\(\.\./\.\./([^)]+\.py)\), at\s+`([^`]+)`")
+
+
+def source_of(path: str, name: str) -> str:
+    """Of a function, or of a method of a class. Empty if there is none."""
+    text = (ROOT / path).read_text()
+    owner, _, function = name.rpartition(".")
+    tree: ast.AST = ast.parse(text)
+    for each in ast.walk(tree):
+        if owner and isinstance(each, ast.ClassDef) and each.name == owner:
+            tree = each
+    for each in ast.iter_child_nodes(tree):
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == function:
+            return ast.get_source_segment(text, each) or ""
+    return ""
+
+
+def test_each_function_is_there_and_has_the_line() -> None:
+    text = PAGE.read_text()
+    items = _ITEM.findall(text)
+    # Each item of a list names one.
+    assert len(items) == len(re.findall(r"^- ", text, re.M)) > 15
+    missing = [(path, name, line) for name, path, line in items if line not in source_of(path, name)]
+    assert not missing
+
+
+def test_the_three_questions_are_answered_and_the_readme_leads_there() -> None:
+    headings = re.findall(r"^## (.*)$", PAGE.read_text(), re.M)
+    assert headings[:3] == [
+        "Where is a vote granted?",
+        "Where does a record become durable?",
+        "Where does the high watermark move?",
+    ]
+    assert "docs/explanation/raft-in-the-code.md" in (ROOT / "README.md").read_text()
