@@ -94,7 +94,7 @@ class Quorum(Generic[Outcome]):
 
     def forked(self) -> None:
         """Mark this object as a copy in a forked process. Every later call raises `QuorumForkedError`."""
-        self.__class__ = _ForkedQuorum
+        self.__class__ = _ForkedQuorum  # pyright: ignore[reportAttributeAccessIssue]
 
     @classmethod
     @asynccontextmanager
@@ -506,6 +506,7 @@ async def _single_errors() -> AsyncGenerator[None, None]:
     try:
         yield
     except BaseExceptionGroup as group:
-        if len(group.exceptions) > 1:
+        first, *others = group.exceptions
+        if others:
             raise
-        raise group.exceptions[0] from group.exceptions[0].__cause__
+        raise first from first.__cause__

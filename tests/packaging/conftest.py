@@ -18,8 +18,8 @@ _BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the sdist of this checkout, built in a copy of it."""
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of this checkout: what git knows or would."""
     source = tmp_path_factory.mktemp("source")
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -31,6 +31,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if name and (ROOT / name).is_file():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, source / name)
+    return source
+
+
+@pytest.fixture(scope="session")
+def built(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the sdist of this checkout, built in a copy of it."""
     built = tmp_path_factory.mktemp("built")
     for kind in ("build_wheel", "build_sdist"):
         subprocess.run(

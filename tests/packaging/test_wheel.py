@@ -162,3 +162,15 @@ def test_the_sdist_holds_what_the_wheel_is_built_from_and_no_tests(built: Path) 
         names = {name.partition("/")[2] for name in opened.getnames()}
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "scripts"))]
     assert {"quorate/__init__.py", "quorate/raft/quorum.py", "CHANGELOG.md", "LICENSE", "README.md"} <= names
+
+
+def test_wheel_and_sdist_hold_every_module_once(built: Path, wheel: Path, source: Path) -> None:
+    """Not by the links at the top of the repository, too. The explorer is in the sdist alone."""
+    modules = sorted(str(path.relative_to(source)) for path in (source / "quorate").rglob("*.py"))
+    with zipfile.ZipFile(wheel) as opened:
+        in_wheel = sorted(name for name in opened.namelist() if name.endswith(".py"))
+    assert in_wheel == [name for name in modules if not name.startswith("quorate/simulation/explorer/")]
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as opened:
+        files = [each.name.partition("/")[2] for each in opened.getmembers() if not each.isdir()]
+    assert sorted(name for name in files if name.endswith(".py")) == modules

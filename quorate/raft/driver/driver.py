@@ -358,7 +358,10 @@ class Driver:
         while True:
             await self._barrier_wake.wait()
             self._barrier_wake = trio.Event()
-            while self._effects and (barrier := self._effects[0]).is_barrier:
+            while self._effects:
+                barrier = self._effects[0]
+                if barrier.is_barrier is False:
+                    break
                 await self._pass(barrier)
                 self._effects.popleft()
             self._blocked = False

@@ -14,7 +14,7 @@ from quorate.types import Epoch, Offset
 class RecordsReader(Protocol):
     """The log, as far as this needs it."""
 
-    async def read(self, start_offset: Offset, max_bytes: int) -> bytes: ...
+    async def read(self, offset: Offset, max_bytes: int, /) -> bytes: ...
 
 
 class LateReads:

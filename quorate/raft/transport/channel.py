@@ -85,12 +85,11 @@ class Channel:
     async def connect(self) -> None:
         """Raises `NetworkError`, also when there is no connection within `connect_timeout_ms`: the operating
         system would try for minutes."""
-        with trio.move_on_after(self._connect_s) as limit:
-            outbox = Outbox(await self._network.connect(self.address))
-        if limit.cancelled_caught:
-            raise NetworkError(f"no connection to {self.address} within {self._connect_s:g} s")
-        outbox.push([PREFACE])
-        self._outbox = outbox
+        with trio.move_on_after(self._connect_s):
+            self._outbox = Outbox(await self._network.connect(self.address))
+            self._outbox.push([PREFACE])
+            return
+        raise NetworkError(f"no connection to {self.address} within {self._connect_s:g} s")
 
     async def run(self) -> None:
         """Serve requests from after `connect` until the connection breaks, which fails what is under way

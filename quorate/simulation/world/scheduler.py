@@ -75,7 +75,7 @@ class Scheduler(random.Random):
         """What became runnable meanwhile runs in the next pass. Idempotent."""
         held = self._paused.pop(name, None)
         if held:
-            trio_run.GLOBAL_RUN_CONTEXT.runner.runq.extend(held)
+            trio_run.GLOBAL_RUN_CONTEXT.runner.runq.extend(held)  # pyright: ignore[reportAttributeAccessIssue]
 
     def is_paused(self, name: str) -> bool:
         return name in self._paused
@@ -95,7 +95,8 @@ class Scheduler(random.Random):
 
     def _end_busy(self, name: str) -> None:
         del self._busy[name]
-        trio_run.GLOBAL_RUN_CONTEXT.runner.runq.extend(self._waiting.pop(name, ()))
+        runner = trio_run.GLOBAL_RUN_CONTEXT.runner  # pyright: ignore[reportAttributeAccessIssue]
+        runner.runq.extend(self._waiting.pop(name, ()))
 
     def next_due(self, now: float) -> float:
         """Steps that are over by `now` free their processes; when the next one is."""
