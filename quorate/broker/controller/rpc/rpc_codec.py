@@ -52,7 +52,7 @@ class RpcDecodeError(ValueError):
 class Refusal(rpc.Response):
     """The answer to bytes that are no request."""
 
-    error: ErrorCode
+    error: ErrorCode  # pyright: ignore[reportGeneralTypeIssues]
 
 
 R = TypeVar("R", bound=rpc.Response)
