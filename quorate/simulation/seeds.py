@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from quorate.simulation.core import CoreRun, CoreRunResult, CoreSwarmSettings
+from quorate.simulation.core import CoreRun, CoreSwarmSettings
 from quorate.simulation.totals import Totals
 from quorate.simulation.violations import LivenessViolation, SafetyViolation, StuckError
 
@@ -17,8 +17,8 @@ from quorate.simulation.violations import LivenessViolation, SafetyViolation, St
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from quorate.simulation.brokers import BrokerRun, BrokerRunResult
-    from quorate.simulation.quorum import QuorumRun, RunResult
+    from quorate.simulation.brokers import BrokerRun
+    from quorate.simulation.quorum import QuorumRun
 
     Run = CoreRun | QuorumRun | BrokerRun
 
@@ -47,11 +47,6 @@ def core_run(seed: int, *, show: Show | None = None) -> CoreRun:
     return CoreRun(seed, CoreSwarmSettings.draw(random.Random(f"core-settings/{seed}")), show=show)
 
 
-def run_core_seed(seed: int, *, show: Show | None = None) -> CoreRunResult:
-    """Raises one of `FAILURES`."""
-    return core_run(seed, show=show).execute()
-
-
 def quorum_run(seed: int, *, show: Show | None = None) -> "QuorumRun":
     """As `core_run`, of the whole quorum."""
     from quorate.simulation.quorum import QuorumRun, QuorumRunSettings
@@ -59,21 +54,11 @@ def quorum_run(seed: int, *, show: Show | None = None) -> "QuorumRun":
     return QuorumRun(seed, QuorumRunSettings.draw(random.Random(f"quorum-settings/{seed}")), show=show)
 
 
-def run_quorum_seed(seed: int, *, show: Show | None = None) -> "RunResult":
-    """Raises one of `FAILURES`."""
-    return quorum_run(seed, show=show).execute()
-
-
 def broker_run(seed: int, *, show: Show | None = None) -> "BrokerRun":
     """As `core_run`, of a broker cluster."""
     from quorate.simulation.brokers import BrokerRun, BrokerRunSettings
 
     return BrokerRun(seed, BrokerRunSettings.draw(random.Random(f"broker-settings/{seed}")), show=show)
-
-
-def run_broker_seed(seed: int, *, show: Show | None = None) -> "BrokerRunResult":
-    """Raises one of `FAILURES`."""
-    return broker_run(seed, show=show).execute()
 
 
 def run_of(what: Subject, seed: int, *, show: Show | None = None) -> "Run":

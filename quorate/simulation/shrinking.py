@@ -1,13 +1,9 @@
 """A failing seed, shown with as few kinds of faults, and in as little time, as it takes."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol, assert_never
+from typing import Final, Protocol
 
-from quorate.simulation.seeds import FAILURES, Show, Subject, broker_run, core_run, quorum_run
-
-if TYPE_CHECKING:
-    from quorate.simulation.seeds import Run
+from quorate.simulation.seeds import FAILURES, Show, Subject, run_of
 
 _NOISE: Final = (" bytes ", " synced ", "log debug ")
 """Of these lines a story has no need."""
@@ -59,51 +55,17 @@ def shrink(seed: int, *, what: Subject, say: Callable[[str], None]) -> bool:
 
 def _attempts(seed: int, what: Subject) -> tuple[Attempt, list[str]]:
     """How to run it with less, and the kinds of faults that it drew."""
-    match what:
-        case Subject.CORE:
-            kinds = [kind.value for kind in core_run(seed).settings.kinds]
-        case Subject.QUORUM:
-            kinds = [kind.value for kind in quorum_run(seed).settings.faults.kinds]
-        case Subject.BROKER:
-            kinds = [kind.value for kind in broker_run(seed).settings.faults.kinds]
-        case _:
-            assert_never(what)
 
     def attempt(skipped: frozenset[str], share: float, show: Show | None = None) -> Exception | None:
-        run: Run
-        match what:
-            case Subject.CORE:
-                run = core_run(seed, show=show)
-                run.settings = replace(
-                    run.settings,
-                    skipped=frozenset(kind for kind in run.settings.kinds if kind.value in skipped),
-                    events=int(share * run.settings.events),
-                )
-            case Subject.QUORUM:
-                run = quorum_run(seed, show=show)
-                faults = run.settings.faults
-                without = frozenset(kind for kind in faults.kinds if kind.value in skipped)
-                run.settings = replace(
-                    run.settings,
-                    faults=replace(faults, skipped=without),
-                    faults_s=share * run.settings.faults_s,
-                )
-            case Subject.BROKER:
-                run = broker_run(seed, show=show)
-                faults = run.settings.faults
-                without = frozenset(kind for kind in faults.kinds if kind.value in skipped)
-                run.settings = replace(
-                    run.settings,
-                    faults=replace(faults, skipped=without),
-                    faults_s=share * run.settings.faults_s,
-                )
+        run = run_of(what, seed, show=show)
+        run.reduce(skipped, share)
         try:
             run.execute()
         except FAILURES as failure:
             return failure
         return None
 
-    return attempt, kinds
+    return attempt, run_of(what, seed).settings.kind_names
 
 
 def _invariant(failure: Exception) -> str:

@@ -51,8 +51,8 @@ def test_every_kind_of_trouble_is_drawn_and_happens() -> None:
 
 def test_a_seed_has_the_same_run_in_two_fresh_processes() -> None:
     program = (
-        "from quorate.simulation.seeds import run_core_seed\n"
-        "for seed in range(1, 9): print(run_core_seed(seed))"
+        "from quorate.simulation.seeds import core_run\n"
+        "for seed in range(1, 9): print(core_run(seed).execute())"
     )
     outputs = [
         subprocess.run(
@@ -72,8 +72,8 @@ def test_a_run_of_cores_loads_neither_brokers_nor_an_event_loop() -> None:
     """Swarms start in processes of their own by the dozen."""
     program = (
         "import sys\n"
-        "from quorate.simulation.seeds import run_core_seed\n"
-        "run_core_seed(1)\n"
+        "from quorate.simulation.seeds import core_run\n"
+        "core_run(1).execute()\n"
         "print([name for name in ('kio', 'trio', 'quorate.broker', 'quorate.log') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

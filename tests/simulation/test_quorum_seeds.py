@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from quorate.simulation.seeds import run_quorum_seed, run_seeds
+from quorate.simulation.seeds import quorum_run, run_seeds
 
 SEEDS = 30
 PARTS = 10
@@ -21,8 +21,8 @@ def test_every_seed_keeps_the_invariants_and_recovers(part: int) -> None:
 
 def test_a_seed_has_the_same_trace_in_two_fresh_processes() -> None:
     program = (
-        "from quorate.simulation.seeds import run_quorum_seed\n"
-        "for seed in (1, 6, 10): print(run_quorum_seed(seed))"
+        "from quorate.simulation.seeds import quorum_run\n"
+        "for seed in (1, 6, 10): print(quorum_run(seed).execute())"
     )
     outputs = [
         subprocess.run(
@@ -39,7 +39,7 @@ def test_a_seed_has_the_same_trace_in_two_fresh_processes() -> None:
 
 
 def test_seeds_differ() -> None:
-    assert run_quorum_seed(1).digest != run_quorum_seed(2).digest
+    assert quorum_run(1).execute().digest != quorum_run(2).execute().digest
 
 
 def test_a_failing_seed_says_how_to_run_it_again(monkeypatch: pytest.MonkeyPatch) -> None:

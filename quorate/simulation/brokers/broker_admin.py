@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
 from quorate.runtime import NetworkError
 from quorate.simulation.brokers.broker_cluster import BrokerCluster
+from quorate.simulation.cluster_run import Clients
 from quorate.simulation.violations import SafetyViolation
 
 if TYPE_CHECKING:
@@ -31,18 +32,12 @@ class TopicFate(enum.Enum):
     DELETED = "deleted"
 
 
-class Administrator:
+class Administrator(Clients[BrokerCluster]):
     """Every topic's name is used once, so "already exists" and "unknown" tell what an earlier attempt did."""
 
     def __init__(self, cluster: BrokerCluster, source: random.Random) -> None:
-        self._cluster = cluster
-        self._random = source
-        self._finish = trio.Event()
+        super().__init__(cluster, source)
         self.fates: dict[str, TopicFate] = {}
-
-    def finish(self) -> None:
-        """End after what is under way."""
-        self._finish.set()
 
     async def create(self, name: str, *, partitions: int) -> bool:
         """Ask one broker after the other until it exists. Whether one request did it: of several, one may
@@ -104,8 +99,8 @@ class Administrator:
         """Create topics and delete some of them until `finish`."""
         number = 0
         while not self._finish.is_set():
-            with trio.move_on_after(self._random.uniform(0, pause_max_s)):
-                await self._finish.wait()
+            await self._pause(self._random, pause_max_s)
+            if self._finish.is_set():
                 return
             number += 1
             name = f"topic-{number}"

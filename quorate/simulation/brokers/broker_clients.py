@@ -27,6 +27,7 @@ from quorate.broker.wire.codecs import (
 from quorate.log.batches import build_batch, read_batches, records_of
 from quorate.runtime import NetworkError
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerHost
+from quorate.simulation.cluster_run import Clients, draw_records
 from quorate.simulation.histories import Append, History
 from quorate.simulation.violations import SafetyViolation
 from quorate.types import Epoch, Offset
@@ -69,14 +70,12 @@ class _Unusable(Exception):
     """Ask another broker."""
 
 
-class BrokerClients:
+class BrokerClients(Clients[BrokerCluster]):
     """`finish` lets producers complete what they have begun. Consumers read on until cancelled."""
 
     def __init__(self, cluster: BrokerCluster, settings: BrokerClientSettings, source: random.Random) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, source)
         self._settings = settings
-        self._random = source
-        self._finish = trio.Event()
         partitions = range(cluster.settings.partitions)
         self.histories: Mapping[int, History] = {number: History() for number in partitions}
         self.acknowledged: list[tuple[Append, str]] = []
@@ -90,10 +89,10 @@ class BrokerClients:
             for partition in self.histories:
                 for number in range(self._settings.idempotent):
                     client = f"idempotent-{partition}-{number}"
-                    nursery.start_soon(self._produce_idempotently, client, partition, self._draw())
+                    nursery.start_soon(self._produce_idempotently, client, partition, self._derived())
                 for number in range(self._settings.plain):
                     client = f"plain-{partition}-{number}"
-                    nursery.start_soon(self._produce_plainly, client, partition, self._draw())
+                    nursery.start_soon(self._produce_plainly, client, partition, self._derived())
 
     async def consume(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -102,15 +101,8 @@ class BrokerClients:
                     client = f"consumer-{partition}-{number}"
                     nursery.start_soon(self.consume_partition, client, partition)
 
-    def finish(self) -> None:
-        self._finish.set()
-
-    def _draw(self) -> random.Random:
-        return random.Random(self._random.getrandbits(64))
-
     async def _think(self, source: random.Random) -> None:
-        with trio.move_on_after(source.uniform(0, self._settings.think_max_s)):
-            await self._finish.wait()
+        await self._pause(source, self._settings.think_max_s)
 
     # Where to
 
@@ -161,12 +153,10 @@ class BrokerClients:
     def _begin(self, client: str, partition: int, source: random.Random) -> Append:
         history = self.histories[partition]
         number = len(history.appends)
-        count = source.randint(1, self._settings.records_max)
-        records = [
-            b"%s/%d/%d " % (client.encode(), number, part)
-            + b"." * source.randint(0, self._settings.padding_max)
-            for part in range(count)
-        ]
+        settings = self._settings
+        records = draw_records(
+            client, number, source, records_max=settings.records_max, padding_max=settings.padding_max
+        )
         self._cluster.trace.add(client, f"produce {number}")
         return history.invoke(client, records, trio.current_time())
 
@@ -257,7 +247,7 @@ class BrokerClients:
         """From offset 0 on, until `until` (exclusive)."""
         got: list[tuple[int, bytes]] = []
         self.consumed[client] = (partition, got)
-        source = self._draw()
+        source = self._derived()
 
         async def use(connection: WireClient) -> bool:
             position = got[-1][0] + 1 if got else 0

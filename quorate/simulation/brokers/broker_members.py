@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
 from quorate.runtime import Address, NetworkError
 from quorate.simulation.brokers.broker_cluster import BrokerCluster
+from quorate.simulation.cluster_run import Clients
 from quorate.simulation.violations import SafetyViolation
 
 if TYPE_CHECKING:
@@ -44,18 +45,16 @@ class _Generation:
     partitions: Sequence[int]
 
 
-class GroupMembers:
+class GroupMembers(Clients[BrokerCluster]):
     """`members` consumers of one group that commit offsets for the partitions of `topic` until `finish`."""
 
     def __init__(
         self, cluster: BrokerCluster, topic: str, source: random.Random, *, members: int, think_max_s: float
     ) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, source)
         self._topic = topic
-        self._random = source
         self._members = members
         self._think_max_s = think_max_s
-        self._finish = trio.Event()
         self.acknowledged: dict[int, int] = {}
         """By partition: the newest offset whose commit was acknowledged."""
         self.commits = 0
@@ -64,11 +63,7 @@ class GroupMembers:
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             for number in range(1, self._members + 1):
-                source = random.Random(self._random.getrandbits(64))
-                nursery.start_soon(self._member, f"member-{number}", source)
-
-    def finish(self) -> None:
-        self._finish.set()
+                nursery.start_soon(self._member, f"member-{number}", self._derived())
 
     async def check(self) -> None:
         """Whoever coordinates the group now knows what was acknowledged. Raises `SafetyViolation`."""
@@ -99,8 +94,7 @@ class GroupMembers:
                 await self._think(source)
 
     async def _think(self, source: random.Random) -> None:
-        with trio.move_on_after(source.uniform(0.05, self._think_max_s)):
-            await self._finish.wait()
+        await self._pause(source, self._think_max_s, min_s=0.05)
 
     @asynccontextmanager
     async def _coordinator(self, client: str, source: random.Random) -> AsyncIterator[WireClient]:

@@ -1,7 +1,6 @@
 """One seed of a broker cluster: break it within the budget, heal it, and check the clients' answers."""
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import trio
@@ -23,9 +22,9 @@ from quorate.simulation.brokers.broker_cluster import (
 from quorate.simulation.brokers.broker_members import GroupMembers
 from quorate.simulation.brokers.directory_faults import DirectoryFaults
 from quorate.simulation.brokers.lost_disks import LostDisks
+from quorate.simulation.cluster_run import ClusterRun, ClusterRunSettings, derived
 from quorate.simulation.faults import FOLDER, Fault, Faults, FaultSettings, VoterFaults, VotersIn
 from quorate.simulation.histories import Outcome
-from quorate.simulation.quorum import first_of
 from quorate.simulation.totals import Counts
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from quorate.simulation.world import (
@@ -33,10 +32,7 @@ from quorate.simulation.world import (
     LinkQuality,
     NetworkSettings,
     Scheduler,
-    Trace,
     draw_sync_at_once,
-    logs_into,
-    run,
 )
 
 _PATIENCE_S = 60.0
@@ -163,11 +159,10 @@ class BrokerFaults(Faults[BrokerHost]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerRunSettings:
+class BrokerRunSettings(ClusterRunSettings):
     cluster: BrokerClusterSettings = field(default_factory=BrokerClusterSettings)
     clients: BrokerClientSettings = field(default_factory=BrokerClientSettings)
     faults: FaultSettings = field(default_factory=lambda: FaultSettings(kinds=BROKER_FAULTS))
-    faults_s: float = 10.0
 
     @classmethod
     def draw(cls, source: random.Random) -> "BrokerRunSettings":
@@ -246,47 +241,22 @@ class BrokerRunResult:
         return Counts(self.events, self.virtual_s, self.records, self.faults)
 
 
-class BrokerRun:
-    """As `QuorumRun`, of a broker cluster."""
+class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
+    name = "broker"
+    limit_s = 1200.0
 
-    def __init__(
-        self, seed: int, settings: BrokerRunSettings, *, show: Callable[[str], None] | None = None
-    ) -> None:
-        self.seed = seed
-        self.settings = settings
-        self.trace = Trace(show)
-        self.result: BrokerRunResult | None = None
+    def _cluster(self, source: random.Random, scheduler: Scheduler, nursery: trio.Nursery) -> BrokerCluster:
+        return BrokerCluster(self.settings.cluster, source, scheduler, nursery, self.trace)
 
-    def execute(self) -> BrokerRunResult:
-        """Raises `SafetyViolation`, `LivenessViolation` or `StuckError`."""
-        with logs_into(self.trace):
-            run(self.seed, self._main, limit_seconds=1200)
-        assert self.result is not None
-        return self.result
-
-    async def _main(self, scheduler: Scheduler) -> None:
-        source = random.Random(f"broker/{self.seed}")
-        cluster: BrokerCluster | None = None
-        try:
-            async with trio.open_nursery() as nursery:
-                cluster = BrokerCluster(self.settings.cluster, source, scheduler, nursery, self.trace)
-                await self._phases(cluster, source)
-                nursery.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            raise first_of(group) from group
-        finally:
-            if cluster is not None and cluster.violation is not None:
-                raise cluster.violation
-
-    async def _phases(self, cluster: BrokerCluster, source: random.Random) -> None:
+    async def _phases(self, cluster: BrokerCluster, source: random.Random) -> BrokerRunResult:
         await cluster.boot()
         settings = self.settings.clients
-        clients = BrokerClients(cluster, settings, _derived(source))
-        admin = Administrator(cluster, _derived(source))
+        clients = BrokerClients(cluster, settings, derived(source))
+        admin = Administrator(cluster, derived(source))
         members = GroupMembers(
-            cluster, TOPIC, _derived(source), members=settings.members, think_max_s=settings.think_max_s
+            cluster, TOPIC, derived(source), members=settings.members, think_max_s=settings.think_max_s
         )
-        faults = BrokerFaults(cluster, self.settings.faults, _derived(source))
+        faults = BrokerFaults(cluster, self.settings.faults, derived(source))
         await admin.create(TOPIC, partitions=cluster.settings.partitions)
         await cluster.converge(within_s=_PATIENCE_S)
         async with trio.open_nursery() as consumers:
@@ -301,7 +271,7 @@ class BrokerRun:
                 cluster.heal()
                 await cluster.start_all()
                 # One whose disk failed just before may be ending only now.
-                consumers.start_soon(cluster.supervise, _derived(source))
+                consumers.start_soon(cluster.supervise, derived(source))
                 for node in cluster.nodes:
                     await faults.directories.unmount_again(node)
                 # Two voters have no leader while a folder is put back on one of them.
@@ -330,7 +300,7 @@ class BrokerRun:
         for node in list(cluster.running):
             await cluster.stop(node)
         histories = list(clients.histories.values())
-        self.result = BrokerRunResult(
+        return BrokerRunResult(
             digest=self.trace.digest,
             events=self.trace.events,
             virtual_s=round(trio.current_time(), 3),
@@ -344,10 +314,6 @@ class BrokerRun:
             leader_epochs=leader_epochs,
             faults={fault.value: count for fault, count in faults.counts.items()},
         )
-
-
-def _derived(source: random.Random) -> random.Random:
-    return random.Random(source.getrandbits(64))
 
 
 async def check_answers(cluster: BrokerCluster, clients: BrokerClients) -> None:

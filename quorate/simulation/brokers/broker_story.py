@@ -9,11 +9,11 @@ import trio
 from quorate.simulation.brokers.broker_admin import Administrator
 from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClients, BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
-from quorate.simulation.brokers.broker_run import check_answers
+from quorate.simulation.brokers.broker_run import BrokerRunSettings, check_answers
+from quorate.simulation.cluster_run import ClusterRun
 from quorate.simulation.faults import FOLDER
-from quorate.simulation.quorum import first_of
 from quorate.simulation.violations import LivenessViolation
-from quorate.simulation.world import Scheduler, Trace, logs_into, run
+from quorate.simulation.world import Scheduler
 
 _PATIENCE_S = 60.0
 QUICK = {
@@ -39,9 +39,12 @@ class BrokerScene:
         return self.cluster.nodes[self.cluster.states(TOPIC)[partition].leader - 1]
 
 
+Story = Callable[[BrokerScene], Awaitable[None]]
+
+
 def tell(
     seed: int,
-    story: Callable[[BrokerScene], Awaitable[None]],
+    story: Story,
     *,
     clients: BrokerClientSettings,
     partitions: int = 1,
@@ -54,34 +57,33 @@ def tell(
 
     Raises `SafetyViolation`, `LivenessViolation`, and what the story raises.
     """
-    trace = Trace(show)
-
-    async def program(scheduler: Scheduler) -> None:
-        source = random.Random(f"broker story/{seed}")
-        settings = BrokerClusterSettings(
+    settings = BrokerRunSettings(
+        cluster=BrokerClusterSettings(
             partitions=partitions, min_isr=2, values=QUICK | dict(values or {}), log_dirs=log_dirs
-        )
-        cluster: BrokerCluster | None = None
-        try:
-            async with trio.open_nursery() as nursery:
-                cluster = BrokerCluster(settings, source, scheduler, nursery, trace)
-                await _tell(
-                    BrokerScene(cluster, BrokerClients(cluster, clients, source), scheduler), story, source
-                )
-                nursery.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            raise first_of(group) from group
-        finally:
-            if cluster is not None and cluster.violation is not None:
-                raise cluster.violation
-
-    with logs_into(trace):
-        run(seed, program)
+        ),
+        clients=clients,
+    )
+    _StoryRun(seed, settings, story, show=show).execute()
 
 
-async def _tell(
-    scene: BrokerScene, story: Callable[[BrokerScene], Awaitable[None]], source: random.Random
-) -> None:
+class _StoryRun(ClusterRun[BrokerRunSettings, BrokerCluster, None]):
+    name = "broker story"
+
+    def __init__(
+        self, seed: int, settings: BrokerRunSettings, story: Story, *, show: Callable[[str], None] | None
+    ) -> None:
+        super().__init__(seed, settings, show=show)
+        self._story = story
+
+    def _cluster(self, source: random.Random, scheduler: Scheduler, nursery: trio.Nursery) -> BrokerCluster:
+        return BrokerCluster(self.settings.cluster, source, scheduler, nursery, self.trace)
+
+    async def _phases(self, cluster: BrokerCluster, source: random.Random) -> None:
+        clients = BrokerClients(cluster, self.settings.clients, source)
+        await _tell(BrokerScene(cluster, clients, cluster.scheduler), self._story, source)
+
+
+async def _tell(scene: BrokerScene, story: Story, source: random.Random) -> None:
     cluster, clients = scene.cluster, scene.clients
     await cluster.boot()
     await Administrator(cluster, source).create(TOPIC, partitions=cluster.settings.partitions)

@@ -52,6 +52,9 @@ class CoreRun:
         self._show = show
         self._core = core
 
+    def reduce(self, skipped: frozenset[str], share: float) -> None:
+        self.settings = self.settings.reduced(skipped, share)
+
     def execute(self) -> CoreRunResult:
         """Raises `SafetyViolation` or `LivenessViolation`."""
         swarm = CoreSwarm(self.settings, random.Random(f"core/{self.seed}"), core=self._core, show=self._show)

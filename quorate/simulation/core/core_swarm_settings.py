@@ -112,6 +112,15 @@ class CoreSwarmSettings:
             chunk_bytes=source.choice((4, 16, 1000)),
         )
 
+    @property
+    def kind_names(self) -> list[str]:
+        return [kind.value for kind in self.kinds]
+
+    def reduced(self, skipped: frozenset[str], share: float) -> "CoreSwarmSettings":
+        """Without some kinds of faults, and for a share of the steps."""
+        without = frozenset(kind for kind in self.kinds if kind.value in skipped)
+        return replace(self, skipped=without, events=int(share * self.events))
+
     def healed(self) -> "CoreSwarmSettings":
         """The same cluster, with nothing going wrong any more."""
         return replace(

@@ -1,7 +1,7 @@
 """What goes wrong in a run: processes, hosts, disks, network, voters."""
 
 from quorate.simulation.faults.faults import Fault, Faults, FaultSettings
-from quorate.simulation.faults.hosts import FOLDER, SimulatedCluster
+from quorate.simulation.faults.hosts import FOLDER, SimulatedCluster, SimulatedNode
 from quorate.simulation.faults.voter_faults import VoterFaults, VotersIn, VotingNode, adopt_voters
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "FaultSettings",
     "Faults",
     "SimulatedCluster",
+    "SimulatedNode",
     "VoterFaults",
     "VotersIn",
     "VotingNode",

@@ -8,6 +8,7 @@ import trio
 from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
 from quorate.raft.transport import Channel
 from quorate.runtime import NetworkError
+from quorate.simulation.cluster_run import Clients, draw_records
 from quorate.simulation.histories import Append, ClientRead, History, Outcome
 from quorate.simulation.quorum.quorum_cluster import CLUSTER_ID, QuorumCluster, QuorumNode
 from quorate.simulation.violations import SafetyViolation
@@ -30,48 +31,38 @@ class ClientSettings:
     padding_max: int = 200
 
 
-class AppendingClients:
-    """Runs until `finish`, then lets the calls under way end."""
-
+class AppendingClients(Clients[QuorumCluster]):
     def __init__(
         self, cluster: QuorumCluster, history: History, settings: ClientSettings, source: random.Random
     ) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, source)
         self._history = history
         self._settings = settings
-        self._random = source
-        self._finish = trio.Event()
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             for number in range(1, self._settings.in_process + 1):
                 client = f"caller-{number}"
-                nursery.start_soon(self._call, client, random.Random(self._random.getrandbits(64)))
+                nursery.start_soon(self._call, client, self._derived())
             for number in range(1, self._settings.remote + 1):
                 client = f"client-{number}"
-                nursery.start_soon(self._send, client, random.Random(self._random.getrandbits(64)))
+                nursery.start_soon(self._send, client, self._derived())
             for number in range(1, self._settings.readers + 1):
                 client = f"reader-{number}"
-                nursery.start_soon(self._read, client, random.Random(self._random.getrandbits(64)))
-
-    def finish(self) -> None:
-        self._finish.set()
+                nursery.start_soon(self._read, client, self._derived())
 
     def _begin(self, client: str, source: random.Random) -> Append:
         self._cluster.check_leaders()
         number = len(self._history.appends)
-        count = source.randint(1, self._settings.records_max)
-        records = [
-            b"%s/%d/%d " % (client.encode(), number, part)
-            + b"." * source.randint(0, self._settings.padding_max)
-            for part in range(count)
-        ]
+        settings = self._settings
+        records = draw_records(
+            client, number, source, records_max=settings.records_max, padding_max=settings.padding_max
+        )
         self._cluster.trace.add(client, f"append {number}")
         return self._history.invoke(client, records, trio.current_time())
 
     async def _think(self, source: random.Random) -> None:
-        with trio.move_on_after(source.uniform(0, self._settings.think_max_s)):
-            await self._finish.wait()
+        await self._pause(source, self._settings.think_max_s)
 
     def _acknowledged(self, append: Append, base_offset: Offset, epoch: Epoch) -> None:
         self._history.acknowledge(append, base_offset, epoch, trio.current_time())

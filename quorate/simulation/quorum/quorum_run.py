@@ -8,6 +8,7 @@ import trio
 
 from quorate.raft import NotLeaderError, OutcomeUnknownError
 from quorate.raft.core import CoreConfig
+from quorate.simulation.cluster_run import ClusterRun, ClusterRunSettings, derived
 from quorate.simulation.faults import Fault, FaultSettings, adopt_voters
 from quorate.simulation.histories import History, Outcome
 from quorate.simulation.quorum.quorum_clients import AppendingClients, ClientSettings
@@ -20,10 +21,7 @@ from quorate.simulation.world import (
     LinkQuality,
     NetworkSettings,
     Scheduler,
-    Trace,
     draw_sync_at_once,
-    logs_into,
-    run,
 )
 
 _CONVERGE_TIMEOUTS = 20
@@ -31,12 +29,9 @@ _CONVERGE_TIMEOUTS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumRunSettings:
+class QuorumRunSettings(ClusterRunSettings):
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     clients: ClientSettings = field(default_factory=ClientSettings)
-    faults: FaultSettings = field(default_factory=FaultSettings)
-    faults_s: float = 10.0
-    """How long things go wrong."""
     blackout_at_end: bool = True
     """Whether all hosts lose power once more after they agreed."""
 
@@ -106,47 +101,25 @@ class RunResult:
         return Counts(self.events, self.virtual_s, self.committed, self.faults)
 
 
-class QuorumRun:
-    """What a run consists of. Tests may replace its parts before `execute`."""
+class QuorumRun(ClusterRun[QuorumRunSettings, QuorumCluster, RunResult]):
+    name = "quorum"
+    limit_s = 600.0
 
     def __init__(
         self, seed: int, settings: QuorumRunSettings, *, show: Callable[[str], None] | None = None
     ) -> None:
-        self.seed = seed
-        self.settings = settings
-        self.trace = Trace(show)
+        super().__init__(seed, settings, show=show)
         self.history = History()
-        self.result: RunResult | None = None
 
-    def execute(self) -> RunResult:
-        """Raises `SafetyViolation`, `LivenessViolation` or `StuckError`."""
-        with logs_into(self.trace):
-            run(self.seed, self._main, limit_seconds=600)
-        assert self.result is not None
-        return self.result
+    def _cluster(self, source: random.Random, scheduler: Scheduler, nursery: trio.Nursery) -> QuorumCluster:
+        return QuorumCluster(self._cluster_settings, source, scheduler, nursery, self.trace)
 
-    async def _main(self, scheduler: Scheduler) -> None:
-        source = random.Random(f"quorum/{self.seed}")
-        cluster: QuorumCluster | None = None
-        try:
-            async with trio.open_nursery() as nursery:
-                cluster = QuorumCluster(self._cluster_settings, source, scheduler, nursery, self.trace)
-                await self._phases(cluster, source)
-                nursery.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            raise first_of(group) from group
-        finally:
-            if cluster is not None and cluster.violation is not None:
-                raise cluster.violation
-
-    async def _phases(self, cluster: QuorumCluster, source: random.Random) -> None:
+    async def _phases(self, cluster: QuorumCluster, source: random.Random) -> RunResult:
         await cluster.boot()
         if self.settings.cluster.dynamic:
             await adopt_voters(cluster)
-        clients = AppendingClients(
-            cluster, self.history, self.settings.clients, random.Random(source.getrandbits(64))
-        )
-        faults = QuorumFaults(cluster, self.settings.faults, random.Random(source.getrandbits(64)))
+        clients = AppendingClients(cluster, self.history, self.settings.clients, derived(source))
+        faults = QuorumFaults(cluster, self.settings.faults, derived(source))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(clients.run)
             with trio.move_on_after(self.settings.faults_s):
@@ -170,7 +143,7 @@ class QuorumRun:
             self._check(cluster, leader)
         for node in list(cluster.running):
             await cluster.stop(node)
-        self.result = RunResult(
+        return RunResult(
             digest=self.trace.digest,
             events=self.trace.events,
             virtual_s=round(trio.current_time(), 3),
@@ -235,10 +208,3 @@ class QuorumRun:
         for node in cluster.running:
             if node.journal is None or node.journal.entries != leader.journal.entries:
                 raise SafetyViolation(f"{node.name} and {leader.name} agree on offsets but not on state")
-
-
-def first_of(error: BaseException) -> BaseException:
-    """The first error in a group of groups."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
