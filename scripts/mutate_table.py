@@ -173,8 +173,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _explorer(
         "the leader counts what it has not synced",
         "roles/leader.py",
-        "self._replicas.voter_end_offsets[node.id] = node.log.durable_end_offset\n            self._advance(node)",
-        "self._replicas.voter_end_offsets[node.id] = node.log.end_offset\n            self._advance(node)",
+        "self._replicas.voter_end_offsets[node.id] = node.log.durable_end_offset\n            self._advance_high_watermark(node)",
+        "self._replicas.voter_end_offsets[node.id] = node.log.end_offset\n            self._advance_high_watermark(node)",
         "KRaft raises its own end before the sync",
         "repeats",
     ),
@@ -191,7 +191,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        if snapshot is not None or diverging is not None:\n            # Says",
         "        if diverging is not None:\n            replica.end_offset = request.offset\n"
         "            self._replicas.voter_end_offsets[request.source] = request.offset\n"
-        "            self._advance(node)\n"
+        "            self._advance_high_watermark(node)\n"
         "        if snapshot is not None or diverging is not None:\n            # Says",
         "KAFKA-13141",
         "divergence",
@@ -306,7 +306,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "the majority is not counted again with a change of voters",
         "raft/core/roles/leader.py",
-        "            node.role_changed(self.role, self.epoch_start_offset)\n        self._advance(node)\n",
+        "            node.role_changed(self.role, self.epoch_start_offset)\n        self._advance_high_watermark(node)\n",
         "            node.role_changed(self.role, self.epoch_start_offset)\n",
         "findings, mutation k2",
         _TRACES,

@@ -119,11 +119,11 @@ class Appends(LogState):
                 segment = self._roll()
             position = segment.append(pieces, total)
             per_batch = len(pieces) // len(spans)
-            noted = segment.indexes.noted
+            note_batch = segment.indexes.note_batch
             WORK.batches += len(spans)
             WORK.bytes += total
             for number, span in enumerate(spans):
-                noted(
+                note_batch(
                     position=position,
                     last_offset=span.end_offset - 1,
                     base_timestamp=span.base_timestamp,

@@ -40,7 +40,7 @@ class EpochCache:
     @start_epoch.setter
     def start_epoch(self, epoch: Epoch) -> None:
         self._start_epoch = epoch
-        self._note_last()
+        self._set_last_epoch()
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """`epoch`, which must not be older than the last, has its first record at `start_offset`, or will."""
@@ -91,9 +91,9 @@ class EpochCache:
 
     def _changed(self) -> None:
         self.dirty = True
-        self._note_last()
+        self._set_last_epoch()
 
-    def _note_last(self) -> None:
+    def _set_last_epoch(self) -> None:
         self.last_epoch = self._entries[-1].epoch if self._entries else self._start_epoch
         self.newest = self.last_epoch if self._entries else -1
 

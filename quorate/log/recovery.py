@@ -296,7 +296,7 @@ class _Recovery:
             if header.leader_epoch < epoch:
                 return reader.position, f"epoch {header.leader_epoch} after epoch {epoch}"
             epoch = header.leader_epoch
-            segment.indexes.noted(
+            segment.indexes.note_batch(
                 position=reader.position,
                 last_offset=header.end_offset - 1,
                 base_timestamp=header.base_timestamp,

@@ -81,7 +81,7 @@ class Segment:
         )
 
     def append(self, buffers: list[Buffer], size: int) -> int:
-        """One vectored write of `size` bytes; the position of the first. `indexes.noted` must follow for
+        """One vectored write of `size` bytes; the position of the first. `indexes.note_batch` must follow for
         each batch."""
         self.writes += 1
         if self._config.reserve_bytes:
@@ -297,7 +297,7 @@ class Segment:
 
 
 def _note(indexes: SegmentIndexes, spot: Spot) -> None:
-    indexes.noted(
+    indexes.note_batch(
         position=spot.position,
         last_offset=spot.end_offset - 1,
         base_timestamp=spot.base_timestamp,

@@ -64,7 +64,7 @@ class SegmentIndexes:
             self.times is not None and (len(self.times) + 1) * TIME_ENTRY_BYTES > limit_bytes
         )
 
-    def noted(self, *, position: int, last_offset: int, base_timestamp: int, max_timestamp: int) -> None:
+    def note_batch(self, *, position: int, last_offset: int, base_timestamp: int, max_timestamp: int) -> None:
         """A batch is at `position`: index it, if it is far enough from the last one that is."""
         if self.first_timestamp is None:
             self.first_timestamp = base_timestamp

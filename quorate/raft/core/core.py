@@ -228,7 +228,7 @@ class Core(RequestHandlers, ResponseHandlers, Observable):
                 generation < log.generation, "no such generation yet", told=generation, current=log.generation
             )
             return  # of a log that has been cut since
-        if log.became_durable(end_offset):
+        if log.note_durable(end_offset):
             self._go(self._role.on_durable(self._node))
 
     def _snapshot_taken(self, snapshot: SnapshotId) -> None:
@@ -242,7 +242,7 @@ class Core(RequestHandlers, ResponseHandlers, Observable):
             snapshot=snapshot,
             high_watermark=node.high_watermark,
         )
-        node.log.took_snapshot(snapshot)
+        node.log.note_snapshot(snapshot)
 
     def _log_start_moved(self, start: EpochEnd) -> None:
         if start.end_offset > self._node.log.start_offset:

@@ -254,22 +254,22 @@ class Driver:
                 self._telemetry.high_watermark(high_watermark)
                 self.log.high_watermark = high_watermark
                 self._watermark.advanced(high_watermark)
-                self._writer.committed(high_watermark)
+                self._writer.measure_commits(high_watermark)
                 self.applier.advance(high_watermark)
             case fx.Send(message):
                 self._send(message)
             case fx.SendRecords():
                 self._send_records(effect)
             case fx.AppendFetched():
-                self._writer.fetched(effect)
+                self._writer.append_fetched(effect)
                 self._fetched = True
             case fx.AppendProposal():
-                self._writer.proposal(effect)
+                self._writer.append_proposal(effect)
                 self._sync_wake.set()
             case fx.CancelTimer(timer):
                 self._timers.cancel(timer)
             case fx.AppendLeaderChange():
-                self._writer.leader_change(effect)
+                self._writer.append_leader_change(effect)
                 self._sync_wake.set()
             case fx.RejectProposal():
                 self.appends.reject(
@@ -289,7 +289,7 @@ class Driver:
             case fx.CheckSnapshot():
                 self.snapshots.check(effect)
             case fx.AppendVoters():
-                self._writer.voters(effect)
+                self._writer.append_voters(effect)
                 self._sync_wake.set()
             case fx.VotersChanged():
                 self.requests.voters_changed(effect)
@@ -376,7 +376,7 @@ class Driver:
                 await self._state_file.store(state)
             case fx.Truncate():
                 await self.log.truncate(barrier.end_offset)
-                self._writer.grew()
+                self._writer.report_log_end()
             case fx.InstallSnapshot():
                 await self.snapshots.install(barrier)
             case _:

@@ -33,7 +33,7 @@ class LogWriter:
         self._measured_offset = Offset(0)
         """Commits below have been told to the telemetry."""
 
-    def proposal(self, effect: fx.AppendProposal) -> None:
+    def append_proposal(self, effect: fx.AppendProposal) -> None:
         proposal = self._appends.take(effect.proposal)
         proposal.base_offset, proposal.end_offset, proposal.epoch = (
             effect.base_offset,
@@ -55,16 +55,16 @@ class LogWriter:
             batch, base_offset=effect.base_offset, end_offset=effect.end_offset, epoch=effect.epoch
         )
         self._telemetry.records_appended(proposal.count)
-        self.grew()
+        self.report_log_end()
 
-    def fetched(self, effect: fx.AppendFetched) -> None:
+    def append_fetched(self, effect: fx.AppendFetched) -> None:
         # The CRCs were checked when the response was received.
         headers = list(read_headers(effect.records, check_crc=False))
         self._log.append_as_follower(effect.records, headers=headers)
         self._telemetry.records_fetched(effect.batches[-1].end_offset - effect.batches[0].base_offset)
-        self.grew()
+        self.report_log_end()
 
-    def leader_change(self, effect: fx.AppendLeaderChange) -> None:
+    def append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
         batch = leader_change_batch(
             base_offset=effect.base_offset,
             epoch=effect.epoch,
@@ -74,9 +74,9 @@ class LogWriter:
             granting_voters=effect.granting_voters,
             voter_set=effect.voter_set,
         )
-        self._control(batch, effect.base_offset, 1 if effect.voter_set is None else 3, effect.epoch)
+        self._append_control(batch, effect.base_offset, 1 if effect.voter_set is None else 3, effect.epoch)
 
-    def voters(self, effect: fx.AppendVoters) -> None:
+    def append_voters(self, effect: fx.AppendVoters) -> None:
         batch = voters_batch(
             base_offset=effect.base_offset,
             epoch=effect.epoch,
@@ -84,19 +84,19 @@ class LogWriter:
             voters=effect.voters,
             first=effect.first,
         )
-        self._control(batch, effect.base_offset, 2 if effect.first else 1, effect.epoch)
+        self._append_control(batch, effect.base_offset, 2 if effect.first else 1, effect.epoch)
 
-    def _control(self, batch: bytes, base_offset: Offset, count: int, epoch: Epoch) -> None:
+    def _append_control(self, batch: bytes, base_offset: Offset, count: int, epoch: Epoch) -> None:
         end_offset = Offset(base_offset + count)
         self._log.append_own(batch, base_offset=base_offset, end_offset=end_offset, epoch=epoch)
         self._telemetry.records_appended(count)
-        self.grew()
+        self.report_log_end()
 
-    def grew(self) -> None:
-        """Or shrank."""
+    def report_log_end(self) -> None:
+        """To the telemetry, after it grew or shrank."""
         self._telemetry.log_end_offset(self._log.end_offset, self._log.last_epoch)
 
-    def committed(self, high_watermark: Offset) -> None:
+    def measure_commits(self, high_watermark: Offset) -> None:
         """Measure what was appended here and is now below the high watermark."""
         for proposal in self._appends.in_log:
             if proposal.end_offset > high_watermark:

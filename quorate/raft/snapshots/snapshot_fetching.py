@@ -135,5 +135,5 @@ class SnapshotReceiver:
             epoch=snapshot.epoch,
             size_bytes=contents.size_bytes,
         )
-        self._applier.replaced(snapshot.end_offset, last_timestamp_ms=contents.last_timestamp_ms)
+        self._applier.replace_state(snapshot.end_offset, last_timestamp_ms=contents.last_timestamp_ms)
         self._replaced(contents)

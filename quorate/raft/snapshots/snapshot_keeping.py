@@ -141,7 +141,7 @@ class Snapshots:
         self._cleaner.clean_soon()
 
     def _replaced(self, contents: SnapshotContents) -> None:
-        self._taker.replaced(contents.snapshot)
+        self._taker.replace_state(contents.snapshot)
         self._telemetry.snapshot_loaded(contents.size_bytes)
         self._telemetry.log_end_offset(self._log.end_offset, self._log.last_epoch)
         self._cleaner.clean_soon()

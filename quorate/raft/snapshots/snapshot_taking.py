@@ -83,7 +83,7 @@ class SnapshotTaker:
                 )
                 await trio.sleep(_RETRY_SECONDS)
 
-    def replaced(self, snapshot: SnapshotId) -> None:
+    def replace_state(self, snapshot: SnapshotId) -> None:
         """The state was loaded from `snapshot`. One of an older state that is being taken is given up."""
         self._advance(snapshot, self._applier.applied_bytes)
 

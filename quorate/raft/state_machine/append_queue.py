@@ -102,7 +102,7 @@ class AppendQueue:
             self._emptied = trio.Event()
             await self._emptied.wait()
 
-    def _gone(self, size: int) -> None:
+    def _release_bytes(self, size: int) -> None:
         full = self._pending_bytes >= self._max_pending_bytes
         self._pending_bytes -= size
         if not self._pending_bytes:
@@ -142,19 +142,19 @@ class AppendQueue:
     def resolve_first(self, results: Sequence[object]) -> None:
         """The first batch in the log is applied."""
         proposal = self.in_log.popleft()
-        self._gone(proposal.size)
+        self._release_bytes(proposal.size)
         proposal.resolve(results)
 
     def reject(self, number: int, error: QuorumError) -> None:
         """The core did not append it."""
         proposal = self.take(number)
-        self._gone(proposal.size)
+        self._release_bytes(proposal.size)
         proposal.fail(error)
 
     def fail_in_log(self, error: QuorumError) -> None:
         proposals, self.in_log = self.in_log, deque()
         for proposal in proposals:
-            self._gone(proposal.size)
+            self._release_bytes(proposal.size)
             proposal.fail(error)
 
     def fail_all(self, error: QuorumStoppedError) -> None:
@@ -164,10 +164,10 @@ class AppendQueue:
         self._waiting_records = 0
         proposed, self._proposed = self._proposed, {}
         for append in waiting:
-            self._gone(append.size)
+            self._release_bytes(append.size)
             append.waiter.failed(error)
         for proposal in proposed.values():
-            self._gone(proposal.size)
+            self._release_bytes(proposal.size)
             proposal.fail(error)
         unknown = OutcomeUnknownError(f"{error}; the append is in its log, and may be committed")
         unknown.__cause__ = error.__cause__

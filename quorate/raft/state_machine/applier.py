@@ -58,7 +58,7 @@ class Applier:
         if self.applied_offset < high_watermark:
             self._wake.set()
 
-    def replaced(self, end_offset: Offset, *, last_timestamp_ms: int) -> None:
+    def replace_state(self, end_offset: Offset, *, last_timestamp_ms: int) -> None:
         """The state is now that of a snapshot that ends at `end_offset`, above what was applied."""
         self.applied_offset = end_offset
         self.last_timestamp_ms = last_timestamp_ms
@@ -74,7 +74,7 @@ class Applier:
             finally:
                 self._awaited_bytes = _NEVER
 
-    def _went_on(self, end: Offset, *, batch_bytes: int, timestamp_ms: int) -> None:
+    def _advance_to(self, end: Offset, *, batch_bytes: int, timestamp_ms: int) -> None:
         self.applied_offset = end
         self.last_timestamp_ms = timestamp_ms
         self.applied_bytes += batch_bytes
@@ -120,7 +120,7 @@ class Applier:
             results = [None] * len(records)
         else:
             results = self._results_of(batch)
-        self._went_on(end, batch_bytes=batch_bytes, timestamp_ms=batch.timestamp_ms)
+        self._advance_to(end, batch_bytes=batch_bytes, timestamp_ms=batch.timestamp_ms)
         self._on_applied(base, results, end)
         return results
 
@@ -189,7 +189,7 @@ class Applier:
                 continue
             end = Offset(header.end_offset)
             if header.is_control:
-                self._went_on(end, batch_bytes=header.size, timestamp_ms=header.max_timestamp)
+                self._advance_to(end, batch_bytes=header.size, timestamp_ms=header.max_timestamp)
                 self._on_applied(Offset(header.base_offset), (), end)
             else:
                 committed = CommittedBatch(

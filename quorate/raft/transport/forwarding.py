@@ -125,7 +125,7 @@ class Forwarder:
             self._idle = trio.Event()
             await self._idle.wait()
 
-    def _heard(self, epoch: Epoch, batch_end_offset: Offset) -> None:
+    def _take_committed_end(self, epoch: Epoch, batch_end_offset: Offset) -> None:
         if self._applied_offset < batch_end_offset:
             self._on_committed(epoch, batch_end_offset)
 
@@ -159,7 +159,7 @@ class Forwarder:
                 max_append_bytes=self._max_append_bytes,
                 connect_timeout_ms=self._connect_timeout_ms,
                 silence_timeout_ms=self._silence_timeout_ms,
-                on_committed=self._heard,
+                on_committed=self._take_committed_end,
             )
             try:
                 await channel.connect()

@@ -250,11 +250,13 @@ class Server:
             case FrameKind.CHANGE_VOTERS:
                 cluster_id, change = decode_voter_change(frame)
                 self._check_cluster(cluster_id)
-                return partial(self._done, frame, partial(self._inbound.change_voters, change))
+                return partial(self._answer_when_done, frame, partial(self._inbound.change_voters, change))
             case FrameKind.TRANSFER_LEADERSHIP:
                 cluster_id, successor = decode_transfer(frame)
                 self._check_cluster(cluster_id)
-                return partial(self._done, frame, partial(self._inbound.transfer_leadership, successor))
+                return partial(
+                    self._answer_when_done, frame, partial(self._inbound.transfer_leadership, successor)
+                )
             case FrameKind.TAKE_SNAPSHOT:
                 self._check_cluster(decode_cluster_id(frame))
                 return partial(self._snapshot, frame)
@@ -262,7 +264,7 @@ class Server:
                 self._check_cluster(decode_cluster_id(frame))
                 return partial(self._apply, frame)
 
-    async def _done(self, frame: Frame, action: Callable[[], Awaitable[None]]) -> list[Buffer]:
+    async def _answer_when_done(self, frame: Frame, action: Callable[[], Awaitable[None]]) -> list[Buffer]:
         await action()
         return encode_done(frame)
 

@@ -61,7 +61,7 @@ class Hearing:
         if leader is not None and (epoch, leader) != self._term:
             self._term = epoch, leader
             self._voters_at.clear()
-            self._heard()
+            self._note_heard()
 
     def received(self, message: Message) -> None:
         """After the core took it, and believed it."""
@@ -71,9 +71,9 @@ class Hearing:
                 self._fetched(message.source)
         elif isinstance(message, _ANSWERS):
             if message.error is ErrorCode.NONE:
-                self._told(message.source, message.epoch)
+                self._note_leader(message.source, message.epoch)
         elif isinstance(message, BeginQuorumEpochRequest):
-            self._told(message.source, message.epoch)
+            self._note_leader(message.source, message.epoch)
 
     def _fetched(self, source: NodeId) -> None:
         # Who has been a voter in this epoch is found at once; the times of one that is removed aren't read.
@@ -82,11 +82,11 @@ class Hearing:
             if self.silent:
                 self._look()
 
-    def _told(self, source: NodeId, epoch: Epoch) -> None:
+    def _note_leader(self, source: NodeId, epoch: Epoch) -> None:
         if source == self._core.leader and epoch == self._core.epoch:
-            self._heard()
+            self._note_heard()
 
-    def _heard(self) -> None:
+    def _note_heard(self) -> None:
         self._heard_at = self._now()
         if self.silent:
             self._look()

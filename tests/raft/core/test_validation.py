@@ -85,6 +85,6 @@ def test_a_core_that_takes_a_snapshot_of_the_future_is_found_at_once(core: Core)
     """The core refuses it. One that did not would hand out records that may yet be cut off."""
     with pytest.raises(InvariantError, match="a snapshot holds only what is committed"):
         core.clone().step(SnapshotTaken(SnapshotId(Offset(5), Epoch(1))))
-    core._node.log.took_snapshot(SnapshotId(Offset(5), Epoch(1)))
+    core._node.log.note_snapshot(SnapshotId(Offset(5), Epoch(1)))
     with pytest.raises(InvariantError, match="not in order: snapshot end <= high watermark "):
         validate(core)

@@ -49,7 +49,7 @@ async def find_offset(
         raise PartitionError(ErrorCode.UNSUPPORTED_VERSION, f"no timestamp is {timestamp}")
     role = partition.role
     try:
-        return await _at(partition, timestamp, compute, uncompressed_max_bytes)
+        return await _offset_at(partition, timestamp, compute, uncompressed_max_bytes)
     except OffsetOutOfRangeError:
         return OffsetResult()  # retention was faster
     except (DiskError, LogError) as error:
@@ -71,7 +71,7 @@ def _check_available(partition: PartitionReplica) -> None:
         )
 
 
-async def _at(
+async def _offset_at(
     partition: PartitionReplica, timestamp: int, compute: Compute, uncompressed_max_bytes: int
 ) -> OffsetResult:
     """The first record at or after `timestamp` that is not below the log start."""

@@ -83,7 +83,7 @@ def store_page_cache(disk: Disk, log_directory: str, proof: Proof, *, boot_id: s
         disk.remove(temporary)
     file = disk.open(temporary, create=True)
     try:
-        file.append([json.dumps(_fields(proof) | {"bootId": boot_id}).encode()])
+        file.append([json.dumps(_encoded_proof(proof) | {"bootId": boot_id}).encode()])
     finally:
         file.close()
     disk.rename(temporary, path)
@@ -110,7 +110,7 @@ def drop_page_cache(disk: Disk, log_directory: str) -> None:
 async def store_clean_shutdown(disk: Disk, log_directory: str, proof: Proof) -> None:
     """The last thing that an orderly shutdown writes. Kafka's format (KIP-966), and the directories."""
     await write_file_atomically(
-        disk, f"{log_directory}/{CLEAN_SHUTDOWN}", json.dumps(_fields(proof)).encode()
+        disk, f"{log_directory}/{CLEAN_SHUTDOWN}", json.dumps(_encoded_proof(proof)).encode()
     )
 
 
@@ -124,7 +124,7 @@ def load_clean_shutdown(disk: Disk, log_directory: str) -> Proof | None:
     return _proof(_parsed(content))
 
 
-def _fields(proof: Proof) -> dict[str, object]:
+def _encoded_proof(proof: Proof) -> dict[str, object]:
     return {
         "version": 0,
         "brokerEpoch": proof.broker_epoch,

@@ -123,7 +123,7 @@ class ReplicaLog(Cloneable):
                 had_voters = True
         return had_voters
 
-    def became_durable(self, end_offset: Offset) -> bool:
+    def note_durable(self, end_offset: Offset) -> bool:
         """Returns whether the durable end moved."""
         invariant(
             end_offset <= self.end_offset,
@@ -179,7 +179,7 @@ class ReplicaLog(Cloneable):
         self.start_offset = start.end_offset
         self.start_epoch = start.epoch
 
-    def took_snapshot(self, snapshot: SnapshotId) -> None:
+    def note_snapshot(self, snapshot: SnapshotId) -> None:
         invariant(
             snapshot.end_offset <= self.durable_end_offset,
             "a snapshot holds only what the log has stored",

@@ -160,13 +160,13 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
 
     def on_transfer(self, node: NodeState, event: TransferLeadership) -> Transition | None:
         self._transfer.ask(node, self._replicas, event.successor)
-        return self._done(node)
+        return self._next_transition(node)
 
     def on_fetch(self, node: NodeState, request: FetchRequest) -> Transition | None:
         """A Fetch of this epoch, well-formed."""
-        replica = self._heard(node, request)
+        replica = self._find_replica(node, request)
         if replica.is_voter:
-            self._read_index.echoed(request.source, request.read_round)
+            self._read_index.note_echo(request.source, request.read_round)
         log = node.log
         snapshot = log.snapshot_for(offset=request.offset, epoch=request.last_fetched_epoch)
         diverging = None
@@ -187,18 +187,18 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         replica.end_offset = request.offset
         replica.silent_periods = 0
         if self.high_watermark is not None and request.offset >= self.high_watermark:
-            self._caught_up(node, replica)
+            self._mark_caught_up(node, replica)
         if replica.is_voter:
             self._count_for_quorum(node, replica)
             self._replicas.voter_end_offsets[request.source] = request.offset
-            self._advance(node)
+            self._advance_high_watermark(node)
             self._read_index.check(node, high_watermark=self.high_watermark)
         self._answer_or_park(node, replica, request)
-        return self._done(node)
+        return self._next_transition(node)
 
     def on_fetch_snapshot(self, node: NodeState, request: FetchSnapshotRequest) -> None:
         """A FetchSnapshot of this epoch, well-formed."""
-        replica = self._heard(node, request)
+        replica = self._find_replica(node, request)
         if replica.is_voter:
             self._count_for_quorum(node, replica)
         response = FetchSnapshotResponse(
@@ -211,8 +211,8 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
     def on_durable(self, node: NodeState) -> Transition | None:
         if node.is_voter:
             self._replicas.voter_end_offsets[node.id] = node.log.durable_end_offset
-            self._advance(node)
-        return self._done(node)
+            self._advance_high_watermark(node)
+        return self._next_transition(node)
 
     def on_timer(self, node: NodeState, timer: Timer) -> Transition | None:
         if timer.kind is TimerKind.CHECK_QUORUM:
@@ -232,7 +232,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
                 if replica.fetch_wait == timer:
                     self._answer_parked(node, replica)
         elif timer.kind is TimerKind.TRANSFER:
-            self._transfer.timed_out(node)
+            self._transfer.give_up(node)
         return None
 
     def resign(self) -> Transition:
@@ -263,7 +263,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
 
     # --- replicas ---
 
-    def _heard(self, node: NodeState, request: FetchRequest | FetchSnapshotRequest) -> ReplicaProgress:
+    def _find_replica(self, node: NodeState, request: FetchRequest | FetchSnapshotRequest) -> ReplicaProgress:
         """The replica that asks: it knows who leads, and no longer waits for what it asked before."""
         replica, evicted = self._replicas.find(request.replica)
         if evicted is not None:
@@ -273,7 +273,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         replica.fetched_as = request.replica
         return replica
 
-    def _caught_up(self, node: NodeState, replica: ReplicaProgress) -> None:
+    def _mark_caught_up(self, node: NodeState, replica: ReplicaProgress) -> None:
         if replica.caught_up:
             return
         had_periods = self._replicas.need_periods
@@ -286,7 +286,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
         if self._replicas.voter_fetched(replica.key.id):
             self._arm_check_quorum(node)
 
-    def _advance(self, node: NodeState) -> None:
+    def _advance_high_watermark(self, node: NodeState) -> None:
         end = self._replicas.majority_end_offset(epoch_start=self.epoch_start_offset)
         # Less than before only if a voter lost its log (KAFKA-12181), or the voters are others; committed is
         # committed.
@@ -294,13 +294,13 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             return
         self.high_watermark = end
         node.advance_high_watermark(end)
-        self._changes.committed(node, end)
+        self._changes.note_commit(node, end)
         self._read_index.check(node, high_watermark=end)
         for replica in self._replicas:
             if replica.parked is not None:
                 self._tell_high_watermark(node, replica)
 
-    def _done(self, node: NodeState) -> Transition | None:
+    def _next_transition(self, node: NodeState) -> Transition | None:
         """Leadership ends when another has the whole log to go on with, or our removal is committed."""
         if not node.is_voter and self.high_watermark is not None:
             offset = node.log.voters.latest_offset
@@ -327,7 +327,7 @@ class Leader(RoleState, derived={"_granting_voters": "written when the role bega
             node.cancel(TimerKind.BEGIN_QUORUM)
         if changed_role:
             node.role_changed(self.role, self.epoch_start_offset)
-        self._advance(node)
+        self._advance_high_watermark(node)
 
     def _forget(self, node: NodeState, replica: ReplicaProgress) -> None:
         if replica.parked is not None:

@@ -40,7 +40,7 @@ class ReadIndexRounds(Cloneable):
     def ask(self, read_round: int, *, high_watermark: Offset | None) -> None:
         self._pending.append(_Round(read_round, high_watermark))
 
-    def echoed(self, voter: NodeId, read_round: int) -> None:
+    def note_echo(self, voter: NodeId, read_round: int) -> None:
         if self._pending and read_round > self._echoed.get(voter, 0):
             self._echoed[voter] = read_round
 

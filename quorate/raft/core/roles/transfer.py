@@ -44,7 +44,7 @@ class Transfer(Cloneable):
             and node.log.is_durable
         )
 
-    def timed_out(self, node: NodeState) -> None:
+    def give_up(self, node: NodeState) -> None:
         if self.successor is not None:
             node.out.append(TransferEnded(self.successor, ErrorCode.REQUEST_TIMED_OUT))
             self.successor = None

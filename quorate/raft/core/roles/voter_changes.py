@@ -55,7 +55,7 @@ class VoterChanges(Cloneable):
             return _no_majority(node, outcome, silent)
         return outcome
 
-    def committed(self, node: NodeState, high_watermark: Offset) -> None:
+    def note_commit(self, node: NodeState, high_watermark: Offset) -> None:
         """The high watermark moved."""
         if self._pending is not None and self._pending.offset < high_watermark:
             node.out.append(VotersChanged(self._pending.request, ErrorCode.NONE))
