@@ -8,21 +8,21 @@ import typer
 
 
 class ExitCode(IntEnum):
-    """What scripts can rely on."""
+    """The exit codes of the command. They are stable."""
 
     OK = 0
     FAILED = 1
-    """The operation was refused or failed; the message says why."""
+    """The operation was refused or failed. The message states the reason."""
     USAGE = 2
-    """The command line or a configuration file is wrong; nothing was done."""
+    """The command line or a configuration file is invalid. Nothing was done."""
     UNAVAILABLE = 3
-    """Nobody could be reached, or no answer came in time."""
+    """No node could be reached, or no answer came in time."""
     STORAGE = 4
-    """A folder or file can't be used: locked, damaged, foreign, full, not writable."""
+    """A folder or file can't be used: locked, damaged, of another node, full, or not writable."""
 
 
 class CommandError(Exception):
-    """A command can't go on; the message says what to do."""
+    """A command failed. The message states the remedy."""
 
     code = ExitCode.FAILED
 

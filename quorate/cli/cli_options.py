@@ -12,9 +12,7 @@ BootstrapOption = Annotated[
         "--bootstrap-server",
         "-b",
         metavar="HOST:PORT",
-        help="A broker, or several separated by commas: the first that answers is asked.",
+        help="Brokers, separated by commas. The command uses the first that answers.",
     ),
 ]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print JSON, for programs. Fields stay what they are.")
-]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable fields, for programs.")]

@@ -20,8 +20,8 @@ BrokersOption = Annotated[
         "--bootstrap-server",
         "-b",
         metavar="HOST:PORT",
-        help="A broker, or several separated by commas: the first that answers is asked. "
-        f"{DEFAULT_BOOTSTRAP} if neither this nor --bootstrap-controller is given.",
+        help="Brokers, separated by commas. The command uses the first that answers. "
+        f"Default: {DEFAULT_BOOTSTRAP}, unless --bootstrap-controller is given.",
     ),
 ]
 ControllersOption = Annotated[
@@ -30,13 +30,11 @@ ControllersOption = Annotated[
         "--bootstrap-controller",
         "-C",
         metavar="HOST:PORT",
-        help="A node of the quorum at its controller listener, or several separated by commas. For a quorum "
-        "without brokers, as one that a service embeds.",
+        help="Controller listeners of the quorum's nodes, separated by commas. For a quorum without brokers, "
+        "such as an embedded one.",
     ),
 ]
-TimeoutOption = Annotated[
-    int, typer.Option("--timeout-ms", min=1, help="How long the quorum may take, in milliseconds.")
-]
+TimeoutOption = Annotated[int, typer.Option("--timeout-ms", min=1, help="The time limit, in milliseconds.")]
 
 
 def ask_quorum(

@@ -27,26 +27,35 @@ def cluster() -> None:
 
 @app.command(epilog="Example: quorate cluster start --nodes 3 --data ./quorate-data --port 9092")
 def start(
-    nodes: Annotated[int, typer.Option(min=1, max=9, help="How many nodes.")] = 3,
-    data: Annotated[Path, typer.Option(help="Keeps the cluster's data; made if it is not there.")] = Path(
-        "quorate-data"
-    ),
+    nodes: Annotated[int, typer.Option(min=1, max=9, help="The number of nodes.")] = 3,
+    data: Annotated[
+        Path, typer.Option(help="The folder with the cluster's data. Created if missing.")
+    ] = Path("quorate-data"),
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Client port of node 1; the others follow. 0: all are free.")
+        int,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="The client port of node 1. The other nodes use the next ones. 0: free ports.",
+        ),
     ] = 9092,
     controller_port: Annotated[
-        int, typer.Option(min=1, max=65535, help="Controller port of node 1; the others follow.")
+        int,
+        typer.Option(
+            min=1, max=65535, help="The controller port of node 1. The other nodes use the next ones."
+        ),
     ] = 19092,
     metrics_port: Annotated[
-        int, typer.Option(min=1, max=65535, help="/metrics port of node 1; the others follow.")
+        int,
+        typer.Option(min=1, max=65535, help="The metrics port of node 1. The other nodes use the next ones."),
     ] = 7071,
     voters: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=9,
-            help="So many of them vote at first, and who votes is kept in the log, where `quorate quorum "
-            "add-voter` and `remove-voter` change it. By default all vote, as the configuration says.",
+            help="The number of first voters. The voter set is then in the log, so that `quorate quorum "
+            "add-voter` and `remove-voter` can change it. Default: all nodes are voters, by configuration.",
         ),
     ] = None,
     config: Annotated[
@@ -54,16 +63,16 @@ def start(
         typer.Option(
             "--config",
             metavar="KEY=VALUE",
-            help="A key of server.properties for every node, such as num.partitions=4. Again for more.",
+            help="A key of server.properties for every node, such as num.partitions=4. Repeatable.",
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="When it is ready, one line of JSON, for programs.")
+        bool, typer.Option("--json", help="Print one line of JSON when the cluster is ready.")
     ] = False,
 ) -> None:
-    """Run a cluster in the foreground until Ctrl-C, then stop it in order. Starts again on the same data.
+    """Run a cluster in the foreground until Ctrl-C, then stop it in order. A restart uses the same data.
 
-    No supervisor: a node that dies stays dead, which is said, and the others go on.
+    It does not restart a node that dies: it prints a message, and the other nodes continue.
     """
     import signal
     import threading

@@ -71,11 +71,11 @@ class Report:
 
 def demo(
     file: Annotated[
-        Path, typer.Option("--file", "-f", help="What to send.", exists=True, dir_okay=False)
+        Path, typer.Option("--file", "-f", help="The file to send.", exists=True, dir_okay=False)
     ] = Path("README.md"),
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Show the Spark table.")] = True,
 ) -> None:
-    """Three nodes, a file sent through them, the leader killed halfway, and proof that nothing was lost."""
+    """Send a file through three nodes, kill the leader halfway, and show that no record was lost."""
     try:
         import confluent_kafka  # noqa: F401
     except ImportError:

@@ -26,12 +26,14 @@ def log() -> None:
 @app.command(epilog="Example: quorate log dump data/1/__cluster_metadata-0/00000000000000000000.log --json")
 def dump(
     file: Annotated[Path, typer.Argument(help="A .log file.", exists=True, dir_okay=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON per batch.")] = False,
-    records: Annotated[bool, typer.Option("--records/--no-records", help="Decode records too.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per batch.")] = False,
+    records: Annotated[
+        bool, typer.Option("--records/--no-records", help="Print the records of each batch.")
+    ] = True,
 ) -> None:
-    """Print the batches of a log file and their records; those of the metadata log are decoded.
+    """Print the batches of a log file and their records. Decodes the records of the metadata log.
 
-    Reads a file of a running node too: what it has just written may be cut off at the end.
+    The node may be running. The end of its file may then be incomplete.
     """
     if file.suffix != ".log":
         raise fail(f"{file} is no .log file; give a segment, such as {'0' * 20}.log", ExitCode.USAGE)
@@ -46,18 +48,20 @@ def skip(
     folder: Annotated[
         Path,
         typer.Argument(
-            help="The folder of a stopped node: it has meta.properties.", exists=True, file_okay=False
+            help="The folder of a stopped node, with meta.properties.", exists=True, file_okay=False
         ),
     ],
-    offset: Annotated[int, typer.Option("--offset", min=0, help="Of the batch's first record.")],
-    epoch: Annotated[int, typer.Option("--epoch", min=0, help="Of the leader that appended the batch.")],
+    offset: Annotated[int, typer.Option("--offset", min=0, help="The offset of the batch's first record.")],
+    epoch: Annotated[
+        int, typer.Option("--epoch", min=0, help="The epoch of the leader that appended the batch.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
-    """Let a node leave out a committed batch that its state machine can't apply: what is in it is lost.
+    """Make a stopped node skip a committed batch that its state machine can't apply. Its records are lost.
 
-    Only where every node stops at the same batch, and no version of the program can apply it. Stop all nodes
-    and give each the same skip: where one applies what others leave out, their states differ from there on.
-    Refuses an offset and an epoch that are not those of a batch, and a node that is past it.
+    Use it only if every node stops at the same batch and no version of the program can apply it. Stop all
+    nodes and run it on each. If one node applies the batch and another skips it, their states differ from
+    then on. Refuses an offset and epoch that name no batch, and a node that has applied the batch.
     """
     with user_errors():
         import trio

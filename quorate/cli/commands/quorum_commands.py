@@ -114,14 +114,14 @@ def _show(described: "QuorumDescription", *, as_json: bool) -> None:
 )
 def add_voter(
     voter: Annotated[
-        str | None, typer.Argument(help="id@host:port:directory-id, at its controller listener.")
+        str | None, typer.Argument(help="The voter: id@host:port:directory-id, with its controller listener.")
     ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
             "--config",
             "-c",
-            help="Instead, on the node itself: its server.properties, which name its formatted folder.",
+            help="Instead of VOTER, on the node itself: its server.properties.",
             exists=True,
             dir_okay=False,
         ),
@@ -131,9 +131,9 @@ def add_voter(
     timeout_ms: TimeoutOption = _CHANGE_MS,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a node that runs, and follows the quorum as an observer, vote.
+    """Make a running observer a voter.
 
-    Waits until it has caught up, and returns when the change is committed. Shows the quorum then.
+    Waits until the observer has caught up and the change is committed, then shows the quorum.
     """
     added = _voter(voter, config)
 
@@ -182,8 +182,8 @@ def remove_voter(
     directory_id: Annotated[
         str | None,
         typer.Option(
-            help="Its directory id, for certainty; by default that which the quorum knows. A node with "
-            "another disk has another one."
+            help="The voter's directory id, so that a node with a new disk is not removed. Default: the one "
+            "that the quorum knows."
         ),
     ] = None,
     brokers: BrokersOption = None,
@@ -191,9 +191,9 @@ def remove_voter(
     timeout_ms: TimeoutOption = _CHANGE_MS,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a node vote no more. It goes on as an observer, or may be gone already.
+    """Remove a voter. Its node may be down; a running one becomes an observer.
 
-    Returns when the change is committed, and shows the quorum then. The leader, if removed, resigns.
+    Waits until the change is committed, then shows the quorum. A removed leader resigns.
     """
     directory = _directory(directory_id)
 
@@ -245,15 +245,16 @@ def _key_of(described: "QuorumDescription", node: int, directory: str | None) ->
 
 @app.command(epilog="Example: quorate quorum transfer 2 -b localhost:9092")
 def transfer(
-    node: Annotated[int, typer.Argument(help="The voter that is to lead.", min=0)],
+    node: Annotated[int, typer.Argument(help="The node id of the new leader.", min=0)],
     brokers: BrokersOption = None,
     controllers: ControllersOption = None,
     timeout_ms: TimeoutOption = 10_000,
     as_json: JsonOption = False,
 ) -> None:
-    """Transfer the leadership of the quorum to another voter, as before maintenance; nothing is lost by it.
+    """Transfer the leadership of the quorum to another voter, for example before maintenance. Loses nothing.
 
-    Goes to the controller listeners, also with --bootstrap-server: Kafka's protocol has no such request.
+    It uses the controller listeners, also with --bootstrap-server, because Kafka's protocol has no such
+    request.
     """
 
     async def at_controllers(found: "Controllers") -> "QuorumDescription":
@@ -279,10 +280,10 @@ def adopt_voters(
     timeout_ms: TimeoutOption = _CHANGE_MS,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the voters of controller.quorum.voters into the log, so that they can be changed from then on.
+    """Write the voters of controller.quorum.voters into the log, so that they can be changed.
 
-    Every one of them must be running. Changes nothing where it was done before. Goes to the controller
-    listeners, also with --bootstrap-server.
+    All of them must be running. A second call has no effect. It uses the controller listeners, also with
+    --bootstrap-server.
     """
 
     async def at_controllers(found: "Controllers") -> "QuorumDescription":

@@ -46,14 +46,13 @@ def server() -> None:
 @app.command(epilog="Example: quorate server start server.properties --log-json")
 def start(
     config: Annotated[Path, typer.Argument(help="server.properties.", exists=True, dir_okay=False)],
-    log_level: Annotated[LogLevel, typer.Option(help="The least severe events that are logged.")] = (
-        LogLevel.INFO
-    ),
-    log_json: Annotated[bool, typer.Option("--log-json", help="Log lines as JSON.")] = False,
+    log_level: Annotated[LogLevel, typer.Option(help="The lowest level of logged events.")] = (LogLevel.INFO),
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log in JSON.")] = False,
 ) -> None:
-    """Run a node until SIGINT or SIGTERM, which shut it down in order.
+    """Run a node until SIGINT or SIGTERM, which stop it in order.
 
-    Says on standard output when it listens; logs to standard error. A second signal ends it at once.
+    It prints a line to standard output when it listens, and logs to standard error. A second signal ends it
+    at once.
     """
     server_config = load_config(config)
     configure_logging(log_level, as_json=log_json)

@@ -35,17 +35,18 @@ def snapshot() -> None:
 @app.command(epilog="Example: quorate snapshot take -b localhost:9092")
 def take(
     node: Annotated[
-        int | None, typer.Option("--node", "-n", min=0, help="The voter to ask; by default the leader.")
+        int | None,
+        typer.Option("--node", "-n", min=0, help="The voter that takes the snapshot. Default: the leader."),
     ] = None,
     brokers: BrokersOption = None,
     controllers: ControllersOption = None,
     timeout_ms: TimeoutOption = 60_000,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a running node take a snapshot of all it has applied, and return when it is on its disk.
+    """Make a running node take a snapshot of its applied state. Returns when it is durable.
 
-    Nodes take them by themselves; this one bounds what the node has to replay when it starts next. If the
-    last snapshot has all that was applied, there is no other. Goes to the controller listeners, also with
+    Nodes take snapshots by themselves. This one shortens the node's next start. If the latest snapshot
+    already has all applied records, there is no new one. It uses the controller listeners, also with
     --bootstrap-server.
     """
 
@@ -101,7 +102,7 @@ def list_snapshots(
 ) -> None:
     """List the snapshots in a folder, oldest first, and check every byte of them.
 
-    Changes nothing: the node may be running. Ends with code 4 if one is damaged.
+    The node may be running. The exit code is 4 if one is damaged.
     """
     with user_errors():
         found = _survey(folder)
@@ -190,8 +191,10 @@ def _print_table(found: list[_Found]) -> None:
 )
 def dump(
     file: Annotated[Path, typer.Argument(help="A .checkpoint file.", exists=True, dir_okay=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON per batch.")] = False,
-    records: Annotated[bool, typer.Option("--records/--no-records", help="Decode records too.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per batch.")] = False,
+    records: Annotated[
+        bool, typer.Option("--records/--no-records", help="Print the records of each batch.")
+    ] = True,
 ) -> None:
     """Print the batches of a snapshot and the records in them, as `quorate log dump` does of a log.
 

@@ -24,7 +24,7 @@ app = typer.Typer(
 
 @app.command("random-uuid", epilog="Example: quorate storage random-uuid")
 def random_uuid() -> None:
-    """Draw an id, of a cluster or a directory."""
+    """Generate a random id for a cluster or a directory."""
     import random
 
     from quorate.runtime import Entropy, uuid_text
@@ -39,9 +39,11 @@ def random_uuid() -> None:
 )
 def format_storage(
     config: ConfigOption,
-    cluster_id: Annotated[str, typer.Option("--cluster-id", "-t", help="The same on every node.")],
+    cluster_id: Annotated[
+        str, typer.Option("--cluster-id", "-t", help="The cluster's id, equal on every node.")
+    ],
     ignore_formatted: Annotated[
-        bool, typer.Option("--ignore-formatted", "-g", help="Leave a folder that is formatted as it is.")
+        bool, typer.Option("--ignore-formatted", "-g", help="Do nothing if the folder is already formatted.")
     ] = False,
     standalone: Annotated[
         bool,
@@ -53,8 +55,8 @@ def format_storage(
             "--initial-controllers",
             "-I",
             metavar="VOTERS",
-            help="The voters that a new cluster begins with: id@host:port:directory-id, separated by commas. "
-            "The same on each of them; draw the directory ids with `quorate storage random-uuid`.",
+            help="The first voters of a new cluster: id@host:port:directory-id, separated by commas. Equal "
+            "on each of them. `quorate storage random-uuid` generates directory ids.",
         ),
     ] = None,
     no_initial_controllers: Annotated[
@@ -62,15 +64,15 @@ def format_storage(
         typer.Option(
             "--no-initial-controllers",
             "-N",
-            help="This node joins a cluster that has voters, as an observer until it is added.",
+            help="This node joins an existing cluster as an observer.",
         ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Give an empty folder its identity: cluster id, node id, directory id, and a vote not yet given.
+    """Prepare the folder of a new node: cluster id, node id, directory id and an empty vote.
 
-    A controller without controller.quorum.voters in its configuration needs to be told who votes at first:
-    one of --standalone, --initial-controllers and --no-initial-controllers.
+    For a controller without controller.quorum.voters in its configuration, name the first voters with one of
+    --standalone, --initial-controllers and --no-initial-controllers.
     """
     if not cluster_id.strip() or any(character.isspace() for character in cluster_id):
         raise fail(
@@ -179,7 +181,7 @@ def _first_voters(
 
 @app.command(epilog="Example: quorate storage info -c server.properties --json")
 def info(config: ConfigOption, as_json: JsonOption = False) -> None:
-    """Show whose a folder is, and the vote it remembers."""
+    """Show the identity of a node's folder, and its epoch and vote."""
     server = load_config(config)
     folder = server.metadata_log_dir
     with user_errors():

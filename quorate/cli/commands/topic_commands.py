@@ -42,19 +42,23 @@ def create(
     topic: TopicOption,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     partitions: Annotated[
-        int, typer.Option(min=-1, max=2**31 - 1, help="How many; -1 for the cluster's default.")
+        int, typer.Option(min=-1, max=2**31 - 1, help="The number of partitions. -1: the cluster's default.")
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option(min=-1, max=2**15 - 1, help="Replicas of each; -1 for the cluster's default.")
+        int,
+        typer.Option(
+            min=-1, max=2**15 - 1, help="The number of replicas of each partition. -1: the cluster's default."
+        ),
     ] = -1,
     replica_assignment: Annotated[
         str | None,
         typer.Option(
-            metavar="IDS", help="Replicas of each partition by hand: 1:2:3,2:3:1. Instead of the two above."
+            metavar="IDS",
+            help="The replicas of each partition, such as 1:2:3,2:3:1, instead of the two numbers.",
         ),
     ] = None,
     config: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A topic setting; may be repeated.")
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A topic setting. Repeatable.")
     ] = None,
 ) -> None:
     """Create a topic and return when it exists."""
@@ -85,7 +89,7 @@ def create(
 
 @app.command("list", epilog="Example: quorate topics list -b localhost:9092")
 def list_topics(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
-    """The names of all topics, one a line."""
+    """List the names of all topics, one per line."""
     from quorate.cli.bootstrap import run_with_client
     from quorate.cli.cluster_requests import topic_names
 
@@ -99,14 +103,16 @@ def list_topics(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOpt
 
 @app.command(epilog="Example: quorate topics describe -t orders --json")
 def describe(
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="One topic; all by default.")] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="The name of one topic. Default: all topics.")
+    ] = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     as_json: JsonOption = False,
 ) -> None:
-    """Partitions, leaders, replicas, in-sync and eligible leader replicas.
+    """Show partitions, leaders, replicas, in-sync replicas and eligible leader replicas.
 
-    An eligible leader replica (ELR, KIP-966) is out of sync, but sure to have every acknowledged record: it
-    may lead where nobody in sync can. The last known ELR led last, where nobody is in sync.
+    An eligible leader replica (ELR, KIP-966) is not in sync but has every acknowledged record. It may lead if
+    no replica in sync can. The last known ELR is the last leader of a partition without replicas in sync.
     """
     from quorate.cli.bootstrap import run_with_client
     from quorate.cli.cluster_requests import describe_topics, topic_as_dict
