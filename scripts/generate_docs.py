@@ -227,7 +227,7 @@ def roles() -> str:
 
 
 def rooms() -> str:
-    """Every package, and what the table of rooms lets it import."""
+    """Every package, and the packages that it may import."""
     source = Source()
 
     def imports(package: str) -> str:
@@ -240,7 +240,7 @@ def rooms() -> str:
         (f"`quorate/{package.replace('.', '/')}/`", source.purpose(package), imports(package))
         for package in sorted(source.packages - {""})
     )
-    return table(("room", "is", "may import, besides itself"), rows)
+    return table(("package", "content", "may import, besides itself"), rows)
 
 
 def drawing(package: str) -> Callable[[], str]:

@@ -1,4 +1,4 @@
-"""Every metric, declared in one place, and the endpoint that shows them."""
+"""The declarations of all metrics, and the HTTP endpoint for them."""
 
 from quorate.metrics.controller_stats import ControllerStats
 from quorate.metrics.declarations import BROKER_METADATA, CONTROLLER, families

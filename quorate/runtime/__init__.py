@@ -1,6 +1,6 @@
-"""The seams to the outside world. Everything above them runs unchanged in simulation.
+"""Interfaces to disk, network, time and entropy. All code above them runs unchanged in simulation.
 
-Names are imported when they are first used: much of this needs no event loop, and some programs have none.
+Names are imported at their first use, because programs without an event loop use some of them.
 """
 
 from typing import TYPE_CHECKING

@@ -1,1 +1,1 @@
-"""Whole clusters in one process, from one seed."""
+"""Simulation of whole clusters in one process, from one seed."""

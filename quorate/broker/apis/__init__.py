@@ -1,4 +1,4 @@
-"""One module per Kafka API."""
+"""The APIs of Kafka that a broker serves, one module each."""
 
 from quorate.broker.apis.cluster_features import features_of
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader

@@ -1,4 +1,4 @@
-"""The KRaft controller: metadata records, the image, and the operations on it."""
+"""The KRaft controller: it appends metadata records and carries out requests and chores."""
 
 from quorate.broker.controller.controller import (
     LATEST_METADATA_VERSION,

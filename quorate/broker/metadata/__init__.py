@@ -1,4 +1,4 @@
-"""The cluster's metadata: records, their codec, the image that they make, changes between images."""
+"""The cluster's metadata: records, their codec, the image of all records, changes between images."""
 
 from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.batch_loader import BatchLoader

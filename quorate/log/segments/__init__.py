@@ -1,4 +1,4 @@
-"""A log's files: segments, and the indexes beside them."""
+"""The files of a log: segments and their indexes."""
 
 from quorate.log.segments.batch_reader import BatchReader
 from quorate.log.segments.segment import LOG_SUFFIX, Segment

@@ -1,4 +1,4 @@
-"""Snapshot files: their names, what is in them, reading and writing (KIP-630)."""
+"""Snapshot files: their names and their content, reading and writing (KIP-630)."""
 
 from quorate.log.snapshots.snapshot_file import SnapshotContents, name_of, parse_name, verify
 from quorate.log.snapshots.snapshot_survey import BOOTSTRAP

@@ -1,4 +1,4 @@
-"""Events into the core, effects out of it: appends, syncs, timers, answers."""
+"""The driver of the core: events in, effects out, with appends, syncs, timers and answers."""
 
 from quorate.raft.driver.driver import Driver, Routes
 

@@ -1,4 +1,4 @@
-"""What users implement, and how committed records get to it."""
+"""The interface of the user's state machine, and the task that applies committed records to it."""
 
 from quorate.raft.state_machine.append_queue import AppendQueue, QueuedAppend
 from quorate.raft.state_machine.applier import Applier

@@ -1,4 +1,4 @@
-"""What a node can say of itself and its quorum: health, silence, staleness, a wrong configuration."""
+"""A node's observations of itself and its quorum: health, staleness, wrong configurations."""
 
 from quorate.raft.watch.freshness import Freshness
 from quorate.raft.watch.health import Health

@@ -1,4 +1,4 @@
-"""What must hold at every step of a run."""
+"""The invariants that a run checks at every step."""
 
 from quorate.simulation.checkers.invariants import Checker, WatchedTelemetry
 from quorate.simulation.checkers.node_view import LostReplica, NodeView, validate_quorum

@@ -1,4 +1,4 @@
-"""What goes wrong in a run: processes, hosts, disks, network, voters."""
+"""The faults of a run: of processes, hosts, disks, network and voters."""
 
 from quorate.simulation.faults.faults import Fault, Faults, FaultSettings
 from quorate.simulation.faults.hosts import FOLDER, SimulatedCluster, SimulatedNode

@@ -1,4 +1,4 @@
-"""What clients saw in a run, and whether it can be explained: linearizability, anomalies of logs."""
+"""The checks of clients' histories: linearizability, anomalies of logs."""
 
 from quorate.simulation.histories.history import Append, ClientRead, History, Outcome
 from quorate.simulation.histories.linearizability import Operation, check_history

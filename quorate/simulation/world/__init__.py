@@ -1,4 +1,4 @@
-"""The simulated outside: clock, disks, network, and the traces of what happened."""
+"""The simulated world: clock, disks, network, and the trace of events."""
 
 from quorate.simulation.world.scheduler import Scheduler, current_process, run
 from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk, Volume

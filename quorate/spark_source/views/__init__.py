@@ -1,4 +1,4 @@
-"""Tables of what the records mean: topics, partitions, brokers."""
+"""The typed views: tables of topics, partitions and brokers."""
 
 from quorate.spark_source.views.registry import new_view
 from quorate.spark_source.views.view import Row, View

@@ -1,4 +1,4 @@
-"""What the controller can do: pure functions from an image and a request to records."""
+"""The operations of the controller: pure functions from an image and a request to records."""
 
 from quorate.broker.controller.operations.alter_configs import alter_configs
 from quorate.broker.controller.operations.alter_partition import alter_partition

@@ -1,4 +1,4 @@
-"""Requests of brokers to the active controller, and how they are written."""
+"""The requests of brokers to the active controller, and their codec."""
 
 from quorate.broker.controller.rpc.rpc import (
     AllocateProducerIdsRequest,

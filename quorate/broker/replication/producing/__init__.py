@@ -1,4 +1,4 @@
-"""What a broker asks of produced batches before they are in a log."""
+"""The checks of produced batches before the append."""
 
 from quorate.broker.replication.producing.batch_check import BatchChecker, CheckedBatches, read_produced
 from quorate.broker.replication.producing.compression import (

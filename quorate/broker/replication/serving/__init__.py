@@ -1,4 +1,4 @@
-"""Produce, Fetch and ListOffsets, as a leader's replicas answer them."""
+"""The answers of a leader's replicas to Produce, Fetch and ListOffsets."""
 
 from quorate.broker.replication.serving.fetch_service import FetchService, ParkedFetch
 from quorate.broker.replication.serving.offset_lookup import find_offset

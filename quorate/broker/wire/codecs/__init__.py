@@ -1,4 +1,4 @@
-"""Kafka's messages to and from bytes: by hand where it is hot, by kio elsewhere."""
+"""Codecs of Kafka's messages: written by hand on hot paths, kio's elsewhere."""
 
 from quorate.broker.wire.codecs.entities import (
     build,

@@ -1,4 +1,4 @@
-"""What the core knows of its own log: ends, epochs, voter sets, a snapshot on its way in."""
+"""The core's knowledge of its own log: ends, epochs, voter sets, an incoming snapshot."""
 
 from quorate.raft.core.replica_log.incoming_snapshot import Arrival, IncomingSnapshot
 from quorate.raft.core.replica_log.replica_log import ReplicaLog

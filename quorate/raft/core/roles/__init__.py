@@ -1,4 +1,4 @@
-"""One module per role, each with its state and its answers to every event."""
+"""The roles, one module each, with their state and their answers to every event."""
 
 from quorate.raft.core.roles.ballot import Ballot
 from quorate.raft.core.roles.candidate import Candidate

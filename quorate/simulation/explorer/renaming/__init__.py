@@ -1,4 +1,4 @@
-"""Node names swapped in a state: which states stand for others."""
+"""States with exchanged node ids, for the reduction by symmetry."""
 
 from quorate.simulation.explorer.renaming.renamed_core import renamed
 from quorate.simulation.explorer.renaming.renaming import Renaming
