@@ -129,7 +129,7 @@ class VotersAt:
 
 @value(frozen=True, slots=True)
 class ElectionState:
-    """What the quorum-state file holds (KIP-595): durable before anything that depends on it is said."""
+    """The content of the quorum-state file (KIP-595). It is durable before any message depends on it."""
 
     epoch: Epoch
     leader: NodeId | None = None
@@ -138,7 +138,7 @@ class ElectionState:
 
 @value(frozen=True, slots=True, kw_only=True)
 class RecoveredLog:
-    """What is in the local log at start-up, all of it durable."""
+    """The content of the local log at the start, all of it durable."""
 
     epochs: tuple[EpochStart, ...] = ()
     """Epoch cache: strictly increasing epochs and start offsets."""

@@ -1,4 +1,4 @@
-"""What takes records out of a log: truncation at its end, retention at its start."""
+"""Removal of records from a log: truncation at its end, retention at its start."""
 
 from bisect import bisect_right
 from collections.abc import AsyncIterator

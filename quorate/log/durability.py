@@ -1,4 +1,4 @@
-"""When what is in a log is durable, and what the next start may rely on."""
+"""Durability of a log: its syncs, and the recovery point for the next start."""
 
 from quorate.log.checkpoints import RECOVERY_POINTS, TopicPartition, load_offsets, store_offsets
 from quorate.log.epoch_cache import FILE_NAME as EPOCHS
@@ -60,8 +60,8 @@ class Durability(LogState):
         return end
 
     def sync_at_once(self) -> Offset | None:
-        """As `sync`, if the disk can do so here and now and there is no more to it than one file; else None,
-        and nothing happened."""
+        """Do the same as `sync`, if the disk can sync at once and only one file needs it. None: it can't, and
+        nothing happened."""
         segment = self._active
         if (
             self._changing
@@ -85,8 +85,8 @@ class Durability(LogState):
         return self.end_offset
 
     async def flush(self) -> Offset:
-        """As `sync`, and the epoch checkpoint and an own recovery point too: `recovery_point` is then the
-        returned offset."""
+        """Do the same as `sync`, and make the epoch checkpoint and an own recovery point durable:
+        `recovery_point` is then the returned offset."""
         end = await self.sync()
         await self._checkpoint()
         return end

@@ -1,4 +1,4 @@
-"""Where each leader epoch starts in the log (KIP-101, KIP-279), and its checkpoint file."""
+"""The start offset of each leader epoch in the log (KIP-101, KIP-279), and its checkpoint file."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -33,8 +33,8 @@ class EpochCache:
 
     @property
     def start_epoch(self) -> Epoch:
-        """Of the record below the log start, and so of an empty log's last one; 0 if none is known. Not in
-        the checkpoint file."""
+        """The epoch of the record below the log start, and so of an empty log's last record; 0 if unknown.
+        Not in the checkpoint file."""
         return self._start_epoch
 
     @start_epoch.setter
@@ -108,8 +108,8 @@ class EpochCache:
 
 
 def load_epochs(disk: Disk, folder: str) -> list[EpochStart] | None:
-    """What the checkpoint file says; None if there is none or it can't be read, because it can be rebuilt
-    from the batches (KAFKA-16541)."""
+    """Read the checkpoint file. None: it is missing or unreadable, and can be rebuilt from the batches
+    (KAFKA-16541)."""
     path = f"{folder}/{FILE_NAME}"
     try:
         lines = decode_lines(path, read_file(disk, path))

@@ -1,4 +1,4 @@
-"""How one log is kept."""
+"""The configuration of one log."""
 
 from dataclasses import dataclass
 

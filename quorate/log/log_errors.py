@@ -1,4 +1,4 @@
-"""What can go wrong with a log, by who can do something about it."""
+"""Errors of a log, grouped by the party that can act on them."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What an open log is made of; its parts share it."""
+"""The state of an open log, which its parts share."""
 
 from collections.abc import Callable
 
@@ -57,7 +57,7 @@ class LogState:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether a change was cancelled halfway, as the end of a process may do."""
+        """True if a change was cancelled halfway, for example at the end of a process."""
         return isinstance(self._failure, trio.Cancelled)
 
     def _begin_at(self, log_start_offset: Offset, epoch: Epoch) -> None:

@@ -29,7 +29,7 @@ class Reads(LogState):
     def read_tail(
         self, offset: int, max_bytes: int, *, end_offset: int | None = None, min_one_batch: bool = True
     ) -> bytes | None:
-        """As `read`, from memory alone; None if that does not reach back far enough."""
+        """Do the same as `read`, from memory alone. None: the memory does not reach back far enough."""
         if offset >= self.end_offset or offset < self.log_start_offset:
             self._check_range(offset)
             return b""
@@ -92,8 +92,8 @@ class Reads(LogState):
         )
 
     async def is_batch_boundary(self, offset: int) -> bool:
-        """Whether a batch starts at `offset` or the log ends there: what a snapshot's end must be, because a
-        log that begins there can only take whole batches. False outside of the log."""
+        """True if a batch starts at `offset` or the log ends there. A snapshot must end at such an offset,
+        because a log that begins there can only take whole batches. False outside of the log."""
         if not self.log_start_offset <= offset <= self.end_offset:
             return False
         if offset == self.end_offset:

@@ -1,4 +1,4 @@
-"""What opening a log does to its files.
+"""Recovery: the changes that opening a log makes to its files.
 
 Below the recovery point everything was durable once: what can't be read there is damage, and an error.
 Above it, anything may be missing, torn or out of order after a power loss: batches are kept up to the first
@@ -37,7 +37,7 @@ _ALL = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryReport:
-    """What opening found above the recovery point."""
+    """The result of opening a log, above its recovery point."""
 
     cut_bytes: int = 0
     """Of torn tails, up to the last byte that is not zero."""

@@ -1,4 +1,4 @@
-"""What one node's controller counts of itself (KIP-835)."""
+"""Counts of one node's controller (KIP-835)."""
 
 from collections.abc import Iterator
 

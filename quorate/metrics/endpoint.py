@@ -18,13 +18,13 @@ _MAX_CONNECTIONS = 64
 
 
 class HealthReport(Protocol):
-    """What /health answers; `quorate.raft.Health` is one."""
+    """The answer of /health. `quorate.raft.Health` is one."""
 
     @property
     def healthy(self) -> bool: ...
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Return the report as a dictionary for JSON."""
         ...
 
 
@@ -88,7 +88,7 @@ def _headers(request: str) -> dict[str, str]:
 
 
 def _is_last(request: str) -> bool:
-    """Whether the client wants the connection closed after the answer."""
+    """True if the client wants the connection closed after the answer."""
     return request.partition("\r\n")[0].endswith("HTTP/1.0") or (
         _headers(request).get("connection", "").lower() == "close"
     )

@@ -1,4 +1,4 @@
-"""How long something takes: buckets for Prometheus, quantiles of the recent past as Kafka's have."""
+"""Histograms of durations: buckets for Prometheus, and quantiles of the recent past like Kafka's."""
 
 from bisect import bisect_left
 from collections import deque

@@ -1,4 +1,4 @@
-"""What the parameters are called that a message asks its reader to change."""
+"""The names of parameters in messages, for readers of server.properties and for embedders."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -45,7 +45,7 @@ _NO_REMOTE_APPENDS = (
 def spans_of(
     records: memoryview, *, on_control_batch: Callable[[Batch], None] | None = None
 ) -> list[BatchSpan]:
-    """What the core has to know of fetched batches, whose CRCs are checked. Raises `InvalidBatchError`."""
+    """Return the core's view of fetched batches, whose CRCs have been checked. Raises `InvalidBatchError`."""
     spans = []
     for header in read_headers(records):
         voters = None
@@ -204,7 +204,7 @@ class Node:
 
     @property
     def known_leader(self) -> NodeId | None:
-        """As `Quorum.leader`."""
+        """The same as `Quorum.leader`."""
         return None if self.hearing.is_silent else self.leadership.current.leader
 
     def _why_leaderless(self) -> str | None:
@@ -216,7 +216,7 @@ class Node:
 
     @property
     def health(self) -> Health:
-        """As `Quorum.health`."""
+        """The same as `Quorum.health`."""
         leader, view = self.known_leader, self.leadership
         reason: str | None = None
         if self.failure is not None:
@@ -249,7 +249,7 @@ class Node:
 
     @property
     def staleness_ms(self) -> int | None:
-        """As `Quorum.staleness_ms`."""
+        """The same as `Quorum.staleness_ms`."""
         return self._freshness.staleness_ms(self.driver.core, self.driver.applier.applied_offset)
 
     def _make_peer(self, node: NodeId, endpoint: Endpoint) -> Peer:
@@ -328,7 +328,7 @@ class Node:
         self.driver.requests.read_index(waiter)
 
     async def check_change(self, change: VoterChange) -> None:
-        """As leader: raise why it would be refused now, or because of the endpoint that it names."""
+        """Raise the reason for which the leader would refuse the change now, including its endpoint."""
         self.driver.requests.check_change(change)
         await self._endpoint_check.check(change)
 

@@ -1,4 +1,4 @@
-"""What any node may ask of the leader, wherever that is: found, asked, and asked again while it changes."""
+"""Calls of any node to the leader: find it, ask it, and repeat while it changes."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -66,7 +66,7 @@ class LeaderCalls:
         return await self._ask(here, Channel.read_index, timeout_ms=timeout_ms, repeatable=True)
 
     async def describe(self, *, timeout_ms: int) -> QuorumDescription:
-        """As the leader knows it. Raises `NotLeaderError`."""
+        """Return the leader's description of the quorum. Raises `NotLeaderError`."""
 
         async def here() -> QuorumDescription:
             return self._node.describe()

@@ -1,4 +1,4 @@
-"""Who leads, as the application may know it."""
+"""The leader, as the application sees it."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a node does about its own place among the voters: it tells where it listens now, and joins."""
+"""A node's care for its own place among the voters: it updates its endpoint, and joins."""
 
 import trio
 
@@ -23,7 +23,7 @@ class Membership:
         self._told: str | None = None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         timeout_ms = self._config.core.fetch_timeout_ms
         while True:
             await trio.sleep(timeout_ms / 1000)

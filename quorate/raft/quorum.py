@@ -487,8 +487,8 @@ class Quorum(Generic[Outcome]):
 
 
 class _ForkedQuorum(Quorum[Outcome]):
-    """What a `Quorum` is in a process that was forked off. Already the look-up of a method raises: a call
-    that is handed to the thread of a trio that does not run here would wait for ever."""
+    """A `Quorum` in a forked process. Already the look-up of a method raises: a call that is handed to the
+    thread of a trio that does not run here would wait for ever."""
 
     def __getattribute__(self, name: str) -> object:
         if name.startswith("_"):

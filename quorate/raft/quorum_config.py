@@ -1,4 +1,4 @@
-"""How a node takes part in a quorum."""
+"""The configuration of a node of a quorum."""
 
 import re
 from dataclasses import dataclass, field

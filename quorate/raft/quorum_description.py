@@ -1,4 +1,5 @@
-"""When each replica last fetched, for DescribeQuorum (KIP-836). The core reads no clock, so this does."""
+"""The time of each replica's last fetch, for DescribeQuorum (KIP-836). The core reads no clock, so the driver
+records it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What can go wrong for a user of the quorum, branched by what the user can do about it."""
+"""The errors of a quorum, grouped by the action that their user can take."""
 
 from quorate.error_code import ErrorCode
 from quorate.types import Endpoint, Epoch, NodeId

@@ -1,4 +1,4 @@
-"""What the quorum tells whoever watches it, at the moment it happens."""
+"""The interface of a quorum's observers, such as its metrics."""
 
 from typing import Protocol
 

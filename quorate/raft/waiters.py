@@ -1,4 +1,4 @@
-"""Who waits for what a leader does: told once, and in one way."""
+"""The waiters for an operation of the leader, each told exactly once."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What the running step of a task has touched, counted where the loops over data are.
+"""Counts of the data that the running step of a task touches.
 
 In life nobody reads it: it costs an addition of integers for each batch. The simulator turns it into time, so
 that a step without end holds up its simulated process as it would hold up a real one

@@ -9,7 +9,7 @@ _CHUNK_BYTES = 1024 * 1024
 
 
 class BatchReader:
-    """From one position of a segment to another."""
+    """Reads the batches of a segment between two positions."""
 
     def __init__(self, segment: Segment, start: int, end: int) -> None:
         self._segment = segment

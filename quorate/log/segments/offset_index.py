@@ -61,7 +61,7 @@ class OffsetIndex:
         self.cut(-1)
 
     def load(self, disk: Disk, path: str, *, segment_bytes: int) -> Steps[bool]:
-        """Whether the file is there and makes sense. If not, the index is empty."""
+        """Read the file. False: it is missing or inconsistent, and the index is empty."""
         self.clear()
         try:
             file = disk.open(path)

@@ -67,7 +67,7 @@ class Segment:
         self.indexes.configure(config)
 
     def has_room_for(self, size: int, *, end_offset: int, timestamp: int) -> bool:
-        """Whether an append may go here, or the log must roll."""
+        """True if the segment has room for this append. Otherwise the log must roll."""
         held = self.file.size
         if held == 0:
             return True

@@ -1,5 +1,4 @@
-"""What a segment knows of its batches without reading them: the index by offset, the one by time, and the
-largest timestamp."""
+"""The indexes of a segment by offset and by time, and its largest timestamp."""
 
 from collections.abc import Iterator
 from contextlib import suppress

@@ -170,7 +170,7 @@ class TimeIndex:
         self._timestamps.clear()
 
     async def sync(self) -> None:
-        """What was saved is on the device when this returns. No checkpoint if it is. Raises `DiskError`."""
+        """Make the saved entries durable. No checkpoint if they are. Raises `DiskError`."""
         if not self.unsynced:
             return
         self.unsynced = False

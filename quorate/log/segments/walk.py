@@ -61,7 +61,7 @@ async def read_cold(steps: Steps[_Result]) -> _Result:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a batch is in a segment's file."""
+    """The position of a batch in a segment's file."""
 
     position: int
     size: int

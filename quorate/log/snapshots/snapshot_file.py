@@ -50,7 +50,7 @@ def parse_name(name: str) -> SnapshotId | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotContents:
-    """What a snapshot says of itself."""
+    """The description of a snapshot, from its own control records."""
 
     snapshot: SnapshotId
     size_bytes: int
@@ -61,7 +61,7 @@ class SnapshotContents:
 
 
 class SnapshotScan:
-    """From the first byte of `file` to the last, once. Holds one batch, or one read, in memory."""
+    """Reads `file` once, from the first byte to the last. Holds one batch, or one read, in memory."""
 
     __slots__ = (
         "_chunk",
@@ -183,7 +183,7 @@ class SnapshotScan:
 
 
 def read_head(file: File, snapshot: SnapshotId) -> SnapshotContents:
-    """What the first batches say. Raises `DamagedSnapshotError`."""
+    """Read the first batches, which describe the snapshot. Raises `DamagedSnapshotError`."""
     scan = SnapshotScan(file, snapshot)
     read_now(scan.next())
     return scan.contents

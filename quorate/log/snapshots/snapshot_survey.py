@@ -1,4 +1,4 @@
-"""What a start finds of snapshots in a folder, and what it removes."""
+"""The survey of the snapshots in a folder at a start, and the removal of obsolete files."""
 
 import contextlib
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What the core is configured with, and what it has to know of a batch."""
+"""The configuration of the core, and its view of a batch."""
 
 from typing import NewType
 

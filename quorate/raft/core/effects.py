@@ -1,4 +1,4 @@
-"""What the core asks for. The driver carries effects out in order.
+"""The effects of a step: requests of the core to its driver. The driver carries effects out in order.
 
 A *barrier* (`is_barrier`) is complete (durable) before any later effect of the same or a later step is
 carried out. The others may complete later: appends (`AppendProposal`, `AppendFetched`, `AppendLeaderChange`,
@@ -188,8 +188,8 @@ class HighWatermarkAdvanced(_Other):
 
 @value(frozen=True, slots=True)
 class RoleChanged(_Other):
-    """For the application, the log and the metrics. A leader may be announced to the application only when
-    it has applied everything below `epoch_start_offset`."""
+    """The role changed: for the application, the log and the metrics. A leader may be announced to the
+    application only when it has applied everything below `epoch_start_offset`."""
 
     role: Role
     epoch: Epoch

@@ -1,4 +1,4 @@
-"""What the core is told. One event at a time goes into `step`."""
+"""The events that a driver passes to `step`, one at a time."""
 
 import enum
 from typing import NamedTuple
@@ -121,7 +121,7 @@ class RemoveVoter:
 
 @value(frozen=True, slots=True)
 class UpdateVoter:
-    """Where a voter listens has changed. Its key has not."""
+    """The endpoint of a voter has changed. Its key has not."""
 
     voter: Voter
 
@@ -161,7 +161,7 @@ class LogStartMoved:
 
 @value(frozen=True, slots=True)
 class SnapshotChecked:
-    """What `CheckSnapshot` asked for: the fetched snapshot is whole and durable. `voters`: those in it, None
+    """The outcome of `CheckSnapshot`: the fetched snapshot is whole and durable. `voters`: those in it, None
     if it has none (kraft.version 0)."""
 
     snapshot: SnapshotId
@@ -170,7 +170,7 @@ class SnapshotChecked:
 
 @value(frozen=True, slots=True)
 class SnapshotDamaged:
-    """What `CheckSnapshot` asked for: it is not whole, and was removed."""
+    """The outcome of `CheckSnapshot`: the snapshot is damaged, and was removed."""
 
     snapshot: SnapshotId
 

@@ -1,4 +1,4 @@
-"""What a leader says to a Fetch."""
+"""The answers of a leader to Fetch."""
 
 from quorate.error_code import ErrorCode
 from quorate.raft.core.effects import SendRecords
@@ -16,7 +16,7 @@ def answer_fetch(
     diverging: EpochEnd | None = None,
     snapshot: SnapshotId | None = None,
 ) -> None:
-    """With the records there are, if it asks for some and is of this log."""
+    """Answer with the available records, if the request asks for some and its log matches."""
     response = FetchResponse(
         source=node.id,
         destination=request.source,

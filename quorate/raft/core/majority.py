@@ -1,4 +1,4 @@
-"""What a majority of the voters has."""
+"""The offset that a majority of the voters has reached."""
 
 from collections.abc import Collection
 

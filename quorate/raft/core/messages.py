@@ -1,4 +1,5 @@
-"""What nodes say to each other: KIP-595's RPCs. Every request gets one response with its correlation.
+"""The messages between nodes: KIP-595's RPCs. Every request gets one response with its
+correlation.
 
 `source` and `destination` are node ids; a response goes back the way its request came. Responses whose
 correlation is not the one in flight to that node are ignored by the receiver.

@@ -1,4 +1,4 @@
-"""What can be seen of a core from outside."""
+"""The state of a core that may be read from outside."""
 
 from collections.abc import Mapping
 
@@ -30,7 +30,7 @@ class Observable(RoleHolder):
 
     @property
     def leader(self) -> NodeId | None:
-        """Who leads this epoch, as far as is known. None once this node has resigned from it."""
+        """The leader of this epoch, if known. None once this node has resigned from it."""
         return self._node.leader
 
     @property
@@ -73,7 +73,7 @@ class Observable(RoleHolder):
 
     @property
     def epoch_start_offset(self) -> Offset | None:
-        """As leader: where this epoch's LeaderChange record is."""
+        """On the leader: the offset of this epoch's LeaderChange record."""
         return self._role.epoch_start_offset if isinstance(self._role, Leader) else None
 
     @property
@@ -88,7 +88,7 @@ class Observable(RoleHolder):
 
     @property
     def has_dynamic_voters(self) -> bool:
-        """Whether the voters are in the log (kraft.version 1)."""
+        """True if the voter set is in the log (kraft.version 1)."""
         return self._node.log.voters.is_dynamic
 
     def voters_at(self, end_offset: Offset) -> VoterSet | None:
@@ -97,8 +97,8 @@ class Observable(RoleHolder):
         return self._node.log.voters.at(end_offset)
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
-        """Where to send what is for `node`: a voter, the leader, or one of the bootstrap servers, whose ids
-        are -2, -3, ..."""
+        """Return the endpoint of `node`: a voter, the leader, or a bootstrap server, whose ids are -2, -3,
+        ..."""
         return self._node.endpoint_of(node)
 
     @property
@@ -112,5 +112,5 @@ class Observable(RoleHolder):
         return Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead; ask the leader")
 
     def replica_end_offsets(self) -> Mapping[ReplicaKey, Offset]:
-        """As leader: each replica's last valid fetch offset, and our own durable end. Otherwise empty."""
+        """On the leader: each replica's last valid fetch offset, and its own durable end. Otherwise empty."""
         return self._role.replica_end_offsets(self._node) if isinstance(self._role, Leader) else {}

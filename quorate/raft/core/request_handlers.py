@@ -1,4 +1,4 @@
-"""What a node does with the requests of others: check, let the role act, answer."""
+"""The handling of other nodes' requests: check, let the role act, answer."""
 
 from quorate.error_code import ErrorCode
 from quorate.raft.core.checks import request_error
@@ -57,7 +57,7 @@ class RequestHandlers(RoleHolder):
         )
 
     def _leader_error(self, request: FetchRequest | FetchSnapshotRequest) -> ErrorCode:
-        """What only the leader of the request's epoch answers otherwise."""
+        """Return the error of a request that only the leader of its epoch can answer."""
         node = self._node
         error = request_error(node, request)
         if error is not ErrorCode.NONE:
@@ -104,8 +104,8 @@ class RequestHandlers(RoleHolder):
             self._role.on_rival(node, request.source)
 
     def _grants_stranger(self, request: VoteRequest) -> bool:
-        """As anybody's, in a moment when a stranger is heeded at all. Its epoch becomes ours only with our
-        vote."""
+        """Grant a vote to an id outside the voter sets by the usual rules, when it may have an effect at all.
+        Its epoch becomes ours only with our vote."""
         node, role = self._node, self._role
         up_to_date = self._is_up_to_date(request)
         if request.epoch == node.epoch and not request.pre_vote and node.election.voted is not None:

@@ -1,4 +1,4 @@
-"""What a node is and knows whatever its role."""
+"""The state of a node that all its roles share."""
 
 from typing import TypedDict
 
@@ -132,7 +132,7 @@ class NodeState(Cloneable, derived=_DERIVED):
         self.look_up_voters()
 
     def look_up_voters(self) -> bool:
-        """After the log's voter history changed: find the set that counts now. Returns whether this node
+        """Find the voter set in effect after a change of the log's voter history. Returns whether this node
         became, or ceased to be, a voter."""
         voters = self.log.voters.latest
         was_voter = getattr(self, "is_voter", None)
@@ -175,7 +175,7 @@ class NodeState(Cloneable, derived=_DERIVED):
         return self.high_watermark is None or (offset is not None and offset >= self.high_watermark)
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
-        """Where `node` listens, as far as is known. The leader itself says it best."""
+        """Return the endpoint of `node`, if known. The leader's own statement takes precedence."""
         if node == self.leader and self.leader_endpoint is not None:
             return self.leader_endpoint
         if node <= FIRST_BOOTSTRAP:
@@ -212,7 +212,7 @@ class NodeState(Cloneable, derived=_DERIVED):
             self.out.append(Persist(election))
 
     def next_correlation(self, destination: NodeId) -> int:
-        """Of a request that is about to leave for `destination`, in place of any that is in flight there."""
+        """Return the correlation of a new request to `destination`, which replaces one in flight."""
         self.correlation += 1
         self.in_flight[destination] = self.correlation
         return self.correlation
@@ -276,7 +276,7 @@ class NodeState(Cloneable, derived=_DERIVED):
         return self.election.voted.id if self.election.voted is not None else None
 
     def advance_high_watermark(self, high_watermark: Offset) -> None:
-        """To `high_watermark`, if that is further than it was."""
+        """Raise the high watermark to `high_watermark`. No effect if it is there already."""
         if self.high_watermark is not None and high_watermark <= self.high_watermark:
             return
         invariant(

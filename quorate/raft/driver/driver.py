@@ -431,7 +431,7 @@ class Driver:
         self._routes.flush()
 
     def answer_snapshot_fetch(self, response: FetchSnapshotResponse) -> None:
-        """With a chunk that was read; not if another leads by now, whom the follower will hear of."""
+        """Answer with a chunk that was read, unless another node leads by now."""
         if self._leads(response.epoch) and self._routes is not None:
             self._routes.send_response(response, b"")
             self._routes.flush()

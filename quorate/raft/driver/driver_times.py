@@ -1,4 +1,4 @@
-"""How long the driver works, waits, and is without a leader, as the telemetry wants it."""
+"""The times for telemetry: the driver's work and waits, and elections."""
 
 from collections.abc import Callable
 

@@ -40,7 +40,7 @@ class LateReads:
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled; raises `DiskError`."""
+        """Run until cancelled. Raises `DiskError`."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()

@@ -1,4 +1,4 @@
-"""What only the leader can do beside appending: prove that it leads, change the voters, transfer leadership.
+"""The leader's operations besides appends: prove its leadership, change voters, transfer leadership.
 
 Each is an event for the core, and later an effect that says how it ended; this is who waits in between.
 """

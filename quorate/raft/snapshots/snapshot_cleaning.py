@@ -27,7 +27,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningHooks:
-    """What cleaning needs of the driver, and tells it."""
+    """The calls of cleaning into the driver."""
 
     wait_unblocked: Callable[[], Awaitable[None]]
     """Return when no barrier is under way: the log is not being cut or replaced until the next await."""

@@ -28,7 +28,7 @@ from quorate.types import EpochEnd, Offset, SnapshotId
 
 
 class SnapshotDriver(Protocol):
-    """What snapshots need of the driver."""
+    """The calls of snapshots into the driver."""
 
     @property
     def core(self) -> Core: ...
@@ -107,7 +107,7 @@ class Snapshots:
         return () if latest is None else tuple(one for one in self._store.ids if one <= latest)
 
     async def load_latest(self) -> None:
-        """Before anything is applied. See `SnapshotReceiver.load_latest`."""
+        """Load the latest snapshot before any record is applied. See `SnapshotReceiver.load_latest`."""
         await self._receiver.load_latest()
 
     async def run(self) -> None:

@@ -36,7 +36,7 @@ class SnapshotSender:
         wake.set()
 
     async def run(self) -> None:
-        """Until cancelled; raises `DiskError`."""
+        """Run until cancelled. Raises `DiskError`."""
         async with trio.open_nursery() as nursery:
             for _ in range(_READERS):
                 nursery.start_soon(self._read_all)

@@ -24,7 +24,7 @@ _RETRY_SECONDS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotTriggers:
-    """When the next snapshot is due: whichever comes first."""
+    """The two triggers of the next snapshot: size and time."""
 
     max_new_bytes: int
     """Bytes of the log applied since the last one."""
@@ -34,7 +34,7 @@ class SnapshotTriggers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakingHooks:
-    """What a snapshot needs of the driver, and tells it."""
+    """The calls of a snapshot into the driver."""
 
     voters_at: Callable[[Offset], VoterSet | None]
     """The voter set in the log as of an end offset; None while it is static."""

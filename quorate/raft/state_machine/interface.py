@@ -1,4 +1,4 @@
-"""What the user replicates."""
+"""The interface of the user's state machine."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

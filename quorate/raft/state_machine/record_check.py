@@ -1,4 +1,4 @@
-"""What the user's state machine says of records before they get into the log."""
+"""The check of records by the user's state machine, before the append."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Whether an object can be a state machine at all, asked before a record depends on it."""
+"""The check that an object has the methods of a state machine, before a record depends on it."""
 
 import inspect
 from typing import Final

@@ -46,7 +46,7 @@ async def skip_batch(
 
 
 async def _check(storage: Storage, wanted: SkippedBatch) -> int:
-    """How many records are lost. Raises `SkipRefusedError`."""
+    """Return the number of records that are lost. Raises `SkipRefusedError`."""
     offset, latest = wanted.offset, storage.recovered.snapshot
     if latest is not None and latest.end_offset > offset:
         raise SkipRefusedError(

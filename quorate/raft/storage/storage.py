@@ -1,4 +1,4 @@
-"""What a node keeps in its folder, prepared once and opened at each start."""
+"""The content of a node's folder: prepared once, opened at each start."""
 
 import uuid
 from dataclasses import dataclass

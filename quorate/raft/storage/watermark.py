@@ -1,4 +1,4 @@
-"""How far the metadata log is committed, kept beside it for who reads the folder without the node.
+"""The high watermark of the metadata log, stored for readers of the folder without its node.
 
 A hint, and a lower bound: the quorum itself never reads it, and learns its high watermark from the leader.
 Kafka's format and file name, but in the log's own folder: the file of that name in the parent folder is the
@@ -64,7 +64,7 @@ class WatermarkCheckpoint:
 
 
 def load_high_watermark(disk: Disk, log_folder: str) -> Offset | None:
-    """What was stored last (exclusive); None if nothing ever was. Raises `UnreadableCheckpointError`."""
+    """Return the stored high watermark (exclusive), or None. Raises `UnreadableCheckpointError`."""
     return load_offsets(disk, f"{log_folder}/{HIGH_WATERMARKS}").get(METADATA_PARTITION)
 
 

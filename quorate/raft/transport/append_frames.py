@@ -134,7 +134,7 @@ def decode_response(frame: Frame) -> Success:
 
 
 def decode_application_response(frame: Frame) -> bytes:
-    """What the application answered. Raises as `decode_response`."""
+    """Decode the answer of the application. Raises as `decode_response`."""
     if frame.fields or frame.kind != FrameKind.APPLICATION + RESPONSE:
         decode_outcome(frame, FrameKind.APPLICATION)
     return bytes(frame.payload)

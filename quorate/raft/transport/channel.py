@@ -213,8 +213,8 @@ class Channel:
         await self._ask_and_wait(FrameKind.TRANSFER_LEADERSHIP, [successor])
 
     async def describe_quorum(self) -> QuorumView:
-        """What the node at the other end knows of its quorum. Raises `OutcomeUnknownError` when it gave no
-        answer."""
+        """Return the description of the quorum by the node at the other end. Raises `OutcomeUnknownError`
+        when it gave no answer."""
         frame = await self._ask(FrameKind.DESCRIBE_QUORUM, [])
         try:
             return decode_view(frame)
@@ -222,8 +222,8 @@ class Channel:
             raise self._misunderstood(error) from error
 
     async def take_snapshot(self) -> SnapshotId:
-        """As `Quorum.take_snapshot`, on the node at the other end. Raises `SnapshotNotTakenError`, or
-        `OutcomeUnknownError`."""
+        """Do the same as `Quorum.take_snapshot` on the node at the other end. Raises `SnapshotNotTakenError`,
+        or `OutcomeUnknownError`."""
         frame = await self._ask(FrameKind.TAKE_SNAPSHOT, [])
         try:
             return decode_snapshot(frame)

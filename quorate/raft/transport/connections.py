@@ -44,7 +44,7 @@ class Connections:
         self._silent_first[connection] = None
 
     def remove(self, connection: PeerConnection) -> None:
-        """What it is owed goes nowhere."""
+        """Drop the connection and the answers for it."""
         self._silent_first.pop(connection, None)
         self._forget(connection)
         for number in connection.owed:

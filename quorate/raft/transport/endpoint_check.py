@@ -1,4 +1,4 @@
-"""Whether a node listens where a voter is said to listen, before the voters are told (KIP-853).
+"""The check that a node answers at its new endpoint, before the voter set names it (KIP-853).
 
 KRaft asks the new voter's endpoint for its API versions. Here it is asked who it is, so that another node's
 address, or another cluster's, is refused too.

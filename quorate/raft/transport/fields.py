@@ -60,7 +60,7 @@ class FieldReader:
 
     @property
     def has_more(self) -> bool:
-        """Whether the sender's version has another field; else it is older than the field."""
+        """True if the sender's version has another field. Otherwise the sender is older than the field."""
         return self._position < len(self._fields)
 
     def take(self, kind: Kind[T]) -> T:

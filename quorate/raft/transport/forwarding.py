@@ -90,7 +90,7 @@ class Forwarder:
     async def append(
         self, leader: NodeId, address: Address, records: Sequence[bytes]
     ) -> tuple[Offset, Epoch, list[object]]:
-        """As `Quorum.append`, by way of the node at `address`."""
+        """Do the same as `Quorum.append`, through the node at `address`."""
         self._forwarded += 1
         number = self._forwarded
         self._under_way[number] = self._applied_offset

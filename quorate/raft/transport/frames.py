@@ -27,7 +27,7 @@ _LENGTHS = struct.Struct(">IH")
 
 
 class FrameKind(enum.IntEnum):
-    """What a frame is. Requests are even, the response to each is the next odd number."""
+    """The kind of a frame. Requests are even. The response to each is the next odd number."""
 
     VOTE = 2
     BEGIN_QUORUM_EPOCH = 4
@@ -76,7 +76,7 @@ def encode_frame(
 
 
 def decode_frame(body: memoryview) -> Frame:
-    """From what follows the length. Raises `PeerProtocolError`."""
+    """Decode the bytes after the length. Raises `PeerProtocolError`."""
     header_size = int.from_bytes(body[:2], "big")
     if header_size > MAX_HEADER_BYTES or header_size + 2 > len(body):
         raise PeerProtocolError(f"a frame's header claims {header_size} bytes of {len(body) - 2}")

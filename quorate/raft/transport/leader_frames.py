@@ -67,7 +67,7 @@ def decode_transfer(frame: Frame) -> tuple[str, NodeId]:
 
 
 def described(frame: Frame) -> str:
-    """What an administrative request asks for, for the log. It was decoded before."""
+    """Describe an administrative request for the log. It was decoded before."""
     match frame.kind:
         case FrameKind.CHANGE_VOTERS:
             match decode_voter_change(frame)[1]:
@@ -97,7 +97,7 @@ def _short(text: str | None) -> str:
 
 
 def decode_cluster_id(frame: Frame) -> str:
-    """Of a request, its first field. Raises `PeerProtocolError`."""
+    """Decode the cluster id, the first field of the request. Raises `PeerProtocolError`."""
     return FieldReader(frame).take(TEXT)
 
 

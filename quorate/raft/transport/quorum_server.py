@@ -57,7 +57,7 @@ ApplicationHandler = Callable[[bytes], Awaitable[bytes]]
 
 
 class Inbound(Protocol):
-    """What the server hands requests to."""
+    """The receiver of the server's requests."""
 
     def receive(self, message: Message) -> None: ...
 
@@ -78,7 +78,7 @@ class Inbound(Protocol):
     async def take_snapshot(self) -> SnapshotId: ...
 
     def is_voter(self, node: NodeId) -> bool:
-        """Whether it is another voter."""
+        """True if the node is another voter."""
         ...
 
     @property

@@ -143,7 +143,7 @@ def encode(message: Message, records: Buffer = b"", *, correlation: int | None =
 
 
 def kind_of(message: Message) -> FrameKind:
-    """Of a request."""
+    """Return the kind of a request."""
     kind = _KINDS.get(type(message))
     assert kind is not None, f"{type(message).__name__} is no request"
     return kind

@@ -1,4 +1,4 @@
-"""How fast administrative requests from connections are carried out, and what is told of them."""
+"""The limit on administrative requests from connections, and their log lines."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar

@@ -1,4 +1,4 @@
-"""How old a follower's state may be, by what it last heard from its leader."""
+"""The maximum age of a follower's state, from the leader's last answer."""
 
 from collections.abc import Callable
 
@@ -8,10 +8,9 @@ from quorate.types import Epoch, Offset
 
 
 class Freshness:
-    """When the last answered Fetch was sent. Its answer was made later, by who led then or had led less than
-    1.5 fetch timeouts before: a leader without its majority resigns (KIP-595). So everything that was
-    committed by that much before the Fetch was sent is below the answer's high watermark.
-    """
+    """Records when the last answered Fetch was sent. Its answer was made later, by who led then or had led
+    less than 1.5 fetch timeouts before: a leader without its majority resigns (KIP-595). So everything that
+    was committed by that much before the Fetch was sent is below the answer's high watermark."""
 
     __slots__ = ("_answered_at", "_asked_at", "_correlation", "_epoch", "_leader_lag_ms", "_now")
 

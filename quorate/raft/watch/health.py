@@ -1,4 +1,4 @@
-"""Whether a node takes part in a quorum that works, and if not, why."""
+"""The health of a node: whether it takes part in a working quorum, and if not, the reason."""
 
 from dataclasses import asdict, dataclass
 

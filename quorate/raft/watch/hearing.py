@@ -1,4 +1,4 @@
-"""Whether this node has heard of who keeps the quorum going: its leader, or as leader a majority."""
+"""The last sign of the quorum: from the leader, or as leader from a majority."""
 
 from collections.abc import Callable
 
@@ -64,7 +64,7 @@ class Hearing:
             self._note_heard()
 
     def received(self, message: Message) -> None:
-        """After the core took it, and believed it."""
+        """Record a message after the core has accepted it."""
         core = self._core
         if core.role is Role.LEADER:
             if isinstance(message, _FETCHES) and message.epoch == core.epoch:

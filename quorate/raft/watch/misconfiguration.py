@@ -1,4 +1,4 @@
-"""What other nodes say that only a mistake in somebody's configuration explains.
+"""Warnings about messages that only a wrong configuration explains.
 
 Each mistake is logged once, with its remedy. Nothing is refused for it: the protocol bears a voter that comes
 back with another disk, or a set of voters that is not yet everybody's, and can't tell them apart in time.
@@ -16,7 +16,7 @@ _DIRECTORIES_MAX = 16
 
 
 class Misconfiguration:
-    """Of one quorum, as one of its nodes notices it."""
+    """The warnings of one node about its quorum."""
 
     __slots__ = (
         "_configured",

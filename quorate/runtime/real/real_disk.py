@@ -37,7 +37,7 @@ _NO_RESERVE = frozenset(
 
 
 class SyncStrategy(enum.Enum):
-    """Where a sync waits for the device."""
+    """The place where a sync waits for the device."""
 
     INLINE = "inline"
     """On the event loop: no hop, but nothing else runs meanwhile. For a loop that has only a quorum."""

@@ -1,4 +1,4 @@
-"""What holds the event loop: each step of a task that takes too long is logged with its place."""
+"""The log of slow steps: each step of a task that takes too long, with its place."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""Which leader epoch wrote which offsets (KIP-101, KIP-279)."""
+"""The leader epochs of the log and their offsets (KIP-101, KIP-279)."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable

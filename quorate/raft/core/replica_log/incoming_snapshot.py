@@ -14,7 +14,7 @@ class Arrival(enum.Enum):
 
 
 class IncomingSnapshot(Cloneable):
-    """How much of it is here. Nothing of the log or the voters changes before it is checked."""
+    """The received part of a snapshot. Nothing of the log or the voters changes before it is checked."""
 
     __slots__ = ("arrival", "id", "position", "voters")
 

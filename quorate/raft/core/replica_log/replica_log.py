@@ -1,4 +1,4 @@
-"""What the core knows of the local log: offsets and epochs, never bytes."""
+"""The core's view of the local log: offsets and epochs, never bytes."""
 
 from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.core_config import BatchSpan, Generation
@@ -66,7 +66,7 @@ class ReplicaLog(Cloneable):
 
     @property
     def last_epoch(self) -> Epoch:
-        """Of the last record, which may be one that only a snapshot still holds; 0 if there never was one."""
+        """The epoch of the last record, which may be in a snapshot only; 0 if there never was one."""
         epoch = self.epochs.last_epoch
         return epoch if epoch is not None else self.start_epoch
 
@@ -83,7 +83,7 @@ class ReplicaLog(Cloneable):
         return epoch if epoch is not None else self.start_epoch
 
     def holds(self, snapshot: SnapshotId) -> bool:
-        """Whether the log, from its start on, goes through the point where `snapshot` ends."""
+        """True if the log, from its start on, contains the point where `snapshot` ends."""
         end = snapshot.end_offset
         return self.start_offset <= end <= self.end_offset and self.epoch_before(end) == snapshot.epoch
 
@@ -97,7 +97,7 @@ class ReplicaLog(Cloneable):
         return base
 
     def follows(self, batches: tuple[BatchSpan, ...], *, leader_epoch: Epoch) -> bool:
-        """Whether these batches continue the log: no gap, no epoch that goes back or is ahead of the
+        """True if these batches continue the log: no gap, and no epoch that goes back or is above the
         leader's."""
         end = self.end_offset
         epoch = self.last_epoch
@@ -166,7 +166,7 @@ class ReplicaLog(Cloneable):
         self.generation = Generation(self.generation + 1)
 
     def move_start(self, start: EpochEnd) -> None:
-        """To `start.end_offset`, at most the end of the latest snapshot."""
+        """Move the log start to `start.end_offset`, at most the end of the latest snapshot."""
         invariant(
             self.snapshot is not None and start.end_offset <= self.snapshot.end_offset,
             "the log start moves only over what a snapshot holds",

@@ -1,4 +1,4 @@
-"""Who may vote, by the log: every voter set in it, and from which offset on (KIP-853)."""
+"""The voter sets in the log, each with its offset (KIP-853)."""
 
 from collections.abc import Iterable
 
@@ -28,12 +28,12 @@ class VoterHistory(Cloneable):
 
     @property
     def latest_offset(self) -> Offset | None:
-        """Where the latest set was written: -1 in the bootstrap snapshot, None for the configuration."""
+        """The offset of the latest voter set: -1 in the bootstrap snapshot, None for the configured set."""
         return self._entries[-1].offset if self._entries else None
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether kraft.version is 1."""
+        """True if kraft.version is 1."""
         return bool(self._entries)
 
     def at(self, end_offset: Offset) -> VoterSet | None:
@@ -41,11 +41,11 @@ class VoterHistory(Cloneable):
         return next((entry.voters for entry in reversed(self._entries) if entry.offset < end_offset), None)
 
     def has_named(self, node: NodeId) -> bool:
-        """Whether any set that is known here has, or had, a voter of this id."""
+        """True if any voter set that is known here has a voter of this id."""
         return node in self._static or any(node in entry.voters for entry in self._entries)
 
     def removed_by_latest(self, key: ReplicaKey) -> bool:
-        """Whether `key` was a voter until the latest set."""
+        """True if `key` was a voter until the latest set."""
         return (
             len(self._entries) > 1
             and self._entries[-2].voters.has(key)

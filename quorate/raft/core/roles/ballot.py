@@ -1,4 +1,4 @@
-"""Who has answered a round of votes. By voter, so that no answer counts twice."""
+"""The answers to a round of votes, by voter, so that no answer counts twice."""
 
 from quorate.raft.core import outgoing_requests as requests
 from quorate.raft.core.cloning import Cloneable

@@ -34,7 +34,7 @@ class ReadIndexRounds(Cloneable):
 
     @property
     def round(self) -> int:
-        """For the leader's answers: the latest that is under way; 0 if none is."""
+        """The latest round in progress, for the leader's answers; 0 if none is."""
         return self._pending[-1].round if self._pending else 0
 
     def ask(self, read_round: int, *, high_watermark: Offset | None) -> None:
@@ -45,8 +45,9 @@ class ReadIndexRounds(Cloneable):
             self._echoed[voter] = read_round
 
     def check(self, node: NodeState, *, high_watermark: Offset | None) -> None:
-        """Whether any passes now, by the current voters. `high_watermark` is the leader's of this epoch:
-        until that is known it may lack what was committed before (Raft section 8)."""
+        """Confirm rounds by the echoes of the current voters. True if one was confirmed. `high_watermark` is
+        the leader's of this epoch: until that is known it may lack what was committed before (Raft section
+        8)."""
         if not self._pending or high_watermark is None:
             return
         needed = node.voters.majority - (1 if node.is_voter else 0)

@@ -1,4 +1,4 @@
-"""How far one replica has come, as its leader sees it."""
+"""The progress of one replica, as its leader sees it."""
 
 from typing import Final
 
@@ -50,7 +50,8 @@ class ReplicaProgress(Cloneable, derived={"fetch_wait": "named by the key"}):
         return self.silent_periods < SILENT_PERIODS_MAX
 
     def end_period(self) -> None:
-        """Who was silent for too long has to catch up again before it counts as caught up."""
+        """End a period: a replica that was silent for too long must catch up again before it counts as caught
+        up."""
         self.silent_periods = min(self.silent_periods + 1, SILENT_PERIODS_MAX)
         if not self.is_alive:
             self.caught_up = False

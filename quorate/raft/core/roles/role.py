@@ -1,4 +1,4 @@
-"""What every role can be told. A role overrides what matters to it; the rest leaves it unchanged."""
+"""The events of a role. A role overrides those that concern it. The others leave it unchanged."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -71,7 +71,7 @@ class RoleState(Cloneable, ABC):
 
     @abstractmethod
     def grants_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool:
-        """In this epoch, and not a pre-vote."""
+        """Return True to grant a vote (not a pre-vote) in this epoch."""
 
     @abstractmethod
     def grants_pre_vote(self, node: NodeState, request: VoteRequest, *, up_to_date: bool) -> bool: ...

@@ -1,4 +1,4 @@
-"""What a node believes of one that no voter set in its log names.
+"""The rules for an id that no voter set in the log names.
 
 Our log may be old, so a stranger may be a new voter, and the only one with the log to lead. So it is not
 refused for good (KIP-853): a voter that has lost its leader, and has no election under way, votes for a
@@ -23,5 +23,5 @@ def is_stranger(node: NodeState, source: NodeId) -> bool:
 
 
 def is_heeded(node: NodeState, role: RoleState, epoch: Epoch) -> bool:
-    """Whether a stranger of `epoch` may change anything now."""
+    """True if such an id, with `epoch`, may change anything now."""
     return role.heeds_strangers and epoch - node.epoch <= EPOCHS_MAX

@@ -1,4 +1,4 @@
-"""Who copies a leader's log, and how far each has come."""
+"""The replicas of a leader's log and their progress."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final

@@ -32,7 +32,7 @@ class Transfer(Cloneable):
         node.out.append(ArmTimer(TRANSFER, timeout_ms, timeout_ms))
 
     def is_due(self, node: NodeState, replicas: Replicas, *, high_watermark: Offset | None) -> bool:
-        """Whether the successor has the whole log, all of which is committed and durable here."""
+        """True if the successor has the whole log, and all of it is committed and durable on the leader."""
         if self.successor is None:
             return False
         end = node.log.end_offset
