@@ -1,4 +1,4 @@
-"""What /health says of a node: the quorum's health, and whether its broker serves clients."""
+"""The answer of /health: the quorum's health, and whether the node's broker serves clients."""
 
 from dataclasses import asdict, dataclass
 

@@ -1,4 +1,4 @@
-"""What a broker and its controller show beside the quorum's metrics: KIP-835's of the metadata, and Kafka's
+"""The metrics of a broker and its controller beside the quorum's: KIP-835's of the metadata, and Kafka's
 ReplicaManager.
 
 The first are declared in `quorate.metrics.declarations`. Names of the others are what Strimzi's JMX exporter

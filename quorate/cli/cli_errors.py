@@ -1,4 +1,4 @@
-"""How the command ends: one clear line for people, an exit code for scripts."""
+"""The end of a command: one clear line for people, an exit code for scripts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

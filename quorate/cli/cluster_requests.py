@@ -1,4 +1,4 @@
-"""What commands ask a cluster: Kafka's requests, and their answers as programs read them."""
+"""The Kafka requests of commands to a cluster, with answers for programs."""
 
 import datetime
 import uuid

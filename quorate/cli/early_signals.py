@@ -1,4 +1,4 @@
-"""What a signal does to a server before it can shut down in order: nothing is open yet, so it ends at once.
+"""Signals during the start of a server: it ends at once, because nothing is open yet.
 
 Without it SIGTERM in the first second of a start, while modules are imported, ended the process by the
 signal's default action, which supervisors take for a crash.

@@ -1,4 +1,4 @@
-"""How a node's log lines look: text for people, JSON for machines."""
+"""The format of a node's log lines: text for people, JSON for machines."""
 
 import json
 import logging

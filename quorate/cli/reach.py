@@ -1,4 +1,4 @@
-"""How a command reaches a quorum: through its brokers, or at its controllers."""
+"""The two ways from a command to a quorum: through its brokers, or at its controllers."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, TypeVar

@@ -1,4 +1,4 @@
-"""What runs came to, counted."""
+"""The totals of many runs."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Who led what, when: the partitions view with the end of each state."""
+"""The history of leaders: the partitions view with the end of each state."""
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f

@@ -1,4 +1,4 @@
-"""Where a stream is in the log: what Spark keeps in its checkpoint."""
+"""The position of a stream in the log, as Spark stores it in its checkpoint."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What can go wrong with the data source, by who can do something about it."""
+"""The errors of the data source, grouped by the party that can act on them."""
 
 
 class SourceError(Exception):

@@ -1,9 +1,11 @@
 """Every public name has a docstring that is a sentence by itself, as an editor shows it."""
 
+import ast
 import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -66,6 +68,14 @@ def test_each_public_name_has_a_sentence_that_stands_alone(package: str) -> None
         if docstring is None or generated or not is_documented(docstring):
             lacking.append(f"{name}: {docstring!r}")
     assert lacking == []
+
+
+def test_each_module_begins_with_a_sentence_that_stands_alone() -> None:
+    root = Path(__file__).parents[2] / "quorate"
+    begins = {file: ast.get_docstring(ast.parse(file.read_text())) for file in sorted(root.rglob("*.py"))}
+    assert [
+        str(file.relative_to(root)) for file, text in begins.items() if text and FRAGMENT.match(text)
+    ] == []
 
 
 @pytest.mark.parametrize(

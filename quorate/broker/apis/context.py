@@ -1,4 +1,4 @@
-"""What the API handlers work with: this broker's parts."""
+"""The parts of this broker that the API handlers use."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""From a request to its handler."""
+"""The dispatch of a request to its handler."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Where the leaders that an error names listen (KIP-951), so that a client needn't ask for metadata first."""
+"""The endpoints of the leaders that an error names (KIP-951), so that a client needs no Metadata first."""
 
 from collections.abc import Iterable
 

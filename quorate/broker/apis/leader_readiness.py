@@ -1,4 +1,4 @@
-"""Whether the leaders of new partitions serve them yet.
+"""The readiness of the leaders of new partitions.
 
 A leader learns of its partitions a moment after the controller has committed them, and then opens their logs.
 Kafka answers CreateTopics before that, and its clients try again for tens of milliseconds.

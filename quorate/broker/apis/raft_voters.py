@@ -1,4 +1,4 @@
-"""What the three requests about the quorum's voters have in common (KIP-853)."""
+"""The common parts of the three requests for changes of voters (KIP-853)."""
 
 import uuid
 from collections.abc import Awaitable, Iterable

@@ -1,4 +1,4 @@
-"""What a record makes necessary in many partitions, done in pieces.
+"""Chores: the consequences of a record in many partitions, carried out in pieces.
 
 A broker that is fenced has to leave its ISRs, one that is unfenced may lead what nobody could, a lower
 min.insync.replicas empties ELRs: each of them may concern a million partitions, and no step of the controller

@@ -1,4 +1,4 @@
-"""What the controller of a node tells whoever watches it, at the moment it happens."""
+"""The interface of a controller's observers, such as its metrics."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""What the controller needs of the quorum: a place in the log now, and word when it is committed.
+"""The controller's interface to the quorum: a place in the log at once, and a call at the commit.
 
 A `Quorum` to which only the controller of its node appends is a `MetadataLog`.
 """

@@ -1,4 +1,4 @@
-"""When each broker was last heard of, and what it had applied by then.
+"""The session of each broker: its last heartbeat, and the offset that it had applied then.
 
 Soft state of the active controller: it is not in the log, and a new controller gives everybody a whole
 session to be heard of. Times are seconds on a monotonic clock.

@@ -1,4 +1,4 @@
-"""What members ask of a group, and what they are answered. Fields as in Kafka's messages."""
+"""The requests of members to a group, and the answers. Fields as in Kafka's messages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What `__consumer_offsets` holds, in Kafka's own bytes.
+"""The records of `__consumer_offsets`, in Kafka's format.
 
 OffsetCommitKey (version 1), OffsetCommitValue (version 3), GroupMetadataKey (version 2) and
 GroupMetadataValue (version 3), so that Kafka's dump tool prints them. Older values are read too; versions

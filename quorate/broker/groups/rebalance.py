@@ -1,4 +1,4 @@
-"""How the members of a group come to agree: who is in, who leads, which protocol, generation by generation.
+"""Rebalances: the members of a group agree on members, leader and protocol, once per generation.
 
 Empty ──join──▶ PreparingRebalance ──all joined──▶ CompletingRebalance ──leader synced──▶ Stable
   ▲                   │    ▲                              │                                 │

@@ -1,4 +1,4 @@
-"""How the controller refuses an operation."""
+"""The refusal of an operation by the controller."""
 
 from quorate.error_code import ErrorCode
 

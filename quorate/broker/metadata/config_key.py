@@ -1,4 +1,4 @@
-"""What a configuration key is: the row of the tables in `topic_keys` and `config_keys`.
+"""A configuration key: the row of the tables in `topic_keys` and `config_keys`.
 
 Code, error messages, DescribeConfigs and docs/reference/configuration.md are all made from these rows, so
 that a key can't be documented otherwise than it works.

@@ -1,4 +1,5 @@
-"""Where a key's value comes from, and where it would come from next (KIP-226): DescribeConfigs' synonyms."""
+"""The synonyms of a configuration value in DescribeConfigs: its source, and the sources behind it
+(KIP-226)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What topics are configured to.
+"""The effective configuration of topics.
 
 A topic's value is its own override, else the dynamic default of all brokers, else what the node's
 `server.properties` says, else Kafka's default.

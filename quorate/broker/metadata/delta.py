@@ -1,4 +1,4 @@
-"""What a run of committed records changed: what the replica manager and the metadata cache act upon."""
+"""A delta: the changes of a run of committed records, for the replica manager and the metadata cache."""
 
 import abc
 import uuid

@@ -1,5 +1,4 @@
-"""What changed from one image to another, where no records say it: a snapshot took their place, or somebody
-begins to listen."""
+"""The difference of two images, for a loaded snapshot or a new listener, where no records state it."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What the image holds: the states of brokers, topics and partitions, each immutable."""
+"""The immutable states of brokers, topics and partitions in an image."""
 
 import uuid
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the image's partitions come to, by broker: kept up with every change instead of counted.
+"""Counts of the image's partitions by broker, updated with every change.
 
 An index from brokers to their partitions would cost more than the partitions themselves (three replicas
 each). Counts answer "does it lead anything", and end a pass over the image as soon as nothing is left to

@@ -1,4 +1,4 @@
-"""What this broker's partitions are like at one moment, counted."""
+"""Counts of this broker's partitions at one moment."""
 
 from collections.abc import Sequence
 

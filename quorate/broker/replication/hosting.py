@@ -1,4 +1,4 @@
-"""Which replicas are here: opens and removes their logs, and gives each its role as metadata says.
+"""The replicas of this broker: their logs are opened and removed, and their roles follow the metadata.
 
 Metadata arrives without waiting, opening a log takes time: so each partition has the state that it should be
 in, and at most one task that brings it there. A partition that is open takes its new role at once.

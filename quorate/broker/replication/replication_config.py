@@ -1,4 +1,4 @@
-"""How a broker replicates and keeps its partitions."""
+"""The configuration of a broker's replication."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""How a partition refuses a request, and how a replica, a folder or all of them fail."""
+"""The errors of partitions, replicas and directories."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What the API handlers ask of the replica manager, and what they get. Plain values; wire types stay
+"""The requests of API handlers to the replica manager, and its answers. Plain values; wire types stay
 outside."""
 
 import uuid

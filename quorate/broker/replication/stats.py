@@ -1,4 +1,4 @@
-"""What replication counts, for metrics and tests."""
+"""The counts of replication, for metrics and tests."""
 
 from dataclasses import dataclass
 

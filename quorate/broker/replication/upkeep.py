@@ -1,4 +1,4 @@
-"""What replicas need from time to time: ISR scans, checkpoints, flushes, retention."""
+"""The periodic work of replicas: ISR scans, checkpoints, flushes, retention."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""What passes between a connection and the broker behind it."""
+"""The values that pass between a connection and its broker."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What ApiVersions says of a cluster's features (KIP-584)."""
+"""The features of a cluster in ApiVersions (KIP-584)."""
 
 from dataclasses import dataclass
 

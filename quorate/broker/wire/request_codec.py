@@ -1,4 +1,4 @@
-"""From a frame's body to a message and back: the hand-written codecs where there are some, else kio."""
+"""The codec of a frame's body: the hand-written codecs where they exist, else kio."""
 
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""What goes out in one vectored send."""
+"""The buffers of one vectored send."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""What must hold after every step of every node: small named checks on what nodes say of themselves.
+"""The invariants of a quorum after every step of every node: small named checks of the nodes' own statements.
 
 By the names of the TLA+ specifications of KRaft
 (docs/reference/kraft-rules.md#invariants): ElectionSafety is

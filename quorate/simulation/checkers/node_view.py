@@ -1,4 +1,4 @@
-"""What checks see of a node of the quorum."""
+"""The checkers' view of a node of the quorum."""
 
 from dataclasses import dataclass
 from typing import Protocol, TypeVar

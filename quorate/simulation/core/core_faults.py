@@ -1,4 +1,4 @@
-"""What goes wrong in a `CoreSwarm`, at moments that are drawn, within the budget of what it may survive.
+"""The faults of a `CoreSwarm`, at random moments, within the budget that it must survive.
 
 The budget: anything may happen to processes, links, clocks and unsynced records; of every voter set that may
 decide anything, a minority loses its disk for good or has its log damaged.

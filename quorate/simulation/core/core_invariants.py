@@ -1,4 +1,4 @@
-"""What must hold of simulated cores after every step, by the names of the TLA+ specifications of KRaft
+"""The invariants of simulated cores after every step, by the names of the TLA+ specifications of KRaft
 (docs/reference/kraft-rules.md#invariants) and of the Raft paper.
 
 | invariant | checked |

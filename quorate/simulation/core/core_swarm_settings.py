@@ -1,4 +1,4 @@
-"""What a run of simulated cores is made of, and how much goes wrong in it. Each seed draws all of it anew."""
+"""The settings of a run of simulated cores, with its rates of faults. Each seed draws all of it anew."""
 
 import enum
 import random

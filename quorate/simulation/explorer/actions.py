@@ -1,4 +1,4 @@
-"""What the nodes make of what may happen to them, computed once each, and in numbers.
+"""The transitions of the nodes, each computed once and numbered.
 
 The numbers are names for things that are kept once, in tables.
 """

@@ -1,4 +1,4 @@
-"""How far an exploration goes, and from which initial state."""
+"""The bounds of an exploration, and its initial state."""
 
 import enum
 from dataclasses import dataclass, fields

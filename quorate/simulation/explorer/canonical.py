@@ -1,4 +1,4 @@
-"""What has no meaning in the explorer, made equal.
+"""Canonical forms: values without meaning for the explorer are made equal.
 
 Correlations and generations only ever matter by being the latest or not. The order of preferred successors
 only sets how long each waits, and here every timer that is armed may fire at any time: it is that of their

@@ -1,4 +1,4 @@
-"""Which events were given to which roles, and which can't be."""
+"""The coverage of an exploration: events by role, and the impossible pairs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

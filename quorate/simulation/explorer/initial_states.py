@@ -1,4 +1,4 @@
-"""Where explorations begin: states of the shipped core that a few things in order lead to."""
+"""The initial states of explorations: a few ordered events lead the shipped core there."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

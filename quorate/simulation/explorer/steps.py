@@ -1,4 +1,4 @@
-"""What one node makes of one event.
+"""The step of one node for one event.
 
 Everything here concerns one node alone, so each (node, event) pair is computed once, however many states of
 the whole it occurs in. What a step says that others must agree with is handed on as a `Observation`.

@@ -1,4 +1,4 @@
-"""What goes wrong in a run: a random schedule of faults, of which each seed draws some kinds and their rate.
+"""The faults of a run: a random schedule, of which each seed draws some kinds and their rate.
 
 The budget (docs/explanation/guarantees.md): anything may happen to processes, links, clocks and
 unsynced bytes; synced bytes are damaged on a minority of voters at most, where the node can tell, and a node

@@ -1,4 +1,4 @@
-"""What clients asked for and were answered, and whether one log explains all of it."""
+"""The history of appends, and the check that one log explains it."""
 
 import enum
 import math

@@ -1,4 +1,4 @@
-"""What is wrong with a log, from what its producers and consumers were answered, by Jepsen's names.
+"""The anomalies of a log in the answers to its producers and consumers, by Jepsen's names.
 
 For anybody's histories of a log cut into partitions, such as Kafka's topics: write down each send, each poll,
 and each time a consumer's position was set; then call `find_anomalies`. Values must be unique. The time it

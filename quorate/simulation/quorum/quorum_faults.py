@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated quorum beyond what any cluster may suffer; what its operators ask for."""
+"""The faults of a simulated quorum beside those of any cluster, and the requests of its operators."""
 
 import random
 

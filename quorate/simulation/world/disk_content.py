@@ -1,4 +1,5 @@
-"""What a simulated disk holds: each file's bytes and the folders' names, in the page cache and on the device.
+"""The content of a simulated disk: each file's bytes and the folders' names, in the page cache and on the
+device.
 
 A power loss keeps of what was not synced whatever a `random.Random` draws: nothing, all of it, a part torn at
 any byte, or sectors out of order.

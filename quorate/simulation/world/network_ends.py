@@ -1,4 +1,4 @@
-"""What a simulated node holds of the network: its view of it, its streams, its listeners."""
+"""A simulated node's part of the network: its view of it, its streams, its listeners."""
 
 from collections import deque
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What lies between two simulated nodes: the quality of a link, and one direction of a stream over it."""
+"""The pipes between two simulated nodes: the quality of a link, and one direction of a stream over it."""
 
 from collections import deque
 from dataclasses import dataclass

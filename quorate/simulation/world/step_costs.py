@@ -1,4 +1,4 @@
-"""How long a simulated step takes: by what it touched, as production code counts it (`quorate.runtime.work`).
+"""The cost of a simulated step, by the data that it touched (`quorate.runtime.work`).
 
 A step of a simulated process that touches much holds up that process in virtual time, as it would hold up the
 event loop of a real one, so that it loses elections and sessions. What is short is free: seeds don't change

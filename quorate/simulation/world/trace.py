@@ -1,4 +1,4 @@
-"""What happened, in order: a line per event, and a hash that tells two runs apart."""
+"""The trace of a run: a line per event in order, and a hash that distinguishes two runs."""
 
 import hashlib
 import zlib

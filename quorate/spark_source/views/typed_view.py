@@ -1,4 +1,4 @@
-"""What the typed views have in common: they show what took place."""
+"""The common parts of the typed views."""
 
 import abc
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What a view of the log is: it turns entries into rows, and remembers what later rows need.
+"""A view of the log: it turns entries into rows, and remembers the values that later rows need.
 
 A view is fed every entry from the start of the log, in order, so that the same log gives the same rows
 however it is divided: whoever starts in the middle is handed a view that has been fed what comes before.

@@ -1,4 +1,4 @@
-"""What a broker that registers anew has of its life before."""
+"""The data of an earlier life that a registering broker still has."""
 
 import uuid
 from dataclasses import dataclass

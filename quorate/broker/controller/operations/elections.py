@@ -1,5 +1,5 @@
-"""Who leads a partition, and who could. The four selectors of Kafka's first controller as KRaft has them, in
-one function, with the eligible leader replicas of KIP-966.
+"""Elections: the leader of a partition, its ISR and its eligible replicas. The four selectors of Kafka's
+first controller as KRaft has them, in one function, with the eligible leader replicas of KIP-966.
 
 What never happens here: a leader that may lack a committed record, unless unclean elections are on or nobody
 is left who is sure to have them all. A member that can't lead leaves the ISR, the last one too: it stays

@@ -1,4 +1,4 @@
-"""What an operation decided: records to append and the answer to give once they are committed."""
+"""The outcome of an operation: records to append, and the answer to give after their commit."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar

@@ -1,4 +1,4 @@
-"""Which brokers get a new partition's replicas."""
+"""The placement of a new partition's replicas on brokers."""
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet

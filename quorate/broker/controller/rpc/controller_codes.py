@@ -1,4 +1,4 @@
-"""Which of Kafka's error codes pass between controllers and brokers."""
+"""The error codes of Kafka that pass between controllers and brokers."""
 
 from typing import Final
 

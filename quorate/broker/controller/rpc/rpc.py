@@ -1,4 +1,4 @@
-"""What brokers ask the active controller, and its answers.
+"""The requests of brokers to the active controller, and its answers.
 
 Field meanings are those of Kafka's messages of the same names; `rpc_codec` has the bytes.
 """

@@ -1,4 +1,4 @@
-"""What a topic's settings say of the batches that producers send to it."""
+"""The rules of a topic's settings for produced batches."""
 
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""What is true while this broker follows a partition's leader in one leader epoch. Dies with the epoch."""
+"""The state of a replica that follows a leader in one leader epoch. Dies with the epoch."""
 
 from quorate.broker.metadata import PartitionState
 

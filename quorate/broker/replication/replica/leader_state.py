@@ -1,4 +1,4 @@
-"""What is true while this broker leads a partition in one leader epoch. Dies with the epoch.
+"""The state of a replica that leads its partition in one leader epoch. Dies with the epoch.
 
 Pure: offsets and times come in, decisions go out.
 """

@@ -1,4 +1,4 @@
-"""What a leader knows about one follower, from its fetches."""
+"""A leader's view of one follower, from its fetches."""
 
 import math
 

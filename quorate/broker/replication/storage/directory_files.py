@@ -1,5 +1,5 @@
-"""What stands in a folder of `log.dirs` beside the segments: which partition a folder holds, and how the
-broker left."""
+"""The files of a directory beside its segments: the partition of a folder, and the proof of a clean
+shutdown."""
 
 import json
 import uuid

@@ -1,4 +1,4 @@
-"""How the effects of a step are carried out, and what one node must keep by itself."""
+"""The interpreter of a step's effects, and the invariants of one node."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,5 +1,5 @@
-"""What a node of the explorer has stored. The whole history is kept, also what only a snapshot still holds,
-so that logs can be compared from their first record."""
+"""The disk of a node in the explorer. The whole history is kept, also what only a snapshot still holds, so
+that logs can be compared from their first record."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What one node says or does that has to agree with all others."""
+"""The observations of one node that must agree with all others."""
 
 from dataclasses import dataclass
 
