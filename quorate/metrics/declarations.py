@@ -109,25 +109,25 @@ RAFT: Final = (
     _raft(
         "boot-timestamp",
         "boot_timestamp_seconds",
-        "When this node started, since the Unix epoch.",
+        "Start time of this node, since the Unix epoch.",
         scale=_MS,
     ),
-    _raft("current-state", "current_state", "What this node is doing in the quorum.", kind=MetricKind.STATE),
+    _raft("current-state", "current_state", "Role of this node in the quorum.", kind=MetricKind.STATE),
     _raft(
         "number-unknown-voter-connections",
         "unknown_voter_connections",
-        "Voters whose connection information is not known.",
+        "Voters whose endpoint this node does not know.",
     ),
     _raft(
         "election-latency-avg",
         "election_latency_avg_seconds",
-        "Average time from becoming a candidate to learning of a leader, in the last 30 to 60 s.",
+        "Average time from candidacy to a known leader, in the last 30 to 60 s.",
         scale=_MS,
     ),
     _raft(
         "election-latency-max",
         "election_latency_max_seconds",
-        "Longest time from becoming a candidate to learning of a leader, in the last 30 to 60 s.",
+        "Longest time from candidacy to a known leader, in the last 30 to 60 s.",
         scale=_MS,
     ),
     _raft(
@@ -155,7 +155,7 @@ RAFT: Final = (
     _raft(
         "poll-idle-ratio-avg",
         "poll_idle_ratio_avg",
-        "Share of the time in which the raft loop waited for something to do, in the last 30 to 60 s.",
+        "Share of the time in which the raft loop was idle, in the last 30 to 60 s.",
     ),
 )
 """KIP-595's table, all sixteen."""
@@ -172,13 +172,13 @@ SNAPSHOTS: Final = (
         mbean="kafka.server:type=SnapshotEmitter",
         bean="LatestSnapshotGeneratedBytes",
         ours="raft_manager_latest_snapshot_bytes",
-        help="Size of the latest snapshot taken here, or loaded while none was taken; 0: neither.",
+        help="Size of this node's latest snapshot; before the first, of the loaded one; 0: none.",
     ),
     Declaration(
         mbean="kafka.server:type=SnapshotEmitter",
         bean="LatestSnapshotGeneratedAgeMs",
         ours="raft_manager_latest_snapshot_age_seconds",
-        help="Time since the latest snapshot was taken here, before the first since this node started.",
+        help="Time since this node took its latest snapshot; before the first, since its start.",
         scale=_MS,
     ),
 )
@@ -207,19 +207,19 @@ BROKER_METADATA: Final = (
     _applied(
         "last-applied-record-timestamp",
         "last_applied_record_timestamp_seconds",
-        "When the leader appended it, since the Unix epoch; 0: none yet.",
+        "Time of that record by its leader's clock, since the Unix epoch; 0: none yet.",
         scale=_MS,
     ),
     _applied(
         "last-applied-record-lag-ms",
         "last_applied_record_lag_seconds",
-        "Now, less that time: the age of the last record, also where nothing is missing.",
+        "Age of the last applied record. It grows while there are no new records.",
         scale=_MS,
     ),
     _applied(
         "metadata-load-error-count",
         "load_errors",
-        "Metadata records that could not be decoded or did not fit; the node stops.",
+        "Metadata records that could not be decoded or applied; the node stops.",
         kind=MetricKind.COUNTER,
     ),
     _applied(
@@ -251,7 +251,7 @@ CONTROLLER: Final = (
     _controller("ActiveBrokerCount", "active_brokers", "Registered brokers that are not fenced."),
     _controller("GlobalTopicCount", "topics", "Topics."),
     _controller("GlobalPartitionCount", "partitions", "Partitions."),
-    _controller("OfflinePartitionsCount", "offline_partitions", "Partitions that nobody leads."),
+    _controller("OfflinePartitionsCount", "offline_partitions", "Partitions without a leader."),
     _controller(
         "PreferredReplicaImbalanceCount",
         "preferred_replica_imbalance",
@@ -270,19 +270,19 @@ CONTROLLER: Final = (
     _controller(
         "LastAppliedRecordTimestamp",
         "last_applied_record_timestamp_seconds",
-        "When the leader appended the last applied record, since the Unix epoch; 0: none yet.",
+        "Time of the last applied record by its leader's clock, since the Unix epoch; 0: none yet.",
         scale=_MS,
     ),
     _controller(
         "LastAppliedRecordLagMs",
         "last_applied_record_lag_seconds",
-        "Now, less that time; 0 on the active controller.",
+        "Age of the last applied record; 0 on the active controller.",
         scale=_MS,
     ),
     _controller(
         "MetadataErrorCount",
         "metadata_errors",
-        "Faults of this node's controller, each of which ended its leadership.",
+        "Errors of this node's controller. Each ended its leadership.",
         kind=MetricKind.COUNTER,
     ),
     _controller(
@@ -294,19 +294,19 @@ CONTROLLER: Final = (
     _controller(
         "EventQueueOperationsStartedCount",
         "operations_started",
-        "Operations that this node's controller began, its own upkeep included.",
+        "Operations that this node's controller started, including its own chores.",
         kind=MetricKind.COUNTER,
     ),
     _controller(
         "EventQueueOperationsTimedOutCount",
         "operations_timed_out",
-        "Operations whose asker gave up before they were committed and answered.",
+        "Operations whose client gave up before they were committed.",
         kind=MetricKind.COUNTER,
     ),
     _controller(
         "NewActiveControllersCount",
         "new_active_controllers",
-        "Elections of an active controller that this node heard of, its own included.",
+        "Elections of an active controller that this node has seen, including its own.",
         kind=MetricKind.COUNTER,
     ),
     Declaration(
@@ -335,8 +335,7 @@ EVENT_QUEUE_TIME: Final = Declaration(
     mbean="kafka.controller:type=ControllerEventManager",
     bean="EventQueueTimeMs",
     ours="quorate_controller_event_queue_time_seconds",
-    help="How late operations of the controller began: requests are taken up as they arrive, its own upkeep "
-    "when the loop gets to it.",
+    help="Delay of controller operations: 0 for requests, the time past their due time for chores.",
     kind=MetricKind.HISTOGRAM,
     scale=_MS,
 )
@@ -344,7 +343,7 @@ EVENT_PROCESSING_TIME: Final = Declaration(
     mbean="kafka.controller:type=ControllerEventManager",
     bean="EventQueueProcessingTimeMs",
     ours="quorate_controller_event_processing_time_seconds",
-    help="How long operations of the controller took to decide and append; the commit is not in it.",
+    help="Processing time of controller operations, without their commit.",
     kind=MetricKind.HISTOGRAM,
     scale=_MS,
 )
