@@ -96,6 +96,20 @@ async def a_broker_with_many_partitions_dies(scene: BrokerScene) -> bool:
     return cluster.leader() is not leader or leader.quorum.epoch != epoch
 
 
+async def a_topic_of_many_partitions_is_created(scene: BrokerScene) -> bool:
+    """Whether that deposed the leader of the quorum."""
+    cluster = scene.cluster
+    leader = cluster.leader()
+    assert leader is not None
+    await led_by(scene, leader)
+    epoch = leader.quorum.epoch
+    scene.scheduler.costs.slowness = 3000
+    with trio.move_on_after(20):
+        await Administrator(cluster, cluster._random).create("many", partitions=PARTITIONS)
+    scene.scheduler.costs.slowness = 1.0
+    return cluster.leader() is not leader or leader.quorum.epoch != epoch
+
+
 def deposed(
     story: Callable[[BrokerScene], Awaitable[bool]], seed: int, values: Mapping[str, str] | None = None
 ) -> bool:
@@ -125,10 +139,13 @@ def test_a_walk_over_all_batches_in_one_step_deposes_the_leader(monkeypatch: pyt
     assert any(deposed(a_consumer_asks_for_a_time, seed) for seed in SEEDS)
 
 
-def test_a_controllers_step_over_all_partitions_deposes_the_leader() -> None:
+@pytest.mark.parametrize("story", [a_broker_with_many_partitions_dies, a_topic_of_many_partitions_is_created])
+def test_a_controllers_step_over_all_partitions_deposes_the_leader(
+    story: Callable[[BrokerScene], Awaitable[bool]],
+) -> None:
     def in_steps_of(partitions: int) -> Iterator[bool]:
         values = {"quorate.controller.partitions.per.step": str(partitions)}
-        return (deposed(a_broker_with_many_partitions_dies, seed, values) for seed in SEEDS)
+        return (deposed(story, seed, values) for seed in SEEDS)
 
     assert not any(in_steps_of(4))
     assert any(in_steps_of(PARTITIONS))
