@@ -547,6 +547,8 @@ class Controller:
             return _not_controller(refuse)
         wrote = False
         try:
+            # Who waited for an earlier one comes first.
+            await trio.lowlevel.checkpoint()
             async with active.alone():
                 outcome = await in_slices(decide(active.image))
                 self._check_active(active)

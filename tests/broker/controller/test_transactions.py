@@ -17,6 +17,7 @@ from quorate.broker.controller.rpc.rpc import (
 from quorate.broker.metadata.metadata_records import (
     AbortTransaction,
     BeginTransaction,
+    BrokerRegistrationChange,
     EndTransaction,
 )
 from quorate.error_code import ErrorCode
@@ -168,3 +169,21 @@ async def test_the_next_controller_aborts_what_the_last_one_left_open(committed:
     assert again == [ErrorCode.TOPIC_ALREADY_EXISTS if ended else ErrorCode.NONE]
     assert log.image.partition_count() == 40
     assert log.image == node.controller._active.image
+
+
+async def test_who_waited_for_a_transaction_comes_before_the_requests_next_one() -> None:
+    node = await started()
+    topics = tuple(NewTopic(name=name, num_partitions=40, replication_factor=2) for name in "abcd")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.ask, CreateTopicsRequest(topics=topics))
+        while not node.log.loader.in_transaction:
+            await trio.lowlevel.checkpoint()
+        assert await node.beat(1, fence=True) == "fenced"
+    changes = [
+        each
+        for each in node.log.committed
+        if isinstance(each, BeginTransaction)
+        or (isinstance(each, BrokerRegistrationChange) and each.fenced is True)
+    ]
+    assert [type(each) for each in changes[:2]] == [BeginTransaction, BrokerRegistrationChange]
+    assert len(changes) == 5
