@@ -32,9 +32,9 @@ from quorate.log.batches import build_batch
 from quorate.raft.core import TimerFired
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerClusterSettings, BrokerHost
 from quorate.simulation.world import Scheduler, Trace, logs_into, run
-from quorate.simulation.world.network import SimulatedNetwork
 from quorate.simulation.world.pipes import Pipe
 from quorate.simulation.world.scheduler import current_process
+from quorate.simulation.world.simulated_network import SimulatedNetwork
 from quorate.types import Epoch, Offset
 
 SOURCE = f"{Path(quorate.__file__).parent}/"
@@ -215,7 +215,7 @@ class Tracer(trio.abc.Instrument):
         return Way(stacks, frozenset(self.entered))
 
 
-_DISK = f"{SOURCE}simulation/world/disk"
+_DISK = tuple(f"{SOURCE}simulation/world/{name}" for name in ("disk_file.py", "simulated_disk.py"))
 _FIRST_INSTRUCTIONS = 6
 """Where the code of a function, or of a coroutine that is called, begins. A coroutine that runs on is called
 by the interpreter too, but from further on."""
