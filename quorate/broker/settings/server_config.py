@@ -9,6 +9,7 @@ from typing import Final
 
 from quorate.broker.metadata import BROKER_KEYS, BrokerEndpoint, ConfigKey, Effect
 from quorate.broker.settings.config_keys import CONFIG_KEYS
+from quorate.broker.settings.typed_keys import FlagKey, NumberKey
 from quorate.quorum_state import SERVER
 from quorate.raft import HIGH_WATERMARK_WAIT_MS, QuorumConfig, QuorumConfigError, parse_voters
 from quorate.raft.core import CoreConfig
@@ -74,14 +75,14 @@ class ServerConfig:
         """Parse the text of a properties file. Raises `ServerConfigError`."""
         return _build(_Values(_read_lines(text)))
 
-    def int(self, key: str) -> int:
+    def int(self, key: NumberKey) -> int:
         return int(self.values[key])
 
-    def seconds(self, key: str) -> float:
+    def seconds(self, key: NumberKey) -> float:
         """Return the value, in seconds, of a key that is in ms."""
         return int(self.values[key]) / 1000
 
-    def flag(self, key: str) -> bool:
+    def flag(self, key: FlagKey) -> bool:
         return self.values[key].lower() == "true"
 
     @property
