@@ -189,7 +189,7 @@ def test_a_failing_seed_is_told_with_few_faults_and_in_little_time(monkeypatch: 
         monkeypatch.setattr(run, "_core", ForgetsItsVote)
         return run
 
-    monkeypatch.setattr("quorate.simulation.shrinking.core_run", broken)
+    monkeypatch.setattr("quorate.simulation.seeds.core_run", broken)
     said: list[str] = []
     assert shrink(3, what=Subject.CORE, say=said.append)
     assert any(line.startswith("  and without ") for line in said)
