@@ -251,8 +251,8 @@ class Interpreter:
             self.lines.append(f"{node} {self._shown_state(core, machine.disk)}")
 
     def _shown_state(self, core: Core, disk: CoreDisk) -> str:
-        log = " ".join(str(entry.epoch) for entry in disk.entries[disk.start :])
-        start = f" from {disk.start}" if disk.start else ""
+        log = " ".join(str(entry.epoch) for entry in disk.entries[disk.log_start_offset :])
+        start = f" from {disk.log_start_offset}" if disk.log_start_offset else ""
         leader = "nobody" if core.leader is None else core.leader
         parts = [
             f"{core.role.value}, epoch {core.epoch} leader {leader}",

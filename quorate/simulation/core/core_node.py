@@ -19,6 +19,7 @@ from quorate.raft.core import (
     StoreSnapshotChunk,
     Timer,
 )
+from quorate.simulation.effect_interpreter import Batch
 from quorate.types import (
     ElectionState,
     Endpoint,
@@ -51,14 +52,25 @@ class CoreDisk:
 
     election: ElectionState = ElectionState(Epoch(0))
     entries: list[Entry] = field(default_factory=list)
-    synced: int = 0
-    start: int = 0
+    synced: Offset = Offset(0)
+    log_start_offset: Offset = Offset(0)
     directory_id: str | None = None
     bootstrap_voters: VoterSet | None = None
     """In the bootstrap snapshot, if there is one."""
     snapshots: dict[SnapshotId, tuple[Entry, ...]] = field(default_factory=dict)
     """Complete ones, and the records that each stands for."""
     part: tuple[SnapshotId, bytearray] | None = None
+
+    @property
+    def end_offset(self) -> Offset:
+        return Offset(len(self.entries))
+
+    @property
+    def last_epoch(self) -> Epoch:
+        return self.entries[-1].epoch if self.entries else Epoch(0)
+
+    def epoch_before(self, offset: int) -> Epoch:
+        return self.entries[offset - 1].epoch if offset else Epoch(0)
 
     @property
     def latest_snapshot(self) -> SnapshotId | None:
@@ -81,17 +93,17 @@ class CoreDisk:
     def install(self, snapshot: SnapshotId) -> None:
         """In place of the log."""
         self.entries = list(self.snapshots[snapshot])
-        self.synced = len(self.entries)
+        self.synced = self.end_offset
         self.move_start(snapshot)
 
     def move_start(self, snapshot: SnapshotId) -> None:
         """To its end; older ones go."""
-        self.start = snapshot.end_offset
+        self.log_start_offset = snapshot.end_offset
         self.snapshots = {each: kept for each, kept in self.snapshots.items() if each >= snapshot}
 
     def recovered(self) -> RecoveredLog:
         epochs: list[EpochStart] = []
-        for offset, entry in enumerate(self.entries[self.start :], start=self.start):
+        for offset, entry in enumerate(self.entries[self.log_start_offset :], start=self.log_start_offset):
             if not epochs or epochs[-1].epoch != entry.epoch:
                 epochs.append(EpochStart(entry.epoch, Offset(offset)))
         snapshot = self.latest_snapshot
@@ -106,8 +118,8 @@ class CoreDisk:
             voters.insert(0, VotersAt(Offset(above - 1), first))
         return RecoveredLog(
             epochs=tuple(epochs),
-            log_start_offset=Offset(self.start),
-            start_epoch=self.entries[self.start - 1].epoch if self.start else Epoch(0),
+            log_start_offset=Offset(self.log_start_offset),
+            start_epoch=self.entries[self.log_start_offset - 1].epoch if self.log_start_offset else Epoch(0),
             end_offset=Offset(len(self.entries)),
             snapshot=snapshot,
             voters=tuple(voters),
@@ -168,10 +180,19 @@ class CoreFactory(Protocol):
     ) -> Core: ...
 
 
-def voter_entries(epoch: Epoch, voters: VoterSet, *, first: bool) -> list[Entry]:
-    """KRaftVersion, if it is the first set, and KRaftVoters."""
-    entry = Entry(epoch, -epoch, voters)
-    return [Entry(epoch, -epoch), entry] if first else [entry]
+def entries_of(batch: Batch) -> list[Entry]:
+    """The records of a batch: a value each, or those of control records."""
+    first = -batch.epoch if batch.proposal is None else batch.proposal
+    step = 0 if batch.proposal is None else 1
+    at = None if batch.voters is None else batch.voters.offset
+    return [
+        Entry(
+            batch.epoch,
+            first + step * (offset - batch.base_offset),
+            batch.voters.voters if batch.voters is not None and offset == at else None,
+        )
+        for offset in range(batch.base_offset, batch.end_offset)
+    ]
 
 
 def records_of(effect: SendRecords, stored: Sequence[Entry], *, records_max: int) -> Message:

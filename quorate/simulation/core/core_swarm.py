@@ -231,7 +231,7 @@ class CoreSwarm(CoreWorld):
 
     # --- messages ---
 
-    def _send(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         message = self._addressed(message)
         source, destination = self._sent_by(message), self.reached_by(message)
         if isinstance(message, Request):
@@ -276,7 +276,7 @@ class CoreSwarm(CoreWorld):
     def _clock_ms(self, node: NodeId, duration_ms: int) -> int:
         return int(duration_ms * self.clock_rates[node])
 
-    def _armed(self, machine: CoreNode, effect: ArmTimer) -> None:
+    def armed(self, machine: CoreNode, effect: ArmTimer) -> None:
         duration_ms = effect.min_ms + int(self._draw() * (effect.max_ms - effect.min_ms + 1))
         self.plan(self._clock_ms(machine.id, duration_ms), self._fire, machine, machine.incarnation, effect)
 
@@ -310,8 +310,8 @@ class CoreSwarm(CoreWorld):
         # Known later, and in any order.
         self.plan(self._sync_ms(machine.id), self._give, machine.id, incarnation, durable)
 
-    def _check_asked(self, machine: CoreNode, snapshot: SnapshotId) -> None:
-        super()._check_asked(machine, snapshot)
+    def check_asked(self, machine: CoreNode, snapshot: SnapshotId) -> None:
+        super().check_asked(machine, snapshot)
         self.plan(5 * self._sync_ms(machine.id), self._checked, machine, machine.incarnation)
 
     def _checked(self, machine: CoreNode, incarnation: int) -> None:
@@ -327,10 +327,10 @@ class CoreSwarm(CoreWorld):
     def _sync_ms(self, node: NodeId) -> int:
         return int(self._draw() * (self.settings.sync_ms_max + 1)) * self.slow.get(node, 1)
 
-    def _records_max(self) -> int:
+    def records_max(self) -> int:
         return self.settings.records_max
 
-    def _chunk_bytes(self) -> int:
+    def chunk_bytes(self) -> int:
         return self.settings.chunk_bytes
 
     # --- effects ---

@@ -5,37 +5,31 @@ and hand-made schedules use it.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import Final, assert_never
+from dataclasses import dataclass, replace
+from typing import Final
 
 from quorate.raft.core import (
     AppendFetched,
     AppendLeaderChange,
-    AppendProposal,
     AppendVoters,
     ArmTimer,
-    CancelTimer,
-    CheckSnapshot,
     Core,
     CoreConfig,
     Durable,
     Effect,
     Event,
-    HighWatermarkAdvanced,
+    Generation,
     InstallSnapshot,
     LogStartMoved,
     Message,
-    Persist,
     Propose,
     ReadIndex,
     ReadIndexConfirmed,
     ReadIndexFailed,
     Received,
-    RejectProposal,
     Request,
     Role,
     RoleChanged,
-    Send,
     SendRecords,
     SendSnapshotChunk,
     SnapshotChecked,
@@ -44,9 +38,7 @@ from quorate.raft.core import (
     StoreSnapshotChunk,
     Timer,
     TimerFired,
-    TransferEnded,
     Truncate,
-    VotersChanged,
 )
 from quorate.simulation.core.core_invariants import Invariants
 from quorate.simulation.core.core_node import (
@@ -56,12 +48,24 @@ from quorate.simulation.core.core_node import (
     Entry,
     chunk_of,
     endpoint_of,
+    entries_of,
     records_of,
     snapshot_bytes,
     unpack_entries,
-    voter_entries,
 )
-from quorate.types import Endpoint, EpochEnd, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
+from quorate.simulation.effect_interpreter import Batch, EffectInterpreter
+from quorate.simulation.violations import SafetyViolation
+from quorate.types import (
+    ElectionState,
+    Endpoint,
+    EpochEnd,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    SnapshotId,
+    Voter,
+    VoterSet,
+)
 
 CLUSTER_ID = "simulated"
 _VOTERS_MAY_CHANGE: Final = (AppendFetched, AppendLeaderChange, AppendVoters, Truncate, InstallSnapshot)
@@ -114,6 +118,7 @@ class CoreWorld:
         """Those that ever lost their disk: what they had stored is not known."""
         self._aliases: dict[tuple[NodeId, int], NodeId] = {}
         """As which bootstrap server a node was asked, by who asked and the correlation."""
+        self._interpreters = {node: CoreInterpreter(self, machine) for node, machine in self.nodes.items()}
         self._next_value = 0
         self._voters_changed = True
 
@@ -127,7 +132,7 @@ class CoreWorld:
     def start(self, node: NodeId) -> tuple[Effect, ...]:
         """Start it, or restart it from its disk. What recovery read is durable before the first step."""
         machine = self.nodes[node]
-        machine.disk.synced = len(machine.disk.entries)
+        machine.disk.synced = machine.disk.end_offset
         machine.incarnation += 1
         machine.high_watermark = None
         machine.core = self._factory(
@@ -224,7 +229,7 @@ class CoreWorld:
         """To the end of the latest snapshot; older ones go."""
         machine = self.nodes[node]
         latest = machine.up.snapshot
-        if latest is not None and latest.end_offset > machine.disk.start:
+        if latest is not None and latest.end_offset > machine.disk.log_start_offset:
             machine.disk.move_start(latest)
             self.step(node, LogStartMoved(EpochEnd(latest.epoch, latest.end_offset)))
 
@@ -297,65 +302,9 @@ class CoreWorld:
             self.on_effect(machine.id, effect)
         if type(effect) in _VOTERS_MAY_CHANGE:
             self._voters_changed = True
-        disk = machine.disk
-        match effect:
-            case Persist():
-                disk.election = effect.state
-            case AppendLeaderChange():
-                change = [Entry(effect.epoch, -effect.epoch)]
-                if effect.voter_set is not None:
-                    change += voter_entries(effect.epoch, effect.voter_set, first=True)
-                self._append(machine, effect.base_offset, change)
-            case AppendVoters():
-                change = voter_entries(effect.epoch, effect.voters, first=effect.first)
-                self._append(machine, effect.base_offset, change)
-            case AppendProposal():
-                count = effect.end_offset - effect.base_offset
-                entries = [Entry(effect.epoch, effect.proposal + index) for index in range(count)]
-                self._append(machine, effect.base_offset, entries)
-            case AppendFetched():
-                self._append(machine, effect.batches[0].base_offset, unpack_entries(effect))
-            case Truncate():
-                self.invariants.cut(machine, effect.end_offset)
-                del disk.entries[effect.end_offset :]
-                disk.synced = effect.end_offset
-            case Send():
-                self.invariants.said(machine, effect.message)
-                self._send(effect.message)
-            case SendRecords():
-                self.invariants.said(machine, effect.response)
-                self._send(records_of(effect, disk.entries, records_max=self._records_max()))
-            case ArmTimer():
-                machine.timers.pop(effect.timer, None)
-                machine.timers[effect.timer] = effect
-                self._armed(machine, effect)
-            case CancelTimer():
-                machine.timers.pop(effect.timer, None)
-            case HighWatermarkAdvanced():
-                self.invariants.high_watermark_moved(machine, effect.high_watermark)
-            case RoleChanged():
-                self.invariants.role_changed(machine, effect)
-            case SendSnapshotChunk():
-                known = effect.response.snapshot in disk.snapshots
-                self._send(chunk_of(effect, known=known, chunk_bytes=self._chunk_bytes()))
-            case StoreSnapshotChunk():
-                self.invariants.require(
-                    disk.store_chunk(effect),
-                    f"chunks of {effect.snapshot} follow each other, not at {effect.position}",
-                    machine,
-                )
-            case CheckSnapshot():
-                self._check_asked(machine, effect.snapshot)
-            case InstallSnapshot():
-                disk.install(effect.snapshot)
-            case ReadIndexConfirmed():
-                self.invariants.read_index_confirmed(machine, effect.read_round, effect.read_index)
-            case RejectProposal() | VotersChanged() | ReadIndexFailed() | TransferEnded():
-                pass
-            case _:
-                assert_never(effect)
+        self._interpreters[machine.id].do(effect)
 
-    def _send(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         self.in_flight.append(self._addressed(message))
 
     def _addressed(self, message: Message) -> Message:
@@ -367,16 +316,16 @@ class CoreWorld:
         alias = self._aliases.get((message.destination, message.correlation))
         return message if alias is None else replace(message, source=alias)
 
-    def _armed(self, machine: CoreNode, effect: ArmTimer) -> None:
+    def armed(self, machine: CoreNode, effect: ArmTimer) -> None:
         """A timer runs."""
 
     def _sync_asked(self, machine: CoreNode, durable: Durable) -> None:
         machine.syncs.append(durable)
 
-    def _check_asked(self, machine: CoreNode, snapshot: SnapshotId) -> None:
+    def check_asked(self, machine: CoreNode, snapshot: SnapshotId) -> None:
         machine.checks.append(snapshot)
 
-    def _chunk_bytes(self) -> int:
+    def chunk_bytes(self) -> int:
         return 8
 
     def _formatted(self, node: NodeId, dynamic: bool) -> CoreDisk:
@@ -385,16 +334,88 @@ class CoreWorld:
         voters = self.voters if node in self.voters else None
         return CoreDisk(directory_id=f"disk-{node}", bootstrap_voters=voters)
 
-    def _append(self, machine: CoreNode, base_offset: Offset, entries: list[Entry]) -> None:
-        disk = machine.disk
-        self.invariants.require(
-            base_offset == len(disk.entries), f"append at {base_offset} leaves a gap", machine
-        )
-        disk.entries.extend(entries)
-        self._sync_asked(machine, Durable(machine.up.generation, Offset(len(disk.entries))))
+    def sync_soon(self, machine: CoreNode) -> None:
+        self._sync_asked(machine, Durable(machine.up.generation, machine.disk.end_offset))
 
-    def _records_max(self) -> int:
+    def records_max(self) -> int:
         return 1000
 
     def check_logs(self) -> None:
         self.invariants.check_logs()
+
+
+@dataclass(slots=True)
+class CoreInterpreter(EffectInterpreter):
+    """Carries out the effects of one node of a world."""
+
+    world: CoreWorld
+    machine: CoreNode
+
+    @property
+    def node_id(self) -> NodeId:
+        return self.machine.id
+
+    @property
+    def stored(self) -> CoreDisk:
+        return self.machine.disk
+
+    def violation(self, invariant: str) -> SafetyViolation:
+        return self.world.invariants.violation(invariant, self.machine)
+
+    def persist(self, state: ElectionState) -> None:
+        self.machine.disk.election = state
+
+    def append(self, generation: Generation, batches: tuple[Batch, ...]) -> None:
+        for batch in batches:
+            self.machine.disk.entries += entries_of(batch)
+        self.world.sync_soon(self.machine)
+
+    def append_fetched(self, effect: AppendFetched) -> None:
+        self.machine.disk.entries += unpack_entries(effect)
+        self.world.sync_soon(self.machine)
+
+    def truncate(self, end_offset: Offset) -> None:
+        self.world.invariants.cut(self.machine, end_offset)
+        del self.machine.disk.entries[end_offset:]
+        self.machine.disk.synced = end_offset
+
+    def send(self, message: Message) -> None:
+        self.world.invariants.said(self.machine, message)
+        self.world.send(message)
+
+    def send_records(self, effect: SendRecords) -> None:
+        entries, records_max = self.machine.disk.entries, self.world.records_max()
+        self.world.send(records_of(effect, entries, records_max=records_max))
+
+    def send_chunk(self, effect: SendSnapshotChunk) -> None:
+        known = effect.response.snapshot in self.machine.disk.snapshots
+        self.world.send(chunk_of(effect, known=known, chunk_bytes=self.world.chunk_bytes()))
+
+    def store_chunk(self, effect: StoreSnapshotChunk) -> None:
+        follows = self.machine.disk.store_chunk(effect)
+        self.require(follows, f"chunks of {effect.snapshot} follow each other, not at {effect.position}")
+
+    def check_snapshot(self, snapshot: SnapshotId) -> None:
+        self.world.check_asked(self.machine, snapshot)
+
+    def install(self, snapshot: SnapshotId) -> None:
+        self.machine.disk.install(snapshot)
+
+    def arm(self, effect: ArmTimer) -> None:
+        self.machine.timers.pop(effect.timer, None)
+        self.machine.timers[effect.timer] = effect
+        self.world.armed(self.machine, effect)
+
+    def cancel(self, timer: Timer) -> None:
+        self.machine.timers.pop(timer, None)
+
+    def advance(self, high_watermark: Offset) -> None:
+        self.world.invariants.high_watermark_moved(self.machine, high_watermark)
+
+    def change_role(self, effect: RoleChanged) -> None:
+        self.world.invariants.role_changed(self.machine, effect)
+
+    def end_read(self, effect: ReadIndexConfirmed | ReadIndexFailed) -> None:
+        if isinstance(effect, ReadIndexConfirmed):
+            read_round, read_index = effect.read_round, effect.read_index
+            self.world.invariants.read_index_confirmed(self.machine, read_round, read_index)

@@ -4,8 +4,8 @@ and a little history."""
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from quorate.simulation.effect_interpreter import Batch
 from quorate.simulation.explorer.node import (
-    Batch,
     Commits,
     Cuts,
     Disk,

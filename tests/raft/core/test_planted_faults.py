@@ -102,7 +102,7 @@ class StandsWithUnsyncedLog(Core):
     [
         (ForgetsItsVote, "an epoch is stored before it is said"),
         (AcknowledgesBeforeDurable, "what the core calls durable is"),
-        (SkipsTruncation, "the core knows where its log ends"),
+        (SkipsTruncation, "a Fetch asks for what follows the log"),
         (VotesForShorterLogs, "LeaderCompleteness"),
         (ActsBeforeStoring, "an epoch is stored before it is said"),
     ],
@@ -140,7 +140,7 @@ def started(core: CoreFactory, *, logs: list[list[int]], epoch: int) -> CoreWorl
 class OneRecordWorld(CoreWorld):
     """Answers to Fetches carry one record."""
 
-    def _records_max(self) -> int:
+    def records_max(self) -> int:
         return 1
 
 

@@ -2,7 +2,7 @@
 
 from quorate.simulation.explorer.node.interpreter import Interpreter
 from quorate.simulation.explorer.node.machine import CrashPoint, Machine, Outcome, Packet
-from quorate.simulation.explorer.node.node_disk import Batch, Disk, History, Snapshot, end_of, up_to
+from quorate.simulation.explorer.node.node_disk import Disk, History, Snapshot, end_of, up_to
 from quorate.simulation.explorer.node.observations import (
     Commits,
     Cuts,
@@ -13,7 +13,6 @@ from quorate.simulation.explorer.node.observations import (
 )
 
 __all__ = [
-    "Batch",
     "Commits",
     "CrashPoint",
     "Cuts",

@@ -3,26 +3,8 @@ that logs can be compared from their first record."""
 
 from dataclasses import dataclass
 
-from quorate.raft.core import BatchSpan
-from quorate.types import ElectionState, Epoch, EpochStart, NodeId, Offset, RecoveredLog, SnapshotId, VotersAt
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One record batch: offsets [base_offset, end_offset)."""
-
-    base_offset: Offset
-    end_offset: Offset
-    epoch: Epoch
-    proposal: int | None = None
-    """Its number."""
-    leader: NodeId | None = None
-    """Whom a LeaderChange names."""
-    voters: VotersAt | None = None
-
-    def span(self) -> BatchSpan:
-        return BatchSpan(self.base_offset, self.end_offset, self.epoch, self.voters)
-
+from quorate.simulation.effect_interpreter import Batch
+from quorate.types import ElectionState, Epoch, EpochStart, Offset, RecoveredLog, SnapshotId, VotersAt
 
 History = tuple[Batch, ...]
 

@@ -22,9 +22,9 @@ from quorate.raft.core import (
     UpdateVoter,
     VoterChange,
 )
+from quorate.simulation.effect_interpreter import Batch
 from quorate.simulation.explorer.explored_invariants import Past
 from quorate.simulation.explorer.node import (
-    Batch,
     Commits,
     Cuts,
     Disk,
