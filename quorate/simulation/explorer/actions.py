@@ -127,8 +127,8 @@ class Transitions:
         self.coverage = Coverage()
 
         self.machines: Table[Machine] = Table(Machine.identity)
-        self.packets: Table[Packet] = Table(lambda packet: packet)
-        self.events: Table[Event] = Table(lambda event: event)
+        self.packets: Table[Packet] = Table()
+        self.events: Table[Event] = Table()
 
         self._received: dict[tuple[int, int], Transition] = {}
         self._stepped: dict[tuple[int, int], Transition] = {}

@@ -23,6 +23,7 @@ from quorate.raft.core import (
     Unreachable,
 )
 from quorate.simulation.explorer.canonical import CURRENT
+from quorate.simulation.explorer.node import Machine
 from quorate.simulation.explorer.world import State, World
 from quorate.types import EpochEnd, NodeId, SnapshotId
 
@@ -39,12 +40,31 @@ class Director:
         self.state = world.down()
         self._proposals = 0
 
+    @property
+    def nodes(self) -> range:
+        return range(len(self.world.names))
+
+    @property
+    def last(self) -> int:
+        return self.nodes[-1]
+
     def start(self, *nodes: int) -> None:
         for node in nodes:
             self.state = self.world.starts(self.state, node)
 
     def happens(self, node: int, event: Event) -> None:
         self.state = self.world.happens(self.state, node, event)
+
+    def lose_touch(self, *nodes: int, with_: int = 0) -> None:
+        """Their connections to that node break."""
+        for node in nodes:
+            self.happens(node, Unreachable(self.world.names[with_]))
+
+    def machine(self, node: int) -> Machine:
+        return self.world.machines_of(self.state)[node]
+
+    def deliver_newest(self) -> None:
+        self.state = self.world.arrives(self.state, self.world.packets_of(self.state)[-1][0])
 
     def fire(self, node: int, kind: TimerKind) -> None:
         self.happens(node, TimerFired(Timer(kind)))
@@ -66,7 +86,7 @@ class Director:
         raise InitialStateError("the nodes never come to rest")
 
     def role(self, node: int) -> Role | None:
-        core = self.world.machines_of(self.state)[node].core
+        core = self.machine(node).core
         return core.role if core is not None else None
 
     def must_lead(self, node: int) -> None:
@@ -99,14 +119,14 @@ class Director:
 
 def cold(director: Director) -> None:
     """Every node has just started for the first time."""
-    director.start(*range(len(director.world.names)))
+    director.start(*director.nodes)
 
 
 def rivals(director: Director) -> None:
     """Two of the nodes that have just started stand for election at once."""
     cold(director)
     director.settle()
-    for node in range(1, len(director.world.names)):
+    for node in director.nodes[1:]:
         director.fire(node, TimerKind.ELECTION)
 
 
@@ -139,7 +159,7 @@ def lagging(director: Director) -> None:
     elected(director)
     director.propose(0)
     director.propose(0)
-    director.settle(*range(len(director.world.names) - 1))
+    director.settle(*director.nodes[:-1])
     director.lose()
 
 
@@ -147,18 +167,16 @@ def short_candidate(director: Director) -> None:
     """The leader is down; the last node, which has missed a committed record, asks for votes."""
     lagging(director)
     director.crash(0)
-    last = len(director.world.names) - 1
-    for node in range(1, last):
-        director.happens(node, Unreachable(director.world.names[0]))
-    director.fire(last, TimerKind.FETCH)
+    director.lose_touch(*director.nodes[1:-1])
+    director.fire(director.last, TimerKind.FETCH)
 
 
 def wooed(director: Director) -> None:
     """The leader has a new record that nobody else has; the second node has lost touch with it, and the
     last asks that one for its vote."""
     elected(director)
-    director.happens(1, Unreachable(director.world.names[0]))
-    director.fire(len(director.world.names) - 1, TimerKind.FETCH)
+    director.lose_touch(1)
+    director.fire(director.last, TimerKind.FETCH)
     director.propose(0)
 
 
@@ -178,12 +196,11 @@ def stale_candidate(director: Director) -> None:
     """As diverged, but the second node has led epoch 2, committed in it, and is down; the first, whose log
     is the longer, asks for votes."""
     diverged(director)
-    director.settle(*range(1, len(director.world.names)))
+    director.settle(*director.nodes[1:])
     director.must_lead(1)
     director.lose()
     director.crash(1)
-    for node in range(2, len(director.world.names)):
-        director.happens(node, Unreachable(director.world.names[1]))
+    director.lose_touch(*director.nodes[2:], with_=1)
     director.start(0)
     director.fire(0, TimerKind.ELECTION)
     director.lose()
@@ -194,15 +211,14 @@ def deposed(director: Director) -> None:
     """The first node leads epoch 1 and does not know that the second leads epoch 2."""
     elected(director)
     _second_stands(director)
-    director.settle(*range(1, len(director.world.names)))
+    director.settle(*director.nodes[1:])
     director.must_lead(1)
     director.lose()
 
 
 def _second_stands(director: Director) -> None:
     """Of the first node nothing is heard any more."""
-    for node in range(1, len(director.world.names)):
-        director.happens(node, Unreachable(director.world.names[0]))
+    director.lose_touch(*director.nodes[1:])
     director.fire(1, TimerKind.FETCH)
 
 
@@ -211,7 +227,7 @@ def dynamic(director: Director) -> None:
     elected(director)
     director.happens(0, ChangeVoters(0, AdoptVoters()))
     director.settle()
-    machine = director.world.machines_of(director.state)[0]
+    machine = director.machine(0)
     if machine.disk.history[-1].voters is None or machine.up.high_watermark != machine.disk.end_offset:
         raise InitialStateError("the voters should be in the log, and committed")
 
@@ -230,7 +246,7 @@ def behind_the_start(director: Director) -> None:
     """The first node leads and its log starts with a snapshot; the last node is behind that, and lost
     touch."""
     lagging(director)
-    disk = director.world.machines_of(director.state)[0].disk
+    disk = director.machine(0).disk
     director.happens(0, SnapshotTaken(SnapshotId(disk.end_offset, disk.last_epoch)))
     director.happens(0, LogStartMoved(EpochEnd(disk.last_epoch, disk.end_offset)))
 
@@ -238,9 +254,8 @@ def behind_the_start(director: Director) -> None:
 def _ask_again(director: Director) -> None:
     """The last node, which lost touch, gives up its old Fetch and sends another."""
     first = director.world.names[0]
-    last = len(director.world.names) - 1
-    director.happens(last, RequestFailed(first, CURRENT))
-    director.happens(last, TimerFired(Timer(TimerKind.BACKOFF, first)))
+    director.happens(director.last, RequestFailed(first, CURRENT))
+    director.happens(director.last, TimerFired(Timer(TimerKind.BACKOFF, first)))
 
 
 def checking(director: Director) -> None:
@@ -249,7 +264,7 @@ def checking(director: Director) -> None:
     behind_the_start(director)
     _ask_again(director)
     director.settle()
-    if director.world.machines_of(director.state)[-1].checking is None:
+    if director.machine(-1).checking is None:
         raise InitialStateError("the last node should have a snapshot to check")
     director.happens(0, Resign())
     director.lose()
@@ -262,8 +277,7 @@ def loading(director: Director) -> None:
     behind_the_start(director)
     _ask_again(director)
     for _ in range(2):
-        number, _packet = director.world.packets_of(director.state)[-1]
-        director.state = director.world.arrives(director.state, number)
+        director.deliver_newest()
     director.happens(0, Resign())
     for number, packet in director.world.packets_of(director.state):
         if not isinstance(packet.message, FetchSnapshotRequest):
@@ -275,16 +289,16 @@ def late_request(director: Director) -> None:
     way."""
     loading(director)
     director.fire(0, TimerKind.ELECTION)
-    director.happens(1, Unreachable(director.world.names[0]))
+    director.lose_touch(1)
     director.lose(to=1)
     director.fire(0, TimerKind.ELECTION)
-    director.lose(to=len(director.world.names) - 1)
+    director.lose(to=director.last)
 
 
 def late_request_to_a_follower(director: Director) -> None:
     """As loading, and the second node asks for votes."""
     loading(director)
-    director.happens(1, Unreachable(director.world.names[0]))
+    director.lose_touch(1)
     director.fire(1, TimerKind.FETCH)
 
 
@@ -294,28 +308,25 @@ def late_chunk(director: Director) -> None:
     behind_the_start(director)
     _ask_again(director)
     for _ in range(2):
-        number, _packet = director.world.packets_of(director.state)[-1]
-        director.state = director.world.arrives(director.state, number)
+        director.deliver_newest()
     _ask_again(director)
     director.settle()
-    last = len(director.world.names) - 1
-    checked = director.world.machines_of(director.state)[last].checking
+    checked = director.machine(director.last).checking
     if checked is None:
         raise InitialStateError("the last node should have a snapshot to check")
-    director.happens(last, SnapshotChecked(checked, None))
+    director.happens(director.last, SnapshotChecked(checked, None))
     director.settle()
     director.crash(0)
     director.lose()
-    for node in range(1, last):
-        director.happens(node, Unreachable(director.world.names[0]))
-    director.fire(last, TimerKind.FETCH)
+    director.lose_touch(*director.nodes[1:-1])
+    director.fire(director.last, TimerKind.FETCH)
     director.lose(to=0)
 
 
 def late_check(director: Director) -> None:
     """As checking, and the node that led asks for votes."""
     checking(director)
-    director.happens(1, Unreachable(director.world.names[0]))
+    director.lose_touch(1)
     director.lose()
     director.fire(0, TimerKind.ELECTION)
 
@@ -331,9 +342,8 @@ def late_sync(director: Director) -> None:
             director.state = director.world.arrives(director.state, number)
     director.crash(0)
     director.lose()
-    for node in range(1, len(director.world.names) - 1):
-        director.happens(node, Unreachable(director.world.names[0]))
-    director.fire(len(director.world.names) - 1, TimerKind.FETCH)
+    director.lose_touch(*director.nodes[1:-1])
+    director.fire(director.last, TimerKind.FETCH)
     director.lose(to=0)
 
 
@@ -354,7 +364,7 @@ def resigned(director: Director) -> None:
     director.happens(0, Resign())
     director.lose()
     _second_stands(director)
-    director.settle(*range(1, len(director.world.names)))
+    director.settle(*director.nodes[1:])
     director.must_lead(1)
     director.lose()
 

@@ -11,7 +11,7 @@ class Table(Generic[T]):
 
     __slots__ = ("_identity", "_numbers", "_things")
 
-    def __init__(self, identity: Callable[[T], Hashable]) -> None:
+    def __init__(self, identity: Callable[[T], Hashable] = lambda thing: thing) -> None:
         self._identity = identity
         self._numbers: dict[Hashable, int] = {}
         self._things: list[T] = []

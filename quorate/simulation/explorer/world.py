@@ -49,12 +49,12 @@ class World(Network):
         self.cut = 0
         """Transitions that led out of bounds."""
 
-        self.pasts: Table[Past] = Table(lambda past: past)
-        self.budgets: Table[tuple[int, ...]] = Table(lambda counts: counts)
+        self.pasts: Table[Past] = Table()
+        self.budgets: Table[tuple[int, ...]] = Table()
 
         self._spent: dict[tuple[int, int], int] = {}
         self._matched: dict[tuple[int, int], bool] = {}
-        self._histories: Table[History] = Table(lambda history: history)
+        self._histories: Table[History] = Table()
         self._history_of: dict[int, int] = {}
         self._heights: dict[int, tuple[int, int]] = {}
 

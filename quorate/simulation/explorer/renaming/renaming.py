@@ -1,8 +1,9 @@
 """Nodes under other names: whatever names a node, said again with the names exchanged."""
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
-from typing import Final
+from dataclasses import replace
+from functools import cache
+from typing import Final, get_type_hints
 
 from quorate.raft.core import (
     AddVoter,
@@ -35,34 +36,15 @@ from quorate.simulation.explorer.node import (
 )
 from quorate.types import ElectionState, Endpoint, NodeId, ReplicaKey, Voter, VotersAt, VoterSet
 
-NAMELESS: Final = frozenset(
-    (
-        "correlation",
-        "cluster_id",
-        "epoch",
-        "error",
-        "last_epoch",
-        "end_offset",
-        "pre_vote",
-        "leader_resigned",
-        "granted",
-        "offset",
-        "last_fetched_epoch",
-        "max_wait_ms",
-        "max_bytes",
-        "high_watermark",
-        "read_round",
-        "log_start_offset",
-        "diverging",
-        "snapshot",
-        "records",
-        "position",
-        "size",
-        "length",
-        "chunk",
-    )
-)
-"""Fields of messages in which no node occurs."""
+_NAMED: Final = ("NodeId", "Endpoint", "ReplicaKey", "Voter", "BatchSpan")
+"""Types that name a node."""
+
+
+@cache
+def _naming_fields(kind: type[Message]) -> tuple[str, ...]:
+    """The fields of a message in which a node may occur, by their types."""
+    hints = get_type_hints(kind)
+    return tuple(name for name, hint in hints.items() if any(named in str(hint) for named in _NAMED))
 
 
 class Renaming:
@@ -138,11 +120,7 @@ class Renaming:
         )
 
     def message(self, message: Message) -> Message:
-        changes = {
-            field.name: self._field(field.name, getattr(message, field.name))
-            for field in fields(message)
-            if field.name not in NAMELESS
-        }
+        changes = {name: self._field(name, getattr(message, name)) for name in _naming_fields(type(message))}
         return replace(message, **changes)  # type: ignore[arg-type]
 
     def _field(self, name: str, value: object) -> object:
