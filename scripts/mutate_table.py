@@ -58,8 +58,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _explorer(
         "a restarted leader stands again in its own epoch",
         "core.py",
-        "return self._begin(Resigned(preferred_successors=successors))",
-        "return self._begin(Candidate(node))",
+        "return self._roles.begin(Resigned(preferred_successors=successors))",
+        "return self._roles.begin(Candidate(node))",
         "KAFKA-10527",
         "crashes",
     ),

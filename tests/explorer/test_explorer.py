@@ -4,11 +4,11 @@ from collections.abc import Collection
 
 import pytest
 
+from quorate.raft.core import request_handlers
 from quorate.raft.core.core import Core
 from quorate.raft.core.effects import Role
 from quorate.raft.core.events import Event
 from quorate.raft.core.messages import Response
-from quorate.raft.core.request_handlers import RequestHandlers
 from quorate.simulation.explorer import counterexample
 from quorate.simulation.explorer.bounds import Bound, Budgets
 from quorate.simulation.explorer.canonical import STALE
@@ -101,7 +101,7 @@ def test_a_high_watermark_from_an_older_epochs_record_is_found_and_told(
 
 
 def test_a_way_to_a_violation_can_be_gone_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RequestHandlers, "_is_up_to_date", lambda self, request: True)
+    monkeypatch.setattr(request_handlers, "_is_up_to_date", lambda roles, request: True)
     bound = Bound(initial="short candidate", budgets=Budgets())
     world = World(bound)
     violation = explore(world).violation

@@ -13,13 +13,13 @@ log = get_logger("quorate.planted")
 
 
 def test_an_error_that_a_node_with_a_sound_disk_logs_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
-    committed = LogWriter.committed
+    committed = LogWriter.measure_commits
 
     def complain(self: LogWriter, high_watermark: Offset) -> None:
         log.error("the sky is falling", high_watermark=high_watermark)
         committed(self, high_watermark)
 
-    monkeypatch.setattr(LogWriter, "committed", complain)
+    monkeypatch.setattr(LogWriter, "measure_commits", complain)
     quiet = QuorumRunSettings(faults=FaultSettings(kinds=(Fault.CRASH,)))
     with pytest.raises(SafetyViolation, match=r"NoErrorWithoutHarm: node-\d logged: error the sky"):
         QuorumRun(1, quiet).execute()

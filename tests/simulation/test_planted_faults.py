@@ -16,7 +16,7 @@ from quorate.log.recovery import _Recovery
 from quorate.log.segments.segment import Segment
 from quorate.quorum_state.election_state import QuorumStateFile
 from quorate.raft import leadership, quorum
-from quorate.raft.core.core import Core
+from quorate.raft.core import request_handlers
 from quorate.raft.core.effects import Persist
 from quorate.raft.core.roles import tracker as replicas
 from quorate.raft.driver.driver import Driver
@@ -99,7 +99,7 @@ def a_truncation_is_skipped(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_shorter_log_gets_the_vote(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Core, "_is_up_to_date", lambda self, request: True)
+    patch.setattr(request_handlers, "_is_up_to_date", lambda roles, request: True)
 
 
 def a_leader_is_announced_before_it_has_applied(patch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def the_applied_end_runs_away(patch: pytest.MonkeyPatch) -> None:
     def went_on(self: Applier, end: Offset, *, batch_bytes: int, timestamp_ms: int) -> None:
         self.applied_offset = Offset(end + 1_000_000)
 
-    patch.setattr(Applier, "_went_on", went_on)
+    patch.setattr(Applier, "_advance_to", went_on)
 
 
 CRASHES = (Fault.CRASH_THEN_POWER_LOSS, Fault.SLOW_DISK, Fault.STALLED_DISK)

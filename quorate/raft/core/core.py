@@ -1,6 +1,6 @@
 """The one door into the protocol: an event in, effects out, in order."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import assert_never
 
 from quorate.error_code import ErrorCode
@@ -10,6 +10,7 @@ from quorate.raft.core.effects import (
     InstallSnapshot,
     ReadIndexFailed,
     RejectProposal,
+    Role,
     TransferEnded,
     VotersChanged,
 )
@@ -31,6 +32,7 @@ from quorate.raft.core.events import (
     TimerKind,
     TransferLeadership,
     Unreachable,
+    VoterChange,
 )
 from quorate.raft.core.invariant import invariant
 from quorate.raft.core.messages import (
@@ -42,16 +44,24 @@ from quorate.raft.core.messages import (
     Response,
     VoteRequest,
 )
-from quorate.raft.core.observable import Observable
 from quorate.raft.core.replica_log import Arrival, IncomingSnapshot, ReplicaLog
-from quorate.raft.core.request_handlers import RequestHandlers
-from quorate.raft.core.response_handlers import ResponseHandlers
-from quorate.raft.core.roles import Candidate, Follower, Leader, Resigned, Unattached
+from quorate.raft.core.request_handlers import (
+    answer_begin_epoch,
+    answer_end_epoch,
+    answer_fetch,
+    answer_fetch_snapshot,
+    answer_vote,
+)
+from quorate.raft.core.response_handlers import end_pause, give_up_request, take_response
+from quorate.raft.core.role_holder import RoleHolder
+from quorate.raft.core.roles import Candidate, Follower, Leader, Refused, Resigned, Unattached
 from quorate.raft.core.shared_state import NodeState
 from quorate.types import (
     ElectionState,
     Endpoint,
+    Epoch,
     EpochEnd,
+    NodeId,
     Offset,
     RecoveredLog,
     ReplicaKey,
@@ -60,7 +70,7 @@ from quorate.types import (
 )
 
 
-class Core(RequestHandlers, ResponseHandlers, Observable):
+class Core:
     """One node of the quorum, as a function of its state: `step` takes an event and returns effects.
 
     `election` is what the quorum-state file holds and `log` what recovery found, all of it durable.
@@ -73,7 +83,7 @@ class Core(RequestHandlers, ResponseHandlers, Observable):
     stop the node.
     """
 
-    __slots__ = ()
+    __slots__ = ("_node", "_roles")
 
     def __init__(
         self,
@@ -87,7 +97,7 @@ class Core(RequestHandlers, ResponseHandlers, Observable):
         log: RecoveredLog,
         bootstrap: tuple[Endpoint, ...] = (),
     ) -> None:
-        node = NodeState(
+        self._node = NodeState(
             config=config,
             cluster_id=cluster_id,
             key=key,
@@ -96,7 +106,7 @@ class Core(RequestHandlers, ResponseHandlers, Observable):
             election=election,
             log=ReplicaLog(log, static_voters=voters),
         )
-        super().__init__(node)
+        self._roles = RoleHolder(self._node)
 
     def start(self) -> tuple[Effect, ...]:
         """Take the first role, by the stored epoch, vote and leader
@@ -119,66 +129,66 @@ class Core(RequestHandlers, ResponseHandlers, Observable):
                 # Nobody's offsets are known here; the order of ids still keeps the others from standing at
                 # once.
                 successors = tuple(voter.id for voter in node.others)
-                return self._begin(Resigned(preferred_successors=successors))
+                return self._roles.begin(Resigned(preferred_successors=successors))
             has_voted_for_itself = stored.voted is not None and stored.voted.matches(node.key)
             if stored.leader is None and has_voted_for_itself and node.may_stand:
-                return self._begin(Candidate(node))
+                return self._roles.begin(Candidate(node))
         leader = node.election.leader
         if leader is not None and leader != node.id and not node.is_sole_voter:
             node.leader = leader
             node.leader_endpoint = node.voters.endpoint_of(leader)
             if node.leader_endpoint is not None:
-                return self._begin(Follower(leader=leader))
-        return self._begin(Unattached(heeds_strangers=node.election.voted is None))
+                return self._roles.begin(Follower(leader=leader))
+        return self._roles.begin(Unattached(heeds_strangers=node.election.voted is None))
 
     def step(self, event: Event) -> tuple[Effect, ...]:
         """Raises InvariantError if a rule of the protocol is broken, here or by a peer: the node must
         stop."""
+        node, roles = self._node, self._roles
         match event:
             case Received():
                 self._receive(event.message)
             case Durable():
                 self._durable(event.generation, event.end_offset)
             case Propose():
-                if isinstance(self._role, Leader):
-                    self._role.on_propose(self._node, event)
+                if isinstance(roles.role, Leader):
+                    roles.role.on_propose(node, event)
                 else:
-                    self._node.out.append(RejectProposal(event.proposal, self._node.leader, self._node.epoch))
+                    node.out.append(RejectProposal(event.proposal, node.leader, node.epoch))
             case TimerFired():
                 if event.timer.kind is TimerKind.BACKOFF:
-                    self._ready(event.timer.node)
+                    end_pause(roles, event.timer.node)
                 else:
-                    self._go(self._role.on_timer(self._node, event.timer))
+                    roles.go(roles.role.on_timer(node, event.timer))
             case RequestFailed():
-                if self._node.in_flight.get(event.destination) == event.correlation:
-                    self._unanswered(event.destination)
+                if node.in_flight.get(event.destination) == event.correlation:
+                    give_up_request(roles, event.destination)
             case CommitHeard():
-                if isinstance(self._role, Follower) and event.epoch == self._node.epoch:
-                    self._role.on_commit_heard(self._node, event.end_offset)
+                if isinstance(roles.role, Follower) and event.epoch == node.epoch:
+                    roles.role.on_commit_heard(node, event.end_offset)
             case Unreachable():
-                self._role.on_unreachable(self._node, event.node)
+                roles.role.on_unreachable(node, event.node)
             case Resign():
-                if isinstance(self._role, Leader):
-                    self._go(self._role.resign())
+                if isinstance(roles.role, Leader):
+                    roles.go(roles.role.resign())
             case TransferLeadership():
-                if isinstance(self._role, Leader):
-                    self._go(self._role.on_transfer(self._node, event))
+                if isinstance(roles.role, Leader):
+                    roles.go(roles.role.on_transfer(node, event))
                 else:
                     error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-                    self._node.out.append(TransferEnded(event.successor, error))
+                    node.out.append(TransferEnded(event.successor, error))
             case ReadIndex():
-                if isinstance(self._role, Leader):
-                    self._role.on_read_index(self._node, event)
+                if isinstance(roles.role, Leader):
+                    roles.role.on_read_index(node, event)
                 else:
-                    node = self._node
                     node.out.append(ReadIndexFailed(event.read_round, node.leader, node.epoch))
             case ChangeVoters():
-                if isinstance(self._role, Leader):
-                    self._role.on_change_voters(self._node, event)
+                if isinstance(roles.role, Leader):
+                    roles.role.on_change_voters(node, event)
                 else:
                     refused = self.refusal_of(event.change)
                     assert refused is not None
-                    self._node.out.append(VotersChanged(event.request, refused.error, refused.message))
+                    node.out.append(VotersChanged(event.request, refused.error, refused.message))
             case SnapshotTaken():
                 self._snapshot_taken(event.snapshot)
             case LogStartMoved():
@@ -189,35 +199,137 @@ class Core(RequestHandlers, ResponseHandlers, Observable):
                 self._snapshot_damaged(event.snapshot)
             case _:
                 assert_never(event)
-        return self._take()
+        return roles.take_effects()
 
     def clone(self) -> "Core":
         """An independent copy. Cheap: what is immutable is shared."""
         twin = type(self).__new__(type(self))
-        twin._node = self._node.clone()
-        twin._role = self._role.clone()
+        twin._roles = self._roles.clone()
+        twin._node = twin._roles.node
         return twin
 
     def key(self) -> Hashable:
         """Equal for two cores exactly if they behave alike from here on."""
-        return self._node.state_key(), self._role.state_key()
+        return self._node.state_key(), self._roles.role.state_key()
+
+    # --- what can be seen from outside: values, or copies ---
+
+    @property
+    def node_id(self) -> NodeId:
+        return self._node.id
+
+    @property
+    def role(self) -> Role:
+        return self._roles.role.role
+
+    @property
+    def epoch(self) -> Epoch:
+        return self._node.epoch
+
+    @property
+    def leader(self) -> NodeId | None:
+        """The leader of this epoch, if known. None once this node has resigned from it."""
+        return self._node.leader
+
+    @property
+    def leader_endpoint(self) -> Endpoint | None:
+        return self._node.leader_endpoint
+
+    @property
+    def voted(self) -> ReplicaKey | None:
+        return self._node.election.voted
+
+    @property
+    def election(self) -> ElectionState:
+        return self._node.election
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return self._node.log.start_offset
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return self._node.log.end_offset
+
+    @property
+    def log_end_epoch(self) -> Epoch:
+        return self._node.log.last_epoch
+
+    @property
+    def durable_end_offset(self) -> Offset:
+        return self._node.log.durable_end_offset
+
+    @property
+    def generation(self) -> Generation:
+        return self._node.log.generation
+
+    @property
+    def high_watermark(self) -> Offset | None:
+        """The highest known since the process started (exclusive), at least the end of the latest snapshot;
+        None before the first."""
+        return self._node.high_watermark
+
+    @property
+    def epoch_start_offset(self) -> Offset | None:
+        """On the leader: the offset of this epoch's LeaderChange record."""
+        return self._roles.role.epoch_start_offset if isinstance(self._roles.role, Leader) else None
+
+    @property
+    def snapshot(self) -> SnapshotId | None:
+        """The latest complete one of this node's log."""
+        return self._node.log.snapshot
+
+    @property
+    def voters(self) -> VoterSet:
+        """The latest in the log, committed or not; that of the configuration if the log has none."""
+        return self._node.voters
+
+    @property
+    def has_dynamic_voters(self) -> bool:
+        """True if the voter set is in the log (kraft.version 1)."""
+        return self._node.log.voters.is_dynamic
+
+    def voters_at(self, end_offset: Offset) -> VoterSet | None:
+        """The set that a snapshot ending at `end_offset` must hold; None at kraft.version 0. Known from the
+        log start on."""
+        return self._node.log.voters.at(end_offset)
+
+    def endpoint_of(self, node: NodeId) -> Endpoint | None:
+        """Return the endpoint of `node`: a voter, the leader, or a bootstrap server, whose ids are -2, -3,
+        ..."""
+        return self._node.endpoint_of(node)
+
+    @property
+    def is_voter(self) -> bool:
+        return self._node.is_voter
+
+    def refusal_of(self, change: VoterChange) -> Refused | None:
+        """Why `ChangeVoters` would be refused now; None if it would not."""
+        if isinstance(self._roles.role, Leader):
+            return self._roles.role.refusal_of(self._node, change)
+        return Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead; ask the leader")
+
+    def replica_end_offsets(self) -> Mapping[ReplicaKey, Offset]:
+        """On the leader: each replica's last valid fetch offset, and its own durable end. Otherwise empty."""
+        role = self._roles.role
+        return role.replica_end_offsets(self._node) if isinstance(role, Leader) else {}
 
     # --- events ---
 
     def _receive(self, message: Message) -> None:
         match message:
             case FetchRequest():
-                self._fetch_request(message)
+                answer_fetch(self._roles, message)
             case Response():
-                self._response(message)
+                take_response(self._roles, message)
             case FetchSnapshotRequest():
-                self._fetch_snapshot_request(message)
+                answer_fetch_snapshot(self._roles, message)
             case VoteRequest():
-                self._vote_request(message)
+                answer_vote(self._roles, message)
             case BeginQuorumEpochRequest():
-                self._begin_request(message)
+                answer_begin_epoch(self._roles, message)
             case EndQuorumEpochRequest():
-                self._end_request(message)
+                answer_end_epoch(self._roles, message)
             case _:
                 assert_never(message)
 
@@ -229,7 +341,7 @@ class Core(RequestHandlers, ResponseHandlers, Observable):
             )
             return  # of a log that has been cut since
         if log.note_durable(end_offset):
-            self._go(self._role.on_durable(self._node))
+            self._roles.go(self._roles.role.on_durable(self._node))
 
     def _snapshot_taken(self, snapshot: SnapshotId) -> None:
         node = self._node
@@ -254,13 +366,13 @@ class Core(RequestHandlers, ResponseHandlers, Observable):
             return  # not wanted any more
         incoming.arrival = Arrival.CHECKED
         incoming.voters = event.voters
-        if isinstance(self._role, Follower):
-            self._role.on_snapshot_checked(self._node)
+        if isinstance(self._roles.role, Follower):
+            self._roles.role.on_snapshot_checked(self._node)
 
     def _snapshot_damaged(self, snapshot: SnapshotId) -> None:
         incoming = self._node.incoming
         if incoming is None or incoming.id != snapshot or incoming.arrival is not Arrival.CHECKING:
             return
         self._node.incoming = IncomingSnapshot(snapshot)
-        if isinstance(self._role, Follower):
-            self._role.on_snapshot_damaged(self._node)
+        if isinstance(self._roles.role, Follower):
+            self._roles.role.on_snapshot_damaged(self._node)

@@ -26,152 +26,151 @@ from quorate.raft.core.roles import (
 )
 
 
-class RequestHandlers(RoleHolder):
-    """One method per request, each of which answers it, or leaves that to the leader."""
+def answer_fetch(roles: RoleHolder, request: FetchRequest) -> None:
+    node = roles.node
+    error = _leader_error(roles, request)
+    if error is ErrorCode.NONE and isinstance(roles.role, Leader):
+        roles.go(roles.role.on_fetch(node, request))
+        return
+    node.send(FetchResponse(**node.answer_to(request, error)))
 
-    __slots__ = ()
 
-    def _fetch_request(self, request: FetchRequest) -> None:
-        node = self._node
-        error = self._leader_error(request)
-        if error is ErrorCode.NONE and isinstance(self._role, Leader):
-            self._go(self._role.on_fetch(node, request))
-            return
-        node.send(FetchResponse(**node.answer_to(request, error)))
-
-    def _fetch_snapshot_request(self, request: FetchSnapshotRequest) -> None:
-        node = self._node
-        error = self._leader_error(request)
-        if error is ErrorCode.NONE:
-            if request.snapshot.end_offset <= 0:
-                error = ErrorCode.SNAPSHOT_NOT_FOUND  # the bootstrap's is everybody's own
-            elif request.position < 0:
-                error = ErrorCode.POSITION_OUT_OF_RANGE
-        if error is ErrorCode.NONE and isinstance(self._role, Leader):
-            self._role.on_fetch_snapshot(node, request)
-            return
-        node.send(
-            FetchSnapshotResponse(
-                **node.answer_to(request, error), snapshot=request.snapshot, position=request.position
-            )
+def answer_fetch_snapshot(roles: RoleHolder, request: FetchSnapshotRequest) -> None:
+    node = roles.node
+    error = _leader_error(roles, request)
+    if error is ErrorCode.NONE:
+        if request.snapshot.end_offset <= 0:
+            error = ErrorCode.SNAPSHOT_NOT_FOUND  # the bootstrap's is everybody's own
+        elif request.position < 0:
+            error = ErrorCode.POSITION_OUT_OF_RANGE
+    if error is ErrorCode.NONE and isinstance(roles.role, Leader):
+        roles.role.on_fetch_snapshot(node, request)
+        return
+    node.send(
+        FetchSnapshotResponse(
+            **node.answer_to(request, error), snapshot=request.snapshot, position=request.position
         )
+    )
 
-    def _leader_error(self, request: FetchRequest | FetchSnapshotRequest) -> ErrorCode:
-        """Return the error of a request that only the leader of its epoch can answer."""
-        node = self._node
-        error = request_error(node, request)
-        if error is not ErrorCode.NONE:
-            return error
-        if request.epoch < node.epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
+
+def _leader_error(roles: RoleHolder, request: FetchRequest | FetchSnapshotRequest) -> ErrorCode:
+    """Return the error of a request that only the leader of its epoch can answer."""
+    node = roles.node
+    error = request_error(node, request)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.epoch < node.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if request.epoch > node.epoch:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    return ErrorCode.NONE if isinstance(roles.role, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def answer_vote(roles: RoleHolder, request: VoteRequest) -> None:
+    node = roles.node
+    error = request_error(node, request)
+    granted = False
+    if error is ErrorCode.NONE and request.epoch < node.epoch:
+        error = ErrorCode.FENCED_LEADER_EPOCH
+    if error is ErrorCode.NONE and is_stranger(node, request.source):
+        granted = _grants_stranger(roles, request)
+        if not request.voter.matches(node.key):
+            error = ErrorCode.INVALID_VOTER_KEY
+    elif error is ErrorCode.NONE:
+        up_to_date = _is_up_to_date(roles, request)
+        is_asked = request.voter.matches(node.key)
         if request.epoch > node.epoch:
-            return ErrorCode.UNKNOWN_LEADER_EPOCH
-        return ErrorCode.NONE if isinstance(self._role, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            # True of a pre-vote too: its epoch is one that somebody opened before. A vote is given in the
+            # same breath, because each Persist costs a sync in the middle of an election.
+            gives = is_asked and up_to_date and not request.pre_vote
+            roles.go(ToUnattached(epoch=request.epoch, voted=request.candidate if gives else None))
+        if not is_asked:
+            error = ErrorCode.INVALID_VOTER_KEY
+        elif request.pre_vote:
+            granted = roles.role.grants_pre_vote(node, request, up_to_date=up_to_date)
+        else:
+            granted = roles.role.grants_vote(node, request, up_to_date=up_to_date)
+            if granted and node.election.voted is None:
+                roles.go(ToUnattached(epoch=node.epoch, voted=request.candidate))
+    node.send(VoteResponse(**node.answer_to(request, error), granted=granted, pre_vote=request.pre_vote))
+    if request.pre_vote and error is ErrorCode.NONE and not granted and isinstance(roles.role, Prospective):
+        roles.role.on_rival(node, request.source)
 
-    def _vote_request(self, request: VoteRequest) -> None:
-        node = self._node
-        error = request_error(node, request)
-        granted = False
-        if error is ErrorCode.NONE and request.epoch < node.epoch:
-            error = ErrorCode.FENCED_LEADER_EPOCH
-        if error is ErrorCode.NONE and is_stranger(node, request.source):
-            granted = self._grants_stranger(request)
-            if not request.voter.matches(node.key):
-                error = ErrorCode.INVALID_VOTER_KEY
-        elif error is ErrorCode.NONE:
-            up_to_date = self._is_up_to_date(request)
-            is_asked = request.voter.matches(node.key)
-            if request.epoch > node.epoch:
-                # True of a pre-vote too: its epoch is one that somebody opened before. A vote is given in the
-                # same breath, because each Persist costs a sync in the middle of an election.
-                gives = is_asked and up_to_date and not request.pre_vote
-                self._go(ToUnattached(epoch=request.epoch, voted=request.candidate if gives else None))
-            if not is_asked:
-                error = ErrorCode.INVALID_VOTER_KEY
-            elif request.pre_vote:
-                granted = self._role.grants_pre_vote(node, request, up_to_date=up_to_date)
-            else:
-                granted = self._role.grants_vote(node, request, up_to_date=up_to_date)
-                if granted and node.election.voted is None:
-                    self._go(ToUnattached(epoch=node.epoch, voted=request.candidate))
-        node.send(VoteResponse(**node.answer_to(request, error), granted=granted, pre_vote=request.pre_vote))
-        if (
-            request.pre_vote
-            and error is ErrorCode.NONE
-            and not granted
-            and isinstance(self._role, Prospective)
-        ):
-            self._role.on_rival(node, request.source)
 
-    def _grants_stranger(self, request: VoteRequest) -> bool:
-        """Grant a vote to an id outside the voter sets by the usual rules, when it may have an effect at all.
-        Its epoch becomes ours only with our vote."""
-        node, role = self._node, self._role
-        up_to_date = self._is_up_to_date(request)
-        if request.epoch == node.epoch and not request.pre_vote and node.election.voted is not None:
-            return node.election.voted.matches(request.candidate)  # asked again
-        # Who does not stand itself could never bring the others to the epoch, and would be left behind in it.
-        if not node.may_stand or not request.voter.matches(node.key):
-            return False
-        if not is_heeded(node, role, request.epoch):
-            return False
-        if request.pre_vote:
-            return role.grants_pre_vote(node, request, up_to_date=up_to_date)
-        if not up_to_date or (request.epoch == node.epoch and node.election.leader is not None):
-            return False
-        self._go(ToUnattached(epoch=request.epoch, voted=request.candidate))
-        return True
+def _grants_stranger(roles: RoleHolder, request: VoteRequest) -> bool:
+    """Grant a vote to an id outside the voter sets by the usual rules, when it may have an effect at all.
+    Its epoch becomes ours only with our vote."""
+    node, role = roles.node, roles.role
+    up_to_date = _is_up_to_date(roles, request)
+    if request.epoch == node.epoch and not request.pre_vote and node.election.voted is not None:
+        return node.election.voted.matches(request.candidate)  # asked again
+    # Who does not stand itself could never bring the others to the epoch, and would be left behind in it.
+    if not node.may_stand or not request.voter.matches(node.key):
+        return False
+    if not is_heeded(node, role, request.epoch):
+        return False
+    if request.pre_vote:
+        return role.grants_pre_vote(node, request, up_to_date=up_to_date)
+    if not up_to_date or (request.epoch == node.epoch and node.election.leader is not None):
+        return False
+    roles.go(ToUnattached(epoch=request.epoch, voted=request.candidate))
+    return True
 
-    def _is_up_to_date(self, request: VoteRequest) -> bool:
-        log = self._node.log
-        return (request.last_epoch, request.end_offset) >= (log.last_epoch, log.end_offset)
 
-    def _begin_request(self, request: BeginQuorumEpochRequest) -> None:
-        node = self._node
-        error = request_error(node, request)
-        if error is ErrorCode.NONE:
-            error = self._claim_error(request)
-        if error is ErrorCode.NONE and is_stranger(node, request.source):
-            self._ask_stranger(request)
-        elif error is ErrorCode.NONE:
-            node.resume(request.source)
-            self._heard_of(request.epoch, request.source, request.endpoint, first_hand=True)
-            if not request.voter.matches(node.key):
-                error = ErrorCode.INVALID_VOTER_KEY
-        node.send(BeginQuorumEpochResponse(**node.answer_to(request, error)))
+def _is_up_to_date(roles: RoleHolder, request: VoteRequest) -> bool:
+    log = roles.node.log
+    return (request.last_epoch, request.end_offset) >= (log.last_epoch, log.end_offset)
 
-    def _ask_stranger(self, request: BeginQuorumEpochRequest) -> None:
-        """It says that it leads. If we look for a leader, we ask whether it does."""
-        node, role = self._node, self._role
-        if request.endpoint is None or not is_heeded(node, role, request.epoch):
-            return
-        node.hear_of(request.source, request.endpoint)
-        if not isinstance(role, Unattached):
-            self._go(ToUnattached(epoch=node.epoch, lost_election=True))
-            role = self._role
-        if isinstance(role, Unattached):
-            role.look_at(node, request.source)
 
-    def _claim_error(self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest) -> ErrorCode:
-        """Its source says that it leads, or led, the epoch. A voter, or who was one, is believed; one that
-        names itself in an epoch of which we know the leader stops this node (a vote was given twice), but who
-        is no voter any more was not elected, and must not."""
-        node = self._node
-        if request.epoch < node.epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        known = node.election.leader
-        is_no_voter = request.source not in node.voters
-        if request.epoch == node.epoch and known is not None and known != request.source and is_no_voter:
-            return ErrorCode.INVALID_REQUEST
-        return ErrorCode.NONE
+def answer_begin_epoch(roles: RoleHolder, request: BeginQuorumEpochRequest) -> None:
+    node = roles.node
+    error = request_error(node, request)
+    if error is ErrorCode.NONE:
+        error = _claim_error(roles, request)
+    if error is ErrorCode.NONE and is_stranger(node, request.source):
+        _ask_stranger(roles, request)
+    elif error is ErrorCode.NONE:
+        node.resume(request.source)
+        roles.hear_of(request.epoch, request.source, request.endpoint, first_hand=True)
+        if not request.voter.matches(node.key):
+            error = ErrorCode.INVALID_VOTER_KEY
+    node.send(BeginQuorumEpochResponse(**node.answer_to(request, error)))
 
-    def _end_request(self, request: EndQuorumEpochRequest) -> None:
-        node = self._node
-        error = request_error(node, request)
-        if error is ErrorCode.NONE:
-            error = self._claim_error(request)
-        if error is ErrorCode.NONE and not is_stranger(node, request.source):
-            self._heard_of(request.epoch, request.source, None, first_hand=True, resigned=True)
-            if isinstance(self._role, Follower) and self._role.leader == request.source:
-                self._role.on_end_of_epoch(node, request.preferred_successors)
-        node.send(EndQuorumEpochResponse(**node.answer_to(request, error)))
+
+def _ask_stranger(roles: RoleHolder, request: BeginQuorumEpochRequest) -> None:
+    """It says that it leads. If we look for a leader, we ask whether it does."""
+    node, role = roles.node, roles.role
+    if request.endpoint is None or not is_heeded(node, role, request.epoch):
+        return
+    node.hear_of(request.source, request.endpoint)
+    if not isinstance(role, Unattached):
+        roles.go(ToUnattached(epoch=node.epoch, lost_election=True))
+        role = roles.role
+    if isinstance(role, Unattached):
+        role.look_at(node, request.source)
+
+
+def _claim_error(roles: RoleHolder, request: BeginQuorumEpochRequest | EndQuorumEpochRequest) -> ErrorCode:
+    """Its source says that it leads, or led, the epoch. A voter, or who was one, is believed; one that
+    names itself in an epoch of which we know the leader stops this node (a vote was given twice), but who
+    is no voter any more was not elected, and must not."""
+    node = roles.node
+    if request.epoch < node.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    known = node.election.leader
+    is_no_voter = request.source not in node.voters
+    if request.epoch == node.epoch and known is not None and known != request.source and is_no_voter:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def answer_end_epoch(roles: RoleHolder, request: EndQuorumEpochRequest) -> None:
+    node = roles.node
+    error = request_error(node, request)
+    if error is ErrorCode.NONE:
+        error = _claim_error(roles, request)
+    if error is ErrorCode.NONE and not is_stranger(node, request.source):
+        roles.hear_of(request.epoch, request.source, None, first_hand=True, resigned=True)
+        if isinstance(roles.role, Follower) and roles.role.leader == request.source:
+            roles.role.on_end_of_epoch(node, request.preferred_successors)
+    node.send(EndQuorumEpochResponse(**node.answer_to(request, error)))

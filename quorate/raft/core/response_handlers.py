@@ -13,54 +13,51 @@ SNAPSHOT_ERRORS: Final = (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_O
 """Answers that end the fetch of a snapshot, and say nothing of the leader."""
 
 
-class ResponseHandlers(RoleHolder):
-    """The rules for every response come first, then the role's own."""
+def take_response(roles: RoleHolder, response: Response) -> None:
+    """Apply the rule for every answer, then the role's own
+    (docs/reference/kraft-rules.md#checks-of-an-answer)."""
+    node = roles.node
+    source = response.source
+    if node.in_flight.get(source) != response.correlation or response.destination != node.id:
+        return
+    del node.in_flight[source]
+    error = response.error
+    tells_leader = response.epoch > node.epoch or (
+        response.epoch == node.epoch and response.leader is not None
+    )
+    if tells_leader and error in TELLS_EPOCH:
+        before = roles.role
+        first_hand = response.leader == source
+        if first_hand:
+            node.resume(source)
+        roles.hear_of(response.epoch, response.leader, response.leader_endpoint, first_hand=first_hand)
+        if roles.role is not before:
+            return  # what was asked for was the old role's
+    # Who grants a stranger's pre-vote does not take its epoch for it.
+    is_pre_vote = isinstance(response, VoteResponse) and response.pre_vote and response.granted
+    is_of_now = response.epoch == node.epoch or (is_pre_vote and response.epoch < node.epoch)
+    if error is ErrorCode.NONE and is_of_now:
+        roles.go(roles.role.on_response(node, response))
+    elif error is ErrorCode.NOT_LEADER_OR_FOLLOWER and response.epoch == node.epoch:
+        node.pause(source, failed=False)
+        roles.go(roles.role.on_not_leader(node, source))
+    elif error in SNAPSHOT_ERRORS and response.epoch == node.epoch:
+        node.pause(source, failed=False)
+        roles.go(roles.role.on_refused(node, response))
+    else:
+        # Behind us, another cluster's, shutting down, or at odds with us about who we are: all may pass.
+        # Kafka dies of INVALID_REQUEST; we don't let a peer's bug stop this node.
+        node.pause(source, failed=False)
+        roles.go(roles.role.on_unanswered(node, source))
 
-    __slots__ = ()
 
-    def _response(self, response: Response) -> None:
-        """Apply the rule for every answer, then the role's own
-        (docs/reference/kraft-rules.md#checks-of-an-answer)."""
-        node = self._node
-        source = response.source
-        if node.in_flight.get(source) != response.correlation or response.destination != node.id:
-            return
-        del node.in_flight[source]
-        error = response.error
-        tells_leader = response.epoch > node.epoch or (
-            response.epoch == node.epoch and response.leader is not None
-        )
-        if tells_leader and error in TELLS_EPOCH:
-            before = self._role
-            first_hand = response.leader == source
-            if first_hand:
-                node.resume(source)
-            self._heard_of(response.epoch, response.leader, response.leader_endpoint, first_hand=first_hand)
-            if self._role is not before:
-                return  # what was asked for was the old role's
-        # Who grants a stranger's pre-vote does not take its epoch for it.
-        is_pre_vote = isinstance(response, VoteResponse) and response.pre_vote and response.granted
-        is_of_now = response.epoch == node.epoch or (is_pre_vote and response.epoch < node.epoch)
-        if error is ErrorCode.NONE and is_of_now:
-            self._go(self._role.on_response(node, response))
-        elif error is ErrorCode.NOT_LEADER_OR_FOLLOWER and response.epoch == node.epoch:
-            node.pause(source, failed=False)
-            self._go(self._role.on_not_leader(node, source))
-        elif error in SNAPSHOT_ERRORS and response.epoch == node.epoch:
-            node.pause(source, failed=False)
-            self._go(self._role.on_refused(node, response))
-        else:
-            # Behind us, another cluster's, shutting down, or at odds with us about who we are: all may pass.
-            # Kafka dies of INVALID_REQUEST; we don't let a peer's bug stop this node.
-            node.pause(source, failed=False)
-            self._go(self._role.on_unanswered(node, source))
+def end_pause(roles: RoleHolder, peer: NodeId | None) -> None:
+    if peer is not None and peer in roles.node.paused:
+        del roles.node.paused[peer]
+        roles.go(roles.role.on_ready(roles.node, peer))
 
-    def _ready(self, peer: NodeId | None) -> None:
-        if peer is not None and peer in self._node.paused:
-            del self._node.paused[peer]
-            self._go(self._role.on_ready(self._node, peer))
 
-    def _unanswered(self, peer: NodeId) -> None:
-        del self._node.in_flight[peer]
-        self._node.pause(peer, failed=True)
-        self._go(self._role.on_unanswered(self._node, peer))
+def give_up_request(roles: RoleHolder, peer: NodeId) -> None:
+    del roles.node.in_flight[peer]
+    roles.node.pause(peer, failed=True)
+    roles.go(roles.role.on_unanswered(roles.node, peer))

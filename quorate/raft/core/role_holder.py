@@ -2,6 +2,7 @@
 
 from typing import assert_never
 
+from quorate.raft.core.cloning import Cloneable
 from quorate.raft.core.effects import Effect
 from quorate.raft.core.invariant import invariant
 from quorate.raft.core.roles import (
@@ -25,32 +26,32 @@ from quorate.raft.core.shared_state import NodeState
 from quorate.types import ElectionState, Endpoint, Epoch, NodeId
 
 
-class RoleHolder:
+class RoleHolder(Cloneable):
     """Every change of role, epoch, vote and known leader is made here, and stored before anything else."""
 
-    __slots__ = ("_node", "_role")
+    __slots__ = ("node", "role")
 
     def __init__(self, node: NodeState) -> None:
-        self._node = node
-        self._role: RoleState = Unattached()
+        self.node = node
+        self.role: RoleState = Unattached()
 
-    def _begin(self, role: RoleState) -> tuple[Effect, ...]:
-        self._role = role
-        self._node.role_changed(role.role)
-        self._go(role.enter(self._node))
-        return self._take()
+    def begin(self, role: RoleState) -> tuple[Effect, ...]:
+        self.role = role
+        self.node.role_changed(role.role)
+        self.go(role.enter(self.node))
+        return self.take_effects()
 
-    def _go(self, transition: Transition | None) -> None:
+    def go(self, transition: Transition | None) -> None:
         """Store first, then end the old role, then begin the new, which may ask to go on at once."""
-        node = self._node
+        node = self.node
         while transition is not None:
-            before = self._role
+            before = self.role
             epoch_before = node.epoch
             after = self._enact(transition)
             check_transition(
                 before=before.role, after=after.role, epoch_before=epoch_before, epoch_after=node.epoch
             )
-            self._role = after
+            self.role = after
             node.in_flight.clear()
             if not isinstance(after, Unattached | Follower):
                 node.resume_answering()
@@ -64,7 +65,7 @@ class RoleHolder:
 
     def _enact(self, transition: Transition) -> RoleState:
         """Persist what the transition decides, and build the role."""
-        node = self._node
+        node = self.node
         stored = node.election
         match transition:
             case ToUnattached(epoch=epoch, leader=leader, voted=voted):
@@ -110,12 +111,12 @@ class RoleHolder:
             case _:
                 assert_never(transition)
 
-    def _take(self) -> tuple[Effect, ...]:
-        out = tuple(self._node.out)
-        self._node.out.clear()
+    def take_effects(self) -> tuple[Effect, ...]:
+        out = tuple(self.node.out)
+        self.node.out.clear()
         return out
 
-    def _heard_of(
+    def hear_of(
         self,
         epoch: Epoch,
         leader: NodeId | None,
@@ -125,14 +126,14 @@ class RoleHolder:
         resigned: bool = False,
     ) -> None:
         """Somebody says that `leader` (or nobody yet) leads `epoch`, which is ours or later."""
-        node = self._node
+        node = self.node
         lost_rounds = 0
         if leader == node.id and node.election.leader != node.id:
             # We led it and have forgotten, with our disk. Not a leader to follow.
             leader = None
         if epoch > node.epoch:
             if leader is None:
-                self._go(ToUnattached(epoch=epoch))
+                self.go(ToUnattached(epoch=epoch))
                 return
         else:
             if leader is None:
@@ -147,20 +148,20 @@ class RoleHolder:
             )
             if first_hand and endpoint is not None and leader == node.leader:
                 node.leader_endpoint = endpoint
-            if leader == node.id or resigned or isinstance(self._role, Follower):
+            if leader == node.id or resigned or isinstance(self.role, Follower):
                 return  # nothing new; or nobody to follow any more, and our own timer runs
-            if known is not None and not first_hand and not isinstance(self._role, Unattached):
+            if known is not None and not first_hand and not isinstance(self.role, Unattached):
                 return  # we knew, and ask for votes because we don't hear it
-            if isinstance(self._role, Unattached) and not first_hand:
-                if self._role.leader_resigned:
+            if isinstance(self.role, Unattached) and not first_hand:
+                if self.role.leader_resigned:
                     return  # who says so has not heard yet
-                lost_rounds = self._role.lost_rounds
+                lost_rounds = self.role.lost_rounds
         where = endpoint if endpoint is not None else node.endpoint_of(leader)
         if where is not None:
-            self._go(
+            self.go(
                 ToFollower(
                     epoch=epoch, leader=leader, endpoint=where, lost_rounds=lost_rounds, resigned=resigned
                 )
             )
         elif epoch > node.epoch or node.election.leader is None:
-            self._go(ToUnattached(epoch=epoch, leader=leader))
+            self.go(ToUnattached(epoch=epoch, leader=leader))

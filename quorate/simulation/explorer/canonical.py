@@ -57,7 +57,7 @@ def settle(core: Core, before: Mapping[NodeId, int]) -> tuple[NodeId, ...]:
     forgotten = tuple(sorted(peer for peer in before if node.in_flight.get(peer) != CURRENT))
     for peer in node.in_flight:
         node.in_flight[peer] = CURRENT
-    role = core._role
+    role = core._roles.role
     if isinstance(role, Resigned):
         role._preferred_successors = tuple(sorted(role._preferred_successors))
     node.correlation = CURRENT
@@ -79,7 +79,7 @@ def generations(core: Core, syncs: tuple[Durable, ...]) -> tuple[Durable, ...]:
 
 def parked(core: Core) -> tuple[NodeId, ...]:
     """Who waits here for the answer to the request that they have in flight."""
-    role = core._role
+    role = core._roles.role
     if not isinstance(role, Leader):
         return ()
     return tuple(
@@ -92,7 +92,7 @@ def parked(core: Core) -> tuple[NodeId, ...]:
 def forget(core: Core, source: NodeId) -> Core:
     """A core like this one, where the Fetch of `source` that is parked here is one it no longer waits for."""
     twin = core.clone()
-    role = twin._role
+    role = twin._roles.role
     if isinstance(role, Leader):
         for replica in role._replicas:
             if replica.parked is not None and replica.parked.source == source:

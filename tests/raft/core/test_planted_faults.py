@@ -6,9 +6,11 @@ same schedule is harmless to a core that keeps the rule.
 
 from collections.abc import Callable
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
+from quorate.raft.core import request_handlers
 from quorate.raft.core.core import Core
 from quorate.raft.core.core_config import Generation
 from quorate.raft.core.effects import Effect, Persist, Role, Send, Truncate
@@ -47,8 +49,8 @@ class CommitsOldEpochs(Core):
     """Counts replicas for records of earlier epochs (Raft figure 8)."""
 
     def step(self, event: Event) -> tuple[Effect, ...]:
-        if isinstance(self._role, Leader):
-            self._role.epoch_start_offset = Offset(-1)
+        if isinstance(self._roles.role, Leader):
+            self._roles.role.epoch_start_offset = Offset(-1)
         return super().step(event)
 
 
@@ -72,8 +74,9 @@ class BelievesStaleCompletions(Core):
 class VotesForShorterLogs(Core):
     """Does not look at the candidate's log."""
 
-    def _is_up_to_date(self, request: VoteRequest) -> bool:
-        return True
+    def step(self, event: Event) -> tuple[Effect, ...]:
+        with patch.object(request_handlers, "_is_up_to_date", lambda roles, request: True):
+            return super().step(event)
 
 
 class ActsBeforeStoring(Core):

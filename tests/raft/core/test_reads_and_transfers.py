@@ -158,7 +158,7 @@ def test_a_read_round_is_not_mentioned_once_it_is_confirmed(make_core: Any) -> N
     fetch(core, 2, read_round=5)
     fetch(core, 3, read_round=0)
     assert told_rounds(core.step(TimerFired(Timer(TimerKind.FETCH_WAIT, TWO)))) == [(2, 0)]
-    assert core._role._read_index.state_key() == leading(make_core)._role._read_index.state_key()  # type: ignore[attr-defined]
+    assert core._roles.role._read_index.state_key() == leading(make_core)._roles.role._read_index.state_key()  # type: ignore[attr-defined]
     assert core.key() != calm, "what was parked differs"
 
 

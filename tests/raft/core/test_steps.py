@@ -543,7 +543,7 @@ def test_a_wrong_fetch_changes_nothing(make_core: Any, changes: dict[str, Any], 
 
 def test_a_fetch_of_a_voters_id_with_another_disk_is_an_observers(make_core: Any) -> None:
     core = leading(make_core)
-    core._role._replicas.followers[TWO].key = ReplicaKey(TWO, "first")  # type: ignore[attr-defined]
+    core._roles.role._replicas.followers[TWO].key = ReplicaKey(TWO, "first")  # type: ignore[attr-defined]
     core.step(Received(fetch_request(replica=ReplicaKey(TWO, "second"))))
     assert core.high_watermark is None
     core.step(Received(fetch_request(replica=ReplicaKey(TWO, "first"))))

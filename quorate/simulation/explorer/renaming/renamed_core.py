@@ -26,7 +26,7 @@ def renamed(core: Core, to: Renaming) -> Core:
     twin = core.clone()
     peers = twin._node.may_know_leader
     _node(twin._node, to)
-    role = twin._role
+    role = twin._roles.role
     match role:
         case Unattached():
             if peers:
