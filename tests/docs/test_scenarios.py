@@ -68,3 +68,9 @@ def test_each_bug_that_a_trace_or_a_planted_fault_names_is_on_the_page() -> None
 @pytest.mark.parametrize("file", sorted(TRACES.glob("*.txt")), ids=lambda file: file.stem)
 def test_no_trace_names_a_bug_by_a_letter_and_a_number(file: Path) -> None:
     assert re.findall(r"\([^()]*\b[A-Z]\d{1,2}\b[^()]*\)", file.read_text()) == []
+
+
+def test_no_test_has_a_letter_and_a_number_for_a_name() -> None:
+    letters = re.compile(r"def (test_[a-z]\d+_\w+)")
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    assert [name for file in files for name in letters.findall(file.read_text())] == []

@@ -31,7 +31,8 @@ def refusal(request, error):
     )
 
 
-async def test_i1_a_follower_below_the_epochs_start_does_not_join(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-7128")
+async def test_a_follower_below_the_leader_epochs_start_does_not_join_the_isr(make_brokers, autojump_clock):
     cluster = make_brokers(min_isr=1)
     await cluster.start()
     cluster.cut_off(3)
@@ -54,7 +55,10 @@ async def test_i1_a_follower_below_the_epochs_start_does_not_join(make_brokers, 
     assert leader.leading.isr.pending.isr == (2, 3)
 
 
-async def test_i2_a_shrink_completes_what_waited_for_the_member_that_is_gone(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-13091")
+async def test_a_shrink_of_the_isr_completes_produces_that_waited_for_the_removed_member(
+    make_brokers, autojump_clock
+):
     cluster = make_brokers(min_isr=1, **QUICK)
     await cluster.with_topic()
     await cluster[1].produced("a")
@@ -69,7 +73,8 @@ async def test_i2_a_shrink_completes_what_waited_for_the_member_that_is_gone(mak
     assert cluster.controller.state().isr == (1, 2)
 
 
-async def test_i3_nothing_is_readable_while_too_few_are_in_sync(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-15583")
+async def test_no_record_is_readable_while_the_isr_is_below_min_insync_replicas(make_brokers, autojump_clock):
     cluster = make_brokers(min_isr=2)
     await cluster.with_topic(replicas=(1, 2), isr=(1,))
     cluster.network.block("b2", "b1")
@@ -83,7 +88,8 @@ async def test_i3_nothing_is_readable_while_too_few_are_in_sync(make_brokers, au
     assert await cluster[1].consumed() == ["a"]
 
 
-async def test_i4_an_answer_that_got_lost_does_not_leave_the_leader_behind(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-14144")
+async def test_a_lost_answer_to_alter_partition_does_not_leave_the_leader_stale(make_brokers, autojump_clock):
     cluster = make_brokers(min_isr=1, **QUICK)
     await cluster.with_topic()
     cluster[1].hold_metadata()
@@ -97,7 +103,8 @@ async def test_i4_an_answer_that_got_lost_does_not_leave_the_leader_behind(make_
     await cluster.in_sync(1, 2, 3)
 
 
-async def test_i5_a_deposed_controllers_no_is_not_taken_for_an_answer(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-14154")
+async def test_a_leader_asks_again_after_the_refusal_of_a_deposed_controller(make_brokers, autojump_clock):
     cluster = make_brokers(min_isr=1, **QUICK)
     await cluster.with_topic()
     asked = []
@@ -116,7 +123,8 @@ async def test_i5_a_deposed_controllers_no_is_not_taken_for_an_answer(make_broke
     }
 
 
-async def test_i6_metadata_that_overtakes_a_request_settles_it(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-12686")
+async def test_metadata_that_overtakes_an_isr_change_settles_it(make_brokers, autojump_clock):
     cluster = make_brokers(min_isr=1, **QUICK)
     await cluster.with_topic()
     cluster.controller.rtt_s = 5.0
@@ -131,7 +139,8 @@ async def test_i6_metadata_that_overtakes_a_request_settles_it(make_brokers, aut
     await cluster.in_sync(1, 2)
 
 
-async def test_i6_an_answer_of_an_older_epoch_than_metadata_changes_nothing(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-12686")
+async def test_an_answer_older_than_the_metadata_changes_nothing(make_brokers, autojump_clock):
     cluster = make_brokers(min_isr=1, **QUICK)
     await cluster.with_topic()
     held = cluster[1].partition()
@@ -141,7 +150,8 @@ async def test_i6_an_answer_of_an_older_epoch_than_metadata_changes_nothing(make
     assert held.leading.isr.committed == (1, 2, 3)
 
 
-async def test_i7_idle_partitions_stay_in_sync(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-7152")
+async def test_followers_of_idle_partitions_stay_in_sync(make_brokers, autojump_clock):
     cluster = make_brokers(replica_lag_time_max_ms=400, replica_fetch_wait_max_ms=500)
     await cluster.with_topic()
     await cluster[1].produced("a")
@@ -150,9 +160,8 @@ async def test_i7_idle_partitions_stay_in_sync(make_brokers, autojump_clock):
     assert asked_for(cluster) == []
 
 
-async def test_i9_a_change_of_isr_or_replicas_leaves_positions_and_fetchers_alone(
-    make_brokers, autojump_clock
-):
+@pytest.mark.bug("KAFKA-13790")
+async def test_a_change_of_isr_or_replicas_keeps_positions_and_fetchers(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=4)
     await cluster.with_topic()
     for value in "abc":
@@ -175,7 +184,8 @@ async def test_i9_a_change_of_isr_or_replicas_leaves_positions_and_fetchers_alon
     assert leading.isr.committed == (1, 2)
 
 
-async def test_i10_many_that_wait_are_completed_after_the_state_has_changed(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-13254")
+async def test_waiting_produces_are_completed_after_the_state_has_changed(make_brokers, autojump_clock):
     cluster = make_brokers(min_isr=1, **QUICK)
     await cluster.with_topic()
     await cluster[3].crash()
@@ -192,7 +202,8 @@ async def test_i10_many_that_wait_are_completed_after_the_state_has_changed(make
     assert not again[0].results()[0].error
 
 
-async def test_i13_epoch_errors_come_before_who_may_fetch(make_brokers, autojump_clock):
+@pytest.mark.bug("KAFKA-13837")
+async def test_epoch_errors_precede_the_check_of_the_fetching_replica(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=4)
     await cluster.with_topic()
     cluster.controller.elect(1)
@@ -399,7 +410,7 @@ async def test_the_answer_about_a_smaller_isr_says_who_is_eligible(make_brokers,
 # Leaders that nobody hears
 
 
-async def test_a_leader_that_hears_of_nobody_sends_clients_on(make_brokers, autojump_clock):
+async def test_a_leader_that_is_cut_off_sends_its_clients_away(make_brokers, autojump_clock):
     cluster = make_brokers(broker_session_timeout_ms=5000)
     await cluster.with_topic()
     await cluster[1].produced("a")
@@ -425,7 +436,7 @@ async def test_a_leader_that_hears_of_nobody_sends_clients_on(make_brokers, auto
     assert not (await cluster[1].produced("b")).error
 
 
-async def test_a_leader_that_needs_nobody_serves_on_without_a_controller(make_brokers, autojump_clock):
+async def test_a_leader_without_followers_serves_without_a_controller(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster.with_topic(replicas=(1,))
     cluster[1].manager.controller_silent_s = lambda: 1000.0
