@@ -84,7 +84,7 @@ def test_the_pages_give_the_aims_of_the_table_and_judge_their_figures_by_them(pa
     assert aimed >= 5
 
 
-def test_going_first_counts_for_the_whole_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_nice_value_is_set_for_the_whole_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Where sessions are weighed against each other, a process's nice value counts within its own."""
     taken: list[int] = []
     ends: list[tuple[Callable[[str], object], str]] = []

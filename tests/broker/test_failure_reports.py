@@ -25,7 +25,7 @@ def replicas_of(node: BrokerHost) -> ReplicaManager:
 
 
 @pytest.mark.parametrize(("seed", "told"), [(1, False), (2, False), (3, True)])
-def test_a_broker_that_can_tell_nobody_of_a_failed_directory_stops_in_time(seed: int, told: bool) -> None:
+def test_a_broker_that_cannot_report_a_failed_directory_stops_in_time(seed: int, told: bool) -> None:
     async def story(scene: BrokerScene) -> None:
         cluster = scene.cluster
         await trio.sleep(2)
@@ -74,7 +74,7 @@ def test_a_broker_that_can_tell_nobody_of_a_failed_directory_stops_in_time(seed:
     )
 
 
-async def test_a_directory_in_which_nothing_is_led_stops_nobody_until_something_is(
+async def test_a_failed_directory_stops_the_broker_only_while_it_leads_partitions_there(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     led: set[uuid.UUID] = set()

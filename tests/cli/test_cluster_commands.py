@@ -87,7 +87,9 @@ def test_the_quorum_is_described(quorate: Quorate, one_node: LocalCluster) -> No
 @pytest.mark.parametrize(
     "command", [("quorum", "describe"), ("topics", "list"), ("topics", "delete", "-t", "x")]
 )
-def test_a_cluster_that_nobody_answers_for_is_named(quorate: Quorate, command: tuple[str, ...]) -> None:
+def test_a_cluster_without_an_answer_is_named_with_its_address(
+    quorate: Quorate, command: tuple[str, ...]
+) -> None:
     (port,) = free_ports(1)
     result = quorate(*command, "-b", f"127.0.0.1:{port}")
     assert result.exit_code == ExitCode.UNAVAILABLE
@@ -128,7 +130,7 @@ def test_a_listener_that_never_answers_is_given_up(quorate: Quorate, monkeypatch
         ("describe", "--colour"),
     ],
 )
-def test_a_wrong_command_line_asks_nobody(quorate: Quorate, arguments: tuple[str, ...]) -> None:
+def test_a_wrong_command_line_sends_no_request(quorate: Quorate, arguments: tuple[str, ...]) -> None:
     assert quorate("topics", *arguments).exit_code == ExitCode.USAGE
 
 

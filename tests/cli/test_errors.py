@@ -72,7 +72,7 @@ def test_a_file_that_may_not_be_used_is_named_with_a_remedy(capsys: pytest.Captu
     assert "/data: Permission denied; check" in capsys.readouterr().err
 
 
-def test_a_failed_folder_that_nobody_could_be_told_of_is_a_storage_error(
+def test_an_unreported_failed_directory_is_a_storage_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     error = ExceptionGroup("tasks", [UntoldFailureError("the controller could not be told for 30 s")])

@@ -34,7 +34,7 @@ def test_a_drawn_id_is_kafkas_form_of_a_uuid_and_differs_each_time(quorate: Quor
     assert {len(each) for each in drawn} == {22}
 
 
-def test_a_formatted_folder_says_whose_it_is(quorate: Quorate, node: Any) -> None:
+def test_storage_info_shows_the_identity_of_a_formatted_folder(quorate: Quorate, node: Any) -> None:
     assert formatted(quorate, node).exit_code == 0
     result = quorate("storage", "info", "-c", node.config, "--json")
     assert result.exit_code == 0

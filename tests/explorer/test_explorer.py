@@ -49,7 +49,7 @@ LITTLE = (
 
 
 @pytest.mark.parametrize("bound", LITTLE, ids=lambda bound: bound.initial)
-def test_leaving_out_answers_that_nobody_waits_for_leaves_out_nothing_else(bound: Bound) -> None:
+def test_omitting_stale_answers_omits_no_other_state(bound: Bound) -> None:
     """All states without the reduction, with those answers struck out, are the states with it."""
     whole = World(bound, reduce=False)
     reduced = World(bound, reduce=True)

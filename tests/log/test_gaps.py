@@ -105,7 +105,7 @@ async def test_opening_without_indexes_and_epochs(folder: Path) -> None:
     log.close()
 
 
-async def test_a_torn_end_behind_much_that_is_whole(folder: Path) -> None:
+async def test_recovery_of_a_torn_end_after_many_batches_holds_no_loop(folder: Path) -> None:
     segment = max((folder / "t-0").glob("*.log"))
     with segment.open("r+b") as file:
         file.seek(-50, 2)

@@ -119,7 +119,7 @@ def literals(path: pathlib.Path) -> Iterator[str]:
             yield node.value
 
 
-def test_no_message_tells_anybody_to_throw_files_away() -> None:
+def test_no_message_advises_to_delete_files() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {text}"
         for folder in ("raft", "log", "quorum_state", "broker", "cli", "runtime")

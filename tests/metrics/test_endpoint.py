@@ -155,7 +155,7 @@ async def test_a_node_that_is_not_healthy_is_alive(autojump_clock, nursery):
     assert (status, json.loads(body)) == (200, {"alive": True})
 
 
-async def test_health_is_not_there_for_who_gave_none(autojump_clock, connect):
+async def test_an_endpoint_without_health_answers_404(autojump_clock, connect):
     assert (await (await connect()).ask("GET /health/live HTTP/1.1\r\n\r\n"))[0] == 404
     status, _, body = await (await connect()).ask("GET /health HTTP/1.1\r\n\r\n")
     assert (status, body) == (404, "try /metrics\n")

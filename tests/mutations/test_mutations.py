@@ -41,7 +41,7 @@ HANDFUL = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HANDFUL)
-def test_a_planted_fault_is_found_by_who_is_meant_to(name: str) -> None:
+def test_a_planted_fault_is_found_by_its_tests(name: str) -> None:
     mutation = next(each for each in MUTATIONS if each.name == name)
     result = mutate.judge(mutation)
     assert mutation.finder in result.found_by, f"{name} was found by {result.found_by}"

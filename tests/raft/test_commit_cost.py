@@ -25,7 +25,7 @@ class Steps(trio.abc.Instrument):
         self.of_task[".".join(task.name.split(".")[-2:])] += 1
 
 
-async def test_a_lone_commit_sends_six_messages_and_wakes_nobody_for_nothing(autojump_clock, world, nursery):
+async def test_a_lone_commit_sends_six_messages_and_wakes_no_task_in_vain(autojump_clock, world, nursery):
     link = LinkQuality(latency_min_s=0.0001, latency_max_s=0.0001)
     world.network = SimulatedNetwork(random.Random(1), NetworkSettings(link=link, short_read_chance=0))
     world.overrides["core"] = CoreConfig(high_watermark_wait_ms=HIGH_WATERMARK_WAIT_MS)

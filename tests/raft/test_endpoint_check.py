@@ -108,7 +108,7 @@ async def test_an_endpoint_of_another_protocol_is_refused_within_the_timeout(
     nursery.cancel_scope.cancel()
 
 
-async def test_a_change_that_would_be_refused_anyway_dials_nobody(world, autojump_clock):
+async def test_a_change_that_is_refused_opens_no_connection(world, autojump_clock):
     """Else any address could be probed through the leader."""
     leader, _ = await one_voter_and_an_observer(world)
     dialled = []

@@ -71,7 +71,7 @@ async def test_a_frame_of_an_impossible_size_is_refused_by_its_length_alone(size
         await reader.receive()
 
 
-async def test_a_claimed_length_makes_nobody_allocate():
+async def test_an_announced_length_allocates_no_memory():
     reader = reader_of((16 << 20).to_bytes(4, "big") + bytes(100), max_frame_bytes=16 << 20)
     tracemalloc.start()
     try:

@@ -101,7 +101,7 @@ async def test_a_snapshot_is_taken_on_the_node_that_was_asked(autojump_clock, wo
     assert leader.snapshots() == ()
 
 
-async def test_why_there_is_no_snapshot_is_said_to_who_asked(autojump_clock, world):
+async def test_a_snapshot_that_was_not_taken_is_answered_with_the_reason(autojump_clock, world):
     world.voters = parse_voters("1@node-1:9093")
     await world.start(1)
     quorum = await world.leader()

@@ -59,7 +59,7 @@ async def test_a_snapshot_is_taken_when_enough_of_the_log_is_new(autojump_clock,
     await snapshots_of(world, 1, 2)
 
 
-async def test_a_follower_takes_them_by_itself(autojump_clock, world):
+async def test_a_follower_takes_snapshots_by_itself(autojump_clock, world):
     world.overrides["snapshot_max_new_bytes"] = 10_000
     await world.start(1, 2, 3)
     leader = await world.leader()

@@ -306,7 +306,7 @@ async def test_a_leader_that_stops_in_order_is_missed_for_less_than_any_timeout(
     nursery.cancel_scope.cancel()
 
 
-async def test_leadership_is_not_handed_to_a_stranger(world, autojump_clock):
+async def test_leadership_is_not_transferred_to_an_id_outside_the_voter_set(world, autojump_clock):
     await world.start(1, 2, 3)
     leader = await world.leader()
     for quorum in (leader, (await world.followers())[0]):

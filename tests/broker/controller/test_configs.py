@@ -119,7 +119,7 @@ def test_lists_are_appended_to_and_subtracted_from(topic) -> None:
         (("retention.ms", SET, "1"), {"of": ConfigType.BROKER, "name": ""}, ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_a_bad_alteration_is_refused_whole(topic, change, resource, error: ErrorCode) -> None:
+def test_an_invalid_alter_configs_is_refused_as_a_whole(topic, change, resource, error: ErrorCode) -> None:
     before = len(topic.log)
     good = ("segment.ms", SET, "1000")
     assert alter(topic, good, change, **resource) is error

@@ -386,7 +386,7 @@ def test_a_leader_that_can_not_use_its_replica_gives_it_up_where_another_member_
     assert [cluster.partition(*each).directories for each in asked] == before
 
 
-def test_a_leader_keeps_what_nobody_else_in_sync_can_lead(cluster) -> None:
+def test_a_leader_keeps_partitions_that_no_other_member_of_the_isr_can_lead(cluster) -> None:
     cluster.start(1, 2)
     topic = cluster.create("t", (1, 2))
     assert ask_to_assign(cluster, 1, (topic, 0, LOST)).groups

@@ -121,7 +121,7 @@ async def test_a_codec_that_does_not_exist_is_refused(codec):
     await refused(batch(plain(b"v"), codec=codec), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, match=str(codec))
 
 
-async def test_zstd_is_refused_to_who_asks_in_a_version_before_it():
+async def test_a_fetch_of_zstd_in_an_older_version_is_refused():
     data = batch(compress(Codec.ZSTD, plain(b"v")), codec=4)
     await refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, zstd=False)
     assert (await checked(data)).records is data

@@ -306,9 +306,7 @@ async def test_a_partition_that_was_refused_a_cut_goes_on_in_the_next_epoch(make
     assert await cluster[2].consumed() == ["a", "b", "c"]
 
 
-async def test_kip_207_nobody_is_told_an_end_that_is_behind_what_the_last_leader_showed(
-    make_brokers, autojump_clock
-):
+async def test_a_new_leader_answers_no_end_below_the_one_of_the_last_leader(make_brokers, autojump_clock):
     cluster = make_brokers()
     await cluster.with_topic()
     await cluster[1].produced("a")

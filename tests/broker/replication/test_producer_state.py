@@ -242,7 +242,7 @@ def test_a_producer_is_forgotten_after_so_much_silence_as_this_broker_has_lived_
     assert (at_once(later.expire_steps(after_ms=4000)), sorted(later.producers)) == (1, [8])
 
 
-def test_silence_is_counted_in_steps_that_somebody_saw_and_never_back():
+def test_the_silence_of_a_producer_is_counted_in_steps_and_never_goes_back():
     now = 0
     state = ProducerState(now_ms=lambda: now)
     state.record(header(7, 0, 0), 0)

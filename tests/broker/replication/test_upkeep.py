@@ -31,7 +31,7 @@ async def test_a_follower_replicates_while_its_disk_syncs(make_brokers, autojump
     await cluster.caught_up()
 
 
-async def test_a_follower_keeps_no_copy_of_what_nobody_reads_from_it(make_brokers, autojump_clock):
+async def test_a_follower_keeps_no_copy_in_memory(make_brokers, autojump_clock):
     cluster = make_brokers()
     await cluster.with_topic()
     await cluster[1].produced("a")

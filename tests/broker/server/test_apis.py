@@ -316,7 +316,7 @@ async def test_a_fetch_that_names_a_partition_20_000_times_gets_it_once(make_nod
         assert values_of(answer.topics[0].partitions[1]) == [b"other"]
 
 
-async def test_a_fetch_session_nobody_was_given_is_refused(make_nodes: MakeNodes) -> None:
+async def test_an_unknown_fetch_session_is_refused(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(1)
     async with nodes.client(1) as client:
         request = KafkaFetchRequest(
@@ -358,7 +358,7 @@ async def test_a_consumer_that_does_not_know_zstd_gets_what_is_before_it_and_is_
             assert (headers[-1].end_offset if headers else None) == end, f"{version} at {offset}"
 
 
-async def test_a_topic_that_is_kept_in_zstd_is_refused_to_who_does_not_know_it_even_when_empty(
+async def test_a_topic_in_zstd_is_refused_to_an_older_fetch_even_when_empty(
     make_nodes: MakeNodes,
 ) -> None:
     """So that an old consumer needn't wait for the first record to learn that it can read none (as Kafka)."""

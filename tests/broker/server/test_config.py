@@ -185,7 +185,7 @@ def test_a_controller_with_bootstrap_servers_need_not_be_a_static_voter() -> Non
     assert config.quorum(cluster_id="c").own_endpoint == Endpoint("localhost", 9093)
 
 
-def test_a_node_that_knows_nobody_to_ask_is_refused_with_both_ways_out() -> None:
+def test_a_node_without_voters_and_servers_is_refused_with_both_remedies() -> None:
     with pytest.raises(ServerConfigError) as caught:
         ServerConfig.parse(DYNAMIC.replace("controller.quorum.bootstrap.servers=one:9093, two:9093", ""))
     assert "controller.quorum.bootstrap.servers=localhost:9093" in str(caught.value)

@@ -35,7 +35,7 @@ async def ask(client: WireClient, api: ApiKey, version: int, **values: object) -
     return await client.send(request, response_type(api, version))
 
 
-async def test_metadata_goes_by_the_id_where_there_is_one_whatever_the_name_is(make_nodes: MakeNodes) -> None:
+async def test_metadata_uses_the_topic_id_and_ignores_the_name_beside_it(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(1)
     async with nodes.client(1) as client:
         topic_id = (await create(client, "t")).topic_id

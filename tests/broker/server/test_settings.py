@@ -87,7 +87,7 @@ def test_an_effective_key_of_a_node_is_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [key.name for key in OWN if key.effect is not Effect.EFFECTIVE])
-def test_a_key_without_effect_is_read_by_nobody_and_says_why(name: str) -> None:
+def test_a_key_without_effect_is_read_nowhere_and_states_the_reason(name: str) -> None:
     assert name not in READ, f"{name} is read: its row should say that it is effective"
     assert CONFIG_KEYS[name].why.endswith("."), name
 
@@ -114,7 +114,7 @@ def fields_of(key: str) -> tuple[str, ...]:
     return FIELDS.get(key, (key.replace(".", "_"),))
 
 
-def test_every_effective_key_of_a_topic_is_a_field_that_somebody_reads() -> None:
+def test_every_effective_key_of_a_topic_is_a_field_that_is_read() -> None:
     wanted = {
         field
         for key in TOPIC_KEYS.values()
@@ -257,7 +257,7 @@ log.retention.check.interval.ms=300000
 """The keys and values of Kafka 4's config/server.properties."""
 
 
-def test_kafkas_own_sample_is_taken_as_it_is() -> None:
+def test_kafkas_sample_server_properties_works_unchanged() -> None:
     config = ServerConfig.parse(KAFKAS_SAMPLE)
     assert config.is_broker and config.is_controller
     assert config.log_dirs == ("/tmp/kraft-combined-logs",)

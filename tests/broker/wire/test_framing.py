@@ -187,7 +187,7 @@ async def test_frames_that_hold_parts_of_the_memory_finish_one_by_one(autojump_c
     assert budget.available == budget.limit
 
 
-async def test_memory_that_was_waited_for_in_vain_is_not_missing_afterwards(autojump_clock):
+async def test_a_cancelled_wait_for_memory_leaves_the_budget_unchanged(autojump_clock):
     budget = MemoryBudget(1_000)
     first, second, third = Account(budget), Account(budget), Account(budget)
     await first.draw(600)

@@ -50,7 +50,7 @@ async def test_any_other_number_of_extra_bytes_is_refused(version, extra):
 
 
 @given(st.sampled_from(range(13)), st.data())
-def test_a_request_that_is_right_is_left_as_it_is(entities, version, data):
+def test_a_valid_request_is_left_unchanged(entities, version, data):
     raw = encoded(data.draw(entities(request_type(ApiKey.METADATA, version))))
     assert without_extra_bytes(raw, version) == raw
 

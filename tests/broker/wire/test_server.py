@@ -349,7 +349,7 @@ async def test_a_malformed_frame_closes_its_own_connection_with_one_line(autojum
     assert why in line["reason"]
 
 
-async def test_random_bytes_never_hurt_anybody_else(autojump_clock):
+async def test_random_bytes_affect_only_their_own_connection(autojump_clock):
     draw = random.Random(5)
     async with serving(Handler(heartbeat=heartbeat_ok)) as (net, server), client(net, "good") as good:
         for round_ in range(200):
@@ -548,7 +548,7 @@ async def test_a_late_response_to_a_call_given_up_is_dropped(autojump_clock):
         assert answer.error_code is ErrorCode.none
 
 
-async def test_connecting_to_nobody_says_so(autojump_clock):
+async def test_a_failed_connection_raises_a_named_error(autojump_clock):
     net = SimulatedNetwork(random.Random(1))
     with pytest.raises(NetworkError, match="refused"):
         async with client(net):

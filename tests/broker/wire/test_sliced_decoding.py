@@ -37,7 +37,7 @@ def in_steps(entity: Any, body: memoryview) -> Any:
 
 
 @pytest.mark.parametrize("entity", TYPES, ids=lambda t: f"{t.__name__}-{t.__version__}")
-def test_the_message_is_that_of_the_whole(entity, entities):
+def test_the_sliced_message_equals_the_whole_one(entity, entities):
     @settings(max_examples=8, deadline=None)
     @given(entities(entity))
     def check(message):

@@ -55,7 +55,7 @@ def lazy(values: Any, *, awaited: bool) -> Any:
 
 
 @pytest.mark.parametrize(("key", "version"), SERVED, ids=lambda each: getattr(each, "name", str(each)))
-async def test_the_bytes_are_those_of_the_whole(key: ApiKey, version: int) -> None:
+async def test_the_sliced_bytes_equal_the_whole_ones(key: ApiKey, version: int) -> None:
     entity = response_type(key, version)
     for size, inner in ((0, 0), (1, 150), (150, 1)):
         values = values_of(entity, size, inner)

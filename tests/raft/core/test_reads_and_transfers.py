@@ -93,7 +93,7 @@ def told_rounds(effects: tuple[Effect, ...]) -> list[tuple[int, int]]:
 # --- read index ---
 
 
-def test_a_sole_voter_needs_nobody_to_know_that_it_leads(make_core: Any) -> None:
+def test_a_sole_voter_confirms_reads_by_itself(make_core: Any) -> None:
     core = leading(make_core, voters=1)
     assert core.step(ReadIndex(4)) == (ReadIndexConfirmed(4, Offset(1)),)
 

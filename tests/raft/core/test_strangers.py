@@ -176,7 +176,9 @@ def who_voted(make_core: Any) -> Core:
 @pytest.mark.parametrize(
     "of", [leader, follower, follower_that_lost_its_leader, prospective, candidate, who_voted]
 )
-def test_a_stranger_changes_nothing_while_a_leader_is_heard_or_elected(of: Any, make_core: Any) -> None:
+def test_an_id_outside_the_voter_sets_changes_nothing_while_a_leader_is_heard_or_elected(
+    of: Any, make_core: Any
+) -> None:
     core: Core = of(make_core)
     before = core.key()
     for message in everything(core):
@@ -207,7 +209,7 @@ def test_a_voter_without_a_leader_votes_for_a_stranger_by_the_same_rules_once(ma
     assert core.key() == after, "now it is the voters' turn"
 
 
-def test_an_observer_votes_for_no_stranger(make_core: Any) -> None:
+def test_an_observer_votes_for_no_id_outside_the_voter_sets(make_core: Any) -> None:
     """In an epoch ahead of the leader's it could fetch no more, and nobody would follow it there."""
     core: Core = make_core(node=4, directory_id="disk-4")
     core.start()
@@ -254,7 +256,7 @@ def test_a_stranger_that_says_it_leads_is_asked_and_followed_only_if_it_answers_
     assert (core.role, core.leader, core.epoch) == (Role.FOLLOWER, STRANGER, 6)
 
 
-def test_only_one_stranger_is_remembered(make_core: Any) -> None:
+def test_only_one_id_outside_the_voter_sets_is_remembered(make_core: Any) -> None:
     core: Core = make_core(directory_id="disk-1")
     core.start()
     peers = len(core._node.may_know_leader)

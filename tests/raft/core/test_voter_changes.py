@@ -341,7 +341,7 @@ def answer(core: Core, *batches: BatchSpan) -> tuple[Effect, ...]:
     )
 
 
-def test_a_follower_goes_by_the_set_it_appended(make_core: Any, make_voters: MakeVoters) -> None:
+def test_a_follower_uses_the_voter_set_that_it_appended(make_core: Any, make_voters: MakeVoters) -> None:
     core = following(make_core, voter_sets={-1: (1, 2, 3)})
     batch = BatchSpan(Offset(3), Offset(4), Epoch(2), VotersAt(Offset(3), make_voters(2, 3)))
     effects = answer(core, batch)
@@ -399,7 +399,7 @@ def test_a_node_removed_for_good_only_looks_for_the_leader(make_core: Any) -> No
     assert removed.role is Role.UNATTACHED, "its removal is in a snapshot, so committed"
 
 
-def test_a_node_whose_removal_may_be_its_own_secret_stands_and_does_not_count_itself(make_core: Any) -> None:
+def test_a_node_whose_removal_may_be_uncommitted_stands_and_does_not_count_itself(make_core: Any) -> None:
     """Raft dissertation section 4.2.2."""
     core = following(make_core, voter_sets={-1: (1, 2, 3), 2: (2, 3)})
     core.step(TimerFired(FETCH))
