@@ -63,7 +63,8 @@ class ControllerChannel:
         return decode_answer(request, await self._quorum.request_leader(encode_request(request)))
 
     async def describe_quorum(self, *, timeout_seconds: float) -> QuorumDescription:
-        """As the leader knows it. Raises `ControllerTimedOutError`, `QuorumStoppedError`."""
+        """Return the leader's description of the quorum. Raises `ControllerTimedOutError`,
+        `QuorumStoppedError`."""
         try:
             return await self._quorum.ask_description(timeout_ms=round(timeout_seconds * 1000))
         except NotLeaderError as error:

@@ -37,7 +37,7 @@ class ControllerNode:
         )
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         self._quorum.serve_requests(self.controller.answer_encoded)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.controller.run)

@@ -43,7 +43,7 @@ class FailureReports:
             self._untold.pop(each, None)
 
     async def run(self) -> None:
-        """Until cancelled. Raises `UntoldFailureError`."""
+        """Run until cancelled. Raises `UntoldFailureError`."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()

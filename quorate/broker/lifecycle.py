@@ -43,7 +43,7 @@ class LifecycleState(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What the broker registers with."""
+    """The identity with which the broker registers."""
 
     broker_id: int
     cluster_id: str

@@ -52,12 +52,12 @@ class MetadataCache:
 
     @property
     def image(self) -> MetadataImage:
-        """What is published: nothing of an open transaction."""
+        """The published image, without the records of an open transaction."""
         return self._loader.image
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction of metadata began and has not ended yet."""
+        """True if a transaction of metadata has begun and not ended."""
         return self._loader.in_transaction
 
     @property

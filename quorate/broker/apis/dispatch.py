@@ -75,7 +75,7 @@ _HANDLERS: Final[Mapping[int, _Handler]] = MappingProxyType(
 
 
 def error_table() -> ErrorTable:
-    """What our exceptions mean to a client."""
+    """The error codes of quorate's exceptions for clients."""
     return ErrorTable(
         {
             ControllerTimedOutError: ErrorCode.request_timed_out,

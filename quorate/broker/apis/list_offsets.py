@@ -38,7 +38,7 @@ async def _list(broker: Broker, context: RequestContext, request: "ListOffsetsRe
 
 
 async def _named(request: "ListOffsetsRequest") -> Counter[tuple[str, int]]:
-    """How often each partition is."""
+    """Return how often each partition is named."""
     named = Counter[tuple[str, int]]()
     slices = Slices()
     for topic in request.topics:

@@ -172,7 +172,7 @@ def _answer(
 
 
 def _by_id(request: "MetadataRequest") -> bool:
-    """Whether topics are asked for by id. Names don't count then: Java's client sends empty ones."""
+    """True if the request asks for topics by id. Names don't count then: Java's client sends empty ones."""
     return any(topic.topic_id is not None for topic in request.topics or ())
 
 

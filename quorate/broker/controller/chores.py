@@ -55,7 +55,7 @@ Changes = Iterator[tuple[PartitionChange]]
 
 
 class ChoreKind(enum.Enum):
-    """What there is to do."""
+    """The kinds of chores."""
 
     LEAVE = "a broker leaves its ISRs"
     OFFLINE = "replicas in directories that are offline leave their ISRs"
@@ -121,7 +121,7 @@ class Chore:
         return groups, looked
 
     def settled(self, image: MetadataImage) -> bool:
-        """Whether nothing is left to do, with the last piece applied."""
+        """True if nothing is left to do, with the last piece applied."""
         if not self._needed(image) or self._changed == self._most:
             return True
         return self._sweep is not None and self._sweep.ended and not self._stale
@@ -205,7 +205,7 @@ class Chores:
         return self._begin(name, changes, needed)
 
     def depart(self, departure: Departure) -> Chore:
-        """As `leave`, of a broker that registers anew, or is forgotten."""
+        """Do the same as `leave`, for a broker that registers again or is unregistered."""
         broker_id, has = departure.broker_id, departure.has
         if has is None:
             return self.leave(broker_id, lost=True)
@@ -225,7 +225,7 @@ class Chores:
         )
 
     def leaves(self, broker_id: int) -> bool:
-        """Whether the broker has not left all that it has to."""
+        """True if the broker still has to leave an ISR or ELR."""
         return Name(ChoreKind.LEAVE, broker_id) in self._by_name
 
     def of_settings(self) -> tuple[Chore, ...]:

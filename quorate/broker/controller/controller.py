@@ -277,7 +277,7 @@ class Controller:
         return cast(R, await self.operations[type(request)](request))
 
     async def answer_encoded(self, payload: bytes) -> bytes:
-        """As `answer`, for another node. A `Refusal` if `payload` is no request."""
+        """Do the same as `answer` for another node's bytes. A `Refusal` if `payload` is no request."""
         try:
             request = decode_request(payload)
         except RpcDecodeError as error:

@@ -11,7 +11,7 @@ class ControllerTelemetry(Protocol):
         ...
 
     def given_up(self) -> None:
-        """Who asked for an operation went away before it was committed."""
+        """The client of an operation left before its commit."""
         ...
 
     def broker_timed_out(self) -> None:

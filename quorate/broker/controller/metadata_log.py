@@ -34,7 +34,7 @@ class MetadataLog(Protocol):
         ...
 
     def append_nowait(self, records: Sequence[bytes], *, epoch: Epoch) -> Pending:
-        """As leader of `epoch`: append records as one atomic batch behind all earlier ones. Raises
+        """Append records, on the leader of `epoch`, as one atomic batch after all earlier ones. Raises
         `NotLeaderError`, `InvalidAppendError` or `QuorumStoppedError` when nothing happened."""
         ...
 

@@ -65,16 +65,15 @@ class Sessions:
         return [broker_id for _, broker_id in sorted(silent)]
 
     def return_offset(self, broker_id: int, *, offset: int, now: float) -> int:
-        """What a fenced broker must have applied (inclusive) before it is unfenced: all that took it out of
-        service, or it would go on answering as the leader that it was. `offset`, when this is first asked
-        after it was fenced: as with `fix_shutdown_offset`, a goal that moved would not be reached."""
+        """The offset (inclusive) that a fenced broker must have applied before it is unfenced: that of the
+        last record that took it out of service. Otherwise it would still answer as the leader that it was."""
         contact = self._contacts.setdefault(broker_id, _Contact(at=now))
         if contact.return_offset is None:
             contact.return_offset = offset
         return contact.return_offset
 
     def shutdown_offset(self, broker_id: int) -> int | None:
-        """What every active broker must have applied (inclusive) before this one may stop."""
+        """The offset (inclusive) that every active broker must have applied before this one may stop."""
         contact = self._contacts.get(broker_id)
         return None if contact is None else contact.shutdown_offset
 
@@ -86,8 +85,8 @@ class Sessions:
             contact.shutdown_offset = offset
 
     def lowest_active_offset(self, image: MetadataImage) -> int | None:
-        """What every active broker is known to have applied (inclusive, -1: not known of all); None if no
-        broker is active."""
+        """The highest offset (inclusive) that every active broker is known to have applied; -1: not known of
+        all; None: no broker is active."""
         return min(
             (
                 contact.metadata_offset if (contact := self._contacts.get(broker.broker_id)) else -1

@@ -33,7 +33,7 @@ NEW_MEMBER_SECONDS: Final = 300.0
 
 
 class Group(RebalancingGroup):
-    """What members ask of a group."""
+    """The requests of members to one group."""
 
     # Join
 

@@ -57,7 +57,7 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberRef:
-    """Who speaks, in which generation (-1: outside the group's protocol)."""
+    """The member that sends a request, and its generation (-1: outside the group's protocol)."""
 
     group_id: str
     member_id: str

@@ -36,7 +36,7 @@ class GroupTimer(NamedTuple):
 
 
 class GroupHost(Protocol):
-    """What a group needs of its coordinator."""
+    """The calls of a group into its coordinator."""
 
     def arm(self, timer: GroupTimer, seconds: float) -> None: ...
 

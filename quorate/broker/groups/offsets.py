@@ -16,7 +16,8 @@ _NOTHING: Final[Mapping[int, _Held]] = MappingProxyType({})
 
 
 class GroupOffsets:
-    """By topic and partition. What is later in the log wins, in whatever order commits are answered."""
+    """The committed offsets of a group, by topic and partition. What is later in the log wins, in whatever
+    order commits are answered."""
 
     __slots__ = ("_held",)
 

@@ -29,7 +29,7 @@ class ValueType(enum.IntEnum):
 
 
 class Effect(enum.Enum):
-    """What setting a key does."""
+    """The effect of setting a key."""
 
     EFFECTIVE = "effective"
     """What its sentence says."""
@@ -76,7 +76,7 @@ class ConfigKey:
 
     @property
     def difference(self) -> str:
-        """Where Kafka's key of this name does otherwise; "" nowhere."""
+        """The difference from Kafka's key of this name; "" if there is none."""
         if self.ours:
             return "Kafka has no such key."
         parts = []
@@ -155,7 +155,7 @@ def not_empty(value: str) -> None:
 
 
 def never(value: str) -> None:
-    """Of a key that is refused whatever it is set to: its `why` is the message."""
+    """The check of a key that is always refused: its `why` is the message."""
 
 
 def split_list(value: str) -> tuple[str, ...]:

@@ -25,7 +25,8 @@ class ConfigSynonym:
 def of_topic(
     image: MetadataImage, topic: str, key: ConfigKey, *, static: Mapping[str, str]
 ) -> Iterator[ConfigSynonym]:
-    """From what counts to the built-in default. `static`: the node's server.properties."""
+    """Return the synonyms of a topic's key, from the one in effect to the built-in default. `static`: the
+    node's server.properties."""
     own = image.configs(ConfigResource(ConfigType.TOPIC, topic)).get(key.name)
     if own is not None:
         yield ConfigSynonym(key.name, own, ConfigSource.DYNAMIC_TOPIC)
@@ -33,8 +34,8 @@ def of_topic(
 
 
 def of_broker(image: MetadataImage, name: str, *, static: Mapping[str, str]) -> Iterator[ConfigSynonym]:
-    """As `of_topic`, for a broker's key that sets topics' defaults. Begins with the key itself: another that
-    counts more for topics doesn't change this one's value."""
+    """Return the synonyms of a broker's key that sets a default of topics. Begins with the key itself:
+    another that counts more for topics doesn't change this one's value."""
     key, synonym = BROKER_KEYS[name]
     found = _of_brokers(image, key, key.synonyms[key.synonyms.index(synonym) :], static=static)
     yield from dropwhile(lambda each: each.name != name, found)

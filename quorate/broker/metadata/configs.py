@@ -19,7 +19,7 @@ from quorate.error_code import ErrorCode
 
 
 class ConfigSource(enum.IntEnum):
-    """Where a value comes from; Kafka's numbers."""
+    """The source of a value, with Kafka's numbers."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -34,7 +34,7 @@ ALL_BROKERS: Final = ConfigResource(ConfigType.BROKER, "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """What brokers read of a topic's configuration. Durations in ms, sizes in bytes, -1: no limit."""
+    """The configuration of a topic as brokers use it. Durations in ms, sizes in bytes, -1: no limit."""
 
     cleanup_compact: bool
     cleanup_delete: bool
@@ -135,7 +135,8 @@ def describe_broker(image: MetadataImage, *, static: Mapping[str, str]) -> Itera
 
 
 def effective(image: MetadataImage, topic: str, *, static: Mapping[str, str]) -> TopicConfig:
-    """What holds for a topic, whether it exists or not. `static`: the node's checked server.properties."""
+    """Return the effective configuration of a topic, whether it exists or not. `static`: the node's checked
+    server.properties."""
     held = {each.name: each.value for each in describe_topic(image, topic, static=static)}
     policies = split_list(held["cleanup.policy"])
     return TopicConfig(
@@ -160,12 +161,13 @@ def effective(image: MetadataImage, topic: str, *, static: Mapping[str, str]) ->
 
 
 def unclean_elections(image: MetadataImage, topic: str, *, static: Mapping[str, str]) -> bool:
-    """Whether `topic` may be led from outside its ISR and ELR. As `effective`, for this key alone."""
+    """True if `topic` may have a leader from outside its ISR and ELR. As `effective`, for this key alone."""
     return is_true(_value(image, topic, "unclean.leader.election.enable", static=static))
 
 
 def min_insync_replicas(image: MetadataImage, topic: str, *, static: Mapping[str, str]) -> int:
-    """As `effective`, for this key alone. A partition with fewer replicas needs no more than it has."""
+    """Return the effective value of this key alone. A partition with fewer replicas needs no more than it
+    has."""
     return int(_value(image, topic, "min.insync.replicas", static=static))
 
 

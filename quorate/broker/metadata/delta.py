@@ -91,7 +91,7 @@ _FEW: Final = 1000
 
 
 class Changes:
-    """What records change in an image, in any number of runs."""
+    """The changes of records to an image, in any number of runs."""
 
     __slots__ = ("_brokers", "_configs", "_created", "_deleted", "_image", "_touched")
 
@@ -172,7 +172,7 @@ class Changes:
 
 
 class _Changed(Looks):
-    """By topic, in the order in which they were first touched."""
+    """Changed parts by topic, in the order of their first change."""
 
     __slots__ = ("_topics",)
 

@@ -67,7 +67,7 @@ class _States(list[PartitionState]):
 
 
 class MetadataImage:
-    """What the log says up to and including `offset` (-1: nothing yet).
+    """The metadata after all records up to and including `offset` (-1: none yet).
 
     Values are immutable; `apply` replaces them. Read it through the properties and methods; only `apply`
     writes.
@@ -128,7 +128,7 @@ class MetadataImage:
         return twin
 
     def __eq__(self, other: object) -> bool:
-        """Whether both say the same, at whatever offsets."""
+        """True if both images have the same content, at any offsets."""
         if not isinstance(other, MetadataImage):
             return NotImplemented
         return (
@@ -164,7 +164,7 @@ class MetadataImage:
         return self._brokers.get(broker_id)
 
     def is_active(self, broker_id: int) -> bool:
-        """Whether the broker is registered, unfenced and not shutting down."""
+        """True if the broker is registered, unfenced and not shutting down."""
         broker = self._brokers.get(broker_id)
         return broker is not None and broker.active
 
@@ -195,15 +195,15 @@ class MetadataImage:
         return sum(map(len, self._partitions.values()))
 
     def leader_count(self, broker_id: int) -> int:
-        """How many partitions the broker leads."""
+        """Return the number of partitions that the broker leads."""
         return self._tallies.leaders.get(broker_id, 0)
 
     def isr_count(self, broker_id: int) -> int:
-        """In how many partitions' ISR the broker is."""
+        """Return the number of partitions with the broker in their ISR."""
         return self._tallies.isrs.get(broker_id, 0)
 
     def elr_count(self, broker_id: int) -> int:
-        """In how many partitions' ELR the broker is."""
+        """Return the number of partitions with the broker in their ELR."""
         return self._tallies.elrs.get(broker_id, 0)
 
     def isr_members(self) -> list[int]:
@@ -212,21 +212,21 @@ class MetadataImage:
 
     @property
     def has_elrs(self) -> bool:
-        """Whether any partition has eligible leader replicas."""
+        """True if any partition has eligible leader replicas."""
         return any(self._tallies.elrs.values())
 
     @property
     def leaderless_count(self) -> int:
-        """How many partitions nobody leads."""
+        """The number of partitions without a leader."""
         return self._tallies.leaderless
 
     @property
     def imbalanced_count(self) -> int:
-        """How many partitions their first replica does not lead."""
+        """The number of partitions that another replica than the first leads."""
         return self._tallies.imbalanced
 
     def configs(self, resource: ConfigResource) -> Mapping[str, str]:
-        """What was set for this resource itself; no defaults."""
+        """Return the resource's own settings, without defaults."""
         return self._configs.get(resource, _NO_CONFIGS)
 
     def configured(self) -> Iterator[ConfigResource]:
@@ -297,7 +297,7 @@ class MetadataImage:
     def apply_partition(
         self, record: PartitionChange | Partition, *, offset: int, epoch: int
     ) -> PartitionState | None:
-        """As `apply`; the partition's state before, None if it is new."""
+        """Apply the record, and return the partition's state before it, None if it is new."""
         states, before = self._partitions.get(record.topic_id), None
         if isinstance(record, PartitionChange):
             before = self._change_partition(record, states)

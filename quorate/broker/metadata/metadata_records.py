@@ -26,19 +26,19 @@ RESERVED_DIRECTORIES: Final = 100
 
 
 def is_reserved(directory: uuid.UUID) -> bool:
-    """Whether the id says something about a directory instead of naming one."""
+    """True if the id describes a directory instead of naming one."""
     return directory.int < RESERVED_DIRECTORIES
 
 
 class LeaderRecoveryState(enum.IntEnum):
-    """Whether the leader was elected from the ISR, or uncleanly and has not yet said that it recovered."""
+    """The recovery state of a leader: elected from the ISR, or uncleanly and not yet recovered."""
 
     RECOVERED = 0
     RECOVERING = 1
 
 
 class ConfigType(enum.IntEnum):
-    """What a configuration belongs to; Kafka's resource type numbers."""
+    """The kind of resource of a configuration, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -46,7 +46,7 @@ class ConfigType(enum.IntEnum):
 
 @value(frozen=True, slots=True, kw_only=True)
 class BrokerEndpoint:
-    """Where a broker listens: the listener's name, host and port."""
+    """An endpoint of a broker: the listener's name, host and port."""
 
     name: str
     host: str
@@ -134,7 +134,7 @@ class Partition:
 
 @value(frozen=True, slots=True, kw_only=True)
 class PartitionChange:
-    """What changed in a partition; None: unchanged.
+    """A change of a partition. None: unchanged.
 
     The partition epoch rises by one with each; the leader epoch rises by one when `leader` is present, even
     if it names the same broker.
@@ -196,7 +196,7 @@ class NoOp:
 
 @value(frozen=True, slots=True, kw_only=True)
 class BeginTransaction:
-    """What follows is one change, in more than one batch: nobody sees it before its end (KIP-868)."""
+    """The begin of one change in more than one batch, which takes effect at its end (KIP-868)."""
 
     name: str | None = None
     """What is done, for people."""

@@ -46,7 +46,7 @@ class BrokerState:
 
     @property
     def active(self) -> bool:
-        """Whether it may lead and join ISRs."""
+        """True if the broker may lead and join ISRs."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def endpoint(self, listener_name: str) -> BrokerEndpoint | None:
@@ -54,7 +54,7 @@ class BrokerState:
 
 
 class EligibleLeaders(NamedTuple):
-    """Who may lead a partition that nobody in the ISR can lead (KIP-966)."""
+    """The replicas that may lead a partition if no ISR member can (KIP-966)."""
 
     elr: tuple[int, ...] = ()
     """No members of the ISR, and sure to have every committed record: they were members when the ISR fell
@@ -85,7 +85,7 @@ class PartitionState(NamedTuple):
     """Of each replica, in the order of `replicas`, shared by partitions too. Empty: `MIGRATING` for all."""
 
     def directory_of(self, broker_id: int) -> uuid.UUID:
-        """Where the broker's replica is, as far as is recorded; `UNASSIGNED` of a broker that has none."""
+        """Return the recorded directory of the broker's replica; `UNASSIGNED` if it has none."""
         for replica, directory in zip(self.replicas, self.directories, strict=False):
             if replica == broker_id:
                 return directory

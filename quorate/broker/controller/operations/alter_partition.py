@@ -111,7 +111,8 @@ def _checked(image: MetadataImage, sender: int, item: AlterPartitionItem) -> Par
 
 
 def _granted(item: AlterPartitionItem, state: PartitionState) -> bool:
-    """Whether what is asked for holds already: the answer to the first request got lost (KAFKA-14144)."""
+    """True if the requested state already holds, because the answer to an earlier request was lost
+    (KAFKA-14144)."""
     members = [member.broker_id for member in item.new_isr]
     return sorted(members) == sorted(state.isr) and item.leader_recovery_state is state.leader_recovery_state
 

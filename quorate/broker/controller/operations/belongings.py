@@ -8,7 +8,8 @@ from quorate.broker.metadata import LOST, is_reserved
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belongings:
-    """Of each directory (KIP-858): whether it is gone, and whether it has all that was written to it."""
+    """The directories of a broker's earlier life (KIP-858): which are missing, and which have all their
+    data."""
 
     online: frozenset[uuid.UUID]
     """What the broker has now."""
@@ -19,23 +20,23 @@ class Belongings:
 
     @property
     def complete(self) -> bool:
-        """Whether everything of the life before is here."""
+        """True if all data of the earlier life is here."""
         return bool(self.proven) and self.before <= self.proven <= self.online
 
     @property
     def missing(self) -> bool:
-        """Whether a directory of the life before is not here."""
+        """True if a directory of the earlier life is missing."""
         return not self.before <= self.online
 
     def gone(self, directory: uuid.UUID) -> bool:
-        """Whether a replica recorded in `directory` is gone with it, or may be, where nobody wrote down which
-        directory it is in."""
+        """True if a replica recorded in `directory` is missing with it, or may be because its directory was
+        never recorded."""
         if is_reserved(directory):
             return directory == LOST or self.missing
         return directory not in self.online
 
     def lost(self, directory: uuid.UUID) -> bool:
-        """Whether a replica recorded in `directory` may lack records."""
+        """True if a replica recorded in `directory` may lack records."""
         if is_reserved(directory):
             return directory == LOST or not self.complete
         return directory not in self.online or directory not in self.proven

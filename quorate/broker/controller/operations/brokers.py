@@ -114,7 +114,7 @@ def register_broker(
 
 
 def _out_of_service(broker: BrokerState) -> Groups:
-    """What keeps a broker out of the ISRs that it is about to leave, if it isn't kept out already."""
+    """The record that takes a broker out of service before it leaves its ISRs, unless it is out already."""
     return ((_fencing(broker),),) if broker.active else ()
 
 

@@ -50,7 +50,7 @@ Changes = Iterator[tuple[PartitionChange]]
 
 
 def directory_online(image: MetadataImage, state: PartitionState, broker_id: int) -> bool:
-    """Whether the broker has the directory that its replica is in, as far as is known. Of a broker that
+    """True if the directory of the broker's replica is online, as far as is known. Of a broker that
     registered before there were directories, and of a replica that nobody placed yet: yes (KAFKA-16162)."""
     broker = image.broker(broker_id)
     if broker is None:
@@ -62,13 +62,13 @@ def directory_online(image: MetadataImage, state: PartitionState, broker_id: int
 
 
 def may_lead(image: MetadataImage, state: PartitionState, broker_id: int) -> bool:
-    """Whether the broker may lead the partition and be in its ISR: it is active, and its directory online.
-    Every election goes by this."""
+    """True if the broker may lead the partition and be in its ISR: it is active, and its directory is online.
+    Every election uses this."""
     return image.is_active(broker_id) and directory_online(image, state, broker_id)
 
 
 def default_directory(image: MetadataImage, broker_id: int) -> uuid.UUID:
-    """What a new replica of the broker is recorded with: where there is one directory there is no choice."""
+    """The recorded directory of a new replica: the broker's only one, if it has one."""
     broker = image.broker(broker_id)
     if broker is None or len(broker.log_dirs) > 1:
         return UNASSIGNED
@@ -98,7 +98,7 @@ def check_registration(image: MetadataImage, request: RegisterBrokerRequest) -> 
 
 
 def returning(held: BrokerState, request: RegisterBrokerRequest) -> Belongings:
-    """What the broker that is registered as `held` has of its life before when it registers anew."""
+    """The data of the earlier life that the broker `held` still has when it registers again."""
     proves = request.previous_broker_epoch == held.epoch
     return Belongings(
         online=frozenset(request.log_dirs),
@@ -141,8 +141,8 @@ def leave_with(
 
 
 def newly_failed(broker: BrokerState, offline: Collection[uuid.UUID]) -> frozenset[uuid.UUID]:
-    """Which of the directories that a heartbeat calls offline the broker is registered with. None of them if
-    it has no other: the broker stops."""
+    """The registered directories of the broker that a heartbeat reports as failed. None of them if it has no
+    other: the broker stops."""
     failed = frozenset(broker.log_dirs) & frozenset(offline)
     return failed if len(failed) < len(broker.log_dirs) else frozenset()
 

@@ -46,7 +46,7 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """What one new topic takes from the node's entropy. `start` and `shift` are any non-negative integers."""
+    """The random numbers of one new topic. `start` and `shift` are any non-negative integers."""
 
     topic_id: uuid.UUID
     start: int

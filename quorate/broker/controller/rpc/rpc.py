@@ -15,7 +15,7 @@ from quorate.runtime import Entropy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """What every answer has."""
+    """The common fields of all answers."""
 
     error: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
@@ -189,7 +189,7 @@ class CreateTopicsRequest(Request["CreateTopicsResponse"]):
     validate_only: bool = False
 
     def attempt(self, entropy: Entropy) -> Self:
-        """With new ids."""
+        """Return the request with new ids."""
         return replace(self, topics=tuple(replace(topic, topic_id=entropy.uuid()) for topic in self.topics))
 
     def after_unknown_outcome(self) -> Self:

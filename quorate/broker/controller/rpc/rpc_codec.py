@@ -249,7 +249,7 @@ decode_response: Final = _RESPONSES.decode
 
 
 def decode_answer(request: rpc.Request[R], data: bytes) -> R:
-    """What the controller answers to `request`. Raises `RpcDecodeError`, also if it refused the bytes."""
+    """Decode the controller's answer to `request`. Raises `RpcDecodeError`, also if it refused the bytes."""
     response, asked = decode_response(data), type(request)
     if isinstance(response, Refusal):
         raise RpcDecodeError(f"the controller did not understand {asked.__name__}: {response.error_message}")
