@@ -672,8 +672,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "a connection to the leader is tried for as long as the system tries",
         "raft/transport/channel.py",
-        "with trio.move_on_after(self._connect_s) as limit:",
-        "with trio.CancelScope() as limit:",
+        "with trio.move_on_after(self._connect_s):",
+        "with trio.CancelScope():",
         "ours: a broker that started beside a leader that was cut off did not hear of the next one",
         "tests/raft/test_leadership.py",
     ),

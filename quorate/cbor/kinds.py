@@ -1,4 +1,4 @@
-"""What may stand in a field, with its bounds."""
+"""The kinds of fields, with their bounds."""
 
 import enum
 import uuid

@@ -89,7 +89,7 @@ class Controllers:
                 await trio.sleep(_RETRY_SECONDS)
             return
         raise OutcomeUnknownError(
-            f"node {to} does not lead within {self._timeout_ms} ms; describe the quorum to see who does"
+            f"node {to} does not lead within {self._timeout_ms} ms; describe the quorum to see the leader"
         )
 
     async def take_snapshot(self, node: NodeId | None) -> tuple[NodeId, SnapshotId]:
@@ -210,7 +210,7 @@ class Controllers:
 
     def _no_leader(self) -> NetworkError:
         return NetworkError(
-            f"nobody leads the quorum within {self._timeout_ms} ms; see whether a majority of its voters runs"
+            f"the quorum had no leader for {self._timeout_ms} ms; check that a majority of its voters runs"
         )
 
 

@@ -62,7 +62,9 @@ def decode_lines(path: str, data: bytes) -> list[str]:
         raise UnreadableCheckpointError(path, f"version {_told(lines[0])} is not {_VERSION}{newer}")
     entries = lines[2:-1]
     if lines[1] != str(len(entries)):
-        raise UnreadableCheckpointError(path, f"{len(entries)} entries where {_told(lines[1])} were said")
+        raise UnreadableCheckpointError(
+            path, f"{len(entries)} entries, but its second line states {_told(lines[1])}"
+        )
     return entries
 
 

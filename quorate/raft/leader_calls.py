@@ -110,7 +110,7 @@ class LeaderCalls:
                 return
         raise RequestRefusedError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"the leader gave up, but node {successor} was not elected; describe the quorum to see who was",
+            f"the leader resigned, but node {successor} was not elected; describe the quorum for the leader",
         )
 
     async def _ask(

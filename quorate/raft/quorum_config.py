@@ -103,13 +103,10 @@ class QuorumConfig:
                 f"(max_batch_bytes is {self.max_batch_bytes}); raise it"
             )
         if self.core.fetch_max_bytes < 1:
-            raise QuorumConfigError(
-                f"fetch_max_bytes is {self.core.fetch_max_bytes}; a follower has to ask for something"
-            )
+            raise QuorumConfigError(f"fetch_max_bytes is {self.core.fetch_max_bytes}; it must be 1 or more")
         if self.snapshot_max_new_bytes < 1:
             raise QuorumConfigError(
-                f"snapshot_max_new_bytes is {self.snapshot_max_new_bytes}; a snapshot needs something new: 1 "
-                "or more"
+                f"snapshot_max_new_bytes is {self.snapshot_max_new_bytes}; it must be 1 or more"
             )
         for name in ("snapshot_max_interval_ms", "retention_bytes", "retention_ms", "drain_timeout_ms"):
             if getattr(self, name) < 0:
@@ -124,15 +121,15 @@ class QuorumConfig:
             return
         if not self.voters:
             raise QuorumConfigError(
-                f"nobody is known who could lead: {self.folder} has no voters in its log, and the "
+                f"no voter is known: {self.folder} has no voters in its log, and the "
                 'configuration names none; set voters=parse_voters("1@host:port,2@host:port") for a fixed '
-                "set, bootstrap=(Endpoint(host, port),) to join a quorum that runs, or format the folder "
+                "set, bootstrap=(Endpoint(host, port),) to join a running quorum, or format the folder "
                 "with the first voters of a new one: format_folder(..., voters=...)"
             )
         if self.node_id not in self.voters and not self.observer:
             raise QuorumConfigError(
                 f"node {self.node_id} is not among voters ({text_of(self.voters)}); add "
-                f"{self.node_id}@host:port there, on every node, or set observer=True if it is only to follow"
+                f"{self.node_id}@host:port there, on every node, or set observer=True if it only follows"
             )
 
     @property

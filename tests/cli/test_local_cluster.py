@@ -78,7 +78,7 @@ def test_a_cluster_goes_on_without_a_node_and_says_how_to_bring_it_back(
     os.kill(said["nodes"][1]["pid"], signal.SIGKILL)
     assert cluster.stderr is not None
     told = ""
-    while "To bring it back" not in told:
+    while "To restart it" not in told:
         line = cluster.stderr.readline()
         assert line, "the cluster ended"
         told += line

@@ -179,7 +179,7 @@ def test_a_node_that_joins_later_has_no_first_voters(quorate: Quorate, node: Any
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ((), "say who votes at first: --standalone"),
+        ((), "name the first voters: --standalone"),
         (("--standalone", "--no-initial-controllers"), "only one of"),
         (("-I", f"2@two.example:9093:{OTHERS}"), "does not name node 1"),
         (("-I", "1@one.example:9093"), "write id@host:port:directory-id"),

@@ -133,7 +133,7 @@ def _watch(local: "LocalCluster", stop: "threading.Event") -> None:
             if not local.running():
                 raise CommandError(said)
             typer.echo(
-                f"{said}\nThe others go on. To bring it back: "
+                f"{said}\nThe other nodes continue. To restart it: "
                 f"quorate server start {local.node(number).config_file}",
                 err=True,
             )

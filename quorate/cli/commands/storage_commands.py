@@ -149,12 +149,12 @@ def _first_voters(
         raise FirstVotersError(f"give only one of {choices}")
     if chosen and server.voters:
         raise FirstVotersError(
-            f"controller.quorum.voters says who votes, so that {choices} have no say; for voters that can "
+            f"controller.quorum.voters names the voters, so {choices} have no effect; for voters that can "
             "change, remove it and set controller.quorum.bootstrap.servers"
         )
     if not chosen and server.is_controller and not server.voters:
         raise FirstVotersError(
-            "the configuration has no controller.quorum.voters, so say who votes at first: --standalone for "
+            "the configuration has no controller.quorum.voters, so name the first voters: --standalone for "
             "the first node of a new cluster, --initial-controllers for each of several, "
             "--no-initial-controllers for a node that is to be added to a cluster"
         )

@@ -184,7 +184,7 @@ class LeaderRequests:
         self._under_way, self._next_round = [], []
         for index_waiter in waiters:
             index_waiter.failed(error)
-        unknown = OutcomeUnknownError(f"{error}; what it was asked for may be done all the same")
+        unknown = OutcomeUnknownError(f"{error}; the request may still be carried out")
         unknown.__cause__ = error.__cause__
         for waiting in (*self._changes.values(), *self._transfers.values()):
             waiting.end(unknown)

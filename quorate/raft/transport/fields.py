@@ -1,4 +1,4 @@
-"""What may stand in the fields of a frame."""
+"""The kinds of fields in a frame."""
 
 from collections.abc import Sequence
 from typing import Final, TypeVar, cast

@@ -103,14 +103,14 @@ class Forwarder:
             except QuorumStoppedError as stopped:
                 raise OutcomeUnknownError(
                     f"the append was committed at offset {base_offset}, but this node stopped before it "
-                    "applied it: what it returns is not known here"
+                    "applied it: its result is not known here"
                 ) from stopped
             try:
                 results = [self._results[offset] for offset in range(base_offset, end_offset)]
             except KeyError:
                 raise OutcomeUnknownError(
                     f"the append was committed at offset {base_offset}, but this node was so far behind that "
-                    "a snapshot took the place of applying it: what it returned is not known here"
+                    "a snapshot replaced it before it was applied: its result is not known here"
                 ) from None
             return base_offset, epoch, results
         finally:
