@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quorate.kafka_bytes import uvarint, varint
 from quorate.log.batches.batch import HEADER_BYTES
 from quorate.log.batches.record_walk import (
     _WIDTHS,
@@ -15,7 +16,7 @@ from quorate.log.batches.record_walk import (
     _offset_columns,
     timestamp_deltas,
 )
-from quorate.log.batches.records import KeyValue, build_keyed_batch, unsigned_varint, varint
+from quorate.log.batches.records import KeyValue, build_keyed_batch
 
 
 def sized(data):
@@ -164,7 +165,7 @@ def test_runs_are_found_so_that_uniform_batches_cost_little(monkeypatch):
 
 def test_the_columns_of_offset_deltas_are_their_encodings():
     for width, (start, end) in enumerate(pairwise(_WIDTHS), 1):
-        encoded = [unsigned_varint(2 * delta) for delta in range(start, end)]
+        encoded = [uvarint(2 * delta) for delta in range(start, end)]
         assert _offset_columns(width) == tuple(bytes(column) for column in zip(*encoded, strict=True))
 
 
@@ -194,7 +195,7 @@ def test_an_invalid_record_is_named_with_its_fault(data, count, index, problem):
 def test_numbers_may_be_encoded_longer_than_they_need():
     """As Kafka's readers take them."""
     body = b"\x00" + b"\x80\x00" + b"\x80\x00" + varint(-1) + b"\x82\x00" + b"v" + b"\x80\x00"
-    data = unsigned_varint(2 * len(body)) + body
+    data = uvarint(2 * len(body)) + body
     same_as_naive(data, 1, 1)
     assert walked(data, 1).index == 1
 

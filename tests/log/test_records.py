@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.kafka_bytes import read_varint, varint
 from quorate.log.batches import records as records_module
 from quorate.log.batches.batch import Batch, attributes_of, read_batches, seal
-from quorate.log.batches.records import Record, build_batch, read_varint, records_of, values_of, varint
+from quorate.log.batches.records import Record, build_batch, records_of, values_of
 from quorate.log.log_errors import InvalidBatchError
 
 BASE_OFFSET, BASE_TIMESTAMP = 1000, 1_700_000_000_000

@@ -22,7 +22,6 @@ from quorate.broker.groups.group_messages import (
 )
 from quorate.broker.groups.group_records import (
     GroupKey,
-    GroupRecordError,
     GroupValue,
     OffsetKey,
     OffsetValue,
@@ -38,6 +37,7 @@ from quorate.broker.groups.offsets_topic import GroupLog
 from quorate.broker.groups.offsets_topic import GroupLogError as GroupLogError
 from quorate.broker.groups.offsets_topic import java_hash as java_hash
 from quorate.broker.groups.offsets_topic import partition_of as partition_of
+from quorate.kafka_bytes import MalformedError
 from quorate.log.batches import KeyValue, Record
 from quorate.runtime import Entropy, Timers, WallClock, get_logger
 
@@ -177,7 +177,7 @@ class GroupCoordinator:
                     self._group(shard, key.group_id).load(read_group(record.value))
                 case None:
                     pass
-        except GroupRecordError as error:
+        except MalformedError as error:
             log.error(
                 "skipped a record of the offsets topic",
                 partition=shard.partition,

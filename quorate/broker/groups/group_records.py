@@ -5,23 +5,16 @@ GroupMetadataValue (version 3), so that Kafka's dump tool prints them. Older val
 from 4 on are flexible, and nobody wrote them here.
 """
 
-import struct
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from quorate.kafka_bytes import Cursor, MalformedError, Pieces
 from quorate.log.batches import KeyValue
 
 OFFSET_KEY_VERSIONS = (0, 1)
 GROUP_KEY_VERSION = 2
 _OFFSET_VALUE_VERSION = 3
 _GROUP_VALUE_VERSION = 3
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
-
-
-class GroupRecordError(ValueError):
-    """Bytes that are no record of the offsets topic that we know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +68,23 @@ class GroupValue:
 
 def offset_record(key: OffsetKey, value: OffsetValue | None) -> KeyValue:
     """None: a tombstone."""
-    out = _Writer()
+    out = Pieces(flexible=False)
     out.int16(1).string(key.group_id).string(key.topic).int32(key.partition)
     if value is None:
-        return KeyValue(out.bytes(), None)
-    body = _Writer()
+        return KeyValue(out.joined(), None)
+    body = Pieces(flexible=False)
     body.int16(_OFFSET_VALUE_VERSION).int64(value.offset).int32(value.leader_epoch)
     body.string(value.metadata).int64(value.commit_timestamp_ms)
-    return KeyValue(out.bytes(), body.bytes())
+    return KeyValue(out.joined(), body.joined())
 
 
 def group_record(key: GroupKey, value: GroupValue | None) -> KeyValue:
     """None: a tombstone."""
-    out = _Writer()
+    out = Pieces(flexible=False)
     out.int16(GROUP_KEY_VERSION).string(key.group_id)
     if value is None:
-        return KeyValue(out.bytes(), None)
-    body = _Writer()
+        return KeyValue(out.joined(), None)
+    body = Pieces(flexible=False)
     body.int16(_GROUP_VALUE_VERSION).string(value.protocol_type).int32(value.generation)
     body.string(value.protocol).string(value.leader).int64(value.state_timestamp_ms)
     body.int32(len(value.members))
@@ -99,49 +92,49 @@ def group_record(key: GroupKey, value: GroupValue | None) -> KeyValue:
         body.string(member.member_id).string(member.instance_id)
         body.string(member.client_id).string(member.client_host)
         body.int32(member.rebalance_timeout_ms).int32(member.session_timeout_ms)
-        body.data(member.subscription).data(member.assignment)
-    return KeyValue(out.bytes(), body.bytes())
+        body.blob(member.subscription).blob(member.assignment)
+    return KeyValue(out.joined(), body.joined())
 
 
 def read_key(data: bytes) -> Key | None:
-    """None for a kind of record that this version does not know. Raises `GroupRecordError`."""
-    cursor = _Reader(data)
+    """None for a kind of record that this version does not know. Raises `MalformedError`."""
+    cursor = Cursor(memoryview(data), flexible=False)
     version = cursor.int16()
     if version in OFFSET_KEY_VERSIONS:
-        return OffsetKey(cursor.text(), cursor.text(), cursor.int32())
+        return OffsetKey(cursor.string(), cursor.string(), cursor.int32())
     if version == GROUP_KEY_VERSION:
-        return GroupKey(cursor.text())
+        return GroupKey(cursor.string())
     return None
 
 
 def read_offset(data: bytes) -> OffsetValue:
-    """Raises `GroupRecordError`."""
-    cursor = _Reader(data)
+    """Raises `MalformedError`."""
+    cursor = Cursor(memoryview(data), flexible=False)
     version = cursor.int16()
     if not 0 <= version <= _OFFSET_VALUE_VERSION:
-        raise GroupRecordError(f"an offset of version {version}")
+        raise MalformedError(f"an offset of version {version}")
     offset = cursor.int64()
     leader_epoch = cursor.int32() if version >= 3 else -1
     return OffsetValue(
-        offset=offset, leader_epoch=leader_epoch, metadata=cursor.text(), commit_timestamp_ms=cursor.int64()
+        offset=offset, leader_epoch=leader_epoch, metadata=cursor.string(), commit_timestamp_ms=cursor.int64()
     )
 
 
 def read_group(data: bytes) -> GroupValue:
-    """Raises `GroupRecordError`."""
-    cursor = _Reader(data)
+    """Raises `MalformedError`."""
+    cursor = Cursor(memoryview(data), flexible=False)
     version = cursor.int16()
     if not 0 <= version <= _GROUP_VALUE_VERSION:
-        raise GroupRecordError(f"a group of version {version}")
-    protocol_type = cursor.text()
+        raise MalformedError(f"a group of version {version}")
+    protocol_type = cursor.string()
     generation = cursor.int32()
-    protocol, leader = cursor.string(), cursor.string()
+    protocol, leader = cursor.nullable_string(), cursor.nullable_string()
     timestamp_ms = cursor.int64() if version >= 2 else -1
     members: list[MemberValue] = []
     for _ in range(cursor.int32()):
-        member_id = cursor.text()
-        instance_id = cursor.string() if version >= 3 else None
-        client_id, client_host = cursor.text(), cursor.text()
+        member_id = cursor.string()
+        instance_id = cursor.nullable_string() if version >= 3 else None
+        client_id, client_host = cursor.string(), cursor.string()
         rebalance_ms = cursor.int32() if version >= 1 else -1
         session_ms = cursor.int32()
         members.append(
@@ -152,8 +145,8 @@ def read_group(data: bytes) -> GroupValue:
                 client_host=client_host,
                 rebalance_timeout_ms=rebalance_ms if version >= 1 else session_ms,
                 session_timeout_ms=session_ms,
-                subscription=cursor.data(),
-                assignment=cursor.data(),
+                subscription=cursor.blob(),
+                assignment=cursor.blob(),
             )
         )
     return GroupValue(
@@ -164,78 +157,3 @@ def read_group(data: bytes) -> GroupValue:
         state_timestamp_ms=timestamp_ms,
         members=tuple(members),
     )
-
-
-class _Writer:
-    __slots__ = ("_parts",)
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def int16(self, value: int) -> "_Writer":
-        self._parts.append(_INT16.pack(value))
-        return self
-
-    def int32(self, value: int) -> "_Writer":
-        self._parts.append(_INT32.pack(value))
-        return self
-
-    def int64(self, value: int) -> "_Writer":
-        self._parts.append(_INT64.pack(value))
-        return self
-
-    def string(self, value: str | None) -> "_Writer":
-        if value is None:
-            return self.int16(-1)
-        data = value.encode()
-        self._parts += (_INT16.pack(len(data)), data)
-        return self
-
-    def data(self, value: bytes) -> "_Writer":
-        self._parts += (_INT32.pack(len(value)), value)
-        return self
-
-    def bytes(self) -> bytes:
-        return b"".join(self._parts)
-
-
-class _Reader:
-    __slots__ = ("_data", "_position")
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    def _take(self, size: int) -> bytes:
-        start = self._position
-        if size < 0 or size > len(self._data) - start:
-            raise GroupRecordError(f"{size} bytes at {start} of {len(self._data)}")
-        self._position = start + size
-        return self._data[start : start + size]
-
-    def int16(self) -> int:
-        return int.from_bytes(self._take(2), "big", signed=True)
-
-    def int32(self) -> int:
-        return int.from_bytes(self._take(4), "big", signed=True)
-
-    def int64(self) -> int:
-        return int.from_bytes(self._take(8), "big", signed=True)
-
-    def string(self) -> str | None:
-        size = self.int16()
-        if size == -1:
-            return None
-        try:
-            return self._take(size).decode()
-        except UnicodeDecodeError as error:
-            raise GroupRecordError(f"not UTF-8: {error}") from error
-
-    def text(self) -> str:
-        value = self.string()
-        if value is None:
-            raise GroupRecordError("null where a string must be")
-        return value
-
-    def data(self) -> bytes:
-        return self._take(self.int32())

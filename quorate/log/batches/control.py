@@ -9,11 +9,13 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
+from uuid import UUID
 
+from quorate.kafka_bytes import Cursor, Pieces
 from quorate.log.batches.batch import Batch
-from quorate.log.batches.compact import NO_TAGS, CompactReader, compact_array, compact_string, encode_uuid
 from quorate.log.batches.records import KeyValue, Record, build_keyed_batch, records_of
 from quorate.log.log_errors import NEWER_WROTE_IT, InvalidBatchError
+from quorate.runtime import parse_uuid, uuid_text
 from quorate.types import Endpoint, NodeId, Offset, ReplicaKey, Voter, VotersAt, VoterSet
 
 LISTENER_NAME = "CONTROLLER"
@@ -21,12 +23,6 @@ LISTENER_NAME = "CONTROLLER"
 KRAFT_VERSION = 1
 """The `kraft.version` that voters in the log mean (KIP-853); 0 is a static set."""
 _KEY = struct.Struct(">hh")
-_SHORT = struct.Struct(">h")
-_VERSION_AND_LEADER = struct.Struct(">hi")
-_VERSION_AND_TIMESTAMP = struct.Struct(">hq")
-_VERSION_RANGE = struct.Struct(">hh")
-_PORT = struct.Struct(">H")
-_ID = struct.Struct(">i")
 _Value = TypeVar("_Value")
 
 
@@ -82,13 +78,14 @@ def leader_change_batch(
     for voter in voter_set or ():
         if voter.key.directory_id is not None:
             known[voter.key.id] = voter.key.directory_id
-    version = 1 if known else 0
-    value = (
-        _VERSION_AND_LEADER.pack(version, leader)
-        + compact_array(_change_voter(voter, version, known) for voter in voters)
-        + compact_array(_change_voter(voter, version, known) for voter in granting_voters)
-        + NO_TAGS
-    )
+    value = Pieces().int16(1 if known else 0).int32(leader)
+    for ids in (voters, granting_voters):
+        value.count(len(ids))
+        for each in ids:
+            value.int32(each)
+            if known:
+                value.uuid(_uuid_of(known.get(each)))
+            value.tags()
     records = [_control(ControlType.LEADER_CHANGE, value)]
     if voter_set is not None:
         records += _voter_records(voter_set, first=True)
@@ -103,19 +100,18 @@ def voters_batch(*, base_offset: int, epoch: int, timestamp_ms: int, voters: Vot
 
 def snapshot_header_batch(*, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
     """A control batch with a SnapshotHeader. `timestamp_ms`: of the last record that the snapshot holds."""
-    value = _VERSION_AND_TIMESTAMP.pack(0, timestamp_ms) + NO_TAGS
-    records = [_control(ControlType.SNAPSHOT_HEADER, value)]
+    records = [_control(ControlType.SNAPSHOT_HEADER, Pieces().int16(0).int64(timestamp_ms))]
     return _batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
 
 def snapshot_footer_batch(*, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
     """A control batch with a SnapshotFooter."""
-    records = [_control(ControlType.SNAPSHOT_FOOTER, _SHORT.pack(0) + NO_TAGS)]
+    records = [_control(ControlType.SNAPSHOT_FOOTER, Pieces().int16(0))]
     return _batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
 
-def _control(kind: ControlType, value: bytes) -> KeyValue:
-    return KeyValue(_KEY.pack(0, kind), value)
+def _control(kind: ControlType, value: Pieces) -> KeyValue:
+    return KeyValue(_KEY.pack(0, kind), value.tags().joined())
 
 
 def _batch(records: Sequence[KeyValue], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
@@ -124,35 +120,26 @@ def _batch(records: Sequence[KeyValue], *, base_offset: int, epoch: int, timesta
     )
 
 
-def _change_voter(voter: int, version: int, directory_ids: Mapping[int, str]) -> bytes:
-    directory = encode_uuid(directory_ids.get(voter)) if version else b""
-    return _ID.pack(voter) + directory + NO_TAGS
+def _uuid_of(directory_id: str | None) -> UUID | None:
+    """Raises `ValueError` for an id that is none."""
+    return None if directory_id is None else parse_uuid(directory_id)
 
 
 def _voter_records(voters: VoterSet, *, first: bool) -> list[KeyValue]:
-    record = _control(ControlType.KRAFT_VOTERS, encode_voters(voters))
+    record = KeyValue(_KEY.pack(0, ControlType.KRAFT_VOTERS), encode_voters(voters))
     if not first:
         return [record]
-    version = _SHORT.pack(0) + _SHORT.pack(KRAFT_VERSION) + NO_TAGS
-    return [_control(ControlType.KRAFT_VERSION, version), record]
+    return [_control(ControlType.KRAFT_VERSION, Pieces().int16(0).int16(KRAFT_VERSION)), record]
 
 
 def encode_voters(voters: VoterSet) -> bytes:
     """The value of a KRaftVoters record. Raises `ValueError` for a directory id that is none."""
-    return _SHORT.pack(0) + compact_array(map(_encode_voter, voters)) + NO_TAGS
-
-
-def _encode_voter(voter: Voter) -> bytes:
-    host, port = voter.endpoint.host, voter.endpoint.port
-    endpoint = compact_string(LISTENER_NAME) + compact_string(host) + _PORT.pack(port) + NO_TAGS
-    return (
-        _ID.pack(voter.key.id)
-        + encode_uuid(voter.key.directory_id)
-        + compact_array([endpoint])
-        + _VERSION_RANGE.pack(0, KRAFT_VERSION)
-        + NO_TAGS
-        + NO_TAGS
-    )
+    value = Pieces().int16(0).count(len(voters))
+    for voter in voters:
+        value.int32(voter.key.id).uuid(_uuid_of(voter.key.directory_id)).count(1)
+        value.string(LISTENER_NAME).string(voter.endpoint.host).uint16(voter.endpoint.port).tags()
+        value.int16(0).int16(KRAFT_VERSION).tags().tags()
+    return value.tags().joined()
 
 
 # Reading
@@ -210,8 +197,8 @@ def voters_in(batch: Batch) -> VotersAt | None:
     return found
 
 
-def _read(name: str, value: bytes, read: Callable[[CompactReader, int], _Value], *, newest: int) -> _Value:
-    reader = CompactReader(value)
+def _read(name: str, value: bytes, read: Callable[[Cursor, int], _Value], *, newest: int) -> _Value:
+    reader = Cursor(memoryview(value), flexible=True)
     try:
         version = reader.int16()
         if not 0 <= version <= newest:
@@ -221,7 +208,7 @@ def _read(name: str, value: bytes, read: Callable[[CompactReader, int], _Value],
         raise ValueError(f"not a {name} record: {error}") from error
 
 
-def _read_leader_change(reader: CompactReader, version: int) -> LeaderChange:
+def _read_leader_change(reader: Cursor, version: int) -> LeaderChange:
     leader = reader.int32()
     voters, granting = (_read_change_voters(reader, version) for _ in range(2))
     return LeaderChange(
@@ -232,31 +219,36 @@ def _read_leader_change(reader: CompactReader, version: int) -> LeaderChange:
     )
 
 
-def _read_change_voters(reader: CompactReader, version: int) -> list[tuple[int, str | None]]:
+def _directory(reader: Cursor) -> str | None:
+    directory = reader.uuid()
+    return None if directory is None else uuid_text(directory)
+
+
+def _read_change_voters(reader: Cursor, version: int) -> list[tuple[int, str | None]]:
     voters: list[tuple[int, str | None]] = []
-    for _ in range(reader.array_length()):
+    for _ in range(reader.count(1)):
         voter = reader.int32()
-        voters.append((voter, reader.uuid() if version else None))
-        reader.skip_tags()
+        voters.append((voter, _directory(reader) if version else None))
+        reader.tags()
     return voters
 
 
-def _read_voters(reader: CompactReader, _version: int) -> VoterSet:
-    voters = [_read_voter(reader) for _ in range(reader.array_length())]
+def _read_voters(reader: Cursor, _version: int) -> VoterSet:
+    voters = [_read_voter(reader) for _ in range(reader.count(1))]
     return VoterSet(tuple(sorted(voters, key=lambda voter: voter.key.id)))
 
 
-def _read_voter(reader: CompactReader) -> Voter:
-    key = ReplicaKey(NodeId(reader.int32()), reader.uuid())
+def _read_voter(reader: Cursor) -> Voter:
+    key = ReplicaKey(NodeId(reader.int32()), _directory(reader))
     endpoints: dict[str, Endpoint] = {}
-    for _ in range(reader.array_length()):
+    for _ in range(reader.count(1)):
         name, host, port = reader.string(), reader.string(), reader.uint16()
-        reader.skip_tags()
+        reader.tags()
         endpoints.setdefault(name, Endpoint(host, port))
     for _ in ("oldest", "newest"):
         reader.int16()
-    reader.skip_tags()
-    reader.skip_tags()
+    reader.tags()
+    reader.tags()
     if not endpoints:
         raise ValueError(f"voter {key.id} has no endpoint")
     # Kafka's own listener may be named otherwise: the first is the default one.

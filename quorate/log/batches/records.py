@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from quorate.kafka_bytes import read_varint, varint
 from quorate.log.batches.batch import HEADER_BYTES, Batch, BatchHeader, attributes_of, seal
 from quorate.log.log_errors import InvalidBatchError
 from quorate.runtime import WORK
@@ -22,20 +23,6 @@ class Record(NamedTuple):
     timestamp: int
     key: bytes | None
     value: bytes | None
-
-
-def varint(value: int) -> bytes:
-    """Zigzag, as in Kafka's records."""
-    return unsigned_varint((value << 1) ^ (value >> 63))
-
-
-def unsigned_varint(rest: int) -> bytes:
-    encoded = bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)
 
 
 _TABLE_SIZE = 4096
@@ -276,25 +263,6 @@ def stamps_of(header: BatchHeader, records: bytes | bytearray) -> Iterator[tuple
             header.base_offset + offset_delta,
             header.base_timestamp + timestamp_delta if append_time is None else append_time,
         )
-
-
-def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
-    """A zigzag varint and the position after it. Raises `IndexError` if it runs over the end."""
-    byte = data[position]
-    position += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position
-    result = byte & 0x7F
-    shift = 7
-    while True:
-        byte = data[position]
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (result >> 1) ^ -(result & 1), position
-        shift += 7
-        if shift > 63:
-            raise IndexError
 
 
 def _read_sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:

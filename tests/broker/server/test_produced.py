@@ -21,8 +21,8 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
+from quorate.kafka_bytes import varint
 from quorate.log.batches.batch import seal
-from quorate.log.batches.records import varint
 from quorate.runtime.network import NetworkError
 
 MakeNodes = Callable[..., Any]

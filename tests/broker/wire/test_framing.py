@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.broker.wire.budget import Account, MemoryBudget
-from quorate.broker.wire.codecs.primitives import MalformedError
 from quorate.broker.wire.framing import RECEIVE_BYTES, KafkaFrameReader
+from quorate.kafka_bytes import MalformedError
 
 
 class Scripted:

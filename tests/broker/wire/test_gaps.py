@@ -22,7 +22,6 @@ from quorate.broker.wire.codecs.fetch_codec import (
     KafkaFetchRequest,
     encode_fetch_request,
 )
-from quorate.broker.wire.codecs.primitives import Pieces
 from quorate.broker.wire.codecs.produce_codec import (
     ProducePartition,
     ProduceRequest,
@@ -35,6 +34,7 @@ from quorate.broker.wire.feature_levels import NO_FEATURES
 from quorate.broker.wire.framing import MAX_FRAME_BYTES
 from quorate.broker.wire.headers import write_request_header
 from quorate.broker.wire.wire_errors import ErrorTable, KafkaError
+from quorate.kafka_bytes import Pieces
 
 pytestmark = pytest.mark.real_time
 

@@ -10,7 +10,7 @@ from kio.serial import entity_writer
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs import guard
 from quorate.broker.wire.codecs.entities import decode_entity, encode_entity, request_type, response_type
-from quorate.broker.wire.codecs.primitives import MalformedError, uvarint
+from quorate.kafka_bytes import MalformedError, uvarint
 
 SERVED = [
     (int(api.key), version)

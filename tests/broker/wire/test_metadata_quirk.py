@@ -10,8 +10,8 @@ from kio.serial import entity_writer
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, request_type
 from quorate.broker.wire.codecs.metadata_quirk import without_extra_bytes
-from quorate.broker.wire.codecs.primitives import MalformedError
 from quorate.broker.wire.request_codec import decode_request
+from quorate.kafka_bytes import MalformedError
 
 FLEXIBLE = range(9, 13)
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import build, decode_entity, encode_entity, request_type
-from quorate.broker.wire.codecs.primitives import MAX_ELEMENTS, MalformedError, uvarint
 from quorate.broker.wire.codecs.sliced_decoding import decode_entity_steps
+from quorate.kafka_bytes import MAX_ELEMENTS, MalformedError, uvarint
 from quorate.runtime.slices import at_once
 
 SERVED = [

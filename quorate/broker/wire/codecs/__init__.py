@@ -22,7 +22,6 @@ from quorate.broker.wire.codecs.fetch_codec import (
     encode_fetch_steps,
 )
 from quorate.broker.wire.codecs.metadata_quirk import without_extra_bytes
-from quorate.broker.wire.codecs.primitives import Cursor, MalformedError, Pieces
 from quorate.broker.wire.codecs.produce_codec import (
     PER_STEP,
     NodeEndpoint,
@@ -39,6 +38,7 @@ from quorate.broker.wire.codecs.produce_codec import (
 )
 from quorate.broker.wire.codecs.sliced_decoding import decode_entity_steps
 from quorate.broker.wire.codecs.sliced_encoding import Struct, encode_in_slices, struct_arrays
+from quorate.kafka_bytes import Cursor, MalformedError, Pieces
 
 __all__ = [
     "PER_STEP",

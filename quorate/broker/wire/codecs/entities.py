@@ -14,7 +14,7 @@ from kio.static.protocol import Entity, Payload, RequestPayload, ResponsePayload
 
 from quorate.broker.wire.api import APIS
 from quorate.broker.wire.codecs import guard
-from quorate.broker.wire.codecs.primitives import MalformedError, Pieces
+from quorate.kafka_bytes import MalformedError, Pieces
 from quorate.runtime import Buffer
 
 E = TypeVar("E", bound=Entity)

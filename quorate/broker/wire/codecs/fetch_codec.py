@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire.codecs.primitives import Cursor, Pieces
 from quorate.broker.wire.codecs.produce_codec import (
     ERRORS,
     PER_STEP,
@@ -21,6 +20,7 @@ from quorate.broker.wire.codecs.produce_codec import (
     encode_node_endpoints,
     read_error,
 )
+from quorate.kafka_bytes import Cursor, Pieces
 from quorate.runtime import Buffer, Steps, at_once, let_go
 
 FIRST_FLEXIBLE = 12

@@ -15,7 +15,7 @@ from typing import Any, Final, get_args, get_origin
 
 from kio.static.protocol import Entity
 
-from quorate.broker.wire.codecs.primitives import (
+from quorate.kafka_bytes import (
     MAX_ELEMENTS,
     MAX_STRING_BYTES,
     MAX_TAGS,

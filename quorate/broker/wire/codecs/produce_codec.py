@@ -11,7 +11,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire.codecs.primitives import Cursor, Pieces
+from quorate.kafka_bytes import Cursor, Pieces
 from quorate.runtime import Buffer, Steps, at_once, let_go
 
 FIRST_FLEXIBLE = 9

@@ -13,7 +13,7 @@ from kio.static.protocol import Entity
 
 from quorate.broker.wire.codecs import guard
 from quorate.broker.wire.codecs.guard import ArrayField
-from quorate.broker.wire.codecs.primitives import MAX_ELEMENTS, Cursor, MalformedError
+from quorate.kafka_bytes import MAX_ELEMENTS, Cursor, MalformedError
 from quorate.runtime import WORK, Steps
 
 E = TypeVar("E", bound=Entity)

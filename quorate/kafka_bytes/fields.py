@@ -1,4 +1,4 @@
-"""Kafka's primitive encodings, for the hand-written codecs.
+"""Fields one after the other, read and written.
 
 Versions are either flexible (KIP-482: varint lengths, tagged fields) or not; both `Cursor` and `Pieces` are
 told which at construction, so that a codec names its fields once for all versions.
@@ -7,15 +7,15 @@ told which at construction, so that a codec names its fields once for all versio
 import struct
 import uuid
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Self
 
+from quorate.kafka_bytes.varints import MalformedError, read_uvarint, uvarint
 from quorate.runtime import Buffer
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _ZERO_UUID = bytes(16)
-_MAX_VARINT = 2**31 - 1
 MAX_ELEMENTS: Final = 250_000
 """Of all arrays of one message together. At some 200 bytes an element, they make about 50 MiB of objects."""
 MAX_STRING_BYTES: Final = 32767
@@ -23,36 +23,6 @@ MAX_STRING_BYTES: Final = 32767
 MAX_TAGS: Final = 1000
 """Tagged fields of one struct. Messages have some two of them."""
 _ATTACH_BYTES = 4096
-
-
-class MalformedError(ValueError):
-    """Bytes that are no message of the protocol: the peer's fault, and the end of its connection."""
-
-
-def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
-    """The unsigned varint at `position`, and the position after it. Raises `MalformedError` above 2^31 - 1
-    and `IndexError` at the end of the data."""
-    value = 0
-    for shift in (0, 7, 14, 21, 28):
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value > _MAX_VARINT:
-                break
-            return value, position
-    raise MalformedError(f"varint above {_MAX_VARINT}")
-
-
-def uvarint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 class Cursor:
@@ -85,6 +55,9 @@ class Cursor:
     def int16(self) -> int:
         (value,) = _INT16.unpack_from(self.data, self.skip(2))
         return int(value)
+
+    def uint16(self) -> int:
+        return self.int16() & 0xFFFF
 
     def int32(self) -> int:
         (value,) = _INT32.unpack_from(self.data, self.skip(4))
@@ -136,6 +109,13 @@ class Cursor:
             return None
         start = self.skip(size)
         return self.data[start : start + size]
+
+    def blob(self) -> bytes:
+        """Bytes that may not be null, copied."""
+        view = self.records()
+        if view is None:
+            raise MalformedError(f"null bytes at {self.position}")
+        return bytes(view)
 
     def nullable_count(self, element_bytes: int) -> int | None:
         """An array's length, checked against what is left: each element has at least `element_bytes`."""
@@ -212,32 +192,47 @@ class Pieces:
             self._tail = bytearray()
         self._parts.append(data)
 
-    def int16(self, value: int) -> None:
+    def int16(self, value: int) -> Self:
         self._tail += _INT16.pack(value)
+        return self
 
-    def int32(self, value: int) -> None:
+    def uint16(self, value: int) -> Self:
+        self._tail += value.to_bytes(2, "big")
+        return self
+
+    def int32(self, value: int) -> Self:
         self._tail += _INT32.pack(value)
+        return self
 
-    def int64(self, value: int) -> None:
+    def int64(self, value: int) -> Self:
         self._tail += _INT64.pack(value)
+        return self
 
     def int8(self, value: int) -> None:
         self._tail.append(value & 0xFF)
 
-    def uuid(self, value: uuid.UUID | None) -> None:
+    def uuid(self, value: uuid.UUID | None) -> Self:
         self._tail += _ZERO_UUID if value is None else value.bytes
+        return self
 
-    def string(self, value: str | None) -> None:
+    def string(self, value: str | None) -> Self:
         if value is None:
             self._tail += b"\0" if self.flexible else b"\xff\xff"
-            return
+            return self
         raw = value.encode()
         self._tail += uvarint(len(raw) + 1) if self.flexible else _INT16.pack(len(raw))
         self._tail += raw
+        return self
 
-    def count(self, value: int | None) -> None:
+    def count(self, value: int | None) -> Self:
         size = -1 if value is None else value
         self._tail += uvarint(size + 1) if self.flexible else _INT32.pack(size)
+        return self
+
+    def blob(self, value: bytes) -> Self:
+        """Copied."""
+        self.count(len(value))._tail += value
+        return self
 
     def records(self, parts: Sequence[Buffer] | None) -> None:
         """Record bytes given as parts, attached and never copied. None is null."""
@@ -245,19 +240,23 @@ class Pieces:
         for part in parts or ():
             self.attach(part)
 
-    def tags(self, fields: Sequence[tuple[int, bytes]] = ()) -> None:
+    def tags(self, fields: Sequence[tuple[int, bytes]] = ()) -> Self:
         """Tagged fields in ascending order; nothing when not flexible."""
-        if not self.flexible:
-            return
         if not fields:
-            self._tail.append(0)
-            return
-        self._tail += uvarint(len(fields))
-        for tag, value in fields:
-            self._tail += uvarint(tag) + uvarint(len(value)) + value
+            if self.flexible:
+                self._tail.append(0)
+        elif self.flexible:
+            self._tail += uvarint(len(fields))
+            for tag, value in fields:
+                self._tail += uvarint(tag) + uvarint(len(value)) + value
+        return self
 
     def finish(self) -> list[Buffer]:
         if self._tail:
             self._parts.append(self._tail)
             self._tail = bytearray()
         return self._parts
+
+    def joined(self) -> bytes:
+        """All of it, copied."""
+        return b"".join(self.finish()) if self._parts else bytes(self._tail)
