@@ -1,5 +1,6 @@
 """The broker of this node: replicas, groups and the listeners that clients connect to."""
 
+import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -21,7 +22,7 @@ from quorate.broker.controller_channel import ControllerChannel, ControllerTimed
 from quorate.broker.failure_reports import FailureReports
 from quorate.broker.group_log import OffsetsLog
 from quorate.broker.groups import OFFSETS_TOPIC, GroupConfig, GroupCoordinator, GroupLimits
-from quorate.broker.lifecycle import BrokerLifecycle, Identity, LifecycleTimes
+from quorate.broker.lifecycle import BrokerLifecycle, ControllerContact, Identity, LifecycleTimes
 from quorate.broker.metadata import BrokerEndpoint, MetadataDelta, MetadataImage, PartitionDelta
 from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.replication import ReplicaManager, ReplicationConfig
@@ -51,6 +52,7 @@ class BrokerNode:
         quorum: Quorum[None],
         channel: ControllerChannel,
         lifecycle: BrokerLifecycle,
+        reports: FailureReports,
         replicas: ReplicaManager,
         groups: GroupCoordinator,
         listeners: Sequence[Listener],
@@ -68,6 +70,7 @@ class BrokerNode:
         self._runtime = runtime
         self._connect = connect
         self.lifecycle = lifecycle
+        self._reports = reports
         self.replicas = replicas
         self.groups = groups
 
@@ -96,6 +99,13 @@ class BrokerNode:
             endpoint = None if held is None else held.endpoint(config.inter_broker_listener)
             return None if endpoint is None else Address(endpoint.host, endpoint.port)
 
+        contact, times = ControllerContact(), lifecycle_times(config)
+        reports = FailureReports(timeout_s=times.directory_failure_timeout)
+
+        def report_failure(directories: Sequence[uuid.UUID]) -> None:
+            reports.failed(directories)
+            contact.hurry()
+
         replicas = await ReplicaManager.open(
             broker_id,
             replication_config(config),
@@ -105,7 +115,13 @@ class BrokerNode:
             alter_partition=ask,
             assign_directories=ask,
             connect=connect,
+            controller_silent_s=contact.silent_s,
+            disk_failed=report_failure,
         )
+
+        def acted_offset() -> int:
+            return replicas.acted_offset if replicas.began else metadata.offset
+
         lifecycle = BrokerLifecycle(
             Identity(
                 broker_id=broker_id,
@@ -114,11 +130,16 @@ class BrokerNode:
                 listeners=advertised,
                 rack=config.rack,
             ),
-            times=lifecycle_times(config),
+            times=times,
             channel=channel,
             metadata=metadata,
+            contact=contact,
             log_dirs=replicas.online_dirs,
+            failed_dirs=replicas.failed_dirs,
             proof=replicas.proof,
+            acted_offset=acted_offset,
+            registered=replicas.registered,
+            told=reports.told,
         )
 
         def partition_count() -> int:
@@ -139,6 +160,7 @@ class BrokerNode:
             quorum=quorum,
             channel=channel,
             lifecycle=lifecycle,
+            reports=reports,
             replicas=replicas,
             groups=groups,
             listeners=listeners,
@@ -156,16 +178,7 @@ class BrokerNode:
         clean = False
         try:
             async with trio.open_nursery() as nursery:
-                self.lifecycle.on_registered = self.replicas.registered
-                self.lifecycle.failed_dirs = self.replicas.failed_dirs
-                reports = FailureReports(
-                    timeout_s=lifecycle_times(self._config).directory_failure_timeout,
-                    leads_in=self.replicas.leads_in,
-                )
-                self.replicas.on_disk_failed = lambda: self._disk_failed(reports)
-                self.lifecycle.on_told = reports.told
-                nursery.start_soon(reports.run)
-                self.replicas.controller_silent_s = lambda: self.lifecycle.controller_silent_s
+                nursery.start_soon(self._reports.run, self.replicas.leads_in)
                 nursery.start_soon(self.lifecycle.run)
                 nursery.start_soon(self._replicate)
                 nursery.start_soon(self.groups.run)
@@ -179,10 +192,6 @@ class BrokerNode:
             with trio.CancelScope(shield=True):
                 await self.replicas.close(clean=clean)
 
-    def _disk_failed(self, reports: FailureReports) -> None:
-        reports.failed(self.replicas.failed_dirs())
-        self.lifecycle.hurry()
-
     async def _replicate(self) -> None:
         try:
             await self.replicas.run()
@@ -195,7 +204,6 @@ class BrokerNode:
         # From here on to the subscription without a pause: no batch may fall between the two.
         self._metadata_changed(whole_image(self._metadata.image), self._metadata.image)
         self._metadata.subscribe(self._metadata_changed)
-        self.lifecycle.acted_offset = lambda: self.replicas.acted_offset
         broker = Broker(
             config=self._config,
             cluster_id=self._cluster_id,

@@ -20,10 +20,8 @@ class UntoldFailureError(Exception):
 class FailureReports:
     """`failed` and `told` as they happen; `run` raises when time is up for a directory with leaders in it."""
 
-    def __init__(self, *, timeout_s: float, leads_in: Callable[[uuid.UUID], bool]) -> None:
-        """`leads_in`: whether this broker leads a partition, as far as it knows, whose replica is there."""
+    def __init__(self, *, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._leads_in = leads_in
         self._told: set[uuid.UUID] = set()
         self._untold: dict[uuid.UUID, float] = {}
         """Since when."""
@@ -42,19 +40,20 @@ class FailureReports:
             self._told.add(each)
             self._untold.pop(each, None)
 
-    async def run(self) -> None:
-        """Run until cancelled. Raises `UntoldFailureError`."""
+    async def run(self, leads_in: Callable[[uuid.UUID], bool]) -> None:
+        """Run until cancelled. `leads_in`: whether this broker leads a partition, as far as it knows, whose
+        replica is there. Raises `UntoldFailureError`."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
             while self._untold:
-                self._check()
+                self._check(leads_in)
                 await trio.sleep(_AGAIN_SECONDS)
 
-    def _check(self) -> None:
+    def _check(self, leads_in: Callable[[uuid.UUID], bool]) -> None:
         now = trio.current_time()
         for directory, since in self._untold.items():
-            if now - since >= self._timeout_s and self._leads_in(directory):
+            if now - since >= self._timeout_s and leads_in(directory):
                 raise UntoldFailureError(
                     f"the controller could not be told for {self._timeout_s:g} s "
                     f"(log.dir.failure.timeout.ms) that directory {uuid_text(directory)} of log.dirs has "

@@ -63,6 +63,34 @@ class LifecycleTimes:
     """How long the controller may not know of a failed directory in which this broker leads."""
 
 
+class ControllerContact:
+    """How long ago the controller confirmed this broker, and whether it should soon be asked to."""
+
+    def __init__(self) -> None:
+        self._heard_at = trio.current_time()
+        self._wake = trio.Event()
+
+    def heard(self, at: float) -> None:
+        """The controller has answered what left `at` that time (s)."""
+        self._heard_at = at
+
+    def silent_s(self) -> float:
+        """Since the newest heartbeat left that was answered as this node's metadata has it. An answer that
+        the broker is fenced, of which the metadata here says nothing yet, is none: others may lead what this
+        broker led, as they may after a whole session of silence."""
+        return trio.current_time() - self._heard_at
+
+    def hurry(self) -> None:
+        """There is something that the controller should know before the next heartbeat is due."""
+        self._wake.set()
+
+    async def wait_due(self, interval: float) -> None:
+        """Return after `interval` (s), or earlier when somebody hurries."""
+        self._wake = trio.Event()
+        with trio.move_on_after(interval):
+            await self._wake.wait()
+
+
 class BrokerLifecycle:
     """Runs from the start of a broker to its end."""
 
@@ -73,34 +101,38 @@ class BrokerLifecycle:
         times: LifecycleTimes,
         channel: ControllerChannel,
         metadata: MetadataCache,
+        contact: ControllerContact,
         log_dirs: Callable[[], tuple[uuid.UUID, ...]],
+        failed_dirs: Callable[[], tuple[uuid.UUID, ...]],
         proof: Proof,
+        acted_offset: Callable[[], int],
+        registered: Callable[[int], None],
+        told: Callable[[tuple[uuid.UUID, ...]], None],
     ) -> None:
-        """`log_dirs`: ids of the directories that work; `proof`: the life before whose data is all here."""
+        """`log_dirs`: ids of the directories that work; `failed_dirs`: of those that have failed since the
+        start, told in each heartbeat. `proof`: the life before whose data is all here; `acted_offset`: the
+        last offset (inclusive) whose changes this broker has acted upon. `registered` is called with each new
+        broker epoch, `told` with the failed directories that the controller has heard of."""
         self._identity = identity
         self._times = times
         self._channel = channel
         self._metadata = metadata
+        self._contact = contact
+        contact.heard(trio.current_time())
         self._log_dirs = log_dirs
+        self._failed_dirs = failed_dirs
         self._proof = proof
+        self._acted_offset = acted_offset
+        self._on_registered = registered
+        self._on_told = told
         self._ready = False
         self._want_shut_down = False
-        self._wake = trio.Event()
         self._unfenced = trio.Event()
         self._registered = trio.Event()
         self._may_stop = trio.Event()
         metadata.subscribe(self._look)
         self.broker_epoch = -1
         self.state = LifecycleState.STARTING
-        self._heard_at = trio.current_time()
-        self.on_registered: Callable[[int], None] | None = None
-        """Called with each new broker epoch."""
-        self.failed_dirs: Callable[[], tuple[uuid.UUID, ...]] = lambda: ()
-        """The directories that have failed since the start: told in each heartbeat."""
-        self.on_told: Callable[[tuple[uuid.UUID, ...]], None] = lambda directories: None
-        """Called with the failed directories that a heartbeat named, when the controller has answered it."""
-        self.acted_offset: Callable[[], int] = lambda: metadata.offset
-        """The last offset (inclusive) whose changes this broker has acted upon."""
 
     async def run(self) -> None:
         """Register and heartbeat until the controller lets the broker stop. Raises `BrokerRegistrationError`,
@@ -112,9 +144,7 @@ class BrokerLifecycle:
             interval = await self._heartbeat()
             if self._may_stop.is_set():
                 return
-            self._wake = trio.Event()
-            with trio.move_on_after(interval):
-                await self._wake.wait()
+            await self._contact.wait_due(interval)
 
     async def wait_caught_up(self) -> None:
         """Return when this node has applied the broker's own registration, and so everything that took it
@@ -125,11 +155,7 @@ class BrokerLifecycle:
     def allow_unfencing(self) -> None:
         """The broker can serve what it may be given: the controller may unfence it."""
         self._ready = True
-        self._wake.set()
-
-    def hurry(self) -> None:
-        """There is something that the controller should know before the next heartbeat is due."""
-        self._wake.set()
+        self._contact.hurry()
 
     async def wait_unfenced(self) -> None:
         """Return when the broker is unfenced in this node's own metadata."""
@@ -140,7 +166,7 @@ class BrokerLifecycle:
         self._want_shut_down = True
         self.state = LifecycleState.PENDING_CONTROLLED_SHUTDOWN
         log.info("controlled shutdown begins", broker_id=self._identity.broker_id)
-        self._wake.set()
+        self._contact.hurry()
         await self._may_stop.wait()
         self.state = LifecycleState.SHUTTING_DOWN
 
@@ -159,10 +185,8 @@ class BrokerLifecycle:
 
     @property
     def controller_silent_s(self) -> float:
-        """Since the newest heartbeat left that was answered as this node's metadata has it. An answer that
-        the broker is fenced, of which the metadata here says nothing yet, is none: others may lead what this
-        broker led, as they may after a whole session of silence."""
-        return trio.current_time() - self._heard_at
+        """As `ControllerContact.silent_s`."""
+        return self._contact.silent_s()
 
     async def _register(self, deadline: float) -> None:
         identity = self._identity
@@ -196,24 +220,23 @@ class BrokerLifecycle:
                         f"{answer.error.name}: {answer.error_message}"
                     )
         self.broker_epoch = answer.broker_epoch
-        self._heard_at = asked_at
+        self._contact.heard(asked_at)
         # The proof counts once: what comes after is another life of the data.
         self._proof = NO_PROOF
         if self.state is LifecycleState.STARTING:
             self.state = LifecycleState.RECOVERY
         log.info("broker registered", broker_id=identity.broker_id, broker_epoch=self.broker_epoch)
-        if self.on_registered is not None:
-            self.on_registered(self.broker_epoch)
+        self._on_registered(self.broker_epoch)
 
     async def _heartbeat(self) -> float:
         """Send one; how long to wait before the next, in seconds."""
         request = BrokerHeartbeatRequest(
             broker_id=self._identity.broker_id,
             broker_epoch=self.broker_epoch,
-            current_metadata_offset=self.acted_offset(),
+            current_metadata_offset=self._acted_offset(),
             want_fence=not self._ready,
             want_shut_down=self._want_shut_down,
-            offline_log_dirs=self.failed_dirs(),
+            offline_log_dirs=self._failed_dirs(),
         )
         asked_at = trio.current_time()
         try:
@@ -224,8 +247,8 @@ class BrokerLifecycle:
         match answer.error:
             case ErrorCode.NONE:
                 if not answer.is_fenced or self.own is None or self.own.fenced:
-                    self._heard_at = asked_at
-                self.on_told(request.offline_log_dirs)
+                    self._contact.heard(asked_at)
+                self._on_told(request.offline_log_dirs)
                 return self._answered(answer)
             case ErrorCode.STALE_BROKER_EPOCH | ErrorCode.BROKER_ID_NOT_REGISTERED:
                 log.warning(

@@ -78,10 +78,10 @@ async def test_a_failed_directory_stops_the_broker_only_while_it_leads_partition
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     led: set[uuid.UUID] = set()
-    reports = FailureReports(timeout_s=30, leads_in=lambda directory: directory in led)
+    reports = FailureReports(timeout_s=30)
     with pytest.raises(ExceptionGroup) as raised:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(reports.run)
+            nursery.start_soon(reports.run, lambda directory: directory in led)
             await trio.sleep(5)
             reports.failed([ONE, TWO])
             await trio.sleep(29)
@@ -99,11 +99,11 @@ async def test_a_failed_directory_stops_the_broker_only_while_it_leads_partition
 async def test_time_runs_from_the_failure_and_not_from_its_last_repetition(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    reports = FailureReports(timeout_s=30, leads_in=lambda directory: True)
+    reports = FailureReports(timeout_s=30)
     failed_at = trio.current_time()
     with pytest.raises(ExceptionGroup) as raised:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(reports.run)
+            nursery.start_soon(reports.run, lambda directory: True)
             for _ in range(100):
                 reports.failed([ONE])
                 await trio.sleep(1)

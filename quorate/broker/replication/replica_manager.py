@@ -67,6 +67,8 @@ class ReplicaManager:
         alter_partition: AlterPartition,
         assign_directories: AssignDirectories,
         connect: Callable[[int], Address | None],
+        controller_silent_s: Callable[[], float],
+        disk_failed: Callable[[Sequence[uuid.UUID]], None],
     ) -> None:
         self.broker_id = broker_id
         self.stats = ReplicationStats()
@@ -135,11 +137,10 @@ class ReplicaManager:
             disk_failed=self._disk_failed,
         )
         self._out_of_folders = trio.Event()
-        self.controller_silent_s: Callable[[], float] = lambda: 0.0
-        """For how long the controller has not answered this broker."""
-        self.on_disk_failed: Callable[[], None] = lambda: None
-        """Called when `failed_dirs` may have grown."""
-        self._began = False
+        self._controller_silent_s = controller_silent_s
+        self._report_failure = disk_failed
+        self.began = False
+        """Whether it was told of any metadata."""
         self._backlog = Backlog()
         self._acted_offset = -1
 
@@ -155,9 +156,13 @@ class ReplicaManager:
         alter_partition: AlterPartition,
         assign_directories: AssignDirectories,
         connect: Callable[[int], Address | None],
+        controller_silent_s: Callable[[], float],
+        disk_failed: Callable[[Sequence[uuid.UUID]], None],
     ) -> "ReplicaManager":
         """Scan `directories`, the folders of `log.dirs`. `static`: the node's server.properties; `connect`:
-        where another broker listens for brokers. Raises what `LogManager.open` does."""
+        where another broker listens for brokers; `controller_silent_s`: for how long the controller has not
+        answered this broker. `disk_failed` is called with all `failed_dirs` when there may be more. Raises
+        what `LogManager.open` does."""
         logs = await LogManager.open(
             runtime.disk, directories, now_ms=runtime.wall_clock.now_ms, boot_id=runtime.boot_id
         )
@@ -170,6 +175,8 @@ class ReplicaManager:
             alter_partition=alter_partition,
             assign_directories=assign_directories,
             connect=connect,
+            controller_silent_s=controller_silent_s,
+            disk_failed=disk_failed,
         )
 
     def online_dirs(self) -> tuple[uuid.UUID, ...]:
@@ -230,7 +237,7 @@ class ReplicaManager:
         Otherwise something has failed, perhaps the disk, and the next life proves nothing."""
         if not clean:
             self._logs.forsake()
-        complete = self._began and self._backlog.empty and self._hosting.settled
+        complete = self.began and self._backlog.empty and self._hosting.settled
         for partition in self._hosting.partitions():
             partition.stop()
         try:
@@ -264,8 +271,8 @@ class ReplicaManager:
         and a change of many partitions in pieces (`acted_offset`). `then` hears of each partition when it has
         its role here."""
         self._image = image
-        if not self._began:
-            self._began = True
+        if not self.began:
+            self.began = True
             self._backlog.add(self._remove_strays(image))
         self._backlog.add(self._take_in(delta, image, then))
 
@@ -374,7 +381,7 @@ class ReplicaManager:
         session_s = self._config.broker_session_timeout_ms / 1000
         return (
             partition.leading is not None
-            and self.controller_silent_s() >= session_s
+            and self._controller_silent_s() >= session_s
             and partition.leading.unheard_by_others(now=trio.current_time(), after_s=session_s)
         )
 
@@ -397,7 +404,7 @@ class ReplicaManager:
     def any_cut_off(self) -> bool:
         # Every Metadata asks, and a node may host many partitions.
         session_s = self._config.broker_session_timeout_ms / 1000
-        return self.controller_silent_s() >= session_s and any(
+        return self._controller_silent_s() >= session_s and any(
             self._is_cut_off(each) for each in self._hosting.partitions()
         )
 
@@ -478,7 +485,7 @@ class ReplicaManager:
             partition = self._hosting.find(topic, partition_id)
             if partition is not None:
                 partition.fail(reason)
-        self.on_disk_failed()
+        self._report_failure(self.failed_dirs())
         if not self._logs.can_go_on:
             self._out_of_folders.set()
 

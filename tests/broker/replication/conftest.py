@@ -287,6 +287,8 @@ class Broker:
             alter_partition=controller.alter_partition,
             assign_directories=controller.assign_directories,
             connect=self._address_of,
+            controller_silent_s=lambda: 0.0,
+            disk_failed=lambda directories: None,
         )
         incarnation = uuid.UUID(int=(9 << 100) + self.id * 1000 + self.starts)
         epoch = controller.register(self.id, incarnation, log_dirs=manager.online_dirs(), proof=manager.proof)
