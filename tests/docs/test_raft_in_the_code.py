@@ -13,11 +13,10 @@ def source_of(path: str, name: str) -> str:
     """Of a function, or of a method of a class. Empty if there is none."""
     text = (ROOT / path).read_text()
     owner, _, function = name.rpartition(".")
-    tree: ast.AST = ast.parse(text)
-    for each in ast.walk(tree):
-        if owner and isinstance(each, ast.ClassDef) and each.name == owner:
-            tree = each
-    for each in ast.iter_child_nodes(tree):
+    tree = ast.parse(text)
+    classes = (each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == owner)
+    place = next(classes, None) if owner else tree
+    for each in [] if place is None else place.body:
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == function:
             return ast.get_source_segment(text, each) or ""
     return ""
