@@ -112,7 +112,13 @@ class Node:
             connect_timeout_ms=config.connect_timeout_ms,
             # A leader without its majority resigns after 1.5 of these, and says so.
             silence_timeout_ms=2 * config.core.fetch_timeout_ms,
-            on_committed=lambda epoch, end_offset: self.driver.deliver(CommitHeard(epoch, end_offset)),
+            on_committed=self._heard_of_commit,
+        )
+        self.server = Server(
+            cluster_id=config.cluster_id,
+            inbound=self,
+            max_frame_bytes=max_frame_bytes,
+            max_append_bytes=config.max_batch_bytes,
         )
         self.driver = Driver(
             core=core,
@@ -130,13 +136,8 @@ class Node:
             retention=Retention(max_bytes=config.retention_bytes, max_ms=config.retention_ms),
             announcer=announcer,
             forwarder=self.forwarder,
+            routes=Routes(self._send, self.server.send_response, self._flush),
             not_leader=self.not_leader,
-        )
-        self.server = Server(
-            cluster_id=config.cluster_id,
-            inbound=self,
-            max_frame_bytes=max_frame_bytes,
-            max_append_bytes=config.max_batch_bytes,
         )
         self._endpoint_check = EndpointCheck(
             runtime.network,
@@ -163,7 +164,7 @@ class Node:
                 nursery.start_soon(self.hearing.run)
                 if listener is not None:
                     nursery.start_soon(self.server.run, listener)
-                await self.driver.run(Routes(self._send, self.server.send_response, self._flush))
+                await self.driver.run()
         except BaseExceptionGroup as group:
             failures = group.subgroup(lambda error: not isinstance(error, trio.Cancelled))
             if failures is None:
@@ -283,6 +284,9 @@ class Node:
         else:
             self.driver.deliver(event)
         self.hearing.received(message)
+
+    def _heard_of_commit(self, epoch: Epoch, end_offset: Offset) -> None:
+        self.driver.deliver(CommitHeard(epoch, end_offset))
 
     def _send(self, message: Message) -> None:
         if isinstance(message, FetchRequest):

@@ -77,6 +77,7 @@ class Driver:
         retention: Retention,
         announcer: Announcer,
         forwarder: Forwarder,
+        routes: Routes,
         not_leader: Callable[[], NotLeaderError],
     ) -> None:
         self.core = core
@@ -110,7 +111,9 @@ class Driver:
             retention=retention,
         )
         self._timers: Timers[Timer] = Timers(lambda timer: self.deliver(TimerFired(timer)))
-        self._routes: Routes | None = None
+        self._routes = routes
+        self._runs = False
+        """Until then events queue up."""
         self._events: deque[Event] = deque()
         self._effects: deque[Effect] = deque()
         """Those that wait behind a barrier."""
@@ -131,9 +134,9 @@ class Driver:
             answer=self._answer_late,
         )
 
-    async def run(self, routes: Routes) -> None:
+    async def run(self) -> None:
         """Start and drive the core until cancelled. Raises what stops the node."""
-        self._routes = routes
+        self._runs = True
         async with trio.open_nursery() as nursery:
             for task in (
                 self._timers.run,
@@ -184,7 +187,7 @@ class Driver:
             self.deliver(Resign())
 
     def _advance(self) -> None:
-        if self._stepping or self._blocked or self._failure is not None or self._routes is None:
+        if self._stepping or self._blocked or self._failure is not None or not self._runs:
             return
         self._stepping = True
         started = self._now()
@@ -210,7 +213,6 @@ class Driver:
             return
         self._events.append(Durable(self.core.generation, end_offset))
         self._step_all()
-        assert self._routes is not None
         self._routes.flush()
 
     def _step_all(self) -> None:
@@ -305,14 +307,12 @@ class Driver:
                 assert_never(effect)
 
     def _send(self, message: Message) -> None:
-        assert self._routes is not None
         if isinstance(message, Request):
             self._routes.send_request(message)
         else:
             self._routes.send_response(message, b"")
 
     def _send_records(self, effect: fx.SendRecords) -> None:
-        assert self._routes is not None
         # A peer may ask for more than we want in memory.
         max_bytes = min(effect.max_bytes, self._fetch_max_bytes)
         records = self.log.read_tail(effect.start_offset, max_bytes)
@@ -426,13 +426,12 @@ class Driver:
             self._advance()
 
     def _answer_late(self, effect: fx.SendRecords, records: Buffer) -> None:
-        assert self._routes is not None
         self._routes.send_response(effect.response, records)
         self._routes.flush()
 
     def answer_snapshot_fetch(self, response: FetchSnapshotResponse) -> None:
         """Answer with a chunk that was read, unless another node leads by now."""
-        if self._leads(response.epoch) and self._routes is not None:
+        if self._leads(response.epoch):
             self._routes.send_response(response, b"")
             self._routes.flush()
 
