@@ -8,7 +8,7 @@ from typing import Final
 
 SOURCE: Final = Path(__file__).resolve().parents[1] / "quorate"
 EVERYTHING: Final = ("",)
-NOUNS: Final = ("error_code", "types", "value", "lazy_names")
+NOUNS: Final = ("error_code", "types", "value", "lazy_names", "present")
 """Modules that every room may import."""
 MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "runtime": (),

@@ -6,6 +6,8 @@ from enum import IntEnum
 
 import typer
 
+from quorate.present import present
+
 
 class ExitCode(IntEnum):
     """The exit codes of the command. They are stable."""
@@ -48,8 +50,7 @@ def user_errors() -> Iterator[None]:
             raise
         told = next((error for error in errors if _stopped_by(error) is not None), errors[0])
         _log_bug(_stopped_by(told))
-        code = _code_of(told)
-        assert code is not None
+        code = present(_code_of(told), "an exit code")
         raise fail(_message_of(told), code) from None
 
 

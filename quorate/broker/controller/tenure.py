@@ -20,6 +20,7 @@ from quorate.broker.metadata import (
     MetadataImage,
     Record,
 )
+from quorate.present import present
 from quorate.runtime import get_logger
 from quorate.types import Epoch
 
@@ -75,8 +76,7 @@ class Tenure:
             case BeginTransaction():
                 self._hidden = self.image.copy()
             case EndTransaction():
-                assert self._hidden is not None
-                self.image = self.chores.image = self._hidden
+                self.image = self.chores.image = present(self._hidden, "the image of the transaction")
                 self._hidden = None
             case AbortTransaction():
                 self._hidden = None

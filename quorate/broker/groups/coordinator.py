@@ -163,18 +163,18 @@ class GroupCoordinator:
         try:
             key = None if record.key is None else read_key(record.key)
             match key:
-                case OffsetKey() if record.value is None:
-                    shard.offsets_of(key.group_id).remove(key.topic, key.partition)
                 case OffsetKey():
-                    assert record.value is not None
-                    shard.offsets_of(key.group_id).put(
-                        key.topic, key.partition, read_offset(record.value), record_offset=record.offset
-                    )
-                case GroupKey() if record.value is None:
-                    shard.groups.pop(key.group_id, None)
+                    offsets = shard.offsets_of(key.group_id)
+                    if record.value is None:
+                        offsets.remove(key.topic, key.partition)
+                    else:
+                        held = read_offset(record.value)
+                        offsets.put(key.topic, key.partition, held, record_offset=record.offset)
                 case GroupKey():
-                    assert record.value is not None
-                    self._group(shard, key.group_id).load(read_group(record.value))
+                    if record.value is None:
+                        shard.groups.pop(key.group_id, None)
+                    else:
+                        self._group(shard, key.group_id).load(read_group(record.value))
                 case None:
                     pass
         except MalformedError as error:

@@ -24,6 +24,7 @@ from quorate.broker.groups.group_state import GroupTimer as GroupTimer
 from quorate.broker.groups.group_state import GroupTimerKind
 from quorate.broker.groups.member import Member
 from quorate.broker.groups.rebalance import RebalancingGroup, shared_protocols
+from quorate.present import present
 from quorate.runtime import get_logger
 
 log = get_logger(__name__)
@@ -107,8 +108,7 @@ class Group(RebalancingGroup):
             member_id if each is old else key: member if each is old else each
             for key, each in self.members.items()
         }
-        assert request.instance_id is not None
-        self._static[request.instance_id] = member_id
+        self._static[present(request.instance_id, "the instance id of a static member")] = member_id
         if self.leader == old.member_id:
             self.leader = member_id
         if old.member_id in self._pending_sync:

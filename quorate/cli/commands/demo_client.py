@@ -7,6 +7,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from quorate.cli.cli_errors import CommandError
+from quorate.present import present
 
 _SECONDS = 60
 _QUIET = {"log_level": 2}
@@ -38,9 +39,7 @@ def produce(bootstrap: str, topic: str, values: Sequence[bytes]) -> list[int]:
         if error is not None:
             errors.append(str(error))
         else:
-            offset = message.offset()
-            assert offset is not None
-            offsets.append(offset)
+            offsets.append(present(message.offset(), "the offset of a delivered message"))
 
     for value in values:
         while True:

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Mapping
 from typing import assert_never
 
 from quorate.error_code import ErrorCode
+from quorate.present import present
 from quorate.raft.core.core_config import CoreConfig, Generation
 from quorate.raft.core.effects import (
     Effect,
@@ -186,8 +187,7 @@ class Core:
                 if isinstance(roles.role, Leader):
                     roles.role.on_change_voters(node, event)
                 else:
-                    refused = self.refusal_of(event.change)
-                    assert refused is not None
+                    refused = present(self.refusal_of(event.change), "the refusal of a follower")
                     node.out.append(VotersChanged(event.request, refused.error, refused.message))
             case SnapshotTaken():
                 self._snapshot_taken(event.snapshot)

@@ -11,6 +11,7 @@ import trio
 
 from quorate.log import Log
 from quorate.log.snapshots import SnapshotContents, SnapshotStore, SnapshotWriter
+from quorate.present import present
 from quorate.raft.quorum_errors import SnapshotNotTakenError
 from quorate.raft.snapshots.snapshot_slices import SnapshotSlices
 from quorate.raft.state_machine import Applier, StateMachine
@@ -104,8 +105,7 @@ class SnapshotTaker:
                         f"taking a snapshot that ends at offset {wanted} or above failed with "
                         f"{type(error).__name__}: {error}"
                     ) from error
-            assert self._last is not None
-            return self._last
+            return present(self._last, "the snapshot that was taken")
 
     async def _take(self) -> None:
         applier = self._applier

@@ -84,9 +84,8 @@ async def format_folder(
 
 def _first_voters(voters: VoterSet, node: NodeId, drawn: uuid.UUID) -> tuple[VoterSet, uuid.UUID]:
     """The set with all its directory ids, and this node's: `drawn` unless it is in the set."""
-    if node in voters:
-        endpoint = voters.endpoint_of(node)
-        assert endpoint is not None
+    endpoint = voters.endpoint_of(node)
+    if endpoint is not None:
         named = next(voter.key.directory_id for voter in voters if voter.key.id == node)
         if named is not None:
             drawn = parse_uuid(named)

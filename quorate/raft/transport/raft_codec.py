@@ -144,9 +144,7 @@ def encode(message: Message, records: Buffer = b"", *, correlation: int | None =
 
 def kind_of(message: Message) -> FrameKind:
     """Return the kind of a request."""
-    kind = _KINDS.get(type(message))
-    assert kind is not None, f"{type(message).__name__} is no request"
-    return kind
+    return _KINDS[type(message)]
 
 
 def is_core_message(frame: Frame) -> bool:

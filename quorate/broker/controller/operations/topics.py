@@ -33,6 +33,7 @@ from quorate.broker.metadata import (
     check_value,
 )
 from quorate.error_code import ErrorCode
+from quorate.present import present
 from quorate.runtime import Steps
 
 MAX_NAME_LENGTH: Final = 249
@@ -322,8 +323,7 @@ def _find(image: MetadataImage, ref: TopicRef) -> tuple[uuid.UUID, str]:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
             )
     else:
-        assert ref.topic_id is not None
-        topic = image.topic_by_id(ref.topic_id)
+        topic = image.topic_by_id(present(ref.topic_id, "the topic's id"))
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     return topic.topic_id, topic.name

@@ -15,6 +15,7 @@ import trio
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.error_code import ErrorCode
 from quorate.log.batches import BatchHeader
+from quorate.present import present
 from quorate.runtime import Steps
 
 KEPT_BATCHES: Final = 5
@@ -199,11 +200,8 @@ class ProducerState:
         self._before = {}
         try:
             for number, key in enumerate(list(self.producers), 1):
-                if key in self._before:
-                    frozen = self._before.pop(key)
-                else:
-                    frozen = _frozen(self.producers[key])
-                assert frozen is not None
+                before = self._before.pop(key) if key in self._before else _frozen(self.producers[key])
+                frozen = present(before, "a producer of the list")
                 take(key, frozen._replace(silent_ms=max(0, now_ms - frozen.silent_ms)))
                 if number % _PER_STEP == 0:
                     yield

@@ -34,6 +34,7 @@ from quorate.broker.replication.stats import ReplicationStats
 from quorate.error_code import ErrorCode
 from quorate.log import BatchTooLargeError, Log, LogFailedError
 from quorate.log.batches import BatchHeader, read_headers, runs_of
+from quorate.present import present
 from quorate.runtime import Buffer, Disk, DiskError, Slices, get_logger
 from quorate.types import Epoch, Offset
 
@@ -373,8 +374,7 @@ class PartitionReplica:
     def _submit(self, proposal: IsrProposal | None) -> None:
         if proposal is None:
             return
-        leader = self.leading
-        assert leader is not None
+        leader = present(self.leading, "the leader that proposes an ISR")
         log.info(
             "asking for another ISR",
             partition=str(self),

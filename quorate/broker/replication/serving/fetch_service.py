@@ -202,8 +202,7 @@ class FetchService:
         except OffsetOutOfRangeError:
             return _refused(item, ErrorCode.OFFSET_OUT_OF_RANGE, partition), None
         except (DiskError, DamagedLogError, LogError) as error:
-            assert partition is not None
-            if partition.role is not role:
+            if partition is None or partition.role is not role:
                 return _refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition), None
             self._disk_failed(partition, error)
             return _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, partition), None
