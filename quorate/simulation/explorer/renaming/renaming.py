@@ -120,7 +120,8 @@ class Renaming:
         )
 
     def message(self, message: Message) -> Message:
-        changes = {name: self._field(name, getattr(message, name)) for name in _naming_fields(type(message))}
+        names = _naming_fields(type(message))  # type: ignore[arg-type]
+        changes = {name: self._field(name, getattr(message, name)) for name in names}
         return replace(message, **changes)  # type: ignore[arg-type]
 
     def _field(self, name: str, value: object) -> object:
