@@ -41,7 +41,7 @@ _NAMED: Final = ("NodeId", "Endpoint", "ReplicaKey", "Voter", "BatchSpan")
 
 
 @cache
-def _naming_fields(kind: type[Message]) -> tuple[str, ...]:
+def _naming_fields(kind: type) -> tuple[str, ...]:
     """The fields of a message in which a node may occur, by their types."""
     hints = get_type_hints(kind)
     return tuple(name for name, hint in hints.items() if any(named in str(hint) for named in _NAMED))
@@ -120,8 +120,8 @@ class Renaming:
         )
 
     def message(self, message: Message) -> Message:
-        names = _naming_fields(type(message))  # type: ignore[arg-type]
-        changes = {name: self._field(name, getattr(message, name)) for name in names}
+        kind: type = type(message)
+        changes = {name: self._field(name, getattr(message, name)) for name in _naming_fields(kind)}
         return replace(message, **changes)  # type: ignore[arg-type]
 
     def _field(self, name: str, value: object) -> object:
