@@ -565,7 +565,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a follower's log may be cut below the high watermark",
-        "log/changes.py",
+        "log/removals.py",
         "if end_offset < min(self.high_watermark, self.end_offset):",
         "if False:",
         "KAFKA-12460",
@@ -573,7 +573,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "epochs stay when no record is cut",
-        "log/changes.py",
+        "log/removals.py",
         "            self._epochs.truncate(min(end_offset, self.end_offset))\n",
         "",
         "docs/reference/kraft-rules.md#truncation",
@@ -581,7 +581,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "after a full truncation the high watermark is behind the start",
-        "log/changes.py",
+        "log/removals.py",
         "self.log_start_offset = self.high_watermark = offset",
         "self.log_start_offset = offset",
         "KAFKA-9491",
@@ -589,7 +589,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "a cut is not synced",
-        "log/changes.py",
+        "log/removals.py",
         "        await segment.file.sync()\n        segment.synced = segment.writes",
         "        segment.synced = segment.writes",
         "KAFKA-16541",
@@ -597,7 +597,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "records are cut before the recovery point is lowered",
-        "log/changes.py",
+        "log/removals.py",
         "        if self._recovery_point > offset:\n            if self._config",
         "        if False:\n            if self._config",
         "docs/reference/kraft-rules.md#what-is-durable-first",

@@ -3,6 +3,7 @@ through the seams."""
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,6 +103,34 @@ def test_a_room_has_fewer_than_twenty_things_in_it(source: Source) -> None:
 
 def test_every_package_says_what_it_is_for(source: Source) -> None:
     assert not [package for package in source.packages if not source.purpose(package)]
+
+
+ALIKE = {
+    # The explorer's nodes have a disk and batches, and are joined by a network, without any I/O.
+    "Batch", "Disk", "Network",
+    # The checkers of histories have the operations of what they model, and their outcomes.
+    "Append", "Entry", "KeyValue", "Operation", "Outcome", "Read", "Report",
+    # What all requests, and all answers, of the controller are, and of the quorum.
+    "Request", "Response",
+}  # fmt: skip
+"""Class names that are there more than once, in packages that nothing imports together."""
+
+
+def test_no_file_name_is_there_twice() -> None:
+    """A file finder shows names without their folders."""
+    names = [path.name for path in modules() if path.name not in {"__init__.py", "__main__.py"}]
+    assert [name for name, count in Counter(names).items() if count > 1] == []
+
+
+def test_no_class_name_is_there_twice() -> None:
+    """Private ones are seen in their module alone."""
+    classes = [
+        node.name
+        for path in modules()
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    assert {name for name, count in Counter(classes).items() if count > 1} == ALIKE
 
 
 def test_the_core_imports_nothing_but_the_standard_library() -> None:

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 from quorate.broker.controller.rpc.controller_codes import CONTROLLER_CODES
 from quorate.broker.wire import wire_code
 from quorate.error_code import ErrorCode
-from quorate.raft.transport.fields import QUORUM_CODES
+from quorate.raft.transport.frame_fields import QUORUM_CODES
 
 SOURCE = Path(__file__).parents[1] / "quorate"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from quorate.log.batches import STAMP_BYTES, BatchHeader, read_headers, stamp
 from quorate.log.log_errors import EpochRegressionError, OffsetGapError
-from quorate.log.log_state import LogState
+from quorate.log.open_log import OpenLog
 from quorate.log.segments import Segment
 from quorate.runtime import WORK, Buffer, DescriptorsExhaustedError, DiskError
 from quorate.types import Offset
@@ -35,7 +35,7 @@ class _Span:
     max_timestamp: int
 
 
-class Appends(LogState):
+class Appends(OpenLog):
     """Plain calls, first in, first out: one vectored write each. Nothing is durable before a sync."""
 
     def append_as_leader(

@@ -3,13 +3,13 @@
 from quorate.log.checkpoints import RECOVERY_POINTS, TopicPartition, load_offsets, store_offsets
 from quorate.log.epoch_cache import FILE_NAME as EPOCHS
 from quorate.log.log_errors import DamagedLogError
-from quorate.log.log_state import LogState
+from quorate.log.open_log import OpenLog
 from quorate.log.recovery import segment_bases
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError
 from quorate.types import Offset
 
 
-class Durability(LogState):
+class Durability(OpenLog):
     """Syncs, and the checkpoints behind them."""
 
     async def sync(self) -> Offset:

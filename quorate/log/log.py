@@ -3,19 +3,19 @@
 from collections.abc import Callable
 
 from quorate.log.appends import AppendInfo, Appends
-from quorate.log.changes import Changes
 from quorate.log.durability import own_recovery_point
 from quorate.log.log_config import LogConfig
 from quorate.log.log_errors import LogError
 from quorate.log.reads import FileSlice, Reads
 from quorate.log.recovery import recover
+from quorate.log.removals import Removals
 from quorate.runtime import Disk
 from quorate.types import Epoch, EpochEnd, EpochStart, Offset
 
 __all__ = ["AppendInfo", "FileSlice", "Log"]
 
 
-class Log(Appends, Reads, Changes):
+class Log(Appends, Reads, Removals):
     """One log in one directory. Only one task may use it.
 
     Appends are plain calls and take effect in the order of the calls. They are durable after `sync`. After a

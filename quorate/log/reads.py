@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from quorate.log.control_walk import voter_sets_in
 from quorate.log.log_errors import DamagedLogError
-from quorate.log.log_state import LogState, base_of
+from quorate.log.open_log import OpenLog, base_of
 from quorate.log.segments import Steps, read_cold, read_now
 from quorate.runtime import DiskError, File
 from quorate.types import Offset, VotersAt
@@ -23,7 +23,7 @@ class FileSlice:
     size: int
 
 
-class Reads(LogState):
+class Reads(OpenLog):
     """From memory if the tail reaches back far enough, else from the files."""
 
     def read_tail(

@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 
-class Member(Protocol):
+class RegistryMember(Protocol):
     """Metrics of one quorum. The same families, with other labels than the others'."""
 
     @property
@@ -21,7 +21,7 @@ class Member(Protocol):
 
 class _Together(Collector):
     def __init__(self) -> None:
-        self.members: tuple[Member, ...] = ()
+        self.members: tuple[RegistryMember, ...] = ()
 
     def describe(self) -> Iterable[Metric]:
         return self.collect()
@@ -45,7 +45,7 @@ def _of(registry: CollectorRegistry) -> _Together | None:
     return None if held is None else held()
 
 
-def join(registry: CollectorRegistry, member: Member) -> None:
+def join(registry: CollectorRegistry, member: RegistryMember) -> None:
     """Show `member` in `registry`, beside those that are there. Raises `ValueError` for labels that another
     one there has, or if something else in the registry has the names."""
     together = _of(registry)
@@ -64,7 +64,7 @@ def join(registry: CollectorRegistry, member: Member) -> None:
     together.members = (*together.members, member)
 
 
-def leave(registry: CollectorRegistry, member: Member) -> None:
+def leave(registry: CollectorRegistry, member: RegistryMember) -> None:
     """Show `member` no more. No effect if it is not shown."""
     together = _of(registry)
     if together is None:

@@ -123,7 +123,7 @@ def test_every_public_member_of_a_quorum_is_in_the_reference() -> None:
 
 
 def test_every_request_and_error_of_the_quorum_is_in_the_reference() -> None:
-    from quorate.raft.transport.fields import QUORUM_CODES
+    from quorate.raft.transport.frame_fields import QUORUM_CODES
     from quorate.raft.transport.frames import FrameKind
 
     text = (ROOT / "docs/reference/quorum-protocol.md").read_text()

@@ -37,7 +37,7 @@ from quorate.raft.transport.append_frames import (
     encode_success,
     size_of,
 )
-from quorate.raft.transport.fields import QUORUM_CODES
+from quorate.raft.transport.frame_fields import QUORUM_CODES
 from quorate.raft.transport.frames import MAX_HEADER_BYTES, RESPONSE, FrameKind, decode_frame, encode_frame
 from quorate.raft.transport.raft_codec import decode, encode, kind_of
 from quorate.types import Endpoint, EpochEnd, ReplicaKey

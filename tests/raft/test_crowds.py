@@ -9,7 +9,7 @@ from quorate.raft.quorum_config import parse_voters
 from quorate.raft.quorum_errors import QuorumError
 from quorate.raft.transport import quorum_server as server
 from quorate.raft.transport.connections import PLACES_PER_VOTER, Connections, PeerConnection
-from quorate.raft.transport.fields import INT64, NODE, FieldReader
+from quorate.raft.transport.frame_fields import INT64, NODE, FieldReader
 from quorate.raft.transport.frames import PREFACE, FrameKind, FrameReader, encode_frame
 from quorate.raft.transport.leader_frames import voter_change_fields
 from quorate.raft.transport.outbox import Outbox

@@ -36,7 +36,7 @@ from quorate.raft.quorum_errors import (
 )
 from quorate.raft.transport.append_frames import encode_failure, encode_request, encode_success
 from quorate.raft.transport.description_frames import QuorumView, decode_view, encode_view
-from quorate.raft.transport.fields import TEXT
+from quorate.raft.transport.frame_fields import TEXT
 from quorate.raft.transport.frames import Frame, FrameKind, decode_frame, encode_frame
 from quorate.raft.transport.leader_frames import encode_done, encode_snapshot, voter_change_fields
 from quorate.raft.transport.raft_codec import decode, encode

@@ -20,7 +20,7 @@ from quorate.raft.quorum_errors import (
     RequestRefusedError,
     SnapshotNotTakenError,
 )
-from quorate.raft.transport.fields import EPOCH, ERROR, INT64, NODE, OFFSET, TEXT, FieldReader
+from quorate.raft.transport.frame_fields import EPOCH, ERROR, INT64, NODE, OFFSET, TEXT, FieldReader
 from quorate.raft.transport.frames import RESPONSE, Frame, FrameKind, encode_frame
 from quorate.raft.transport.outbox import Outbox
 from quorate.runtime import Buffer

@@ -13,7 +13,7 @@ from quorate.cbor import Array, boolean, dump, optional, sequence
 from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
 from quorate.raft.quorum_errors import PeerProtocolError
 from quorate.raft.transport.append_frames import decode_outcome, encode_outcome
-from quorate.raft.transport.fields import (
+from quorate.raft.transport.frame_fields import (
     ENDPOINT,
     EPOCH,
     INT64,

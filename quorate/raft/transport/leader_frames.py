@@ -10,7 +10,7 @@ import enum
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, UpdateVoter, VoterChange
 from quorate.raft.quorum_errors import PeerProtocolError
 from quorate.raft.transport.append_frames import decode_outcome, encode_outcome
-from quorate.raft.transport.fields import ENDPOINT, INT64, KEY, NODE, TEXT, FieldReader
+from quorate.raft.transport.frame_fields import ENDPOINT, INT64, KEY, NODE, TEXT, FieldReader
 from quorate.raft.transport.frames import Frame, FrameKind
 from quorate.runtime import Buffer
 from quorate.types import NodeId, Offset, SnapshotId, Voter

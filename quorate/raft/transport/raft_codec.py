@@ -19,7 +19,7 @@ from quorate.raft.core import (
     VoteResponse,
 )
 from quorate.raft.quorum_errors import PeerProtocolError
-from quorate.raft.transport.fields import (
+from quorate.raft.transport.frame_fields import (
     DESTINATION,
     ENDPOINT,
     EPOCH,

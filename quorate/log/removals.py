@@ -7,13 +7,13 @@ from itertools import pairwise
 
 from quorate.log.durability import Durability
 from quorate.log.log_errors import LogError, OffsetOutOfRangeError
-from quorate.log.log_state import base_of
+from quorate.log.open_log import base_of
 from quorate.log.segments import Segment, read_cold
 from quorate.runtime import DiskError
 from quorate.types import EpochEnd, Offset
 
 
-class Changes(Durability):
+class Removals(Durability):
     """One at a time, and not beside a checkpoint."""
 
     async def truncate(self, end_offset: Offset) -> Offset:

@@ -14,7 +14,7 @@ from quorate.runtime import Disk
 from quorate.types import Epoch, Offset
 
 
-class LogState:
+class OpenLog:
     """The common base of the classes that `Log` is made of. Mutable; owned by one log."""
 
     def __init__(
