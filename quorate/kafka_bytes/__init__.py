@@ -1,6 +1,6 @@
 """Kafka's primitive encodings: numbers, varints, strings, arrays and tagged fields."""
 
-from quorate.kafka_bytes.fields import MAX_ELEMENTS, MAX_STRING_BYTES, MAX_TAGS, Cursor, Pieces
+from quorate.kafka_bytes.primitives import MAX_ELEMENTS, MAX_STRING_BYTES, MAX_TAGS, Cursor, Pieces
 from quorate.kafka_bytes.varints import MalformedError, read_uvarint, read_varint, uvarint, varint
 
 __all__ = [
