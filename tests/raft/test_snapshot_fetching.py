@@ -250,7 +250,7 @@ async def test_a_forwarded_append_whose_result_a_snapshot_replaced_is_said_to_be
     heard = []
 
     async def forward():
-        with pytest.raises(OutcomeUnknownError, match="snapshot took the place") as raised:
+        with pytest.raises(OutcomeUnknownError, match="a snapshot replaced it") as raised:
             await straggler.append([b"forwarded"], timeout_ms=60_000)
         heard.append(raised.value)
 

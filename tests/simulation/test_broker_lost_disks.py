@@ -46,7 +46,7 @@ def lost_in(lines: list[str]) -> int:
 @pytest.mark.parametrize("auto_join", (False, True))
 def test_a_broker_with_an_empty_disk_votes_again(auto_join: bool, voters_in: VotersIn) -> None:
     lines: list[str] = []
-    run = with_lost_disks(4, Fault.VOTERS, lines=lines, auto_join=auto_join, voters_in=voters_in)
+    run = with_lost_disks(6, Fault.VOTERS, lines=lines, auto_join=auto_join, voters_in=voters_in)
     result = run.execute()
     assert lost_in(lines) >= 1
     asked = [line for line in lines if "asking for a change of the voters" in line]
