@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from quorate.broker.log_directories import SameDirectoryError
     from quorate.broker.server import BrokerServer
 
-need("quorate.broker", "kio", "cramjam", extra="broker")
+need("quorate.broker", "kio", "cramjam", "javaproperties", extra="broker")
 
 _HOMES = {
     "ControllerTimedOutError": "quorate.broker.controller_channel",

@@ -7,6 +7,8 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Final
 
+import javaproperties
+
 from quorate.broker.metadata import BROKER_KEYS, BrokerEndpoint, ConfigKey, Effect
 from quorate.broker.settings.config_keys import CONFIG_KEYS
 from quorate.broker.settings.typed_keys import FlagKey, NumberKey
@@ -143,34 +145,27 @@ class _Line:
 
 
 def _read_lines(text: str) -> Mapping[str, _Line]:
-    """Parse the part of the properties format that server.properties files use: comments, `=` or `:`, and
-    continuation lines after a backslash."""
+    """Parse Java's properties format. Each key may be there once."""
     lines: dict[str, _Line] = {}
-    number = 0
-    pending = ""
-    for row, raw in enumerate(text.splitlines(), start=1):
-        stripped = raw.strip()
-        if not pending:
-            if not stripped or stripped.startswith(("#", "!")):
+    row = 1
+    try:
+        for element in javaproperties.parse(text):
+            number, row = row, row + len(element.source.splitlines())
+            if not isinstance(element, javaproperties.KeyValue):
                 continue
-            number = row
-        if stripped.endswith("\\"):
-            pending += stripped[:-1]
-            continue
-        logical, pending = pending + stripped, ""
-        cut = min((at for at in (logical.find("="), logical.find(":")) if at >= 0), default=-1)
-        if cut <= 0:
-            raise ServerConfigError(
-                f"{logical!r} is not key=value; write key=value or begin with #", line=number
-            )
-        key, value = logical[:cut].strip(), logical[cut + 1 :].strip()
-        if key in lines:
-            raise ServerConfigError(
-                f"{key} is set on line {lines[key].number} already; keep one of the two", key=key, line=number
-            )
-        lines[key] = _Line(number, value)
-    if pending:
-        raise ServerConfigError("the file ends in a backslash; remove it", line=number)
+            key = element.key
+            if key in lines:
+                raise ServerConfigError(
+                    f"{key} is set on line {lines[key].number} already; keep one of the two",
+                    key=key,
+                    line=number,
+                )
+            # Kafka trims values, Java's format keeps what is behind them.
+            lines[key] = _Line(number, element.value.strip())
+    except javaproperties.InvalidUEscapeError as error:
+        raise ServerConfigError(
+            f"{error.escape!r} is no character; write \\\\ for a backslash", line=row
+        ) from None
     return lines
 
 
