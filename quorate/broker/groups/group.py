@@ -1,11 +1,10 @@
-"""One classic consumer group: who its members are and what each of them reads.
+"""One classic consumer group: the requests of its members.
 
 States and rules are those of Kafka's GroupCoordinator (KIP-62, KIP-345, KIP-394). Every method is
 synchronous; answers go to callbacks, at once or when the group gets there.
 """
 
-from collections.abc import Mapping
-from typing import Final, assert_never
+from typing import assert_never
 
 from kio.schema.errors import ErrorCode
 
@@ -18,23 +17,51 @@ from quorate.broker.groups.group_messages import (
     SyncRequest,
     SyncResult,
 )
+from quorate.broker.groups.group_records import GroupValue
+from quorate.broker.groups.group_state import GroupHost, GroupTimerKind, GroupTimers
 from quorate.broker.groups.group_state import GroupLimits as GroupLimits
 from quorate.broker.groups.group_state import GroupState as GroupState
 from quorate.broker.groups.group_state import GroupTimer as GroupTimer
-from quorate.broker.groups.group_state import GroupTimerKind
 from quorate.broker.groups.member import Member
-from quorate.broker.groups.rebalance import RebalancingGroup, shared_protocols
-from quorate.present import present
-from quorate.runtime import get_logger
-
-log = get_logger(__name__)
-
-NEW_MEMBER_SECONDS: Final = 300.0
-"""How long a new member may wait for its first generation without a word (as in Kafka)."""
+from quorate.broker.groups.member_list import MemberList, shared_protocols
+from quorate.broker.groups.rebalance import Rebalance
 
 
-class Group(RebalancingGroup):
-    """The requests of members to one group."""
+class Group:
+    """Checks and answers requests. Its members are in one part; its state and generation in the other."""
+
+    def __init__(self, group_id: str, host: GroupHost, limits: GroupLimits) -> None:
+        timers = GroupTimers(group_id, host)
+        self.group_id = group_id
+        self._host = host
+        self._limits = limits
+        self._members = MemberList(timers)
+        self._rebalance = Rebalance(group_id, self._members, timers, host=host, limits=limits)
+
+    @property
+    def state(self) -> GroupState:
+        return self._rebalance.state
+
+    @property
+    def generation(self) -> int:
+        return self._rebalance.generation
+
+    # Loading and unloading
+
+    def load(self, value: GroupValue) -> None:
+        """Take the place of whatever was loaded before."""
+        self._members.load(value)
+        self._rebalance.load(value)
+
+    def started(self) -> None:
+        """Loading is over: the members have a session's time to be heard of."""
+        for member in self._members:
+            self._members.expect_heartbeat(member)
+
+    def unload(self) -> None:
+        """The coordinator moves away: whoever waits is sent to the next one."""
+        self._rebalance.unload()
+        self._members.unload()
 
     # Join
 
@@ -42,82 +69,57 @@ class Group(RebalancingGroup):
         def refuse(error: ErrorCode, member_id: str = request.member_id) -> None:
             reply(JoinResult(error=error, member_id=member_id))
 
-        known = request.member_id in self.members or request.member_id in self._pending
         if self.state is GroupState.DEAD:
             refuse(ErrorCode.coordinator_not_available)
-        elif not known and len(self.members) + len(self._pending) >= self._limits.max_size:
+        elif not self._members.admits(request.member_id, self._limits.max_size):
             refuse(ErrorCode.group_max_size_reached)
         elif not self._supports(request):
             refuse(ErrorCode.inconsistent_group_protocol)
         elif not request.member_id:
             self._join_new(request, reply)
-        elif request.member_id in self._pending and request.instance_id is None:
-            self._forget_pending(request.member_id)
+        elif self._members.is_pending(request.member_id) and request.instance_id is None:
+            self._members.forget_pending(request.member_id)
             self._add(Member.joining(request.member_id, request), request, reply)
         else:
-            error = self._check_identity(request.member_id, request.instance_id)
+            error = self._members.check(request.member_id, request.instance_id)
             if error is not ErrorCode.none:
                 refuse(error)
             else:
-                self._rejoin(self.members[request.member_id], request, reply)
+                self._rejoin(self._members[request.member_id], request, reply)
 
     def _join_new(self, request: JoinRequest, reply: JoinReply) -> None:
         if request.instance_id is not None:
             member_id = self._host.draw_member_id(request.instance_id)
-            held = self._static.get(request.instance_id)
+            held = self._members.id_of(request.instance_id)
             if held is None:
                 self._add(Member.joining(member_id, request), request, reply)
             else:
-                self._replace_static(self.members[held], member_id, request, reply)
+                self._replace_static(self._members[held], member_id, request, reply)
             return
         member_id = self._host.draw_member_id(request.client_id)
         if not request.needs_member_id:
             self._add(Member.joining(member_id, request), request, reply)
             return
-        self._pending[member_id] = None
-        self._arm(GroupTimerKind.PENDING, request.session_timeout_ms / 1000, member_id)
+        self._members.give_out(member_id, request.session_timeout_ms / 1000)
         reply(JoinResult(error=ErrorCode.member_id_required, member_id=member_id))
 
     def _add(self, member: Member, request: JoinRequest, reply: JoinReply) -> None:
         member.on_join = reply
         member.is_new = True
-        if not self.members:
-            self.protocol_type = request.protocol_type
-        self.members[member.member_id] = member
-        if member.instance_id is not None:
-            self._static[member.instance_id] = member.member_id
-        if self.leader is None:
-            self.leader = member.member_id
-        self._joined_meanwhile = True
-        self._arm(GroupTimerKind.HEARTBEAT, NEW_MEMBER_SECONDS, member.member_id)
-        self._rebalance(f"member {member.member_id} joined")
+        self._rebalance.add(member, request.protocol_type)
 
     def _replace_static(self, old: Member, member_id: str, request: JoinRequest, reply: JoinReply) -> None:
         """A static member came back without its id, after a restart: the old one is fenced (KIP-345)."""
-        old_leader = self.leader
-        unchanged = old.metadata(self.protocol) == next(
-            (each.metadata for each in request.protocols if each.name == self.protocol), None
+        old_leader, rebalance = self._members.leader, self._rebalance
+        unchanged = old.metadata(rebalance.protocol) == next(
+            (each.metadata for each in request.protocols if each.name == rebalance.protocol), None
         )
-        old.answer_join(JoinResult(error=ErrorCode.fenced_instance_id, member_id=old.member_id))
-        old.answer_sync(SyncResult(error=ErrorCode.fenced_instance_id))
-        self._cancel(GroupTimerKind.HEARTBEAT, old.member_id)
         member = Member.joining(member_id, request)
         member.assignment = old.assignment
-        # In the old one's place, so that the order of members stays.
-        self.members = {
-            member_id if each is old else key: member if each is old else each
-            for key, each in self.members.items()
-        }
-        self._static[present(request.instance_id, "the instance id of a static member")] = member_id
-        if self.leader == old.member_id:
-            self.leader = member_id
-        if old.member_id in self._pending_sync:
-            del self._pending_sync[old.member_id]
-            self._pending_sync[member_id] = None
-        self._expect_heartbeat(member)
+        rebalance.replace(old, member)
         if self.state is not GroupState.STABLE or not unchanged:
             member.on_join = reply
-            self._rebalance(f"static member {request.instance_id} came back")
+            rebalance.begin(f"static member {request.instance_id} came back")
             return
         generation = self.generation
 
@@ -127,15 +129,15 @@ class Group(RebalancingGroup):
                     error=error,
                     member_id=member_id,
                     generation=generation,
-                    protocol_type=self.protocol_type,
-                    protocol=self.protocol,
+                    protocol_type=rebalance.protocol_type,
+                    protocol=rebalance.protocol,
                     # Not the new id: a member that takes itself for the leader would assign anew.
                     leader=old_leader or "",
                 )
             )
 
-        assignments = {each.member_id: each.assignment for each in self.members.values()}
-        self._host.store(self.group_id, self.value(assignments), stored)
+        assignments = {each.member_id: each.assignment for each in self._members}
+        self._host.store(self.group_id, rebalance.value(assignments), stored)
 
     def _rejoin(self, member: Member, request: JoinRequest, reply: JoinReply) -> None:
         unchanged = member.protocols == request.protocols
@@ -145,14 +147,14 @@ class Group(RebalancingGroup):
             case GroupState.COMPLETING_REBALANCE:
                 # Most likely the answer of its join got lost.
                 if unchanged:
-                    reply(self._joined(member))
+                    reply(self._rebalance.joined(member))
                 else:
                     self._update(member, request, reply)
             case GroupState.STABLE:
-                if member.member_id == self.leader or not unchanged:
+                if member.member_id == self._members.leader or not unchanged:
                     self._update(member, request, reply)
                 else:
-                    reply(self._joined(member))
+                    reply(self._rebalance.joined(member))
             case GroupState.EMPTY | GroupState.DEAD:
                 reply(JoinResult(error=ErrorCode.unknown_member_id, member_id=member.member_id))
             case _:
@@ -163,21 +165,21 @@ class Group(RebalancingGroup):
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.on_join = reply
-        self._expect_heartbeat(member)
-        self._rebalance(f"member {member.member_id} joined again")
+        self._members.expect_heartbeat(member)
+        self._rebalance.begin(f"member {member.member_id} joined again")
 
     def _supports(self, request: JoinRequest) -> bool:
         if not request.protocol_type or not request.protocols:
             return False
-        if not self.members:
+        if not self._members:
             return True
         others = [
             each
-            for each in self.members.values()
+            for each in self._members
             if each.member_id != request.member_id
             and (request.instance_id is None or each.instance_id != request.instance_id)
         ]
-        if request.protocol_type != self.protocol_type:
+        if request.protocol_type != self._rebalance.protocol_type:
             return False
         return not others or not shared_protocols(others).isdisjoint(each.name for each in request.protocols)
 
@@ -194,13 +196,13 @@ class Group(RebalancingGroup):
             return
         if ref.generation != self.generation:
             refuse(ErrorCode.illegal_generation)
-        elif request.protocol_type not in (None, self.protocol_type) or request.protocol not in (
+        elif request.protocol_type not in (
             None,
-            self.protocol,
-        ):
+            self._rebalance.protocol_type,
+        ) or request.protocol not in (None, self._rebalance.protocol):
             refuse(ErrorCode.inconsistent_group_protocol)
         else:
-            self._sync(self.members[ref.member_id], request, reply)
+            self._sync(self._members[ref.member_id], request, reply)
 
     def _sync(self, member: Member, request: SyncRequest, reply: SyncReply) -> None:
         match self.state:
@@ -208,46 +210,19 @@ class Group(RebalancingGroup):
                 reply(SyncResult(error=ErrorCode.rebalance_in_progress))
             case GroupState.COMPLETING_REBALANCE:
                 member.on_sync = reply
-                self._synced(member)
-                if member.member_id == self.leader:
-                    self._store_assignment(dict(request.assignments))
+                self._rebalance.take_sync(member)
+                if member.member_id == self._members.leader:
+                    self._rebalance.store_assignment(dict(request.assignments))
             case GroupState.STABLE:
-                self._synced(member)
-                self._expect_heartbeat(member)
-                reply(self._synced_result(member))
+                self._rebalance.take_sync(member)
+                self._members.expect_heartbeat(member)
+                reply(self._rebalance.synced(member))
             case GroupState.EMPTY:
                 reply(SyncResult(error=ErrorCode.unknown_member_id))
             case GroupState.DEAD:
                 reply(SyncResult(error=ErrorCode.coordinator_not_available))
             case _:
                 assert_never(self.state)
-
-    def _store_assignment(self, assignments: Mapping[str, bytes]) -> None:
-        generation = self.generation
-
-        def stored(error: ErrorCode) -> None:
-            if self.state is not GroupState.COMPLETING_REBALANCE or self.generation != generation:
-                return  # another rebalance began, and whoever waited was told
-            if error is not ErrorCode.none:
-                self._forget_assignments(error)
-                self._prepare(f"the assignment could not be stored: {error.name}")
-                self._try_complete_join()
-                return
-            for member in self.members.values():
-                member.assignment = assignments.get(member.member_id, b"")
-            self.state = GroupState.STABLE
-            log.info("group is stable", group=self.group_id, generation=generation)
-            for member in list(self.members.values()):
-                if member.on_sync is not None:
-                    self._expect_heartbeat(member)
-                    member.answer_sync(self._synced_result(member))
-
-        self._host.store(self.group_id, self.value(assignments), stored)
-
-    def _synced(self, member: Member) -> None:
-        self._pending_sync.pop(member.member_id, None)
-        if not self._pending_sync:
-            self._cancel(GroupTimerKind.SYNC)
 
     # Heartbeat, leave
 
@@ -259,10 +234,10 @@ class Group(RebalancingGroup):
             return ErrorCode.illegal_generation
         match self.state:
             case GroupState.PREPARING_REBALANCE:
-                self._expect_heartbeat(self.members[ref.member_id])
+                self._members.expect_heartbeat(self._members[ref.member_id])
                 return ErrorCode.rebalance_in_progress
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
-                self._expect_heartbeat(self.members[ref.member_id])
+                self._members.expect_heartbeat(self._members[ref.member_id])
                 return ErrorCode.none
             case GroupState.EMPTY:
                 return ErrorCode.unknown_member_id
@@ -275,15 +250,36 @@ class Group(RebalancingGroup):
         if self.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
         if instance_id is not None and not member_id:
-            member_id = self._static.get(instance_id, "")
-        if member_id in self._pending:
-            self._forget_pending(member_id)
-            self._try_complete_join()
+            member_id = self._members.id_of(instance_id) or ""
+        if self._members.is_pending(member_id):
+            self._members.forget_pending(member_id)
+            self._rebalance.try_complete_join()
             return ErrorCode.none
-        error = self._check_identity(member_id, instance_id)
+        error = self._members.check(member_id, instance_id)
         if error is ErrorCode.none:
-            self._remove(self.members[member_id], "left")
+            self._rebalance.remove(self._members[member_id], "left")
         return error
+
+    def timed_out(self, timer: GroupTimer) -> None:
+        """A timer that this group armed has fired."""
+        match timer.kind:
+            case GroupTimerKind.JOIN:
+                self._rebalance.end_join_wait()
+            case GroupTimerKind.SYNC:
+                self._rebalance.end_sync_wait()
+            case GroupTimerKind.PENDING:
+                self._members.forget_pending(timer.member_id)
+                self._rebalance.try_complete_join()
+            case GroupTimerKind.HEARTBEAT:
+                member = self._members.get(timer.member_id)
+                if member is None:
+                    return
+                if member.waits and not member.is_new:
+                    self._members.expect_heartbeat(member)
+                else:
+                    self._rebalance.remove(member, f"was silent for {member.session_timeout_ms} ms")
+            case _:
+                assert_never(timer.kind)
 
     # Checks
 
@@ -298,7 +294,7 @@ class Group(RebalancingGroup):
             return ErrorCode.illegal_generation
         match self.state:
             case GroupState.STABLE | GroupState.PREPARING_REBALANCE:
-                self._expect_heartbeat(self.members[ref.member_id])
+                self._members.expect_heartbeat(self._members[ref.member_id])
                 return ErrorCode.none
             case GroupState.COMPLETING_REBALANCE:
                 # Its partitions may be another's by now.
@@ -313,13 +309,4 @@ class Group(RebalancingGroup):
     def _check_member(self, ref: MemberRef) -> ErrorCode:
         if self.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
-        return self._check_identity(ref.member_id, ref.instance_id)
-
-    def _check_identity(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        if instance_id is not None:
-            held = self._static.get(instance_id)
-            if held is None:
-                return ErrorCode.unknown_member_id
-            if held != member_id:
-                return ErrorCode.fenced_instance_id
-        return ErrorCode.none if member_id in self.members else ErrorCode.unknown_member_id
+        return self._members.check(ref.member_id, ref.instance_id)

@@ -53,6 +53,22 @@ class GroupHost(Protocol):
         ...
 
 
+class GroupTimers:
+    """The timers of one group."""
+
+    __slots__ = ("_group_id", "_host")
+
+    def __init__(self, group_id: str, host: GroupHost) -> None:
+        self._group_id = group_id
+        self._host = host
+
+    def arm(self, kind: GroupTimerKind, seconds: float, member_id: str = "") -> None:
+        self._host.arm(GroupTimer(self._group_id, kind, member_id), seconds)
+
+    def cancel(self, kind: GroupTimerKind, member_id: str = "") -> None:
+        self._host.cancel(GroupTimer(self._group_id, kind, member_id))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
     initial_rebalance_delay_ms: int = 3000

@@ -1,0 +1,167 @@
+"""The members of a group, its leader, and the member ids that are given out and not yet used."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.groups.group_messages import JoinResult, SyncResult
+from quorate.broker.groups.group_records import GroupValue
+from quorate.broker.groups.group_state import GroupTimerKind, GroupTimers
+from quorate.broker.groups.member import Member
+from quorate.present import present
+
+NEW_MEMBER_SECONDS: Final = 300.0
+"""How long a new member may wait for its first generation without a word (as in Kafka)."""
+
+
+def shared_protocols(members: Iterable[Member]) -> set[str]:
+    """The protocols that all of one or more members offer."""
+    offered = ([each.name for each in member.protocols] for member in members)
+    shared = set(next(offered))
+    for names in offered:
+        shared.intersection_update(names)
+    return shared
+
+
+class MemberList:
+    """In the order in which they joined. Owns the timers of each member and of each id given out."""
+
+    def __init__(self, timers: GroupTimers) -> None:
+        self.leader: str | None = None
+        self._timers = timers
+        self._members: dict[str, Member] = {}
+        self._static: dict[str, str] = {}
+        """Member id by instance id (KIP-345)."""
+        self._pending: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._members.values())
+
+    def __getitem__(self, member_id: str) -> Member:
+        return self._members[member_id]
+
+    def get(self, member_id: str) -> Member | None:
+        return self._members.get(member_id)
+
+    def load(self, value: GroupValue) -> None:
+        """Take the place of the members loaded before."""
+        self._members = {each.member_id: Member.loaded(each, value.protocol) for each in value.members}
+        self._static = {
+            each.instance_id: each.member_id for each in value.members if each.instance_id is not None
+        }
+        self.leader = value.leader
+
+    def unload(self) -> None:
+        """Send each waiting member to the next coordinator."""
+        for member in self:
+            member.answer_join(JoinResult(error=ErrorCode.not_coordinator, member_id=member.member_id))
+            member.answer_sync(SyncResult(error=ErrorCode.not_coordinator))
+            self._timers.cancel(GroupTimerKind.HEARTBEAT, member.member_id)
+        for member_id in self._pending:
+            self._timers.cancel(GroupTimerKind.PENDING, member_id)
+
+    # Member ids
+
+    def id_of(self, instance_id: str) -> str | None:
+        """The id of a static member."""
+        return self._static.get(instance_id)
+
+    def admits(self, member_id: str, max_size: int) -> bool:
+        """Whether the group has room for it, or knows it already."""
+        known = member_id in self._members or member_id in self._pending
+        return known or len(self._members) + len(self._pending) < max_size
+
+    def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Whether this is a member, and not one whose instance id another has taken over."""
+        if instance_id is not None:
+            held = self._static.get(instance_id)
+            if held is None:
+                return ErrorCode.unknown_member_id
+            if held != member_id:
+                return ErrorCode.fenced_instance_id
+        return ErrorCode.none if member_id in self._members else ErrorCode.unknown_member_id
+
+    def give_out(self, member_id: str, seconds: float) -> None:
+        """Expect a member to join with this id within `seconds` (KIP-394)."""
+        self._pending[member_id] = None
+        self._timers.arm(GroupTimerKind.PENDING, seconds, member_id)
+
+    def is_pending(self, member_id: str) -> bool:
+        """Whether the id is given out and not yet used."""
+        return member_id in self._pending
+
+    def forget_pending(self, member_id: str) -> None:
+        self._pending.pop(member_id, None)
+        self._timers.cancel(GroupTimerKind.PENDING, member_id)
+
+    # Coming and going
+
+    def add(self, member: Member) -> None:
+        self._members[member.member_id] = member
+        if member.instance_id is not None:
+            self._static[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self._timers.arm(GroupTimerKind.HEARTBEAT, NEW_MEMBER_SECONDS, member.member_id)
+
+    def replace(self, old: Member, member: Member) -> None:
+        """Give a static member's place to the same instance under its new id; fence the old id (KIP-345)."""
+        old.answer_join(JoinResult(error=ErrorCode.fenced_instance_id, member_id=old.member_id))
+        old.answer_sync(SyncResult(error=ErrorCode.fenced_instance_id))
+        self._timers.cancel(GroupTimerKind.HEARTBEAT, old.member_id)
+        # The order of members stays.
+        members = (member if each is old else each for each in self)
+        self._members = {each.member_id: each for each in members}
+        self._static[present(member.instance_id, "the instance id of a static member")] = member.member_id
+        if self.leader == old.member_id:
+            self.leader = member.member_id
+        self.expect_heartbeat(member)
+
+    def drop(self, member: Member) -> None:
+        gone = ErrorCode.unknown_member_id
+        member.answer_join(JoinResult(error=gone, member_id=member.member_id))
+        member.answer_sync(SyncResult(error=gone))
+        self._timers.cancel(GroupTimerKind.HEARTBEAT, member.member_id)
+        del self._members[member.member_id]
+        if member.instance_id is not None:
+            self._static.pop(member.instance_id, None)
+        if self.leader == member.member_id:
+            self.leader = next(iter(self._members), None)
+
+    def expect_heartbeat(self, member: Member) -> None:
+        """Start the member's session anew."""
+        self._timers.arm(GroupTimerKind.HEARTBEAT, member.session_timeout_ms / 1000, member.member_id)
+
+    # Agreement
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether each member waits for the next generation, and no id that is given out is unused."""
+        return not self._pending and all(member.on_join is not None for member in self)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    def elect_leader(self) -> bool:
+        """Whether there is a leader that has joined."""
+        held = None if self.leader is None else self.get(self.leader)
+        if held is None or held.on_join is None:
+            self.leader = next((each.member_id for each in self if each.on_join is not None), None)
+        return self.leader is not None
+
+    def select_protocol(self) -> str:
+        """Each member votes for the first of its protocols that all have; most votes win, and of equals the
+        one that was voted for first."""
+        shared = shared_protocols(self)
+        votes: dict[str, int] = {}
+        for member in self:
+            for offered in member.protocols:
+                if offered.name in shared:
+                    votes[offered.name] = votes.get(offered.name, 0) + 1
+                    break
+        return max(votes, key=votes.__getitem__)
