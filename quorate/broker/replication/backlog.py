@@ -7,15 +7,15 @@ from typing import Final
 import trio
 
 LOOKED_AT: Final = 1
-"""What it costs to see that a partition needs nothing: less than a microsecond."""
+"""The cost of seeing that a partition needs nothing: less than a microsecond."""
 CHANGED: Final = 16
-"""What it costs to give a partition another role: some tens of microseconds."""
+"""The cost of giving a partition another role: tens of microseconds."""
 _PIECE: Final = 1024
 """64 changes, or a few milliseconds."""
 
 
 class Backlog:
-    """Works one after the other. Each is an iterator that does a little and says what that cost."""
+    """Works in order. Each is an iterator that does a little and yields its cost."""
 
     __slots__ = ("_wake", "_works")
 
@@ -28,8 +28,8 @@ class Backlog:
         return not self._works
 
     def add(self, work: Iterator[int]) -> None:
-        """Begin at once if nothing waits: then a small work is done when this returns. Raises what it
-        raises."""
+        """Begin at once if nothing waits, so a small work is done when this returns. Raises the work's
+        errors."""
         idle = not self._works
         self._works.append(work)
         if idle:
@@ -38,7 +38,7 @@ class Backlog:
             self._wake.set()
 
     async def run(self) -> None:
-        """Go on with what waits. Runs until cancelled."""
+        """Do the waiting works. Runs until cancelled."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()

@@ -35,7 +35,7 @@ _GONE = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 )
-"""There is no such replica any more: asking again would never end (KAFKA-16886)."""
+"""The replica no longer exists. Repeating the request would never end (KAFKA-16886)."""
 
 
 class DirectoryAssignments:
@@ -49,7 +49,7 @@ class DirectoryAssignments:
         self._wake = trio.Event()
 
     def __len__(self) -> int:
-        """How many replicas the controller has yet to hear of."""
+        """Return the number of replicas that the controller has yet to learn of."""
         return len(self._wanted)
 
     def reconcile(self, replica: Replica, *, recorded: uuid.UUID, actual: uuid.UUID) -> None:
@@ -61,17 +61,17 @@ class DirectoryAssignments:
             self._wake.set()
 
     def give_up(self, replica: Replica) -> None:
-        """What is in its directory can't be used for now: another replica may lead. It is said once; whoever
-        can use it calls `reconcile`, which takes back what was not said yet."""
+        """Report the replica's directory as unusable for now, so that another replica may lead. A later
+        `reconcile` takes the report back if it was not sent yet."""
         self._wanted[replica] = LOST
         self._wake.set()
 
     def forget(self, replica: Replica) -> None:
-        """It is not this broker's any more."""
+        """Drop a replica that this broker no longer has."""
         self._wanted.pop(replica, None)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Send the assignments until cancelled."""
         pause = _BACKOFF_MIN_S
         while True:
             await self._wake.wait()
@@ -84,7 +84,7 @@ class DirectoryAssignments:
                     pause = min(2 * pause, _BACKOFF_MAX_S)
 
     async def _ask(self, batch: dict[Replica, uuid.UUID]) -> bool:
-        """Whether nothing of it has to be asked again."""
+        """Return whether nothing in `batch` has to be sent again."""
         request = AssignReplicasToDirsRequest(
             broker_id=self._broker_id,
             broker_epoch=self._broker_epoch(),

@@ -38,7 +38,7 @@ from quorate.runtime import (
 log = get_logger(__name__)
 
 _EXPECTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID)
-"""Said by a leader that has not seen the metadata that we have: no news."""
+"""Errors of a leader that lacks metadata that we have. They are not logged."""
 _FIRST_VERSION_WITH_IDS = 13
 
 
@@ -65,12 +65,12 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetcherContext:
-    """What every fetcher of a broker shares."""
+    """The parts that all fetchers of a broker share."""
 
     broker_id: int
     broker_epoch: Callable[[], int]
     connect: Callable[[int], Address | None]
-    """Where another broker listens for brokers; None if it is not known."""
+    """Return the address where another broker listens for brokers, or None if it is unknown."""
     network: Network
     config: ReplicationConfig
     stats: ReplicationStats
@@ -88,14 +88,14 @@ class LeaderFetcher:
         self._changed = trio.Event()
         self._connection = trio.CancelScope()
         self._interruptible = False
-        """While connecting and while a fetch is in flight, but never while an answer is taken in."""
+        """True while connecting and while a fetch is in flight, never while an answer is processed."""
         self._backoff_s = 0.0
 
     def __len__(self) -> int:
         return len(self._followed)
 
     def follow(self, partition: PartitionReplica, role: FollowerState) -> None:
-        """Begin at the end of its log, as of now."""
+        """Begin at the present end of its log."""
         self._followed[partition] = _Followed(partition, role)
         self._backoff_s = 0.0
         self._changed.set()
@@ -131,13 +131,13 @@ class LeaderFetcher:
         )
 
     async def _wait(self, until: float) -> None:
-        """For a change of the assignment, or a time."""
+        """Wait for a changed assignment, at most until `until`."""
         with trio.move_on_at(until):
             await self._changed.wait()
         self._changed = trio.Event()
 
     async def _connected(self) -> None:
-        """One connection. Returns when there is nothing left to fetch."""
+        """Fetch over one connection. Returns when there is nothing left to fetch."""
         address = self._context.connect(self.leader)
         if address is None:
             raise NetworkError(f"broker {self.leader} has no address")
@@ -188,7 +188,7 @@ class LeaderFetcher:
     async def _request(
         self, version: int
     ) -> tuple[KafkaFetchRequest, dict[tuple[object, int], _Asked], float]:
-        """The next fetch, what it asks, and when the first partition in a pause wants to be asked again."""
+        """Return the next fetch, its partitions, and the time at which the first paused partition is due."""
         config = self._context.config
         now = trio.current_time()
         retry_at = math.inf
@@ -319,7 +319,7 @@ class Fetchers:
         self._leader_of: dict[PartitionReplica, int] = {}
 
     def follow(self, partition: PartitionReplica, role: FollowerState) -> None:
-        """From now on as `role` says, and from nobody else."""
+        """Follow only the leader that `role` names from now on."""
         self.unfollow(partition)
         fetcher = self._fetchers.get(role.leader)
         if fetcher is None:

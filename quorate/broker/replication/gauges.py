@@ -11,7 +11,7 @@ from quorate.broker.replication.stats import PartitionCounts
 def count_partitions(
     partitions: Sequence[PartitionReplica], *, offline_replicas: int, purgatory: Purgatory
 ) -> PartitionCounts:
-    """`partitions`: all that are open here."""
+    """Count the roles of `partitions`, all that are open here."""
     leaders = [each.leading for each in partitions if each.leading is not None]
     min_isr = {each.leading: each.min_isr for each in partitions if each.leading is not None}
     return PartitionCounts(

@@ -28,32 +28,31 @@ log = get_logger(__name__)
 
 _LARGEST_BATCH = 2**31 - 1
 _OPENED_AT_ONCE = 8
-_DESCRIPTORS_KEPT = 16
-"""No log of a partition is opened while fewer are left: votes, checkpoints and other nodes need some."""
-_DESCRIPTORS_WAIT_SECONDS = 10.0
-"""Between two tries to open a log while descriptors are short."""
 """Recovery holds a piece of each log in memory."""
+_DESCRIPTORS_KEPT = 16
+"""The file descriptors that no partition log may use. Votes, checkpoints and other nodes need some."""
+_DESCRIPTORS_WAIT_SECONDS = 10.0
+"""The pause between two tries to open a log while descriptors are short."""
 
 
 @dataclass(slots=True)
 class _Hosted:
-    """One partition by name, because folders are by name: a topic that is deleted and created again has the
-    same."""
+    """One partition by name. A recreated topic has the same folder as its predecessor."""
 
     topic_id: uuid.UUID
     target: PartitionState | None
-    """None: it is to be removed."""
+    """The state to reach. None: the replica is to be removed."""
     partition: PartitionReplica | None = None
     stale: bool = False
-    """What is in the folder is not for `target`, and goes first."""
+    """The folder's contents belong to another topic id than `target`, and are removed first."""
     leaving: PartitionReplica | None = None
-    """Open, though nobody is served from it any more."""
+    """The open replica that no longer serves anybody."""
     busy: bool = False
-    """A task is at work, and looks at `target` again when it is done."""
+    """A task is at work. It reads `target` again when it is done."""
     starved_at: float | None = None
-    """Since when its log can't be opened for want of file descriptors."""
+    """The time since which the log can't be opened for want of file descriptors."""
     waits: bool = False
-    """Offline: it is recorded in a directory that isn't here."""
+    """The replica is offline: metadata records it in a directory that isn't here."""
 
 
 class Hosting:
@@ -100,7 +99,8 @@ class Hosting:
             self._bring(key, hosted)
 
     def end(self) -> None:
-        """Begin nothing more. Before the nursery of `begin` closes: metadata goes on arriving for a while."""
+        """Begin nothing more. Called before the nursery of `begin` closes, because metadata still arrives for
+        a while."""
         self._ended = True
         self._lines.finish()
 
@@ -123,7 +123,7 @@ class Hosting:
         )
 
     def leads_in(self, directory: uuid.UUID) -> bool:
-        """Whether metadata has this broker lead a partition whose replica is in there."""
+        """Return whether metadata has this broker lead a partition whose replica is in `directory`."""
         return any(
             each.target is not None
             and each.target.leader == self._broker_id
@@ -132,11 +132,11 @@ class Hosting:
         )
 
     def has(self, partition: PartitionReplica) -> bool:
-        """Whether it is still served, or would be if its disk worked."""
+        """Return whether the partition is served, or would be if its disk worked."""
         return self._by_id.get((partition.topic_id, partition.partition_id)) is partition
 
     def is_starved(self, topic: str, partition_id: int) -> bool:
-        """Whether its log can't be opened for now, for want of file descriptors."""
+        """Return whether a lack of file descriptors keeps its log from being opened."""
         hosted = self._hosted.get((topic, partition_id))
         return hosted is not None and hosted.starved_at is not None
 
@@ -150,7 +150,7 @@ class Hosting:
         return None if hosted is None else hosted.partition
 
     def host(self, topic: str, topic_id: uuid.UUID, partition_id: int, state: PartitionState) -> None:
-        """This broker has a replica, in this committed state."""
+        """Bring this broker's replica to a committed state."""
         key = (topic, partition_id)
         hosted = self._hosted.get(key)
         if hosted is None:
@@ -167,7 +167,7 @@ class Hosting:
         self._bring(key, hosted)
 
     def drop(self, topic: str, topic_id: uuid.UUID, partition_id: int) -> None:
-        """This broker has no replica any more: nobody is served from now on, and the data goes."""
+        """Stop serving a replica that this broker no longer has, and delete its data."""
         key = (topic, partition_id)
         hosted = self._hosted.get(key)
         if hosted is None:
@@ -179,21 +179,21 @@ class Hosting:
         self._bring(key, hosted)
 
     def each(self) -> Iterator[PartitionReplica]:
-        """As `partitions`, for a walk in pieces: what comes while it is under way is left out."""
+        """Yield the `partitions` for a walk in pieces. Those opened meanwhile are left out."""
         for key in tuple(self._hosted):
             hosted = self._hosted.get(key)
             if hosted is not None and hosted.partition is not None:
                 yield hosted.partition
 
     def configure(self, partition: PartitionReplica, config: TopicConfig) -> None:
-        """The settings of its topic are others now."""
+        """Apply changed topic settings to the partition."""
         partition.min_isr = config.min_insync_replicas
         partition.rules = ProduceRules.of(config)
         partition.log.configure(_log_config(config))
         partition.advance_high_watermark()
 
     def _forget(self, hosted: _Hosted, partition_id: int) -> None:
-        """Serve it to nobody. What is there goes, even if the same replica is to be here again at once."""
+        """Stop serving the partition. Its data is deleted, even if the same replica returns at once."""
         partition, hosted.partition = hosted.partition, None
         hosted.stale, hosted.starved_at = True, None
         self._assignments.forget((hosted.topic_id, partition_id))
@@ -265,7 +265,7 @@ class Hosting:
         return allowed
 
     def _starved(self, key: tuple[str, int], hosted: _Hosted) -> None:
-        """The disk is fine and descriptors may be free in a moment; but who leads must be able to serve."""
+        """Let another replica lead for now. The disk is fine, but a leader must be able to serve."""
         now = trio.current_time()
         if hosted.partition is not None or hosted.target is None:
             return
@@ -289,7 +289,8 @@ class Hosting:
             self._nursery.start_soon(wait)
 
     async def _step(self, key: tuple[str, int], hosted: _Hosted) -> bool:
-        """One step towards the target; True when it is reached and nothing has changed meanwhile."""
+        """Take one step towards the target. Return True when it is reached and nothing has changed
+        meanwhile."""
         if hosted.stale:
             hosted.stale = False
             await self._remove(key, hosted)
@@ -322,7 +323,7 @@ class Hosting:
         return True
 
     def _check_descriptors(self, key: tuple[str, int]) -> None:
-        """The last ones are for what can't wait: votes, checkpoints, and the connections between nodes."""
+        """Raise while only the reserve is left: it is for votes, checkpoints and the connections of nodes."""
         left = self._disk.descriptors_left()
         if left is not None and left < _DESCRIPTORS_KEPT:
             raise DescriptorsExhaustedError(

@@ -26,7 +26,7 @@ AlterPartition: TypeAlias = Callable[[AlterPartitionRequest], Awaitable[AlterPar
 _ASKED_AT_ONCE: Final = 500
 """Partitions in one request: a few milliseconds to make, and to read."""
 _REFUSED = (ErrorCode.INELIGIBLE_REPLICA,)
-"""Not committed, and asking again for the same makes no sense."""
+"""Errors of a change that was not committed and that would be refused again."""
 _SETTLED_BY_METADATA = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -73,8 +73,8 @@ class IsrUpdater:
                 await trio.sleep(self._retry_s)
 
     def _take(self) -> dict[PartitionReplica, IsrProposal]:
-        """What is asked next. When a broker dies its leaders have thousands to ask: the rest comes after
-        that."""
+        """Return the next batch to propose. A dead broker leaves thousands of changes, so one batch is
+        bounded."""
         taken = tuple(islice(self._waiting, _ASKED_AT_ONCE))
         batch = {each: self._waiting.pop(each) for each in taken}
         batch = {each: proposal for each, proposal in batch.items() if each.is_pending(proposal)}
@@ -83,7 +83,7 @@ class IsrUpdater:
         return batch
 
     async def _ask(self, batch: dict[PartitionReplica, IsrProposal]) -> bool:
-        """Whether nothing of it has to be asked again."""
+        """Return whether nothing in `batch` has to be proposed again."""
         request = AlterPartitionRequest(
             broker_id=self._broker_id,
             broker_epoch=self._broker_epoch(),
@@ -122,7 +122,7 @@ def _item(partition: PartitionReplica, proposal: IsrProposal) -> AlterPartitionI
 
 
 def _settle(partition: PartitionReplica, proposal: IsrProposal, result: AlterPartitionResult) -> bool:
-    """False: ask again."""
+    """Handle the controller's result. Return False to propose again."""
     if result.error is ErrorCode.NONE:
         if result.leader_epoch != proposal.leader_epoch or result.partition_epoch < proposal.partition_epoch:
             return True  # another epoch has begun; metadata tells

@@ -30,7 +30,7 @@ class Waiter:
         self._callback: Callable[[], None] | None = None
 
     def complete(self) -> None:
-        """Idempotent."""
+        """Complete the waiter. Idempotent."""
         if self.done:
             return
         self.done = True
@@ -71,7 +71,7 @@ class Purgatory:
         self.expired = 0
 
     def count(self, kind: type[Waiter]) -> int:
-        """How many of this kind wait."""
+        """Return the number of waiters of this kind."""
         return sum(isinstance(waiter, kind) and not waiter.done for _, _, waiter in self._heap)
 
     def hold(self, waiter: Waiter, deadline: float) -> None:
@@ -115,13 +115,13 @@ class ParkedBatch:
 
 
 class Watchers:
-    """Who waits for one partition. Costs a pop per produce completed, whatever the number that wait."""
+    """The waiters of one partition. A completed produce costs one pop, however many wait."""
 
     __slots__ = ("_consumers", "_followers", "_produces")
 
     def __init__(self) -> None:
         self._produces: deque[ParkedBatch] = deque()
-        """By end offset."""
+        """Waiting produces by end offset."""
         self._followers: dict[Waiter, None] = {}
         self._consumers: dict[Waiter, None] = {}
 
@@ -133,7 +133,7 @@ class Watchers:
             self._produces.append(batch)
 
     def forget_settled(self) -> None:
-        """After expiry: nobody waits for the oldest any more."""
+        """Drop the oldest waiters that have expired."""
         while self._produces and self._produces[0].settled:
             self._produces.popleft()
 
@@ -161,7 +161,7 @@ class Watchers:
         _complete(self._consumers)
 
     def leadership_lost(self, error: ErrorCode) -> None:
-        """No produce that waits here can be promised any more."""
+        """Fail the produces that wait here."""
         produces, self._produces = self._produces, deque()
         for batch in produces:
             batch.settle(error)

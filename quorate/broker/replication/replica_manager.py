@@ -140,7 +140,7 @@ class ReplicaManager:
         self._controller_silent_s = controller_silent_s
         self._report_failure = disk_failed
         self.began = False
-        """Whether it was told of any metadata."""
+        """True once any metadata was applied."""
         self._backlog = Backlog()
         self._acted_offset = -1
 
@@ -193,7 +193,8 @@ class ReplicaManager:
         return self._logs.unused_dirs
 
     def leads_in(self, directory: uuid.UUID) -> bool:
-        """Whether this broker leads, by the metadata that it knows, a partition whose replica is in there."""
+        """Return whether this broker leads, by the metadata that it knows, a partition with its replica in
+        `directory`."""
         return self._hosting.leads_in(directory)
 
     @property
@@ -207,13 +208,13 @@ class ReplicaManager:
         return self._logs.complete_epoch
 
     def registered(self, broker_epoch: int) -> None:
-        """This broker's requests carry `broker_epoch` from now on."""
+        """Send `broker_epoch` with this broker's requests from now on."""
         self._broker_epoch = broker_epoch
         self._logs.registered(broker_epoch)
 
     async def run(self) -> None:
-        """Until cancelled. Raises `AllFoldersFailedError` when no folder is left, or not that of the metadata
-        log."""
+        """Run until cancelled. Raises `AllFoldersFailedError` when no folder is left, or not that of the
+        metadata log."""
         async with trio.open_nursery() as nursery:
             self._hosting.begin(Fetchers(self._fetcher_context, nursery), nursery)
             nursery.start_soon(self._purgatory.run)
@@ -232,9 +233,9 @@ class ReplicaManager:
             )
 
     async def close(self, *, clean: bool) -> None:
-        """Serve nobody any more, and close the logs. `clean`: the broker was asked to stop; the mark of an
-        orderly shutdown is left if everything that is here was loaded (KAFKA-15375) and could be synced.
-        Otherwise something has failed, perhaps the disk, and the next life proves nothing."""
+        """Stop serving, and close the logs. `clean`: the broker was asked to stop. The mark of an orderly
+        shutdown is left if everything here was loaded (KAFKA-15375) and could be synced. Otherwise the next
+        life proves nothing."""
         if not clean:
             self._logs.forsake()
         complete = self.began and self._backlog.empty and self._hosting.settled
@@ -267,9 +268,9 @@ class ReplicaManager:
         *,
         then: Callable[[PartitionDelta], None] = lambda each: None,
     ) -> None:
-        """Take in what committed records changed. Never waits: opening and removing logs goes on by itself,
-        and a change of many partitions in pieces (`acted_offset`). `then` hears of each partition when it has
-        its role here."""
+        """Apply the changes of committed records. Never waits: logs are opened and removed in the background,
+        and a change of many partitions in pieces (`acted_offset`). `then` is called with each partition when
+        it has its role here."""
         self._image = image
         if not self.began:
             self.began = True
@@ -278,7 +279,7 @@ class ReplicaManager:
 
     @property
     def acted_offset(self) -> int:
-        """The last offset (inclusive) whose changes have been acted upon; -1: none."""
+        """The last offset (inclusive) whose changes were carried out; -1: none."""
         return self._acted_offset
 
     def _take_in(
@@ -325,7 +326,8 @@ class ReplicaManager:
             yield CHANGED
 
     def _remove_strays(self, image: MetadataImage) -> Iterator[int]:
-        """Replicas that were given to others, or whose topic was deleted, while this broker was down."""
+        """Remove replicas that were given to others, or whose topic was deleted, while this broker was
+        down."""
         for topic, partition_id, topic_id in self._logs.held():
             state = image.partition(topic_id, partition_id)
             if state is None or self.broker_id not in state.replicas:
@@ -346,7 +348,7 @@ class ReplicaManager:
     # Lookups
 
     def partition(self, topic: TopicRef, partition_id: int) -> PartitionReplica:
-        """Raises `PartitionError` for what is not here (yet)."""
+        """Return the replica. Raises `PartitionError` if it is not here (yet)."""
         found = self._hosting.find(topic, partition_id)
         if found is not None:
             return found
@@ -375,9 +377,9 @@ class ReplicaManager:
         )
 
     def _is_cut_off(self, partition: PartitionReplica) -> bool:
-        """Whether this broker leads it for all that it knows, and hears of nobody who could confirm that: its
-        clients should look for another leader. While followers fetch, a quorum without a leader is no reason:
-        what they have can be committed."""
+        """Return whether this broker believes to lead it while no other broker can confirm that: its clients
+        should look for another leader. While followers fetch, a quorum without a leader is no reason, because
+        their records can be committed."""
         session_s = self._config.broker_session_timeout_ms / 1000
         return (
             partition.leading is not None
@@ -396,7 +398,7 @@ class ReplicaManager:
         return partition
 
     def is_cut_off(self, topic: TopicRef, partition_id: int) -> bool:
-        """As for whoever asks who leads the partition."""
+        """Return whether clients that ask for the leader should look for another one."""
         found = self._hosting.find(topic, partition_id)
         return found is not None and self._is_cut_off(found)
 
@@ -413,9 +415,9 @@ class ReplicaManager:
     async def produce(
         self, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int, zstd: bool = True
     ) -> ParkedProduce:
-        """Check what a client sent and append it, as `append`. Returns when the append is done; what large
-        batches take is shared with other tasks, so whoever calls again before that gives up the order.
-        `zstd`: whether the client's version of Produce knows it."""
+        """Check a client's batches and append them, as `append`. Returns when the append is done. Large
+        batches let other tasks run, so concurrent calls have no order. `zstd`: whether the client's version
+        of Produce knows it."""
         return await self._produces.produce(items, acks=acks, timeout_ms=timeout_ms, zstd=zstd)
 
     def append(
@@ -427,11 +429,11 @@ class ReplicaManager:
         return self._produces.append(items, acks=acks, timeout_ms=timeout_ms, internal=internal)
 
     async def begin_fetch(self, options: FetchOptions) -> list[FetchResult] | ParkedFetch:
-        """The answer, if it needn't wait."""
+        """Begin a fetch. Return the answer if it needn't wait."""
         return await self._fetches.begin(options)
 
     async def fetch(self, options: FetchOptions) -> list[FetchResult]:
-        """`begin_fetch`, and wait."""
+        """Fetch, and wait if necessary."""
         return await self._fetches.fetch(options)
 
     async def list_offset(

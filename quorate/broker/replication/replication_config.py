@@ -19,18 +19,19 @@ class ReplicationConfig:
     replica_socket_timeout_ms: int = 30_000
     replica_high_watermark_checkpoint_interval_ms: int = 5000
     log_flush_offset_checkpoint_interval_ms: int = 60_000
-    """How often partitions are synced, their producers saved and recovery points written."""
+    """The interval at which partitions are synced, their producers saved and recovery points written."""
     log_retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
     log_close_timeout_ms: int = 60_000
     """Ours: a disk that takes longer to sync everything at shutdown is given up."""
     alter_partition_retry_ms: int = 50
-    """Ours: between tries to reach the controller."""
+    """Ours: the pause between tries to reach the controller."""
     broker_session_timeout_ms: int = 9000
-    """After so much silence of the controller and of every follower a leader takes itself for cut off."""
+    """The silence of the controller and of every follower after which a leader takes itself for cut off."""
     log_dir_failure_timeout_ms: int = 30_000
-    """For so long a replica leads whose log can't be opened for want of file descriptors, if others can."""
+    """The time that a replica leads though its log can't be opened for want of file descriptors, if others
+    can."""
     fetch_max_bytes: int = 57_671_680
     """Upper bound of one Fetch answer, whatever the client asks for."""
     batch_uncompressed_max_bytes: int = 104_857_600
-    """Ours: what may come out of a compressed batch that is produced; as much as a request may have."""
+    """Ours: the limit of a produced batch after decompression; as large as a request may be."""

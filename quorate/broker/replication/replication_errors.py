@@ -17,11 +17,11 @@ class PartitionError(Exception):
 
 
 class ReplicaFailedError(Exception):
-    """This replica can't go on: what its leader asks for would lose committed records, or its log failed."""
+    """The replica can't go on: its leader's request would lose committed records, or its log failed."""
 
 
 class AllFoldersFailedError(Exception):
-    """No folder of `log.dirs` is left to serve, or the one of the metadata log failed: the broker stops."""
+    """The broker stops: all folders of `log.dirs` failed, or the one of the metadata log did."""
 
 
 class DuplicateReplicaError(Exception):

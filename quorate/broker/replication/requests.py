@@ -13,7 +13,7 @@ TopicRef: TypeAlias = str | uuid.UUID
 """A topic by name or by id."""
 
 CONSUMER = -1
-"""The replica id of who is none."""
+"""The replica id of consumers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class ProduceResult:
     append_time_ms: int = -1
     log_start_offset: int = -1
     record_errors: tuple[tuple[int, str], ...] = ()
-    """Index of the record in its batch, and what is wrong with it."""
+    """The index of a record in its batch, and the fault in it."""
     duplicate: bool = False
-    """Recognised as sent before; the offsets are those that it got then."""
+    """The batch was sent before; the offsets are those of its first append."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class FetchItem:
     fetch_offset: int
     max_bytes: int
     current_leader_epoch: int = -1
-    """What the client believes; -1: not checked."""
+    """The leader epoch that the client believes in; -1: not checked."""
     last_fetched_epoch: int = -1
-    """Of a follower: the epoch of the record before `fetch_offset`; -1: none, or not checked."""
+    """A follower's epoch of the record before `fetch_offset`; -1: none, or not checked."""
     log_start_offset: int = -1
-    """Of a follower."""
+    """The log start of a follower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +68,14 @@ class FetchOptions:
     replica_epoch: int = -1
     """The follower's broker epoch (KIP-903)."""
     zstd: bool = True
-    """Whether the client's version of Fetch knows it (KIP-110)."""
+    """True if the client's version of Fetch knows zstd (KIP-110)."""
 
     @property
     def from_follower(self) -> bool:
         return self.replica_id >= 0
 
     def let_go_steps(self) -> Steps[None]:
-        """Forget every partition, for nobody needs them any more."""
+        """Drop the references to all partitions."""
         if isinstance(self.items, list):
             yield from let_go(self.items)
 
@@ -103,7 +103,7 @@ class FetchResult:
 
     @property
     def urgent(self) -> bool:
-        """Whether the answer may not wait for more records."""
+        """Return whether the answer must not wait for more records."""
         return self.error is not ErrorCode.NONE or self.diverging_epoch is not None
 
 

@@ -12,11 +12,11 @@ log = get_logger(__name__)
 
 _WINDOW_SECONDS: Final = 10.0
 _LINES: Final = 50
-"""At info, per window. The others are for those who debug, and are counted."""
+"""The lines logged at info per window. Further ones are logged at debug, and counted."""
 
 
 class RoleLines:
-    """What a broker says of the roles of its replicas."""
+    """The log lines about changed roles of this broker's replicas."""
 
     __slots__ = ("_began_at", "_told", "_untold")
 
@@ -48,7 +48,7 @@ class RoleLines:
         )
 
     def finish(self) -> None:
-        """Say how many had no line of their own, if any."""
+        """Log the number of changes without a line of their own, if any."""
         if self._untold:
             log.info("more replicas changed their roles", replicas=self._untold)
             self._untold = 0

@@ -11,12 +11,12 @@ class ReplicationStats:
     """Batches of idempotent producers recognised as sent before."""
     appended_batches: int = 0
     appended_bytes: int = 0
-    """By producers, as leader."""
+    """Bytes appended as leader, from producers."""
     replicated_bytes: int = 0
-    """From leaders, as follower."""
+    """Bytes appended as follower, from leaders."""
     bytes_to_consumers: int = 0
     bytes_to_followers: int = 0
-    """Answered to fetches, as leader."""
+    """Bytes sent to followers, as leader."""
     isr_shrinks: int = 0
     isr_expands: int = 0
     failed_isr_updates: int = 0

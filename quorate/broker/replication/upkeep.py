@@ -38,7 +38,7 @@ class Upkeep:
         self._disk_failed = disk_failed
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run the chores until cancelled."""
         config = self._config
         async with trio.open_nursery() as nursery:
             # Half the lag time: a follower is out at most one and a half lag times after its last good fetch.
@@ -76,8 +76,8 @@ class Upkeep:
         await self._logs.store_recovery_points()
 
     async def flush_all(self) -> None:
-        """Sync every log and save its producers, so that the next start needn't read the log for them. Logs
-        that fail go offline."""
+        """Sync every log and save its producers, so that the next start needn't read the log for them. Failed
+        logs go offline."""
         for partition in self._hosting.partitions():
             await self._on(partition, self._flush_one)
 

@@ -46,14 +46,15 @@ _RECORDS_PER_STEP: Final = 512
 _INLINE_BYTES: Final = MappingProxyType(
     {Codec.GZIP: 512 << 10, Codec.SNAPPY: 2 << 20, Codec.LZ4: 2 << 20, Codec.ZSTD: 2 << 20}
 )
-"""What is decompressed on the event loop, at most: 1 to 4 ms."""
+"""The bytes decompressed on the event loop, at most: 1 to 4 ms."""
 _INLINE_COMPRESSED_BYTES: Final = 64 << 10
-"""What is compressed on the event loop, at most: about 1 ms."""
+"""The bytes compressed on the event loop, at most: about 1 ms."""
 _ZSTD_THOROUGH: Final = 12
 _INLINE_THOROUGH_BYTES: Final = 8 << 10
-"""From that level on zstd takes up to ten times as long: 9 ms for 64 KiB."""
+"""The bytes compressed on the event loop from that level of zstd on, which takes up to ten times as long: 9
+ms for 64 KiB."""
 _NAMED_MAX: Final = 1000
-"""Records at fault that are named, of one batch."""
+"""The records at fault that are named per batch."""
 _NO_TIMESTAMP: Final = -1
 _TIMESTAMP_LIMIT: Final = 1 << 63
 
@@ -106,7 +107,7 @@ class BatchChecker:
         zstd: bool,
         now_ms: int,
     ) -> bytes | None:
-        """What to keep instead of it, if that is something else."""
+        """Return the bytes to keep instead of the batch, or None to keep it as it is."""
         if header.codec > max(Codec):
             raise PartitionError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no compression has the number {header.codec}"
@@ -134,7 +135,7 @@ class BatchChecker:
             return await self._check_records(header, data, body, rules, slices, now_ms=now_ms)
 
     def _decompressed_inline(self, codec: Codec, body: memoryview) -> RecordBytes | None:
-        """None if it is too large for the event loop."""
+        """Return the decompressed records, or None if they are too large for the event loop."""
         most = _INLINE_BYTES[codec]
         if len(body) > most // 4:
             return None
@@ -261,7 +262,7 @@ def read_produced(records: Buffer, *, max_bytes: int) -> BatchHeader:
 
 
 def _sent_so(records: Buffer) -> bool:
-    """Whether the batch, in which something is wrong, arrived as it was sent."""
+    """Return whether a faulty batch arrived as the client sent it."""
     view = memoryview(records)
     if len(view) < HEADER_BYTES:
         return False
@@ -321,7 +322,7 @@ async def _check_timestamps(
 
 
 async def _outside(deltas: Iterable[int], base: int, earliest: int, latest: int, slices: Slices) -> list[int]:
-    """Indexes of the records that have a timestamp, and one that isn't allowed."""
+    """Return the indexes of the records whose timestamp is not allowed."""
     refused = []
     for index, delta in enumerate(deltas):
         if not earliest <= base + delta <= latest and base + delta != _NO_TIMESTAMP:

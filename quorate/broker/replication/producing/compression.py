@@ -18,7 +18,7 @@ from quorate.runtime import Buffer
 
 
 class Codec(enum.IntEnum):
-    """By the number in a batch's attributes; names as in `compression.type`, but for NONE."""
+    """A codec's number in a batch's attributes; names as in `compression.type`, but for NONE."""
 
     NONE = 0
     GZIP = 1
@@ -32,11 +32,11 @@ class CompressedDataError(Exception):
 
 
 class DecompressedTooLargeError(Exception):
-    """More than the limit would come out."""
+    """The decompressed data would exceed the limit."""
 
 
 def decompress(codec: Codec, data: Buffer, limit: int) -> RecordBytes:
-    """At most `limit` bytes. Raises `CompressedDataError`, `DecompressedTooLargeError`."""
+    """Return at most `limit` bytes. Raises `CompressedDataError`, `DecompressedTooLargeError`."""
     match codec:
         case Codec.NONE:
             raise ValueError("nothing is compressed")
@@ -52,15 +52,15 @@ def decompress(codec: Codec, data: Buffer, limit: int) -> RecordBytes:
 
 
 USUAL_LEVELS: Final = MappingProxyType({Codec.GZIP: -1, Codec.LZ4: 9, Codec.ZSTD: 3})
-"""Kafka's (KIP-390)."""
+"""Kafka's default levels (KIP-390)."""
 _LZ4_FAST: Final = 0
 _LZ4_HIGH: Final = 2
 """The lowest level of the library's thorough mode."""
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """In a form that every client of Kafka reads. `level`: None is the codec's usual one. As in Kafka, LZ4's
-    usual level, 9, is its fast mode, and every other one the thorough mode."""
+    """Compress so that every client of Kafka reads it. `level` None is the codec's usual one. As in Kafka,
+    LZ4's usual level, 9, is its fast mode, and every other one the thorough mode."""
     if level is None:
         level = USUAL_LEVELS.get(codec, 0)
     match codec:
@@ -172,7 +172,7 @@ _FIRST_RATIO: Final = 8
 _GROWTH: Final = 4
 _SMALLEST_OUTPUT: Final = 16 * 1024
 _FULL: Final = "failed to write whole buffer"
-"""What cramjam says when the output is too small for what comes."""
+"""The text of cramjam's error when the output buffer is too small."""
 
 
 _DecompressInto: TypeAlias = Callable[[Buffer, bytearray], int]
@@ -189,7 +189,7 @@ def _check_lz4_frame(data: Buffer) -> None:
 
 
 def _grow(into: _DecompressInto, data: Buffer, limit: int) -> RecordBytes:
-    """With a larger output each time that it was too small; the work done in vain is a third at most."""
+    """Decompress, with a larger output after each overflow. Repeated work is a third at most."""
     size = min(limit, max(_SMALLEST_OUTPUT, _FIRST_RATIO * len(data)))
     while True:
         out = bytearray(size)

@@ -24,19 +24,19 @@ class ProduceRules:
     """Sizes in bytes, durations in ms."""
 
     max_message_bytes: int
-    """Of a whole batch, as it is sent and as it is kept."""
+    """The size limit of a whole batch, as sent and as kept."""
     codec: Codec | None
-    """What batches are kept in; None: as the producer chose."""
+    """The codec of kept batches. None: the producer's choice."""
     log_append_time: bool
-    """Records get the time at which this broker takes them."""
+    """Records get the broker's time at the append."""
     before_max_ms: int
-    """How far a record's timestamp may be behind this broker's clock (KIP-937), ..."""
+    """The time that a record's timestamp may be behind this broker's clock (KIP-937)."""
     after_max_ms: int
-    """... and how far ahead."""
+    """The time that a record's timestamp may be ahead of it."""
     keys_needed: bool
     """The topic is compacted: a record without a key could never be superseded."""
     level: int | None = None
-    """Of `codec`, where this broker compresses; None: the codec's usual one, or the codec has none."""
+    """The level of `codec` where this broker compresses. None: the codec's usual one, or none at all."""
 
     @classmethod
     def of(cls, config: TopicConfig) -> "ProduceRules":

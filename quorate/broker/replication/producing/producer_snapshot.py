@@ -59,7 +59,7 @@ _PER_STEP: Final = 100
 
 
 def encode_steps(state: ProducerState) -> Steps[bytearray]:
-    """The state as it is now, however it changes in between."""
+    """Encode the state of this moment, however it changes meanwhile."""
     data = bytearray(_HEAD.size)
     data += _COUNT.pack(len(state.producers))
 
@@ -141,8 +141,8 @@ class ProducerSnapshot:
 
 
 async def take(disk: Disk, folder: str, state: ProducerState) -> ProducerSnapshot | None:
-    """As the state is now, however it changes before this returns; None if the folder has it already, or
-    there is nothing to have yet. Raises `DiskError`."""
+    """Encode the state of this moment, however it changes meanwhile. Return None if the folder has it already
+    or the state is empty. Raises `DiskError`."""
     if not state.end_offset and not state.producers:
         return None
     if any(offset == state.end_offset for offset, _ in _found(disk, folder)):
@@ -152,15 +152,16 @@ async def take(disk: Disk, folder: str, state: ProducerState) -> ProducerSnapsho
 
 
 async def store(disk: Disk, folder: str, snapshot: ProducerSnapshot) -> None:
-    """Durable when it returns. What it covers must be durable already. Older snapshots but the last go."""
+    """Write a snapshot durably. The records that it covers must be durable already. Older snapshots but the
+    last are deleted."""
     await write_file_atomically(disk, f"{folder}/{snapshot.end_offset:020}{SUFFIX}", snapshot.content)
     for _, path in _found(disk, folder)[:-KEPT_SNAPSHOTS]:
         disk.remove(path)
 
 
 async def forget_above(disk: Disk, folder: str, end_offset: int) -> None:
-    """The log was cut to `end_offset`: snapshots of what is gone must never be read, even if the power is
-    lost once the log has grown to their offsets again."""
+    """Delete snapshots above the log's new end. They must never be read, even after a power loss once the log
+    has grown to their offsets again."""
     gone = [path for offset, path in _found(disk, folder) if offset > end_offset]
     for path in gone:
         disk.remove(path)

@@ -39,7 +39,7 @@ class KeptBatch:
     base_offset: int
     last_offset: int
     append_time_ms: int
-    """What its records have as the broker's time; -1: they have their own, or an earlier version kept it."""
+    """The broker's time in its records. -1: they have their own, or an earlier version kept it."""
 
 
 @dataclass(slots=True)
@@ -49,9 +49,9 @@ class Producer:
     epoch: int
     batches: deque[KeptBatch]
     seen_ms: int
-    """When this broker last saw a batch of it, by the time that it has lived through. Not what the records
-    say: an import has old timestamps, and its producer is alive all the same (Kafka forgets it). Nor by the
-    wall clock: to set that a day on must not make retried batches new ones."""
+    """The lived time at which this broker last saw a batch of it. Record timestamps don't count: an import
+    has old ones, and its producer is alive (Kafka forgets it). Nor does the wall clock: setting it a day on
+    must not make retried batches new ones."""
 
     @property
     def last(self) -> KeptBatch:
@@ -59,7 +59,7 @@ class Producer:
 
 
 def monotonic_ms() -> int:
-    """Of an arbitrary beginning; it goes on at the same pace whatever happens to the wall clock."""
+    """Return a time of arbitrary origin whose pace is independent of the wall clock."""
     return int(trio.current_time() * 1000)
 
 
@@ -105,12 +105,12 @@ class ProducerState:
         """Batches recognised as sent before, since this was made."""
         self._now_ms = LivedTime(now_ms).now_ms
         self._before: dict[int, FrozenProducer | None] | None = None
-        """While it is read in pieces: producers that have changed since, as they were."""
+        """The former state of producers that changed while the state is read in pieces."""
         self._on_duplicate = on_duplicate
 
     def check(self, header: BatchHeader) -> KeptBatch | None:
-        """May the leader append this batch? None: yes. A kept batch: it is that one, sent again, and must be
-        answered with its offsets. Raises `PartitionError`."""
+        """Return None if the leader may append this batch, or the kept batch that it repeats, whose offsets
+        are the answer. Raises `PartitionError`."""
         producer = self.producers.get(header.producer_id)
         if header.producer_id == NO_PRODUCER or producer is None:
             # Without state any sequence goes: it may have expired, or been lost with its records.
@@ -144,7 +144,7 @@ class ProducerState:
         return None
 
     def record(self, header: BatchHeader, base_offset: int) -> None:
-        """The batch is in the log at `base_offset`."""
+        """Record the batch, which is in the log at `base_offset`."""
         last_offset = base_offset + header.last_offset_delta
         self.end_offset = last_offset + 1
         if header.producer_id == NO_PRODUCER or header.is_control:
@@ -166,20 +166,22 @@ class ProducerState:
             producer.seen_ms = self._now_ms()
 
     def replay(self, headers: Iterable[BatchHeader]) -> None:
-        """Headers read back from the log, in order, from `end_offset` on."""
+        """Record headers read from the log, in order, from `end_offset` on."""
         for header in headers:
             self.record(header, header.base_offset)
 
     def silent_ms(self, producer: Producer) -> int:
-        """For how long nothing of it has been seen."""
+        """Return the time since its last batch."""
         return max(0, self._now_ms() - producer.seen_ms)
 
     def restore(self, producer_id: int, epoch: int, batches: deque[KeptBatch], *, silent_ms: int) -> None:
-        """As a snapshot has it. The time that this broker was down does not count as silence."""
+        """Restore a producer from a snapshot. The time that this broker was down does not count as
+        silence."""
         self.producers[producer_id] = Producer(epoch, batches, self._now_ms() - silent_ms)
 
     def expire_steps(self, *, after_ms: int) -> Steps[int]:
-        """Forget producers that were silent for longer; how many. Others may be recorded in between."""
+        """Forget producers that were silent for longer, and return their number. Others may be recorded
+        meanwhile."""
         oldest_ms = self._now_ms() - after_ms
         expired = 0
         for number, key in enumerate(list(self.producers), 1):
@@ -209,7 +211,7 @@ class ProducerState:
             self._before = None
 
     def _keep(self, key: int, producer: Producer | None) -> None:
-        """It is about to change, or to come."""
+        """Keep the producer's state before it changes or is added."""
         if self._before is not None and key not in self._before:
             self._before[key] = None if producer is None else _frozen(producer)
 
@@ -220,9 +222,9 @@ class FrozenProducer(NamedTuple):
     epoch: int
     batches: tuple[KeptBatch, ...]
     silent_ms: int
-    """For how long nothing of it has been seen."""
+    """The time since its last batch."""
 
 
 def _frozen(producer: Producer) -> FrozenProducer:
-    """With the time when it was seen, for who knows what time it is."""
+    """Freeze a producer together with the time when it was seen, for readers that know the present time."""
     return FrozenProducer(producer.epoch, tuple(producer.batches), producer.seen_ms)

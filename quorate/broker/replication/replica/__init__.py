@@ -1,4 +1,4 @@
-"""One replica of a partition, as leader and as follower."""
+"""The replica of a partition, as leader and as follower."""
 
 from quorate.broker.replication.replica.follower_state import FollowerState
 from quorate.broker.replication.replica.isr import IsrProposal

@@ -16,7 +16,8 @@ class FollowerState:
         self.in_isr = broker_id in state.isr
 
     def update(self, broker_id: int, state: PartitionState) -> bool:
-        """A committed change within this epoch. False if it is older than what is known, or the same."""
+        """Apply a committed change within this epoch. Return False if it is older than the known state, or
+        the same."""
         if state.partition_epoch <= self.partition_epoch:
             return False
         self.partition_epoch = state.partition_epoch

@@ -11,7 +11,7 @@ class IsrProposal:
 
     leader_epoch: int
     partition_epoch: int
-    """Of the state that it changes."""
+    """The partition epoch of the state that it changes."""
     isr: tuple[int, ...]
     recovery: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
     broker_epochs: tuple[tuple[int, int], ...] = ()
@@ -46,7 +46,7 @@ class IsrState:
         partition_epoch: int,
         recovery: LeaderRecoveryState,
     ) -> None:
-        """A committed record says so. Whatever was pending is part of it, or is refused by its epoch."""
+        """Take in a committed record. A pending change is part of it, or is refused by its epoch."""
         self.committed = isr
         self.elr = elr
         """Eligible leader replicas (KIP-966): the controller may elect them, so nothing that they may lack

@@ -18,7 +18,7 @@ shutting down, its directory online, and the same incarnation that fetches."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagRule:
-    """When a follower counts as caught up, at one moment."""
+    """The time rule by which a follower counts as caught up."""
 
     now: float
     lag_s: float
@@ -62,8 +62,8 @@ class LeaderState:
         """Metadata from this partition epoch on knows who was refused, and why."""
 
     def update(self, state: PartitionState, *, now: float) -> bool:
-        """A committed change within this epoch: ISR or replicas. False if it is older than what is known.
-        Positions of followers stay as they are (KAFKA-13790)."""
+        """Apply a committed change of ISR or replicas within this epoch. Return False if it is older than the
+        known state. Positions of followers stay as they are (KAFKA-13790)."""
         self._known_to = max(self._known_to, state.partition_epoch)
         if state.partition_epoch < self.isr.partition_epoch:
             return False
@@ -84,18 +84,17 @@ class LeaderState:
         return True
 
     def effective_min_isr(self, min_isr: int) -> int:
-        """No more than there are replicas (KAFKA-15583)."""
+        """Return `min_isr`, but no more than there are replicas (KAFKA-15583)."""
         return min(min_isr, len(self.replicas))
 
     def under_min_isr(self, min_isr: int) -> bool:
-        """Also while the controller has eligible leader replicas: it has decided by a min.insync.replicas
-        that may be another than ours, before or after a change of it."""
+        """Return whether the ISR is too small. True as well while eligible leader replicas exist: the
+        controller may have decided by another min.insync.replicas than ours."""
         return bool(self.isr.elr) or len(self.isr.committed) < self.effective_min_isr(min_isr)
 
     def high_watermark(self, *, log_end_offset: int, min_isr: int, rule: LagRule) -> int | None:
-        """What may be exposed (exclusive): the least log end of the maximal ISR and of those about to join
-        it. None while the ISR is too small (KAFKA-15583) or a member has not fetched in this epoch.
-        """
+        """Return the end of the exposed records: the least log end of the maximal ISR and of those about to
+        join it. None while the ISR is too small (KAFKA-15583) or a member has not fetched in this epoch."""
         if self.under_min_isr(min_isr):
             return None
         least = log_end_offset
@@ -110,7 +109,8 @@ class LeaderState:
         return least
 
     def unheard_by_others(self, *, now: float, after_s: float) -> bool:
-        """Whether there are other members, and none has fetched for `after_s`: nothing can be committed."""
+        """Return whether other members exist and none has fetched for `after_s`, so that nothing can be
+        committed."""
         others = [remote for remote in self.remotes.values() if remote.broker_id in self.isr.maximal]
         return bool(others) and all(now - remote.heard_at >= after_s for remote in others)
 
@@ -133,7 +133,7 @@ class LeaderState:
     def propose_expand(
         self, remote: RemoteReplica, *, high_watermark: int, rule: LagRule
     ) -> IsrProposal | None:
-        """`remote` has just fetched: may it join?"""
+        """Return the proposal that adds `remote`, which has just fetched, if it may join."""
         if (
             self.isr.pending is not None
             or self._known_to < self._known_from
@@ -149,7 +149,7 @@ class LeaderState:
         )
 
     def take_back(self) -> IsrProposal | None:
-        """The pending change was refused: ask for what is committed, until that is granted."""
+        """Ask for the committed ISR after a refusal, until that is granted."""
         refused = self.isr.pending
         if refused is None:
             return None

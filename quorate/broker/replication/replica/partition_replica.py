@@ -41,14 +41,14 @@ from quorate.types import Epoch, Offset
 log = get_logger(__name__)
 
 Cutting: TypeAlias = Callable[["PartitionReplica", int], AbstractAsyncContextManager[None]]
-"""Around a cut of the log to this offset: no file says meanwhile that more than that is sure to be there."""
+"""Wraps a cut of the log to this offset. Meanwhile no file claims that more than that is durable."""
 
 
 class RoleChange(enum.Enum):
     NONE = "none"
-    """Older than what is known, or the same."""
+    """The state is older than the known one, or the same."""
     ISR = "isr"
-    """The same leader in the same epoch: only ISR or replicas."""
+    """The same leader in the same epoch has another ISR or other replicas."""
     LEADER = "leader"
     FOLLOWER = "follower"
     STOPPED = "stopped"
@@ -58,19 +58,20 @@ class RoleChange(enum.Enum):
 class AppendedBatches:
     base_offset: int
     end_offset: int
-    """Exclusive: an acknowledgement by all waits until the high watermark is there."""
+    """The exclusive end. acks=all waits until the high watermark is there."""
     duplicate: bool = False
     append_time_ms: int = -1
-    """Of a duplicate: what the batch got when it was appended; -1: its records have their own time."""
+    """The broker's time in the records; a duplicate has its first append's. -1: the records have their
+    own."""
 
 
 _BATCHES_AT_ONCE: Final = 500
-"""That a follower reads and appends in one piece: 1 ms."""
+"""The batches that a follower reads and appends in one piece: 1 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """What a fetch may read: from its offset up to `end_offset`; or `diverging`, and nothing."""
+    """The range of a fetch: from its offset up to `end_offset`, or `diverging` and no records."""
 
     end_offset: int
     diverging: tuple[int, int] | None = None
@@ -103,18 +104,18 @@ class PartitionReplica:
         self.log = log
         self.min_isr = min_isr
         self.rules = rules
-        """What producers may send."""
+        """The rules for produced batches."""
         self.watchers = Watchers()
         self.lock = trio.Lock()
         """Held while the log is cut or closed."""
         self.upkeep = trio.Lock()
-        """Held by who writes beside the batches (flushes, producer snapshots, retention), and by who takes
-        away what they write. Before `lock`."""
+        """Held by writers beside the batches (flushes, producer snapshots, retention), and while their files
+        are deleted. Taken before `lock`."""
         self.role: LeaderState | FollowerState | None = None
         self.state: PartitionState | None = None
         """The last committed state that was taken in."""
         self.failure: str | None = None
-        """Why the log can't be used any more."""
+        """The reason why the log can't be used any more."""
         self.producers = ProducerState()
         self._disk = disk
         self._lag_s = lag_s
@@ -143,7 +144,8 @@ class PartitionReplica:
         return self.role if isinstance(self.role, FollowerState) else None
 
     async def load_producers(self) -> None:
-        """From the snapshot and the log. Nothing may be appended meanwhile. Raises `DiskError`."""
+        """Load the producers from the snapshot and the log. Nothing may be appended meanwhile. Raises
+        `DiskError`."""
         state = ProducerState(on_duplicate=self._count_duplicate)
         await load(self._disk, self.log.folder, self.log, state)
         self.producers = state
@@ -154,7 +156,7 @@ class PartitionReplica:
     # Roles
 
     def apply(self, state: PartitionState) -> RoleChange:
-        """Take in a committed state. Never while `lock` is held."""
+        """Apply a committed state. Never called while `lock` is held."""
         now = trio.current_time()
         known = self.state
         if known is not None and state.partition_epoch < known.partition_epoch:
@@ -198,12 +200,12 @@ class PartitionReplica:
         return change
 
     def stop(self, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """Serve nobody any more: deleted, failed, or shutting down."""
+        """Stop serving: the replica is deleted, failed, or shutting down."""
         self.role = None
         self.watchers.leadership_lost(error)
 
     def fail(self, reason: str) -> None:
-        """The disk failed: everything is refused until the broker starts again."""
+        """Refuse everything until the broker starts again, because the disk failed."""
         if self.failure is None:
             self.failure = reason
             self.stop(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -267,8 +269,8 @@ class PartitionReplica:
         return AppendedBatches(info.base_offset, info.end_offset)
 
     def read_headers(self, records: Buffer, *, internal: bool) -> CheckedBatches:
-        """What nobody needs to look into. `internal`: from this broker itself, control batches allowed.
-        Raises `PartitionError`."""
+        """Check the headers of batches whose records need no check. `internal`: this broker wrote them, so
+        control batches are allowed. Raises `PartitionError`."""
         max_bytes = self.rules.max_message_bytes
         if not internal:
             return CheckedBatches(records, (read_produced(records, max_bytes=max_bytes),))
@@ -286,7 +288,7 @@ class PartitionReplica:
         return None
 
     def advance_high_watermark(self) -> bool:
-        """Recompute it as leader, and tell whoever waits for it. It never goes back."""
+        """Recompute the high watermark as leader, and wake its waiters. It never goes back."""
         leader = self.leading
         if leader is None:
             return False
@@ -299,7 +301,7 @@ class PartitionReplica:
         return True
 
     def readable(self, item: FetchItem, *, replica_id: int) -> Readable:
-        """What a fetch may read. Changes nothing. Raises `PartitionError`."""
+        """Return the range that a fetch may read. Changes nothing. Raises `PartitionError`."""
         leader = self.check_leading(item.current_leader_epoch)
         if replica_id >= 0 and replica_id not in leader.remotes:
             # It may be ahead of us, and be a replica in metadata that is still to come (KAFKA-13837).
@@ -386,7 +388,7 @@ class PartitionReplica:
         self._propose(self, proposal)
 
     def is_pending(self, proposal: IsrProposal) -> bool:
-        """Whether the answer to this proposal is still of interest."""
+        """Return whether the answer to this proposal still matters."""
         return self.leading is not None and self.leading.isr.pending is proposal
 
     def granted(
@@ -398,7 +400,7 @@ class PartitionReplica:
         partition_epoch: int,
         recovery: LeaderRecoveryState,
     ) -> None:
-        """The controller's answer: this is committed. Metadata says the same sooner or later, but the high
+        """Apply the controller's committed answer. Metadata brings the same sooner or later, but the high
         watermark need not wait for it (KAFKA-13091)."""
         leader = self.leading
         if leader is None or leader.isr.pending is not proposal:
@@ -414,7 +416,7 @@ class PartitionReplica:
             self._stats.isr_expands += 1
 
     def refused(self, proposal: IsrProposal) -> None:
-        """The controller has not committed it, and asking again for the same makes no sense."""
+        """Handle a change that the controller has not committed and would refuse again."""
         if self.is_pending(proposal) and self.leading is not None:
             self._stats.failed_isr_updates += 1
             self._submit(self.leading.take_back())
@@ -422,10 +424,10 @@ class PartitionReplica:
     # Following
 
     async def append_replicated(self, role: FollowerState, records: Buffer, *, high_watermark: int) -> int:
-        """Append what the leader of `role` sent and take over its high watermark, as far as the log reaches;
-        how many bytes. Less, or 0, if the role has ended meanwhile: many small batches are taken in a few
-        milliseconds at a time. Raises `InvalidBatchError`, `DiskError`; batches before one that is invalid
-        may be there."""
+        """Append the records that the leader of `role` sent, take over its high watermark as far as the log
+        reaches, and return the bytes appended. Fewer, or 0, if the role has ended meanwhile: many small
+        batches are taken in a few milliseconds at a time. Raises `InvalidBatchError`, `DiskError`; batches
+        before an invalid one may be there."""
         taken = 0
         slices = Slices()
         for run in runs_of(records, most=_BATCHES_AT_ONCE):
@@ -446,9 +448,9 @@ class PartitionReplica:
         return taken
 
     def truncation_offset(self, role: FollowerState, epoch: int, end_offset: int) -> int:
-        """Where to cut when the leader says that its `epoch`, the largest not above ours, ends at
-        `end_offset`. Raises `ReplicaFailedError` if that would cut committed records of an ISR member: the
-        leader, or our picture of it, is wrong (KAFKA-12460)."""
+        """Return the offset to cut at, given that the leader's `epoch`, the largest not above ours, ends at
+        `end_offset`. Raises `ReplicaFailedError` if the cut would remove committed records of an ISR member:
+        the leader, or our picture of it, is wrong (KAFKA-12460)."""
         own = self.log.end_offset_for_epoch(epoch)
         cut = max(min(end_offset, own.end_offset if own else 0), int(self.log.log_start_offset))
         if cut < self.log.high_watermark and role.in_isr:
@@ -511,8 +513,8 @@ class PartitionReplica:
                 await self.load_producers()
 
     async def begin_with(self, role: FollowerState, records: Buffer, cutting: Cutting) -> None:
-        """An empty log that starts in the middle of the leader's batch begins with that batch: it can't be
-        had in part. Raises `InvalidBatchError`."""
+        """Begin an empty log with the leader's whole batch, in whose middle it starts. Raises
+        `InvalidBatchError`."""
         if self.log.end_offset != self.log.log_start_offset:
             return
         first = next(read_headers(records, check_crc=False, dense=False))
@@ -525,7 +527,7 @@ class PartitionReplica:
                     await self.load_producers()
 
     async def advance_log_start(self, role: FollowerState, offset: int) -> None:
-        """The leader has let go of its oldest records."""
+        """Delete the records below the leader's log start."""
         async with self.lock:
             if self.role is role:
                 await self.log.advance_log_start(Offset(min(offset, int(self.log.high_watermark))))

@@ -28,7 +28,7 @@ class RemoteReplica:
         self.last_caught_up_at = now if in_sync else -math.inf
         """A member of the ISR is given the whole lag time to come for the first time."""
         self.heard_at = now
-        """When it has fetched last, or when it could first."""
+        """The time of its last fetch, or the time from which it could fetch."""
         self._last_fetch_at = -math.inf
         self._leader_end_at_last_fetch = math.inf
 
@@ -51,5 +51,6 @@ class RemoteReplica:
         self._last_fetch_at = self.heard_at = now
 
     def caught_up(self, *, leader_end_offset: int, now: float, lag_s: float) -> bool:
-        """Whether it belongs into the ISR by time. An idle partition's follower always does (KAFKA-7152)."""
+        """Return whether it belongs in the ISR by time. An idle partition's follower always does
+        (KAFKA-7152)."""
         return self.log_end_offset == leader_end_offset or now - self.last_caught_up_at <= lag_s

@@ -76,7 +76,7 @@ class FetchService:
         self._max_bytes = max_bytes
 
     async def begin(self, options: FetchOptions) -> list[FetchResult] | ParkedFetch:
-        """The answer, if it needn't wait."""
+        """Begin a fetch. Return the answer if it needn't wait."""
         deadline = trio.current_time() + options.max_wait_ms / 1000
         slices = Slices()
         for item in options.items if options.from_follower else ():
@@ -85,7 +85,7 @@ class FetchService:
         return await self._read_or_park(options, deadline, wait=options.max_wait_ms > 0)
 
     async def fetch(self, options: FetchOptions) -> list[FetchResult]:
-        """`begin`, and wait."""
+        """Fetch, and wait if necessary."""
         begun = await self.begin(options)
         if not isinstance(begun, ParkedFetch):
             return begun
@@ -95,7 +95,7 @@ class FetchService:
             begun.abandon()
 
     async def finish(self, options: FetchOptions, deadline: float) -> list[FetchResult]:
-        """After a wait."""
+        """Wait, then read."""
         while True:
             wait = trio.current_time() < deadline
             outcome = await self._read_or_park(options, deadline, wait=wait)
@@ -127,9 +127,8 @@ class FetchService:
                 return parked
 
     async def _parked(self, read: "_Read", options: FetchOptions, deadline: float) -> ParkedFetch | None:
-        """A fetch that waits for the partitions to change; None if one has since it was read. What is cold,
-        or much, lets others run. What they changed must not go unnoticed: each partition is watched first,
-        and then looked at."""
+        """Return a fetch that waits for changed partitions; None if one has changed since it was read. Cold
+        or large reads let other tasks run, so each partition is watched first and then looked at."""
         parked = ParkedFetch(self, options, deadline)
         slices = Slices()
         try:
@@ -244,11 +243,11 @@ async def _size_before_zstd(records: bytes) -> int:
 
 @dataclass(slots=True)
 class _Read:
-    """What was found in every partition that was asked for."""
+    """The results of all partitions of a request."""
 
     results: list[FetchResult] = field(default_factory=list)
     readable_ends: list[tuple[PartitionReplica, tuple[object, int]]] = field(default_factory=list)
-    """How far each could be read then."""
+    """The end of the readable records of each partition at that moment."""
     size: int = 0
     urgent: bool = False
 

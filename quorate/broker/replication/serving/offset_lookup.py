@@ -26,9 +26,9 @@ async def find_offset(
     compute: Compute,
     uncompressed_max_bytes: int,
 ) -> OffsetResult:
-    """What a consumer may know: nothing at or above the high watermark. -1 everywhere if there is nothing. A
-    batch of more than `uncompressed_max_bytes` when decompressed is answered as a whole: its first offset and
-    its newest timestamp. Raises `PartitionError`."""
+    """Return offsets visible to consumers, below the high watermark; -1 everywhere if there are none. For a
+    batch of more than `uncompressed_max_bytes` when decompressed, they are its first offset and its newest
+    timestamp. Raises `PartitionError`."""
     opened = partition.log
     match timestamp:
         case -1:
@@ -60,8 +60,8 @@ async def find_offset(
 
 
 def _check_available(partition: PartitionReplica) -> None:
-    """A new leader's high watermark may be behind what the one before has shown: until it has caught up with
-    the start of the epoch nobody may be told that the partition ends there (KIP-207)."""
+    """Raise while a new leader's high watermark may be behind its predecessor's: nobody may learn of an end
+    before it has caught up with the start of the epoch (KIP-207)."""
     leader = partition.check_leading()
     if partition.high_watermark < leader.epoch_start_offset:
         raise PartitionError(
@@ -74,7 +74,7 @@ def _check_available(partition: PartitionReplica) -> None:
 async def _offset_at(
     partition: PartitionReplica, timestamp: int, compute: Compute, uncompressed_max_bytes: int
 ) -> OffsetResult:
-    """The first record at or after `timestamp` that is not below the log start."""
+    """Return the first record at or after `timestamp` that is not below the log start."""
     opened = partition.log
     start = 0
     while (base := await opened.offset_for_timestamp(timestamp, from_offset=start)) is not None:
@@ -95,7 +95,7 @@ async def _offset_at(
 
 
 async def _records(batch: Batch, compute: Compute, uncompressed_max_bytes: int) -> RecordBytes | None:
-    """Decompressed; None if they can't be."""
+    """Return the decompressed records, or None if they are damaged or too large."""
     body = batch.data[HEADER_BYTES:]
     if not batch.header.codec:
         return bytes(body)

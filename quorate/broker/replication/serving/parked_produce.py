@@ -23,19 +23,19 @@ class ParkedProduce(Waiter):
         self._on_expired = on_expired
 
     def add(self, result: ProduceResult) -> None:
-        """What became of the next item."""
+        """Add the result of the next item."""
         self._results.append(result)
 
     def expect(self, partition: PartitionReplica, end_offset: int) -> None:
-        """The last result holds once the high watermark reaches `end_offset` (exclusive). To be said in one
-        stretch with the append: who loses the leadership afterwards takes back what was expected before."""
+        """Keep the last result until the high watermark reaches `end_offset` (exclusive). Called in one
+        stretch with the append, because a lost leadership fails only the appends expected before it."""
         index = len(self._results) - 1
         if end_offset > partition.high_watermark:
             self._waiting[index] = partition
             partition.watchers.expect(ParkedBatch(end_offset, lambda error: self._settle(index, error)))
 
     def begin(self) -> None:
-        """Everything that is expected was said."""
+        """Begin to wait. Every expectation was added."""
         self._begun = True
         if not self._waiting:
             self.complete()

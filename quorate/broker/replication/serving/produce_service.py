@@ -32,7 +32,7 @@ class ProduceService:
     async def produce(
         self, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int, zstd: bool
     ) -> ParkedProduce:
-        """As `ReplicaManager.produce`."""
+        """Check and append a client's batches (`ReplicaManager.produce`)."""
         checked: list[CheckedBatches | PartitionError] = []
         slices = Slices()
         for item in items:
@@ -59,7 +59,7 @@ class ProduceService:
     def append(
         self, items: Sequence[ProduceItem], *, acks: int, timeout_ms: int, internal: bool
     ) -> ParkedProduce:
-        """As `ReplicaManager.append`."""
+        """Append batches without a check (`ReplicaManager.append`)."""
         results = _Results(self._stats)
         for item in items:
             try:
@@ -79,17 +79,17 @@ class ProduceService:
 
 
 class _Results:
-    """Of one request, while its batches are appended one after the other."""
+    """The results of one request, while its batches are appended one by one."""
 
     def __init__(self, stats: ReplicationStats) -> None:
         self._stats = stats
         self.pending = ParkedProduce(self._count_expired)
-        """What is still to wait for."""
+        """The results, and the partitions still waited for."""
 
     def add(
         self, item: ProduceItem, partition: PartitionReplica, batches: CheckedBatches, *, acks: int
     ) -> None:
-        """Append. Raises `PartitionError`; then nothing was."""
+        """Append one item's batches. On `PartitionError`, nothing was appended."""
         appended = partition.append(batches, acks=acks)
         self.pending.add(
             ProduceResult(

@@ -17,19 +17,19 @@ _VERSION: Final = 0
 
 
 class Proof(NamedTuple):
-    """That a folder has everything that the broker wrote to it in one life."""
+    """A proof that a folder has everything that the broker wrote to it in one life."""
 
     broker_epoch: int
-    """Of that life; -1: nothing is proven."""
+    """The broker epoch of that life; -1: nothing is proven."""
     directories: frozenset[uuid.UUID]
-    """All that the broker had in that life: of those that are missing now, this proves nothing."""
+    """All directories of the broker in that life. The proof doesn't cover those that are missing now."""
 
 
 NO_PROOF: Final = Proof(-1, frozenset())
 
 
 class UnreadablePartitionMetadataError(Exception):
-    """The folder holds records, and nothing says of which topic they are."""
+    """The folder holds records, and no file names their topic."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(
@@ -44,13 +44,13 @@ def folder_name(topic: str, partition_id: int) -> str:
 
 
 def parse_folder_name(name: str) -> tuple[str, int] | None:
-    """None for what is no partition's folder."""
+    """Return the topic and partition, or None for another folder."""
     topic, separator, number = name.rpartition("-")
     return (topic, int(number)) if separator and topic and number.isdecimal() else None
 
 
 async def store_partition_metadata(disk: Disk, folder: str, topic_id: uuid.UUID) -> None:
-    """Durable when it returns."""
+    """Write the file durably."""
     content = f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}\n"
     await write_file_atomically(disk, f"{folder}/{PARTITION_METADATA}", content.encode())
 
@@ -74,9 +74,8 @@ def load_partition_metadata(disk: Disk, folder: str) -> uuid.UUID | None:
 
 
 def store_page_cache(disk: Disk, log_directory: str, proof: Proof, *, boot_id: str) -> None:
-    """From now on, and for as long as the host runs, this folder's files have everything that the broker of
-    that epoch wrote. Not synced: after a power loss, whatever is left of it names another boot. Raises
-    `DiskError`."""
+    """Mark this folder's files as complete for the broker's epoch, for as long as the host runs. The file is
+    not synced: after a power loss it names another boot. Raises `DiskError`."""
     path = f"{log_directory}/{PAGE_CACHE}"
     temporary = f"{path}.tmp"
     if disk.exists(temporary):
@@ -90,7 +89,7 @@ def store_page_cache(disk: Disk, log_directory: str, proof: Proof, *, boot_id: s
 
 
 def load_page_cache(disk: Disk, log_directory: str, *, boot_id: str) -> Proof | None:
-    """Whose data the page cache has in full; None if nothing is known of this boot."""
+    """Return the life whose data the page cache has in full; None if nothing is known of this boot."""
     try:
         content = read_file(disk, f"{log_directory}/{PAGE_CACHE}")
     except FileNotFoundError:
@@ -100,23 +99,23 @@ def load_page_cache(disk: Disk, log_directory: str, *, boot_id: str) -> Proof | 
 
 
 def drop_page_cache(disk: Disk, log_directory: str) -> None:
-    """The files can't be relied on any more: a disk that failed to write may have dropped what it did not.
-    Raises `DiskError`."""
+    """Remove the mark: a disk that failed to write may have dropped data from the page cache. Raises
+    `DiskError`."""
     path = f"{log_directory}/{PAGE_CACHE}"
     if disk.exists(path):
         disk.remove(path)
 
 
 async def store_clean_shutdown(disk: Disk, log_directory: str, proof: Proof) -> None:
-    """The last thing that an orderly shutdown writes. Kafka's format (KIP-966), and the directories."""
+    """Write the last file of an orderly shutdown, in Kafka's format (KIP-966) with the directories added."""
     await write_file_atomically(
         disk, f"{log_directory}/{CLEAN_SHUTDOWN}", json.dumps(_encoded_proof(proof)).encode()
     )
 
 
 def load_clean_shutdown(disk: Disk, log_directory: str) -> Proof | None:
-    """Of the shutdown that left this folder clean, None if none did. One that doesn't say which directories
-    there were left its logs clean, and proves of none of them that it is all here."""
+    """Return the proof of the orderly shutdown, or None if there was none. A file without the directories
+    proves clean logs, but not that any directory is complete."""
     try:
         content = read_file(disk, f"{log_directory}/{CLEAN_SHUTDOWN}")
     except FileNotFoundError:
@@ -151,7 +150,7 @@ def _proof(fields: dict[str, object]) -> Proof | None:
 
 
 async def remove_clean_shutdown(disk: Disk, log_directory: str) -> None:
-    """From now on the folder is dirty, durably."""
+    """Mark the folder durably as dirty."""
     path = f"{log_directory}/{CLEAN_SHUTDOWN}"
     if disk.exists(path):
         disk.remove(path)

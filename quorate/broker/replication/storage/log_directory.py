@@ -1,4 +1,4 @@
-"""One folder of `log.dirs`: the logs in it, and its two checkpoint files."""
+"""A folder of `log.dirs`: the logs in it, and its two checkpoint files."""
 
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -31,13 +31,14 @@ class OffsetsFile:
     def __init__(
         self, disk: Disk, path: str, held: Mapping[TopicPartition, Offset], *, sure: bool = True
     ) -> None:
-        """`held`: what was read. `sure`: that the file says just that, and need not be written anew."""
+        """Keep `held`, the contents as read. `sure`: the file says exactly that, and need not be
+        rewritten."""
         self._disk = disk
         self._path = path
         self._lock = trio.Lock()
         self._sure = sure
         self.held = dict(held)
-        """What the file holds, or will hold once a write under way is done."""
+        """The contents of the file, or of a write under way."""
 
     @classmethod
     def of_recovery_points(cls, disk: Disk, folder: str) -> "OffsetsFile":
@@ -65,7 +66,7 @@ class OffsetsFile:
             return cls(disk, path, {}, sure=False)
 
     async def store(self, current: Callable[[], dict[TopicPartition, Offset]]) -> None:
-        """Durable when it returns. Costs nothing if nothing changed. Raises `DiskError`."""
+        """Write the file durably, unless nothing changed. Raises `DiskError`."""
         async with self._lock:
             offsets = current()
             if self._sure and offsets == self.held:
@@ -86,7 +87,7 @@ class LogDirectory:
         self.id = directory.id
         self.holds_metadata = directory.holds_metadata
         self.clean = clean
-        """Whether the shutdown before this start was orderly."""
+        """True if the shutdown before this start was orderly."""
         self.proof = proof
         """The life before whose data is all here: left in order, or killed on a host that has run on since;
         None if that isn't known."""
@@ -95,23 +96,23 @@ class LogDirectory:
         self.recovery_points = dict(self.points_file.held)
         self.high_watermarks = dict(self.marks_file.held)
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
-        """Of the partition folders that are there."""
+        """The topic ids of the partition folders that exist."""
         self.unbegun: set[TopicPartition] = set()
-        """Those among them that had no segment when the folder was scanned."""
+        """The partitions whose folder had no segment when it was scanned."""
         self.logs: dict[TopicPartition, Log] = {}
         self.expected = 0
         """Folders that are being made."""
         self.failure: str | None = None
         self._cuts: dict[TopicPartition, Offset] = {}
-        """Where the logs that are being cut will end."""
+        """The future ends of logs that are being cut."""
 
     @property
     def complete(self) -> bool:
-        """Whether no log was left in the middle of a cut."""
+        """Return whether no log was left in the middle of a cut."""
         return not self._cuts
 
     def forget(self, key: TopicPartition) -> None:
-        """Its folder goes."""
+        """Forget a log whose folder is being removed."""
         self.logs.pop(key, None)
         self.topic_ids.pop(key, None)
         self.recovery_points.pop(key, None)
@@ -119,8 +120,8 @@ class LogDirectory:
         self._cuts.pop(key, None)
 
     async def forget_durably(self, key: TopicPartition) -> None:
-        """No file names it any more: an entry that outlived its folder would be believed of the next
-        partition of that name. Before that one is there. Raises `DiskError`."""
+        """Remove the log from all files before another partition of that name exists, which would otherwise
+        inherit the entry. Raises `DiskError`."""
         if key in self.points_file.held:
             await self.store_recovery_points()
         if key in self.marks_file.held:
@@ -131,7 +132,7 @@ class LogDirectory:
         await self.marks_file.store(self._current_high_watermarks)
 
     async def store_recovery_points(self) -> None:
-        """What the logs' last flushes made durable. Raises `DiskError`."""
+        """Store the ends that the logs' last flushes made durable. Raises `DiskError`."""
         await self.points_file.store(self._current_recovery_points)
 
     def _current_high_watermarks(self) -> dict[TopicPartition, Offset]:
@@ -146,9 +147,8 @@ class LogDirectory:
 
     @asynccontextmanager
     async def cutting(self, key: TopicPartition, end_offset: int) -> AsyncIterator[None]:
-        """While a log is cut to `end_offset` no file says that more of it is sure to be there: a crash
-        halfway must not look like damage. If the block fails or is cancelled, that stays so. Raises
-        `DiskError`."""
+        """While a log is cut to `end_offset`, let no file claim that more of it is durable: a crash halfway
+        must not look like damage. If the block fails or is cancelled, that stays so. Raises `DiskError`."""
         self._cuts[key] = Offset(end_offset)
         if self.points_file.held.get(key, 0) > end_offset:
             await self.store_recovery_points()

@@ -58,7 +58,7 @@ class LogManager:
         self._bad = bad
         self._now_ms = now_ms
         self.own_ids = frozenset(each.id for each in opened)
-        """Of the directories that could be used at the start, whether or not they have failed since."""
+        """The ids of the directories that were usable at the start, failed since or not."""
         self._boot_id = boot_id
         self._forsaken = False
 
@@ -71,9 +71,9 @@ class LogManager:
         now_ms: Callable[[], int],
         boot_id: str,
     ) -> "LogManager":
-        """Scan the folders, and finish what a crash interrupted. What is in a folder that can't be read stays
-        offline. Raises `AllFoldersFailedError` if that is all of them, `DiskError` if it holds the metadata
-        log; `DuplicateReplicaError`, `UnreadableCheckpointError`, `UnreadablePartitionMetadataError`."""
+        """Scan the folders, and finish the work that a crash interrupted. Unreadable folders stay offline.
+        Raises `AllFoldersFailedError` if none is left, `DiskError` for the metadata log's folder;
+        `DuplicateReplicaError`, `UnreadableCheckpointError`, `UnreadablePartitionMetadataError`."""
         opened: list[LogDirectory] = []
         bad: list[BadDirectory] = []
         for directory in directories:
@@ -105,8 +105,8 @@ class LogManager:
 
     @property
     def proof(self) -> Proof:
-        """The newest life of the broker whose data is all here, except for what was in a directory that it
-        had then and hasn't now; `NO_PROOF` if that isn't sure."""
+        """The newest life of the broker whose data is all here, but for directories that are missing now;
+        `NO_PROOF` if that isn't sure."""
         newest = max((each.proof for each in self._directories if each.proof is not None), default=NO_PROOF)
         for each in self._directories:
             # One that was added since proves nothing, and has nothing of that life either.
@@ -121,21 +121,21 @@ class LogManager:
 
     @property
     def online_ids(self) -> tuple[uuid.UUID, ...]:
-        """Of the directories that work."""
+        """The ids of the directories that work."""
         return tuple(each.id for each in self._directories if each.failure is None)
 
     @property
     def failed_ids(self) -> tuple[uuid.UUID, ...]:
-        """Of the directories that have failed since the start."""
+        """The ids of the directories that have failed since the start."""
         return tuple(each.id for each in self._directories if each.failure is not None)
 
     @property
     def all_usable(self) -> bool:
-        """Whether no directory was bad at the start."""
+        """True if no directory was bad at the start."""
         return not self._bad
 
     def registered(self, broker_epoch: int) -> None:
-        """What is written from now on belongs to `broker_epoch`."""
+        """Assign the writes from now on to `broker_epoch`."""
         if self._forsaken:
             return
         proof = Proof(broker_epoch, frozenset(self.online_ids))
@@ -147,8 +147,8 @@ class LogManager:
                 log.warning("can't note the broker's epoch", path=each.path, reason=str(error))
 
     def forsake(self) -> None:
-        """A disk failed: what the next life finds may be less than what was written, though the host runs on.
-        An orderly shutdown, for which everything is synced, may mend that."""
+        """Withdraw the proof after a disk failed: writes may be missing in the next life, though the host
+        runs on. An orderly shutdown, which syncs everything, may restore it."""
         if self._forsaken:
             return
         self._forsaken = True
@@ -174,7 +174,7 @@ class LogManager:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether a folder is left, and that of the metadata log has not failed."""
+        """Return whether a folder is left, and that of the metadata log has not failed."""
         failed = [each for each in self._directories if each.failure is not None]
         return len(failed) < len(self._directories) and not any(each.holds_metadata for each in failed)
 
@@ -200,9 +200,9 @@ class LogManager:
         *,
         directory: uuid.UUID = UNASSIGNED,
     ) -> Log:
-        """Recover the partition's log, or begin one: in `directory` if that is one of ours, else in the one
-        that has the fewest. A folder of an earlier topic of this name is removed first. The high watermark is
-        what the checkpoint says.
+        """Recover the partition's log, or begin one in `directory` if that is ours, else in the one with the
+        fewest. A folder of an earlier topic of this name is removed first. The high watermark is the
+        checkpoint's.
 
         Raises `DiskError`, `DamagedLogError`.
         """
@@ -267,14 +267,14 @@ class LogManager:
             await _remove_folder(self._disk, f"{where.path}/{folder_name(*key)}")
 
     def fail(self, failed: Log, reason: str) -> list[TopicPartition]:
-        """A disk error: its whole folder of `log.dirs` is out. The partitions that were in it."""
+        """Take the log's whole folder of `log.dirs` offline after a disk error. Return its partitions."""
         for each in self._directories:
             if failed in each.logs.values():
                 return self._fail(each, reason)
         return []
 
     def fail_dir_of(self, topic: str, partition_id: int, error: Exception) -> list[TopicPartition]:
-        """As `fail`, for a log that could not even be opened or made."""
+        """Take the partition's folder offline as `fail`, for a log that could not be opened or made."""
         where = self.log_directory_of(topic, partition_id)
         if where is None and isinstance(error, DiskError):
             path = error.path
@@ -300,11 +300,12 @@ class LogManager:
     # Checkpoints
 
     async def store_high_watermarks(self) -> None:
-        """Raises `DiskError`, after the other folders."""
+        """Store the high watermarks of all folders. Raises `DiskError` at the end."""
         await self._on_each(LogDirectory.store_high_watermarks)
 
     async def store_recovery_points(self) -> None:
-        """What the logs' last flushes made durable. Raises `DiskError`, after the other folders."""
+        """Store the ends that the logs' last flushes made durable, in all folders. Raises `DiskError` at the
+        end."""
         await self._on_each(LogDirectory.store_recovery_points)
 
     async def _on_each(self, store: Callable[[LogDirectory], Awaitable[None]]) -> None:
@@ -322,7 +323,7 @@ class LogManager:
 
     @asynccontextmanager
     async def cutting(self, topic: str, partition_id: int, end_offset: int) -> AsyncIterator[None]:
-        """Around a cut of the partition's log to `end_offset`: see `LogDirectory.cutting`. Raises
+        """Wrap a cut of the partition's log to `end_offset`: see `LogDirectory.cutting`. Raises
         `DiskError`."""
         where = self.log_directory_of(topic, partition_id)
         if where is None:
@@ -367,8 +368,7 @@ async def _open_directory(disk: Disk, directory: Directory, boot_id: str) -> Log
 
 
 async def _settle_duplicates(disk: Disk, opened: Sequence[LogDirectory]) -> None:
-    """A disk that fails while a replica is made in it leaves a folder that no log was begun in; the replica
-    was then made in another."""
+    """Remove the empty folder of a replica that was made elsewhere after the disk failed."""
     found: dict[TopicPartition, LogDirectory] = {}
     for each in opened:
         for key in list(each.topic_ids):

@@ -9,17 +9,17 @@ from quorate.broker.metadata import LOST, MIGRATING, NO_LEADER, PartitionState, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """One folder of `log.dirs`, with its id (KIP-858)."""
+    """A folder of `log.dirs`, with its id (KIP-858)."""
 
     path: str
     id: uuid.UUID
     holds_metadata: bool = False
-    """The metadata log is in it too: a node can't go on without this one."""
+    """The metadata log is in it: a node can't go on without this folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadDirectory:
-    """One that could not be used at the start. What is in it is offline; which id it has is not known."""
+    """A directory that was unusable at the start. Its replicas are offline, and its id is unknown."""
 
     path: str
     reason: str
@@ -33,14 +33,14 @@ def may_open(
     own: Container[uuid.UUID],
     all_usable: bool,
 ) -> bool:
-    """Whether the broker may open its replica, and begin an empty log where there is none.
+    """Return whether the broker may open its replica, and begin an empty log where there is none.
 
     `found`: the directory that has a folder of the replica, if one does. `own`: the broker's directories.
     `all_usable`: none of them was bad at the start.
 
-    A replica that is recorded in a directory that isn't here may not: an empty log or an older copy that the
-    controller then took for the replica could lead with less than what was acknowledged. Where another
-    broker leads, and does not count on this one, there is no such danger: it follows.
+    A replica that is recorded in a directory that isn't here may not be opened: the controller would take an
+    empty log or an older copy for the replica, which could lead without acknowledged records. Where another
+    broker leads, and does not count on this one, the replica may follow.
     """
     recorded = state.directory_of(broker_id)
     if recorded in own:
