@@ -39,7 +39,7 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """One API. Versions are inclusive; requests below `min_version` are refused even if advertised."""
+    """An API. Versions are inclusive; requests below `min_version` are refused even if advertised."""
 
     key: ApiKey
     advertised_from: int
@@ -51,11 +51,12 @@ class Api:
         return self.min_version <= version <= self.max_version
 
     def flexible(self, version: int) -> bool:
-        """Whether requests of this version have varint lengths and tagged fields (KIP-482)."""
+        """Return whether requests of this version have varint lengths and tagged fields (KIP-482)."""
         return version >= self.first_flexible
 
     def flexible_response_header(self, version: int) -> bool:
-        """ApiVersions always answers with header v0: the client does not know yet what we speak (KIP-511)."""
+        """Return whether the response header has tagged fields. Never for ApiVersions, because the client
+        does not know our versions yet (KIP-511)."""
         return version >= self.first_flexible and self.key is not ApiKey.API_VERSIONS
 
 
@@ -101,4 +102,4 @@ APIS: Final = MappingProxyType(
         )
     }
 )
-"""By API key, in the order of the keys."""
+"""The served APIs by key, in the order of the keys."""

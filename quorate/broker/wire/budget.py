@@ -17,13 +17,13 @@ class MemoryBudget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.available = limit
-        """Negative while somebody overdraws."""
+        """The free bytes; negative while an account overdraws."""
         self._line: deque[_Place] = deque()
         self._overdrawn_by: Account | None = None
 
     @property
     def wanted(self) -> int:
-        """Bytes that the first in line waits for beyond what is free; 0 if nobody waits."""
+        """The bytes that the first in line needs beyond the free ones; 0 if nobody waits."""
         return self._line[0].size - self.available if self._line else 0
 
     async def _draw(self, account: "Account", size: int) -> None:
@@ -69,7 +69,7 @@ class MemoryBudget:
 
 
 class _Place:
-    """In the line."""
+    """A place in the line."""
 
     __slots__ = ("account", "granted", "size")
 
@@ -80,7 +80,7 @@ class _Place:
 
 
 class Account:
-    """What one connection has drawn. One task uses it."""
+    """The bytes that one connection has drawn. One task uses it."""
 
     __slots__ = ("_budget", "held")
 
@@ -89,8 +89,8 @@ class Account:
         self.held = 0
 
     async def draw(self, size: int) -> None:
-        """Wait until `size` more bytes are free and take them. The first draw of more than there is at all
-        counts as all of it. If cancelled, nothing was taken."""
+        """Wait until `size` more bytes are free and take them. A first draw of more than the limit counts as
+        all of it. If cancelled, nothing was taken."""
         size = min(size, self._budget.limit) if not self.held else size
         await self._budget._draw(self, size)
         self.held += size

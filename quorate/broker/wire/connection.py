@@ -1,4 +1,4 @@
-"""One client connection: a reader that handles requests in order, a writer that answers in order."""
+"""A client connection: a reader that handles requests in order, a writer that answers in order."""
 
 import math
 from collections import deque
@@ -37,9 +37,9 @@ _SEND_BYTES: Final = 1024 * 1024
 _REQUESTS_PER_TURN: Final = 32
 """Requests that are handled without giving other tasks a turn."""
 _SLOWEST_BYTES_PER_S: Final = 256 * 1024
-"""A peer may take so long for what is large, on top of the time-out."""
+"""A large frame or answer has the time that this pace takes, on top of the time-out."""
 _PACE_SECONDS: Final = 1.0
-"""After so long a frame's pace counts."""
+"""The time after which a frame's pace counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class ConnectionLimits:
 
 @dataclass(slots=True)
 class _Waiting:
-    """An answer that is not there yet, and what its refusal would need."""
+    """An answer that is not there yet, and the data for its refusal."""
 
     context: RequestContext
     request: Request
@@ -110,7 +110,7 @@ class Connection:
         self.requests = 0
 
     async def run(self) -> None:
-        """Returns when the connection is over; the stream is closed then, however it ended."""
+        """Serve until the connection is over. The stream is closed then, however it ended."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write, nursery.cancel_scope)
@@ -133,7 +133,7 @@ class Connection:
         self._stream.close()
 
     def overdue(self, now: float) -> str | None:
-        """Why the connection should be closed at `now`, if it should."""
+        """Return the reason to close the connection at `now`, or None."""
         limits = self._limits
         if now > self._send_deadline:
             return f"the peer did not take what it asked for within {limits.send_timeout_s:g} s"
@@ -148,8 +148,8 @@ class Connection:
         return None
 
     def slowness(self, now: float) -> tuple[float, int] | None:
-        """Of a peer that holds memory for a frame and sends below the slowest pace: its pace in bytes per
-        second, and the bytes held. None for any other."""
+        """Return the pace, in bytes per second, and the bytes held by a peer that holds memory for a frame
+        and sends below the slowest pace. None for any other."""
         frames = self._frames
         started = frames.frame_started_at
         if self._busy or started is None or not frames.held_bytes or now - started < _PACE_SECONDS:
@@ -338,8 +338,8 @@ class Connection:
         self._room.unpark_all()
 
     def _send_ready(self) -> None:
-        """Send without the writer what the network takes at once, which saves a pass through the scheduler.
-        The rest is the writer's."""
+        """Send without the writer as much as the network takes at once, which saves a pass through the
+        scheduler. The writer sends the rest."""
         batch: list[Buffer] = []
         size = 0
         while not self._sending and self._queue and size < _SEND_BYTES:
@@ -360,8 +360,8 @@ class Connection:
 
 
 class ResponseBudget:
-    """Bytes of answers that all connections together hold unsent. Nobody waits for it with nothing unsent,
-    so every connection can always make progress by one answer."""
+    """The limit of unsent bytes of answers over all connections. A connection with nothing unsent never
+    waits, so it can always make progress by one answer."""
 
     __slots__ = ("limit", "used")
 

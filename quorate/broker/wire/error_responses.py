@@ -44,7 +44,7 @@ _Fields = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """What to say, in which version of the response."""
+    """The contents of a refusal, and the version of the response."""
 
     version: int
     code: ErrorCode
@@ -58,7 +58,7 @@ _Builder = Callable[[Never, _Refusal], _Fields]
 async def protocol_error_response(
     api_key: int, version: int, request: Request, code: ErrorCode, message: str | None = None
 ) -> Response:
-    """The response of this API and version that says `code` for everything in `request`. Others run after
+    """Return the response of this API and version with `code` for everything in `request`. Other tasks run
     every few milliseconds, so the request may be large."""
     match request:
         case ProduceRequest():

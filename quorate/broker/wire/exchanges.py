@@ -25,7 +25,7 @@ Response: TypeAlias = ResponsePayload | EncodedResponse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionContext:
-    """What stays the same for every request of a connection."""
+    """The properties that all requests of a connection share."""
 
     id: int
     peer: str
@@ -74,8 +74,8 @@ class Deferred:
         self._settle(response)
 
     def complete_with(self, build: Callable[[], Awaitable[Response]]) -> None:
-        """As `complete`, but the response is built when it is about to be sent: a slow consumer's answers
-        take no memory before their turn."""
+        """Complete with a response that is built when it is about to be sent: a slow consumer's answers take
+        no memory before their turn."""
         self._settle(build)
 
     def fail(self, error: Exception) -> None:
@@ -90,7 +90,7 @@ class Deferred:
             self._on_done()
 
     async def result(self) -> Response:
-        """For the connection, once `done`. Raises what the handler failed with."""
+        """Return the response, once `done`. Raises the handler's error. Called by the connection."""
         outcome = self._outcome
         if isinstance(outcome, Exception):
             raise outcome
@@ -101,13 +101,13 @@ class Deferred:
         return outcome
 
     def notify(self, on_done: Callable[[], None]) -> None:
-        """For the connection: call once when completed, at once if it is."""
+        """Register the connection's callback. It is called once: on completion, or now if completed."""
         self._on_done = on_done
         if self._outcome is not None:
             on_done()
 
     def abandon(self) -> None:
-        """For the connection, when it ends."""
+        """Tell the handler that the connection has ended."""
         self._abandoned = True
         self._on_done = None
         if self._outcome is None and self._on_abandon is not None:
@@ -116,8 +116,8 @@ class Deferred:
 
 @dataclass(frozen=True, slots=True)
 class CloseConnection:
-    """Instead of an answer, where the protocol has none that could carry an error: the client learns that
-    something is wrong, and asks who leads."""
+    """The outcome where the protocol has no answer that could carry an error: the client sees the connection
+    close, and asks for the leader."""
 
     reason: str
 

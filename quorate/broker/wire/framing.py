@@ -21,8 +21,8 @@ RECEIVE_BYTES: Final = 65536
 MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
 """Kafka's `socket.request.max.bytes`."""
 _GROWTH: Final = 4
-"""A large frame gets memory for so many times as much as has arrived, and no less than a receive's. A peer is
-charged for what it sends, not for what it claims."""
+"""The factor by which a large frame's memory exceeds the bytes arrived; at least a receive's size. A peer is
+charged for bytes sent, not for bytes claimed."""
 _MAPPED_BYTES: Final = 4 * 1024 * 1024
 """Buffers above this size are mapped, as large as the frame. To clear and copy less takes a millisecond."""
 _LENGTH = struct.Struct(">i")
@@ -47,7 +47,7 @@ class KafkaFrameReader:
         self._rest = b""
         self._large: bytearray | mmap.mmap | None = None
         self._large_capacity = 0
-        """Bytes of it that may be filled: they are drawn."""
+        """The part of the buffer that may be filled: its bytes are drawn."""
         self._large_filled = 0
         self._large_size = 0
         self.frame_started_at: float | None = None
@@ -55,8 +55,8 @@ class KafkaFrameReader:
         waited for others' memory, which is not the peer's slowness. None without a frame or in a wait."""
 
     async def receive(self) -> list[memoryview]:
-        """At least one whole frame, or none at the end of the stream. Raises `NetworkError`, and
-        `MalformedError` for a length that can't be one, or an end inside a frame."""
+        """Return at least one whole frame, or none at the end of the stream. Raises `NetworkError`, and
+        `MalformedError` for an invalid length or an end inside a frame."""
         while True:
             if self._large is not None:
                 return [await self._receive_large(self._large)]
@@ -132,7 +132,7 @@ class KafkaFrameReader:
                 return view.toreadonly()
 
     async def _draw(self, capacity: int) -> None:
-        """Up to `capacity` bytes for the frame, before they are reserved."""
+        """Draw up to `capacity` bytes for the frame, before they are reserved."""
         if self._account is None:
             return
         started, asked = self.frame_started_at, trio.current_time()
@@ -149,15 +149,15 @@ class KafkaFrameReader:
 
     @property
     def arrived_bytes(self) -> int:
-        """Of the large frame that is being received; 0 when it is a small one or none."""
+        """The received bytes of the large frame under way; 0 when it is a small one or none."""
         return self._large_filled if self._large is not None else 0
 
     @property
     def held_bytes(self) -> int:
-        """Drawn from the budget."""
+        """The bytes drawn from the budget."""
         return 0 if self._account is None else self._account.held
 
     def release(self) -> None:
-        """The last large frame was handled, or never will be: its bytes go back to the budget."""
+        """Return the last large frame's bytes to the budget, handled or not."""
         if self._account is not None:
             self._account.release()

@@ -22,8 +22,8 @@ class RequestHeader:
 
 
 def read_request_header(frame: memoryview) -> RequestHeader:
-    """Raises `MalformedError`. For versions above those we serve the header is read up to the client id,
-    which has the same form in all of them."""
+    """Read a header. Raises `MalformedError`. For versions above those we serve it is read up to the client
+    id, whose form is the same in all of them."""
     if len(frame) < MIN_REQUEST_BYTES:
         raise MalformedError(f"a frame of {len(frame)} bytes is too short for a request header")
     key, version, correlation_id = _REQUEST.unpack_from(frame)
@@ -53,14 +53,14 @@ def write_request_header(
 
 
 def response_prefix(*, api_key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
-    """Frame length and response header in front of a body of `body_bytes`."""
+    """Encode the frame length and the response header in front of a body of `body_bytes`."""
     if APIS[api_key].flexible_response_header(version):
         return struct.pack(">iix", body_bytes + 5, correlation_id)
     return struct.pack(">ii", body_bytes + 4, correlation_id)
 
 
 def read_response_header(frame: memoryview, *, api_key: int, version: int) -> int:
-    """Position of the body in the frame (its correlation id was read to find key and version)."""
+    """Return the position of the body in the frame (its correlation id was read to find key and version)."""
     cursor = Cursor(frame, flexible=APIS[api_key].flexible_response_header(version), position=4)
     cursor.tags()
     return cursor.position

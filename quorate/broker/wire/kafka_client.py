@@ -79,7 +79,7 @@ class WireClient:
         self._sending = False
         self._broken: str | None = None
         self.versions: Mapping[int, tuple[int, int]] = {}
-        """What the server serves, by API key, inclusive; empty before `negotiate`."""
+        """The inclusive versions that the server serves, by API key; empty before `negotiate`."""
 
     @property
     def peer(self) -> str:
@@ -87,11 +87,11 @@ class WireClient:
 
     @property
     def broken(self) -> str | None:
-        """Why the connection is of no use any more, or None."""
+        """The reason why the connection is of no use any more, or None."""
         return self._broken
 
     async def negotiate(self) -> None:
-        """Ask which versions the server serves. Raises `KafkaError` if it refuses even that."""
+        """Ask for the server's versions. Raises `KafkaError` if it refuses even that."""
         for version in (_VERSIONS_ASKED, 0):
             entity = build(
                 request_type(ApiKey.API_VERSIONS, version),
@@ -117,7 +117,7 @@ class WireClient:
         raise UnsupportedVersionError(f"{self.peer} does not serve ApiVersions version 0")
 
     def version(self, api_key: ApiKey, *, at_most: int | None = None) -> int:
-        """The highest version that both sides speak. Raises `UnsupportedVersionError`."""
+        """Return the highest version that both sides speak. Raises `UnsupportedVersionError`."""
         ours = APIS[api_key]
         lowest, highest = self.versions.get(api_key, (0, -1))
         best = min(ours.max_version, highest, ours.max_version if at_most is None else at_most)
@@ -147,8 +147,8 @@ class WireClient:
     async def fetch(
         self, request: KafkaFetchRequest, *, timeout_s: float | None = None
     ) -> KafkaFetchResponse:
-        """Record bytes of the response are views of the receive buffer. `timeout_s` is on top of the
-        request's own `max_wait_ms`."""
+        """Send a Fetch. Record bytes of the response are views of the receive buffer. `timeout_s` is on top
+        of the request's own `max_wait_ms`."""
         wait_s = (self._timeout_s if timeout_s is None else timeout_s) + request.max_wait_ms / 1000
         pieces = await in_slices(encode_fetch_request_steps(request))
         body = await self._call(ApiKey.FETCH, request.version, pieces, wait_s)
@@ -157,7 +157,7 @@ class WireClient:
     async def produce(
         self, request: ProduceRequest, *, timeout_s: float | None = None
     ) -> Sequence[ProducedTopic]:
-        """With acks=0 returns at once, with nothing: the server never answers."""
+        """Send a Produce. With acks=0 nothing is returned, at once: the server never answers."""
         pieces = encode_produce_request(request)
         if request.acks == 0:
             self._put(ApiKey.PRODUCE, request.version, self._draw_id(), pieces)

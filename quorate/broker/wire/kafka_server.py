@@ -98,7 +98,7 @@ class WireServer:
         )
 
     async def run(self) -> None:
-        """Raises `NetworkError` if the listener breaks."""
+        """Serve until cancelled. Raises `NetworkError` if the listener breaks."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._sweep)
@@ -113,7 +113,7 @@ class WireServer:
             self._listener.close()
 
     def _refusal(self, host: str) -> str | None:
-        """Why one more connection from `host` can't be had."""
+        """Return the reason to refuse one more connection from `host`, or None."""
         config = self._config
         if len(self._connections) >= config.max_connections:
             return f"{config.max_connections} are open (max.connections)"
@@ -128,7 +128,8 @@ class WireServer:
         return None
 
     def _refuse(self, stream: Stream, reason: str) -> None:
-        """One line a second at most: who connects in a loop would fill the disk with others."""
+        """Close the connection, with a log line per second at most: a client that connects in a loop would
+        fill the disk."""
         self._refused += 1
         now = trio.current_time()
         if now - self._refusal_said_at >= _REFUSALS_SAID_EVERY_S:
@@ -167,7 +168,7 @@ class WireServer:
                 del self._by_host[host]
 
     async def _sweep(self) -> None:
-        """One timer for all deadlines of all connections."""
+        """Enforce all deadlines of all connections with one timer."""
         while True:
             await trio.sleep(self._config.sweep_interval_s)
             now = trio.current_time()
@@ -178,8 +179,8 @@ class WireServer:
             self._make_room(now)
 
     def _make_room(self, now: float) -> None:
-        """Where requests wait for memory, peers that hold some and hardly send are closed, the slowest first,
-        until there is enough."""
+        """Close peers that hold memory and hardly send, the slowest first, until waiting requests have
+        enough."""
         wanted = self._requests.wanted
         if wanted <= 0:
             return
@@ -199,7 +200,7 @@ class WireServer:
 
 
 def _host_of(peer: str) -> str:
-    """Of `host:port`."""
+    """Return the host of `host:port`."""
     return peer.rpartition(":")[0]
 
 

@@ -30,8 +30,8 @@ _Former = Callable[[Never], Iterable[object]]
 
 
 def newest_steps(api_key: int, request: RequestPayload) -> Steps[RequestPayload]:
-    """A request with all fields of the newest version. A field that its version lacks has kio's default; the
-    four that replaced others are made of these. What lacks nothing is passed on as it is."""
+    """Return a request with all fields of the newest version. A field that its version lacks has kio's
+    default; the four that replaced others are made of these. A complete request is passed on as it is."""
     return (yield from _converted(request, request_type(api_key, APIS[api_key].max_version)))
 
 
@@ -71,7 +71,7 @@ def _array(elements: Iterable[Entity | Struct], struct: type[Entity]) -> Steps[t
 
 @cache
 def _lacks(own: type[Entity], newest: type[Entity]) -> bool:
-    """Whether the newest version has a field, at any depth, that this one has not."""
+    """Return whether the newest version has a field, at any depth, that this one lacks."""
     return not _names(newest) <= _names(own) or any(
         _lacks(struct_arrays(own)[name], struct) for name, struct in struct_arrays(newest).items()
     )

@@ -26,13 +26,13 @@ from quorate.broker.wire.newest_version import newest_steps
 from quorate.runtime import Buffer, in_slices
 
 AT_ONCE_BYTES: Final = 16 * 1024
-"""A request of so many bytes is decoded in one piece, 3 ms at the most."""
+"""The largest request that is decoded in one piece, in 3 ms at the most."""
 
 
 async def decode_request(api_key: int, version: int, body: memoryview) -> Request:
-    """A request in the form of the newest version; `version` is one that we serve. Raises `MalformedError`,
-    also for bytes left over. Others run after every few milliseconds of a large one. No checkpoint for a
-    small one."""
+    """Decode a request into the form of the newest version; `version` is one that we serve. Raises
+    `MalformedError`, also for bytes left over. A large request lets other tasks run every few milliseconds; a
+    small one has no checkpoint."""
     small = len(body) <= AT_ONCE_BYTES
     if api_key == ApiKey.PRODUCE:
         return (
@@ -61,7 +61,7 @@ def encode_response(response: Response) -> Sequence[Buffer]:
 def api_versions_response(
     version: int, *, error: ErrorCode = ErrorCode.none, features: Features = NO_FEATURES
 ) -> EncodedResponse:
-    """What we serve, in the given version of ApiVersions; with an error in version 0 (KIP-511).
+    """Return our APIs, in the given version of ApiVersions; with an error in version 0 (KIP-511).
 
     Clients of version 3 can't read a feature that may be at level 0 (KIP-1022): it is left out.
     """

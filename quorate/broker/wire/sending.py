@@ -9,8 +9,8 @@ _SMALL_BYTES: Final = 4096
 
 
 def join_small(pieces: Sequence[Buffer]) -> list[Buffer]:
-    """The same bytes with neighbours below 4 KiB joined: copying these costs less than a vector entry each.
-    Larger ones are passed on by identity."""
+    """Join neighbours below 4 KiB: copying these costs less than a vector entry each. Larger ones are passed
+    on by identity."""
     out: list[Buffer] = []
     run: list[Buffer] = []
     for piece in pieces:
@@ -27,7 +27,7 @@ def join_small(pieces: Sequence[Buffer]) -> list[Buffer]:
 
 
 def remaining(pieces: Sequence[Buffer], sent: int) -> list[Buffer]:
-    """What is left of `pieces` after their first `sent` bytes."""
+    """Return the rest of `pieces` after their first `sent` bytes."""
     for index, piece in enumerate(pieces):
         if sent < len(piece):
             return [memoryview(piece)[sent:], *pieces[index + 1 :]]

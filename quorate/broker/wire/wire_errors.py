@@ -12,7 +12,7 @@ _WIRE_CODES: Final[Mapping[ErrorCode, WireErrorCode]] = {code: WireErrorCode(int
 
 
 def wire_code(code: ErrorCode) -> WireErrorCode:
-    """The same code for kio's entities, which take no other enum than kio's."""
+    """Return the same code for kio's entities, which take no other enum than kio's."""
     return _WIRE_CODES[code]
 
 
@@ -26,14 +26,14 @@ class KafkaError(Exception):
 
 
 class UnsupportedVersionError(KafkaError):
-    """An API or a version that one side does not speak."""
+    """An API or a version is not spoken by one side."""
 
     def __init__(self, message: str) -> None:
         super().__init__(WireErrorCode.unsupported_version, message)
 
 
 class RequestTimedOutError(NetworkError):
-    """No response in time. The request may have been carried out."""
+    """No response came in time. The request may have been carried out."""
 
 
 class ErrorTable:
@@ -45,7 +45,7 @@ class ErrorTable:
         self._codes = dict(BASE_CODES) | dict(codes or {})
 
     def code(self, error: Exception) -> WireErrorCode:
-        """UNKNOWN_SERVER_ERROR for what is in no table."""
+        """Return the code of an error; UNKNOWN_SERVER_ERROR if its type is in no table."""
         if isinstance(error, KafkaError):
             return error.code
         for kind in type(error).__mro__:
@@ -55,7 +55,7 @@ class ErrorTable:
         return WireErrorCode.unknown_server_error
 
     def message(self, error: Exception) -> str | None:
-        """What the client may read. The text of an unknown error stays in our log."""
+        """Return the text for the client, if any. The text of an unknown error stays in our log."""
         if isinstance(error, KafkaError):
             return error.message
         return None if self.code(error) is WireErrorCode.unknown_server_error else str(error) or None

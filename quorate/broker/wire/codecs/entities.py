@@ -33,7 +33,7 @@ _ZERO: Final[Mapping[str, object]] = {
 
 @cache
 def request_type(api_key: int, version: int) -> type[RequestPayload]:
-    """kio's class for a request. Raises `kio.index.KioIndexError` for what kio does not have."""
+    """Return kio's class for a request. Raises `kio.index.KioIndexError` for requests that kio lacks."""
     return kio.index.load_request_schema(api_key, version)
 
 
@@ -48,7 +48,7 @@ def _reader(entity: type[E]) -> Callable[[Buffer, int], tuple[E, int]]:
 
 
 def decode_entity(entity: type[E], body: memoryview) -> E:
-    """The message that is exactly `body` (read-only). Raises `MalformedError` and nothing else."""
+    """Decode a message that is exactly `body` (read-only). Raises `MalformedError` and nothing else."""
     safe = guard.check(entity, body)
     read: Callable[[Buffer, int], tuple[E, int]] = _reader(entity)
     try:
@@ -61,7 +61,7 @@ def decode_entity(entity: type[E], body: memoryview) -> E:
 
 
 def encode_entity(message: Entity) -> list[Buffer]:
-    """The body as pieces; large byte fields are passed on by identity."""
+    """Encode the body as pieces; large byte fields are passed on by identity."""
     pieces = Pieces()
     entity_writer(type(message))(pieces, message)  # type: ignore[arg-type]
     return pieces.finish()
@@ -101,7 +101,7 @@ def _fields(entity: type[Entity]) -> dict[str, tuple[object, Callable[[Any], obj
 
 
 def _fallback(item: "Field[Any]") -> object:
-    """What to pass when nothing is given: MISSING lets the dataclass' own default stand."""
+    """Return the value of a field that is not given: MISSING lets the dataclass' own default stand."""
     if item.default is not MISSING:
         return MISSING
     kind = item.type

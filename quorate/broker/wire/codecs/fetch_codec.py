@@ -37,15 +37,15 @@ _UNTAGGED_PER_STEP: Final = 2000
 
 
 class FetchPartition(NamedTuple):
-    """What is asked of one partition. A tuple in the order of the wire, because a follower asks for thousands
-    of them at a time and building frozen dataclasses would cost more than all else."""
+    """The request for one partition. A tuple in the order of the wire, because a follower asks for thousands
+    at a time and building frozen dataclasses would cost more than all else."""
 
     partition: int
     current_leader_epoch: int = -1
     fetch_offset: int = 0
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
-    """Of a follower; -1 from consumers."""
+    """The follower's log start; -1 from consumers."""
     max_bytes: int = 1024 * 1024
 
 
@@ -84,7 +84,7 @@ class KafkaFetchRequest:
     cluster_id: str | None = None
 
     def let_go_steps(self) -> Steps[None]:
-        """Forget every partition, for nobody needs them any more."""
+        """Drop the references to all partitions."""
         for number, topic in enumerate(self.topics, 1):
             if isinstance(topic.partitions, list):
                 yield from let_go(topic.partitions)
@@ -96,7 +96,7 @@ class KafkaFetchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPartition:
-    """What one partition answers. Offsets: `high_watermark` and `last_stable_offset` are exclusive."""
+    """The answer for one partition. Offsets: `high_watermark` and `last_stable_offset` are exclusive."""
 
     index: int
     error: ErrorCode = ErrorCode.none
@@ -132,12 +132,12 @@ class KafkaFetchResponse:
 
 
 def decode_fetch_request(body: memoryview, version: int) -> KafkaFetchRequest:
-    """Raises `MalformedError`."""
+    """Decode a request. Raises `MalformedError`."""
     return at_once(decode_fetch_steps(body, version))
 
 
 def decode_fetch_steps(body: memoryview, version: int) -> Steps[KafkaFetchRequest]:
-    """As `decode_fetch_request`."""
+    """Decode in steps, as `decode_fetch_request`."""
     cursor = Cursor(body, flexible=version >= FIRST_FLEXIBLE)
     replica_id = cursor.int32() if version < 15 else -1
     max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_LIMITS)
@@ -239,12 +239,12 @@ def _read_old_partition(cursor: Cursor, version: int) -> FetchPartition:
 
 
 def encode_fetch_request(request: KafkaFetchRequest) -> list[Buffer]:
-    """The body of a follower's or a client's request."""
+    """Encode the body of a follower's or a client's request."""
     return at_once(encode_fetch_request_steps(request))
 
 
 def encode_fetch_request_steps(request: KafkaFetchRequest) -> Steps[list[Buffer]]:
-    """As `encode_fetch_request`."""
+    """Encode in steps, as `encode_fetch_request`."""
     version = request.version
     pieces = Pieces(flexible=version >= FIRST_FLEXIBLE)
     if version < 15:
@@ -314,15 +314,15 @@ def _write_topic_key(pieces: Pieces, name: str | None, topic_id: uuid.UUID | Non
 
 
 def encode_fetch_response(response: KafkaFetchResponse) -> list[Buffer]:
-    """The body as pieces for a vectored send; record bytes are the very objects given."""
+    """Encode the body as pieces for a vectored send; record bytes are the very objects given."""
     return at_once(encode_fetch_steps(response))
 
 
 def encode_fetch_steps(
     response: KafkaFetchResponse, *, node_endpoints: Callable[[], Sequence[NodeEndpoint]] | None = None
 ) -> Steps[list[Buffer]]:
-    """As `encode_fetch_response`. Topics and partitions are asked for once, in order, and then
-    `node_endpoints` is, which stands in for those of `response`."""
+    """Encode in steps, as `encode_fetch_response`. Topics and partitions are iterated once, in order. Then
+    `node_endpoints` is called, in place of those of `response`."""
     version = response.version
     pieces = Pieces(flexible=version >= FIRST_FLEXIBLE)
     pieces.int32(response.throttle_ms)
@@ -373,12 +373,12 @@ def _write_fetched(pieces: Pieces, part: FetchedPartition, version: int) -> None
 
 
 def decode_fetch_response(body: memoryview, version: int) -> KafkaFetchResponse:
-    """Records are views of `body`. Raises `MalformedError`."""
+    """Decode a response. Records are views of `body`. Raises `MalformedError`."""
     return at_once(decode_fetch_response_steps(body, version))
 
 
 def decode_fetch_response_steps(body: memoryview, version: int) -> Steps[KafkaFetchResponse]:
-    """As `decode_fetch_response`."""
+    """Decode in steps, as `decode_fetch_response`."""
     cursor = Cursor(body, flexible=version >= FIRST_FLEXIBLE)
     throttle_ms = cursor.int32()
     error, session_id = (read_error(cursor), cursor.int32()) if version >= 7 else (ErrorCode.none, 0)

@@ -33,7 +33,7 @@ _FIXED: Final = {
 
 
 class State:
-    """What one walk accumulates: elements still allowed, and replacements (start, end, bytes) in order."""
+    """The results of one walk: elements still allowed, and replacements (start, end, bytes) in order."""
 
     __slots__ = ("edits", "elements_left")
 
@@ -56,8 +56,8 @@ Head = Callable[[memoryview, int, int, State], tuple[int, int]]
 
 
 def check(entity: type[Entity], data: memoryview, *, max_elements: int = MAX_ELEMENTS) -> memoryview:
-    """The same bytes if kio can safely decode an `entity` from exactly them, or a copy without unknown tagged
-    fields. Raises `MalformedError`, also for bytes left over."""
+    """Return the same bytes if kio can safely decode an `entity` from exactly them, or a copy without unknown
+    tagged fields. Raises `MalformedError`, also for bytes left over."""
     state = State(max_elements)
     end = len(data)
     try:
@@ -73,7 +73,7 @@ def cut_off(entity: type[Entity], size: int) -> MalformedError:
 
 
 def check_end(entity: type[Entity], position: int, end: int) -> None:
-    """Whether a walk over all `end` bytes came to its end there. Raises `MalformedError`."""
+    """Check that a walk over all `end` bytes ended there. Raises `MalformedError`."""
     if position > end:
         raise cut_off(entity, end)
     if position < end:
@@ -97,13 +97,13 @@ class ArrayField:
     head: Head
     walk: Walk
     entity: type[Entity] | None
-    """Of the elements; None for strings."""
+    """The type of the elements; None for strings."""
 
 
 @cache
 def parts(entity: type[Entity]) -> tuple[Walk | ArrayField, ...]:
-    """An entity's encoding from its first byte to its last: arrays whose elements may be looked at one by
-    one, and the walks over what is in between. Just one walk if it has none. Arrays of numbers are walked at
+    """Return an entity's encoding from first byte to last: the arrays whose elements may be looked at one by
+    one, and the walks over the parts between. Just one walk if it has none. Arrays of numbers are walked at
     one step, tagged fields are small."""
     found: list[Walk | ArrayField] = []
     tagged: dict[int, Walk] = {}
@@ -137,7 +137,7 @@ def _array_field(item: "Field[Any]", *, flexible: bool) -> ArrayField | None:
 
 @cache
 def _entity(entity: type[Entity]) -> tuple[int, Walk]:
-    """The least encoded size in bytes and the walk of an entity type."""
+    """Return the least encoded size in bytes and the walk of an entity type."""
     steps: list[tuple[int, Walk | int]] = []
     tagged: dict[int, Walk] = {}
     for item in fields(entity):
@@ -186,7 +186,7 @@ def _fixed_then_tags(size: int, tags: Walk) -> Walk:
 
 
 def _field(item: "Field[Any]", *, flexible: bool) -> tuple[int, Walk | int]:
-    """Least size and walk of a field; a plain number of bytes where the size is fixed."""
+    """Return the least size and the walk of a field; a plain number of bytes where the size is fixed."""
     kind, nullable = _unwrap(item.type)
     if get_origin(kind) is tuple:
         element, _ = _unwrap(get_args(kind)[0])

@@ -11,15 +11,15 @@ from quorate.runtime import Buffer
 
 _FIRST_FLEXIBLE: Final = 9
 _WITHOUT_CLUSTER_OPERATIONS: Final = 11
-"""From this version on there is one flag less behind the topics."""
+"""The first version with one flag less behind the topics."""
 _LONG_NULL: Final = bytes(4)
 
 
 def without_extra_bytes(body: Buffer, version: int) -> memoryview:
-    """The same bytes, or the request as it was meant if it is exactly what librdkafka gets wrong.
+    """Return the same bytes, or the intended request if it is exactly librdkafka's faulty one.
 
-    Such a body can't be mistaken for one that is right: from version 11 on it is too long for what its first
-    bytes say, and before that it would have a tagged field, of which this request has none.
+    Such a body can't be mistaken for a correct one: from version 11 on it is too long for its first bytes,
+    and before that it would have a tagged field, of which this request has none.
     """
     data = memoryview(body)
     flags = 2 if version >= _WITHOUT_CLUSTER_OPERATIONS else 3

@@ -19,7 +19,7 @@ PER_STEP: Final = 64
 """Partitions between two yields of a long request or answer, and topics: 0.3 ms."""
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 ERRORS: Final = MappingProxyType({int(code): code for code in ErrorCode})
-"""By number; calling the enum costs three times as much."""
+"""The codes by number; calling the enum costs three times as much."""
 _PARTITION_RESPONSE = struct.Struct(">ihqqq")
 
 
@@ -46,7 +46,7 @@ class ProduceRequest:
     topics: Sequence[ProduceTopic]
 
     def skeleton_steps(self) -> "Steps[ProduceRequest]":
-        """The same without records, so that an answer to come does not keep the frame alive."""
+        """Return the request without records, so that an answer to come does not keep the frame alive."""
         topics: list[ProduceTopic] = []
         for topic in self.topics:
             parts: list[ProducePartition] = []
@@ -66,7 +66,7 @@ class ProduceRequest:
         )
 
     def let_go_steps(self) -> Steps[None]:
-        """Forget every partition, for nobody needs them any more."""
+        """Drop the references to all partitions."""
         for number, topic in enumerate(self.topics, 1):
             if isinstance(topic.partitions, list):
                 yield from let_go(topic.partitions)
@@ -94,7 +94,7 @@ class ProducedPartition:
 
 @dataclass(frozen=True, slots=True)
 class NodeEndpoint:
-    """Where a leader named in a response listens (KIP-951)."""
+    """The endpoint of a leader named in a response (KIP-951)."""
 
     node_id: int
     host: str
@@ -109,12 +109,12 @@ class ProducedTopic:
 
 
 def decode_produce_request(body: memoryview, version: int) -> ProduceRequest:
-    """Raises `MalformedError`."""
+    """Decode a request. Raises `MalformedError`."""
     return at_once(decode_produce_steps(body, version))
 
 
 def decode_produce_steps(body: memoryview, version: int) -> Steps[ProduceRequest]:
-    """As `decode_produce_request`."""
+    """Decode in steps, as `decode_produce_request`."""
     cursor = Cursor(body, flexible=version >= FIRST_FLEXIBLE)
     transactional_id = cursor.nullable_string() if version >= 3 else None
     acks, timeout_ms = cursor.unpack(_ACKS_AND_TIMEOUT)
@@ -139,7 +139,7 @@ def decode_produce_steps(body: memoryview, version: int) -> Steps[ProduceRequest
 
 
 def encode_produce_request(request: ProduceRequest) -> list[Buffer]:
-    """The body as pieces; records are passed on by identity."""
+    """Encode the body as pieces; records are passed on by identity."""
     pieces = Pieces(flexible=request.version >= FIRST_FLEXIBLE)
     if request.version >= 3:
         pieces.string(request.transactional_id)
@@ -164,7 +164,7 @@ def encode_produce_response(
     throttle_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Buffer]:
-    """The body. Every partition of the request must be in it: clients hang on one that is missing."""
+    """Encode the body. Every partition of the request must be in it: clients hang on one that is missing."""
     steps = encode_produce_steps(
         topics, version=version, throttle_ms=throttle_ms, node_endpoints=lambda: node_endpoints
     )
@@ -178,8 +178,8 @@ def encode_produce_steps(
     throttle_ms: int = 0,
     node_endpoints: Callable[[], Sequence[NodeEndpoint]] = tuple,
 ) -> Steps[list[Buffer]]:
-    """As `encode_produce_response`. Topics and partitions are asked for once, in order, and then
-    `node_endpoints` is."""
+    """Encode in steps, as `encode_produce_response`. Topics and partitions are iterated once, in order,
+    before `node_endpoints` is called."""
     pieces = Pieces(flexible=version >= FIRST_FLEXIBLE)
     pieces.count(len(topics))
     for place, topic in enumerate(topics, 1):
@@ -228,7 +228,7 @@ def _partition_response(pieces: Pieces, part: ProducedPartition, version: int) -
 
 
 def encode_node_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """The value of the NodeEndpoints tag of Produce and Fetch responses."""
+    """Encode the value of the NodeEndpoints tag of Produce and Fetch responses."""
     pieces = Pieces(flexible=True)
     pieces.count(len(endpoints))
     for endpoint in endpoints:
@@ -253,7 +253,7 @@ def decode_node_endpoints(value: memoryview) -> list[NodeEndpoint]:
 
 
 def decode_produce_response(body: memoryview, version: int) -> list[ProducedTopic]:
-    """Raises `MalformedError`."""
+    """Decode a response. Raises `MalformedError`."""
     cursor = Cursor(body, flexible=version >= FIRST_FLEXIBLE)
     topics = []
     for _ in range(cursor.count(3)):
@@ -300,5 +300,5 @@ def _read_partition_response(cursor: Cursor, version: int) -> ProducedPartition:
 
 
 def read_error(cursor: Cursor) -> ErrorCode:
-    """A code that we do not know is UNKNOWN_SERVER_ERROR, as in Kafka's clients."""
+    """Read a code. Unknown codes become UNKNOWN_SERVER_ERROR, as in Kafka's clients."""
     return ERRORS.get(cursor.int16(), ErrorCode.unknown_server_error)

@@ -25,7 +25,7 @@ _EMPTY: Final = {True: b"\x01", False: bytes(4)}
 
 
 def decode_entity_steps(entity: type[E], body: memoryview) -> Steps[E]:
-    """As `decode_entity`, in steps: the same message, or `MalformedError` and nothing else."""
+    """Decode in steps, as `decode_entity`: the same message, or `MalformedError` and nothing else."""
     state = guard.State(MAX_ELEMENTS)
     try:
         message, position = yield from _read(entity, body, 0, state)
@@ -40,7 +40,8 @@ def decode_entity_steps(entity: type[E], body: memoryview) -> Steps[E]:
 
 
 def _read(entity: type[E], data: memoryview, position: int, state: guard.State) -> Steps[tuple[E, int]]:
-    """The struct at `position`, and the position behind it. Leaves no edits in `state`."""
+    """Read the struct at `position`, and return it with the position behind it. Leaves no edits in
+    `state`."""
     end = len(data)
     spans: list[bytes | memoryview] = []
     arrays: dict[str, object] = {}
@@ -101,7 +102,7 @@ def _elements(
 
 
 def _leaf(struct: type[Entity], data: memoryview, position: int, stop: int, state: guard.State) -> Entity:
-    """The struct that a walk has found to be there."""
+    """Decode a struct that a walk has checked."""
     element: Entity
     if state.edits:
         edits, state.edits = state.edits, []

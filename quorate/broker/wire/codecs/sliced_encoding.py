@@ -20,10 +20,10 @@ Structs: TypeAlias = Iterable[Struct] | AsyncIterable[Struct]
 
 
 async def encode_in_slices(entity: type[Entity], values: Struct) -> list[Buffer]:
-    """The same bytes as `encode_entity(build(entity, **values))`, made in slices (`runtime.slices`).
+    """Encode to the same bytes as `encode_entity(build(entity, **values))`, in slices (`runtime.slices`).
 
     Arrays of structs are `Structs`, in nested structs too: a generator is walked as the encoding goes on, so
-    that what makes the elements is cut into slices with it. Raises what the generators raise.
+    that the making of its elements is cut into slices too. Raises the generators' errors.
     """
     pieces = Pieces()
     await _write(entity, values, pieces, Slices())
@@ -67,8 +67,8 @@ async def _encoded(element: type[Entity], elements: Structs, into: Pieces, slice
 
 
 class _Encoded:
-    """In place of an array's elements. kio's writer asks for their number and writes it, then walks over
-    them: that is when the bytes go out, and nothing is left to write."""
+    """A stand-in for an array's elements. kio's writer asks for their number and writes it, then walks over
+    them: then the encoded bytes are written, and nothing is left to write."""
 
     __slots__ = ("_count", "_into", "_parts")
 
@@ -88,7 +88,7 @@ class _Encoded:
 
 @cache
 def struct_arrays(entity: type[Entity]) -> Mapping[str, type[Entity]]:
-    """The fields that are arrays of structs, and the structs' types. Tagged ones are small."""
+    """Return the fields that are arrays of structs, and the structs' types. Tagged ones are small."""
     found: dict[str, type[Entity]] = {}
     for item in fields(entity):
         kind: Any = item.type
