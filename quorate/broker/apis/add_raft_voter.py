@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, context: RequestContext, request: "AddRaftVoterRequest") -> Answer:
-    """Any broker takes it to the quorum's leader."""
+    """Add a voter. Any broker forwards the request to the quorum's leader."""
     check_cluster(broker, request.cluster_id)
     voter = Voter(
         voter_key(request.voter_id, request.voter_directory_id),

@@ -18,7 +18,7 @@ _SUPPORTED: Final = (
 
 
 def features_of(metadata: MetadataCache, quorum: Quorum[None]) -> Features:
-    """As this node's metadata has them."""
+    """Return the features in this node's metadata."""
     image = metadata.image
     levels = dict(image.features)
     if quorum.has_dynamic_voters:

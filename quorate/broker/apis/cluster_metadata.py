@@ -65,7 +65,7 @@ class ClusterMetadataReader:
             await self._metadata.wait_change()
 
     async def list_offset(self, partition: int, timestamp: int) -> ListedOffset:
-        """As ListOffsets: -2 and -4 the start, -1 the high watermark, -3 the newest record, -5 and -6 (of
+        """Answer ListOffsets: -2 and -4 the start, -1 the high watermark, -3 the newest record, -5 and -6 (of
         tiered storage) nothing, else by the leader's clock in ms."""
         if partition != 0:
             return ListedOffset(ErrorCode.unknown_topic_or_partition)
@@ -95,12 +95,12 @@ class ClusterMetadataReader:
         )
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers; -1 where nothing is known."""
+        """Return (epoch, end offset) as OffsetForLeaderEpoch answers; -1 where nothing is known."""
         found = self._quorum.log.end_offset_for_epoch(epoch)
         return (-1, -1) if found is None else (found.epoch, min(found.end_offset, self._end_offset))
 
     @property
     def _end_offset(self) -> Offset:
-        """First offset that is not committed; the log's start while this node does not know."""
+        """Return the first uncommitted offset, or the log's start while this node does not know it."""
         high_watermark = self._quorum.high_watermark
         return self._quorum.log.log_start_offset if high_watermark is None else high_watermark

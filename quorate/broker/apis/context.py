@@ -23,7 +23,7 @@ from quorate.raft import Quorum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """One running broker, as its handlers see it."""
+    """A running broker, as its handlers see it."""
 
     config: ServerConfig
     cluster_id: str
@@ -37,36 +37,36 @@ class Broker:
     producer_ids: ProducerIdSource
     leaders: LeaderReadiness
     tasks: trio.Nursery
-    """Where answers that take time are worked out."""
+    """The nursery of slow answers."""
 
     @property
     def image(self) -> MetadataImage:
         return self.metadata.image
 
     def endpoint(self, broker_id: int, listener: str) -> BrokerEndpoint | None:
-        """Where clients of the named listener reach a broker that is alive; None if it is not."""
+        """Return the endpoint of a live broker on the named listener, or None."""
         broker = self.image.broker(broker_id)
         return None if broker is None or broker.fenced else endpoint_of(broker, listener)
 
     def controller_id(self) -> int:
-        """The broker that clients should send their changes to. Every broker forwards them, so it is this
-        one: it is alive, while the active controller may hang until it is fenced (Kafka's brokers name a
-        random live one). Clients fail on -1 and on an id that is not in the answer."""
+        """Return the broker that clients should send their changes to: this one, because it is alive and
+        forwards them, while the active controller may hang until it is fenced (Kafka's brokers name a random
+        live one). Clients fail on -1 and on an id that is not in the answer."""
         own = self.image.broker(self.config.node_id)
         if own is not None and not own.fenced:
             return self.config.node_id
         return next((each.broker_id for each in self.image.brokers.values() if not each.fenced), -1)
 
     def metadata_leader(self) -> int:
-        """Who leads the metadata log as a topic: the quorum's leader where that is a live broker, and this
-        one otherwise, which serves it too."""
+        """Return the leader of the metadata log as a topic: the quorum's leader where that is a live broker,
+        else this broker, which serves it too."""
         leader = self.quorum.leader
         if leader is not None and (broker := self.image.broker(leader)) is not None and not broker.fenced:
             return leader
         return self.config.node_id
 
     def later(self, work: Callable[[], Awaitable[Response]]) -> Deferred:
-        """Answer with what `work` returns or raises; it is cancelled if the client goes away."""
+        """Answer with the result or error of `work`, which is cancelled if the client goes away."""
         scope = trio.CancelScope()
         deferred = Deferred(scope.cancel)
 
@@ -88,19 +88,19 @@ def endpoint_of(broker: BrokerState, listener: str) -> BrokerEndpoint | None:
 
 
 def respond(context: RequestContext, **values: object) -> Response:
-    """The response of the request's API and version; fields that the version lacks are dropped."""
+    """Build the response of the request's API and version; fields that the version lacks are dropped."""
     return build(response_type(context.api_key, context.version), **values)
 
 
 async def encoded_in_slices(context: RequestContext, **values: object) -> EncodedResponse:
-    """As `respond`, encoded. Others run after every few milliseconds, so an answer may be large; arrays may
-    be generators, which are walked meanwhile (`encode_in_slices`)."""
+    """Encode a response in slices, so that a large one lets other tasks run every few milliseconds. Arrays
+    may be generators, which are walked meanwhile (`encode_in_slices`)."""
     return EncodedResponse(await encode_in_slices(response_type(context.api_key, context.version), values))
 
 
 def respond_in_slices(context: RequestContext, **values: object) -> Deferred:
-    """A large answer that is made when it is about to be sent: however many a client asks for without
-    reading, one of them takes memory. Requests behind it are handled meanwhile."""
+    """Make a large answer when it is about to be sent: however many a client asks for without reading, one of
+    them takes memory. Requests behind it are handled meanwhile."""
     deferred = Deferred()
     deferred.complete_with(lambda: encoded_in_slices(context, **values))
     return deferred

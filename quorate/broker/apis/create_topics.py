@@ -19,8 +19,8 @@ _Fields = dict[str, object]
 
 
 def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> Answer:
-    """Answered when the topics are in this broker's own metadata, so that the next Metadata shows them, and
-    when their leaders serve them, so that the next Produce is taken."""
+    """Create topics. The answer waits until this broker's own metadata has them, so that the next Metadata
+    shows them, and until their leaders serve them, so that the next Produce is taken."""
     return broker.later(lambda: _create(broker, context, request))
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> Answer:
-    """Answered when the topics are gone from this broker's own metadata too."""
+    """Delete topics. The answer waits until this broker's own metadata lacks them too."""
     if not broker.config.flag("delete.topic.enable"):
         raise KafkaError(
             WireErrorCode.topic_deletion_disabled, "Topic deletion is disabled (delete.topic.enable)."

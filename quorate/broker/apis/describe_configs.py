@@ -33,7 +33,7 @@ _AT_ONCE: Final = 5
 
 
 def handle(broker: Broker, context: RequestContext, request: "DescribeConfigsRequest") -> Answer:
-    """Many resources are described in slices, each as it is at one moment."""
+    """Describe resources; many in slices, each as it is at one moment."""
     results = (_resource(broker, asked, request) for asked in request.resources)
     if len(request.resources) <= _AT_ONCE:
         return respond(context, results=results)
@@ -84,7 +84,7 @@ def _entry(
 
 
 def _of_node(broker: Broker, key: ConfigKey, request: "DescribeConfigsRequest") -> _Fields:
-    """A key that only server.properties sets."""
+    """Describe a key that only server.properties sets."""
     config = broker.config
     value, is_set = config.values[key.name], key.name in config.from_file
     if key.name == "broker.id":

@@ -18,7 +18,7 @@ _TIMEOUT_SECONDS: Final = 5.0
 
 
 def handle(broker: Broker, context: RequestContext, request: "DescribeQuorumRequest") -> Answer:
-    """Any broker answers: it asks the leader."""
+    """Describe the quorum. Any broker answers, after asking the leader."""
     return broker.later(lambda: _describe(broker, context, request))
 
 

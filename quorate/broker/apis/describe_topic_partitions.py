@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
 
 PARTITIONS_MAX: Final = 2000
-"""In one answer (the default of Kafka's `max.request.partition.size.limit`)."""
+"""The partitions of one answer (the default of Kafka's `max.request.partition.size.limit`)."""
 
 _AT_ONCE: Final = 100
 """Topics and partitions that are answered in one piece, which takes some 3 ms."""
@@ -33,7 +33,7 @@ _Fields = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a page tells of a topic: its partitions from `start` (inclusive) to `end` (exclusive)."""
+    """A page's part of a topic: its partitions from `start` (inclusive) to `end` (exclusive)."""
 
     name: str
     start: int
@@ -43,7 +43,7 @@ class _Part:
 async def handle(
     broker: Broker, context: RequestContext, request: "DescribeTopicPartitionsRequest"
 ) -> Answer:
-    """The topics that were asked for, or all, by name from the cursor on; where the next page begins.
+    """Describe the given topics, or all, by name from the cursor on, and return where the next page begins.
 
     A large page is described in slices, between which the metadata may change: each topic in it is as it was
     at one moment.
@@ -80,7 +80,7 @@ async def handle(
 
 
 async def _in_order(asked: Sequence[str], first: str, slices: Slices) -> Iterator[str]:
-    """Each name once, from `first` on."""
+    """Yield each name once, from `first` on."""
     runs: list[list[str]] = []
     for start in range(0, len(asked), _SORTED_AT_ONCE):
         runs.append(sorted({name for name in asked[start : start + _SORTED_AT_ONCE] if name >= first}))

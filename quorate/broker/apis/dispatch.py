@@ -51,8 +51,8 @@ _AWAITED: Final[Mapping[int, _Awaited]] = MappingProxyType(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.handle,
     }
 )
-"""Where a large request is taken in a few milliseconds at a time, and before the connection's next one. No
-checkpoint for a small one."""
+"""The handlers that take a large request in pieces of a few milliseconds, before the connection's next one. A
+small request has no checkpoint."""
 _HANDLERS: Final[Mapping[int, _Handler]] = MappingProxyType(
     {
         ApiKey.LIST_OFFSETS: list_offsets.handle,
@@ -75,7 +75,7 @@ _HANDLERS: Final[Mapping[int, _Handler]] = MappingProxyType(
 
 
 def error_table() -> ErrorTable:
-    """The error codes of quorate's exceptions for clients."""
+    """Return the error codes of quorate's exceptions for clients."""
     return ErrorTable(
         {
             ControllerTimedOutError: ErrorCode.request_timed_out,

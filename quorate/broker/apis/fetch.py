@@ -34,7 +34,8 @@ _AT_ONCE: Final = 1000
 
 
 async def handle(broker: Broker, context: RequestContext, request: KafkaFetchRequest) -> Answer:
-    """A fetch that waits is read when its answer is about to be sent, so that waiting costs no memory."""
+    """Answer a Fetch. One that waits is read when its answer is about to be sent, so waiting costs no
+    memory."""
     if request.session_id or request.session_epoch not in _NEW_SESSION:
         # We gave nobody a session. The client begins anew with a full fetch.
         return EncodedResponse(
@@ -103,7 +104,7 @@ def _options(
 def _response(
     broker: Broker, context: RequestContext, request: KafkaFetchRequest, results: list[FetchResult]
 ) -> Steps[Response]:
-    """What is answered of each partition is made when it is encoded."""
+    """Build the response. The part of each partition is made when it is encoded."""
     rest = iter(results)
     size = 0
     leaders: dict[int, None] = {}
@@ -151,7 +152,7 @@ def _encoded(
 
 
 def _known(error: ErrorCode, version: int) -> ErrorCode:
-    """As a client of that version understands it: one that looks for another leader, and tries again."""
+    """Return the code as a client of that version understands it: it looks for another leader and retries."""
     if error is ErrorCode.kafka_storage_error and version < _STORAGE_ERROR_SINCE:
         return ErrorCode.not_leader_or_follower
     return error
@@ -173,8 +174,8 @@ def _fetched(result: FetchResult, version: int) -> FetchedPartition:
 async def _with_cluster_metadata(
     broker: Broker, context: RequestContext, request: KafkaFetchRequest
 ) -> Response:
-    """The metadata log is read from the quorum, everything else as ever; whichever has records first ends
-    the wait for both."""
+    """Read the metadata log from the quorum and the rest as ever; whichever has records first ends the wait
+    for both."""
     own = [topic for topic in request.topics if is_cluster_metadata(topic.name, topic.topic_id)]
     others = [topic for topic in request.topics if not is_cluster_metadata(topic.name, topic.topic_id)]
     with trio.move_on_after(request.max_wait_ms / 1000):

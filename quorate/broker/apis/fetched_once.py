@@ -11,8 +11,8 @@ _Key: TypeAlias = tuple[str | None, uuid.UUID | None]
 
 
 def each_once(request: KafkaFetchRequest) -> Steps[KafkaFetchRequest]:
-    """The same request with each partition once: where it was named first, as it was named last, as in Kafka,
-    which keeps them in a map. Otherwise a frame of a megabyte asks for the same records 20,000 times."""
+    """Return the request with each partition once: at its first place, with its last values, as Kafka's map
+    keeps them. Otherwise a frame of a megabyte asks for the same records 20,000 times."""
     seen: set[_Key] = set()
     for topic in request.topics:
         seen.add((topic.name, topic.topic_id))

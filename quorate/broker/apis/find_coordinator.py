@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _Fields = dict[str, object]
 _GROUP: Final = 0
 _AT_ONCE: Final = 100
+"""The groups that are answered in one piece."""
 _NOT_AVAILABLE: Final = WireErrorCode.coordinator_not_available
-"""Groups that are answered in one piece."""
 
 
 def handle(broker: Broker, context: RequestContext, request: "FindCoordinatorRequest") -> Answer:
@@ -52,7 +52,7 @@ def _answer(
 def _respond(
     context: RequestContext, request: "FindCoordinatorRequest", find: Callable[[str], _Fields]
 ) -> Response | Deferred:
-    """Many groups are answered in slices."""
+    """Answer for the groups; many in slices."""
     # From version 4 on errors belong to the keys: kafka-python asks again 600 times a second otherwise.
     keys = request.coordinator_keys
     if context.version < 4:

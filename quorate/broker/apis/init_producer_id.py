@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, context: RequestContext, request: "InitProducerIdRequest") -> Answer:
-    """A new id with epoch 0, also for a producer that had one: without transactions nothing else of it needs
-    to be told apart (KIP-360)."""
+    """Return a new id with epoch 0, also for a producer that had one: without transactions nothing else of it
+    needs to be told apart (KIP-360)."""
     if request.transactional_id is not None:
         raise transactions.refused()
     return broker.later(lambda: _draw(broker, context))

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from kio.schema.join_group.v7.request import JoinGroupRequest
 
 _PROTOCOLS_MAX: Final = 100
-"""That one member may offer. Clients offer one to three; each rebalance compares all members' protocols."""
+"""The protocols that one member may offer. Clients offer one to three; each rebalance compares all members'
+protocols."""
 _AT_ONCE: Final = 100
-"""Members that the leader is told in one piece."""
+"""The members that the leader's answer lists in one piece."""
 
 
 def handle(broker: Broker, context: RequestContext, request: "JoinGroupRequest") -> Answer:

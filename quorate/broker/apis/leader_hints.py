@@ -8,7 +8,7 @@ from quorate.broker.wire.codecs import NodeEndpoint
 
 
 def leader_endpoints(broker: Broker, context: RequestContext, leaders: Iterable[int]) -> list[NodeEndpoint]:
-    """Each leader once; those that are not alive are left out."""
+    """Return each leader's endpoint once, without leaders that are not alive."""
     found: list[NodeEndpoint] = []
     for broker_id in dict.fromkeys(leaders):
         endpoint = broker.endpoint(broker_id, context.connection.listener)

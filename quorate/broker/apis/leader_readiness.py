@@ -31,7 +31,7 @@ _ASKED_AT_ONCE: Final = 500
 _FIRST_PAUSE_S: Final = 0.002
 _LONGEST_PAUSE_S: Final = 0.05
 _PATIENCE_S: Final = 3.0
-"""A leader that serves nothing for so long is in trouble that waiting doesn't mend."""
+"""The time after which waiting for a leader that serves nothing is no use."""
 
 _Partition = tuple[str, int]
 
@@ -110,7 +110,7 @@ class LeaderReadiness:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def _not_yet(self, client: WireClient, partitions: list[_Partition]) -> list[_Partition]:
-        """Those that the leader does not serve, if any of the first does not; else of the next."""
+        """Return the partitions that the leader does not serve, of the first request that has any."""
         for start in range(0, len(partitions), _ASKED_AT_ONCE):
             asked: dict[str, list[int]] = defaultdict(list)
             for name, index in partitions[start : start + _ASKED_AT_ONCE]:

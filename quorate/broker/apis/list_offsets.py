@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 _Fields = dict[str, object]
 _OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 _SPECIAL_SINCE: Final = MappingProxyType({-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11})
-"""The version of the request that brought each timestamp that is none (KIP-734, 405, 1005, 1023)."""
+"""The first version of the request with each special timestamp (KIP-734, 405, 1005, 1023)."""
 
 
 def handle(broker: Broker, context: RequestContext, request: "ListOffsetsRequest") -> Answer:
-    """Looking for a timestamp may read from disk. Others run after every few milliseconds of it."""
+    """Answer ListOffsets. A search by timestamp may read from disk, and lets other tasks run every few
+    milliseconds."""
     return broker.later(lambda: _list(broker, context, request))
 
 
@@ -61,7 +62,8 @@ async def _partitions(
 
 
 def _asks_for_what_it_may(timestamp: int, version: int) -> bool:
-    """A special timestamp of a later version is unknown to this one, as in Kafka."""
+    """Return whether the version knows the timestamp. A special one of a later version is unknown, as in
+    Kafka."""
     return timestamp >= 0 or version >= _SPECIAL_SINCE.get(timestamp, version + 1)
 
 
@@ -76,7 +78,7 @@ def _refused(part: "ListOffsetsPartition", error: ErrorCode) -> _Fields:
 
 
 def _known(error: ErrorCode, version: int) -> ErrorCode:
-    """As a client of that version of the request understands it (KIP-207)."""
+    """Return the code as a client of that version of the request understands it (KIP-207)."""
     if error is ErrorCode.offset_not_available and version < _OFFSET_NOT_AVAILABLE_SINCE:
         return ErrorCode.leader_not_available
     return error

@@ -25,11 +25,11 @@ _AT_ONCE: Final = 100
 
 
 async def handle(broker: Broker, context: RequestContext, request: "MetadataRequest") -> Answer:
-    """Unknown topics are created first where both sides want it.
+    """Answer Metadata. Unknown topics are created first where both sides want it.
 
-    A large answer is made in slices, between which the metadata may change: each topic in it is as it was
-    at one moment, the answer as a whole need not be. One that is deleted meanwhile is left out of the answer
-    for all topics.
+    A large answer is made in slices, between which the metadata may change: each topic in it is as it was at
+    one moment, the answer as a whole need not be. An answer for all topics leaves out those deleted
+    meanwhile.
     """
     missing = await in_slices(_missing(broker, request))
     if not missing:
@@ -68,7 +68,7 @@ def _creation_error(error: ErrorCode) -> ErrorCode:
 
 
 def _missing(broker: Broker, request: "MetadataRequest") -> Steps[list[str]]:
-    """Names of topics to create, each once."""
+    """Return the names of topics to create, each once."""
     if not request.topics or not broker.config.flag("auto.create.topics.enable"):
         return []
     if not request.allow_auto_topic_creation:
@@ -100,7 +100,8 @@ def is_legal(name: str) -> bool:
 
 
 def _wants_all(context: RequestContext, request: "MetadataRequest") -> bool:
-    """Null asks for all topics, and so does an empty list in version 0, which has no null."""
+    """Return whether all topics are asked for: by null, and in version 0, which has no null, by an empty
+    list."""
     return request.topics is None or (context.version == 0 and not request.topics)
 
 
@@ -145,7 +146,7 @@ def _named_topics(
 def _answer(
     broker: Broker, context: RequestContext, request: "MetadataRequest", errors: dict[str, ErrorCode]
 ) -> _Fields:
-    """The response's values; its topics and their partitions are described as they are asked for."""
+    """Return the response's values; its topics and their partitions are described as they are asked for."""
     image, listener = broker.image, context.connection.listener
     topics = (
         _all_topics(broker, tuple(image.topics.values()), listener)
@@ -172,7 +173,8 @@ def _answer(
 
 
 def _by_id(request: "MetadataRequest") -> bool:
-    """True if the request asks for topics by id. Names don't count then: Java's client sends empty ones."""
+    """Return True if the request asks for topics by id. Names don't count then: Java's client sends empty
+    ones."""
     return any(topic.topic_id is not None for topic in request.topics or ())
 
 
@@ -222,7 +224,7 @@ def _topic(broker: Broker, topic: TopicState, listener: str) -> _Fields:
 def describe_partition(
     broker: Broker, topic: TopicState, index: int, state: PartitionState, listener: str
 ) -> _Fields:
-    """A partition as Metadata and DescribeTopicPartitions tell of it."""
+    """Describe a partition for Metadata and DescribeTopicPartitions."""
     error = ErrorCode.none
     leader = state.leader
     if leader == NO_LEADER:
@@ -249,7 +251,8 @@ def describe_partition(
 
 
 def describe_cluster_metadata(broker: Broker) -> _Fields:
-    """The metadata log as a topic: every broker serves it, and names the quorum's leader where it can."""
+    """Describe the metadata log as a topic: every broker serves it, and names the quorum's leader where it
+    can."""
     return {
         "error_code": ErrorCode.none,
         "name": CLUSTER_METADATA,

@@ -18,8 +18,8 @@ _AT_ONCE: Final = 200
 
 
 async def handle(broker: Broker, context: RequestContext, request: "OffsetCommitRequest") -> Answer:
-    """Many offsets are committed in several pieces, each by one batch; a group that rebalances in between has
-    some of them. An offset stands for its partition alone, and has an error of its own."""
+    """Commit offsets. Many are committed in several pieces, each by one batch; a group that rebalances in
+    between has some of them. An offset stands for its partition alone, and has an error of its own."""
     ref = MemberRef(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -36,7 +36,7 @@ async def handle(broker: Broker, context: RequestContext, request: "OffsetCommit
 
 
 class _Asked:
-    """One request's offsets, and what became of each."""
+    """The offsets of a request, and the outcome of each."""
 
     def __init__(self, broker: Broker, context: RequestContext, request: "OffsetCommitRequest") -> None:
         self._broker = broker
@@ -48,7 +48,7 @@ class _Asked:
         self.deferred = Deferred()
 
     def pieces(self) -> Iterator[list[tuple[str, "OffsetCommitRequestPartition"]]]:
-        """At least one: a request of nothing is a sign of life."""
+        """Yield at least one piece: a request of nothing is a sign of life."""
         piece: list[tuple[str, OffsetCommitRequestPartition]] = []
         for topic in self._request.topics:
             for part in topic.partitions:

@@ -23,8 +23,8 @@ _GROUPS_AT_ONCE: Final = 3
 
 
 def handle(broker: Broker, context: RequestContext, request: "OffsetFetchRequest") -> Answer:
-    """Many offsets are answered in slices. If the group moves away meanwhile, the request fails with that:
-    what is no longer here must not look as if nothing had been committed."""
+    """Answer OffsetFetch; many offsets in slices. If the group moves away meanwhile, the request fails: moved
+    offsets must not look like uncommitted ones."""
     asked = request.groups
     if context.version >= 8:
         values: _Fields = {"groups": ({"group_id": each.group_id} | _group(broker, each) for each in asked)}
@@ -36,7 +36,7 @@ def handle(broker: Broker, context: RequestContext, request: "OffsetFetchRequest
 
 
 def _is_small(topics: "Sequence[OffsetFetchRequestTopics] | None") -> bool:
-    """Everything that was committed may be much."""
+    """Return whether the answer is small. All committed offsets may be many."""
     return topics is not None and sum(1 + len(each.partition_indexes) for each in topics) <= _AT_ONCE
 
 
@@ -67,7 +67,7 @@ def _named(
 def _partitions(
     broker: Broker, group_id: str, topic: "OffsetFetchRequestTopics", error: ErrorCode
 ) -> Iterator[_Fields]:
-    """A partition without an offset is answered with -1, which is no error."""
+    """Describe the partitions. One without an offset is answered with -1, which is no error."""
     for index in topic.partition_indexes:
         now = broker.groups.check(group_id)
         if now is not error:

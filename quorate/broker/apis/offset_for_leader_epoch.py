@@ -22,7 +22,7 @@ _AT_ONCE: Final = 100
 
 
 def handle(broker: Broker, context: RequestContext, request: "OffsetForLeaderEpochRequest") -> Answer:
-    """Many partitions are answered in slices, each as it is at one moment."""
+    """Answer for each partition as it is at one moment; many in slices."""
     topics = (
         {
             "topic": topic.topic,

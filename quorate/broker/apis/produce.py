@@ -36,7 +36,7 @@ _AT_ONCE: Final = 200
 
 
 async def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> Answer:
-    """The append is done when this returns; the answer may wait for other replicas."""
+    """Append. The append is done when this returns; the answer may wait for other replicas."""
     if request.acks not in _ACKS:
         raise KafkaError(ErrorCode.invalid_required_acks, f"acks is {request.acks}; it must be -1, 0 or 1")
     if request.transactional_id is not None:
@@ -78,8 +78,8 @@ def _items(request: ProduceRequest) -> Steps[list[ProduceItem]]:
 
 
 def _close_if_refused(request: ProduceRequest, pending: ParkedProduce) -> Steps[CloseConnection | None]:
-    """Nobody reads an answer with acks=0. A client whose connection goes looks for the leader anew; one that
-    is told nothing sends to a former leader for as long as it lives."""
+    """Return the close of a refused acks=0 request, which has no answer. A client whose connection closes
+    looks for the leader anew; otherwise it sends to a former leader for as long as it lives."""
     first: str | None = None
     count = 0
     for number, result in enumerate(pending.results(), 1):
@@ -102,7 +102,7 @@ def _close_if_refused(request: ProduceRequest, pending: ParkedProduce) -> Steps[
 def _response(
     broker: Broker, context: RequestContext, request: ProduceRequest, pending: ParkedProduce
 ) -> Steps[Response]:
-    """What is answered of each partition is made when it is encoded."""
+    """Build the response. The part of each partition is made when it is encoded."""
     results = iter(pending.results())
     leaders: dict[int, None] = {}
 

@@ -18,7 +18,7 @@ _TIMEOUT_SECONDS: Final = 10.0
 
 
 class ProducerIdSource:
-    """Each id once in the life of the cluster. What is left of a block when the broker stops is lost."""
+    """Draws each id once in the life of the cluster. The rest of a block is lost when the broker stops."""
 
     def __init__(
         self, channel: ControllerChannel, *, broker_id: int, broker_epoch: Callable[[], int]
@@ -31,8 +31,8 @@ class ProducerIdSource:
         self._fetching = trio.Lock()
 
     async def draw(self) -> int:
-        """Raises `KafkaError` (COORDINATOR_LOAD_IN_PROGRESS, which clients try again) while the controller
-        has none to give, and `ControllerTimedOutError`."""
+        """Return the next id. Raises `KafkaError` (COORDINATOR_LOAD_IN_PROGRESS, which clients try again)
+        while the controller has none to give, and `ControllerTimedOutError`."""
         async with self._fetching:
             if self._next == self._end:
                 await self._fetch_block()

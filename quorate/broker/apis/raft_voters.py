@@ -13,7 +13,7 @@ from quorate.runtime import uuid_text
 from quorate.types import Endpoint, NodeId, ReplicaKey
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
-"""For requests that say none."""
+"""The time-out of requests without one."""
 
 
 class NamedListener(Protocol):
@@ -28,7 +28,7 @@ class NamedListener(Protocol):
 
 
 def check_cluster(broker: Broker, cluster_id: str | None) -> None:
-    """Raises `KafkaError`; a request may name no cluster."""
+    """Check the cluster id, which may be missing. Raises `KafkaError`."""
     if cluster_id is not None and cluster_id != broker.cluster_id:
         raise KafkaError(
             ErrorCode.inconsistent_cluster_id,
@@ -37,7 +37,8 @@ def check_cluster(broker: Broker, cluster_id: str | None) -> None:
 
 
 def voter_key(voter_id: int, directory_id: uuid.UUID | None) -> ReplicaKey:
-    """Raises `KafkaError`: only a whole key says which disk is meant."""
+    """Return the voter's key. Raises `KafkaError` for a key without the directory, which says which disk is
+    meant."""
     if voter_id < 0:
         raise KafkaError(ErrorCode.invalid_request, f"the voter's id is {voter_id}; it must be 0 or more")
     if directory_id is None:
@@ -49,7 +50,7 @@ def voter_key(voter_id: int, directory_id: uuid.UUID | None) -> ReplicaKey:
 
 
 def default_endpoint(broker: Broker, listeners: Iterable[NamedListener]) -> Endpoint:
-    """The endpoint of the listener that the quorum uses. Raises `KafkaError` if it is missing."""
+    """Return the endpoint of the listener that the quorum uses. Raises `KafkaError` if it is missing."""
     wanted = broker.config.controller_listener_name
     for listener in listeners:
         if listener.name == wanted:
@@ -65,7 +66,7 @@ def default_endpoint(broker: Broker, listeners: Iterable[NamedListener]) -> Endp
 
 
 async def changed(change: Awaitable[None]) -> None:
-    """Return when the change is committed. Raises `KafkaError` with the code that says what happened."""
+    """Return when the change is committed. Raises `KafkaError` with the matching code."""
     try:
         await change
     except RequestRefusedError as error:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, context: RequestContext, request: "RemoveRaftVoterRequest") -> Answer:
-    """Any broker takes it to the quorum's leader."""
+    """Remove a voter. Any broker forwards the request to the quorum's leader."""
     check_cluster(broker, request.cluster_id)
     key = voter_key(request.voter_id, request.voter_directory_id)
 

@@ -20,7 +20,7 @@ INTERNAL_TOPICS: Final = (OFFSETS_TOPIC,)
 
 
 class TopicCreator:
-    """One creation at a time per topic, however many ask. UNKNOWN_SERVER_ERROR: the outcome is not known."""
+    """Creates each topic once at a time, however many ask. UNKNOWN_SERVER_ERROR: the outcome is not known."""
 
     def __init__(
         self,
@@ -40,8 +40,9 @@ class TopicCreator:
         return await self._create(NewTopic(name=name))
 
     async def create_offsets_topic(self) -> ErrorCode:
-        """NOT_ENOUGH_REPLICAS while fewer brokers are registered than would hold it: what is created with one
-        replica keeps one. A broker that is down for now gets its replica all the same."""
+        """Create `__consumer_offsets`. NOT_ENOUGH_REPLICAS while fewer brokers are registered than would hold
+        it: a topic created with one replica keeps one. A broker that is down for now gets its replica all the
+        same."""
         image = self._metadata.image
         config = self._config
         known = len(image.brokers)

@@ -7,7 +7,8 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.wire import KafkaError
 
 REFUSAL: Final = ErrorCode.transactional_id_authorization_failed
-"""Every client takes it as final. On others, such as INVALID_REQUEST, librdkafka asks again for ever."""
+"""The code that every client takes as final. On others, such as INVALID_REQUEST, librdkafka asks again for
+ever."""
 REASON: Final = "transactions are not served by this version of quorate"
 
 

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from kio.schema.update_raft_voter.v0.request import UpdateRaftVoterRequest
 
 _KRAFT_VERSION: Final = 1
-"""Of a quorum with voters that can change."""
+"""The kraft.version of a quorum with voters that can change."""
 _UNKNOWN_EPOCH: Final = -1
 
 
 def handle(broker: Broker, context: RequestContext, request: "UpdateRaftVoterRequest") -> Answer:
-    """Any broker takes it to the quorum's leader. Every answer says who that is, as far as it is known."""
+    """Update a voter. Any broker forwards the request to the quorum's leader. Every answer names the leader,
+    if known."""
     try:
         voter = _checked(broker, request)
     except KafkaError as error:

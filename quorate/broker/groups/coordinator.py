@@ -58,7 +58,7 @@ class GroupConfig:
 
 @dataclass(slots=True)
 class _Shard:
-    """One partition's groups, for one leadership of it."""
+    """The groups of one partition, for one leadership of it."""
 
     partition: int
     leader_epoch: int
@@ -98,7 +98,7 @@ class GroupCoordinator:
         self._wake = trio.Event()
 
     async def run(self) -> None:
-        """Timers and loading, until cancelled."""
+        """Run the timers and loads until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers.run)
             while True:
@@ -112,7 +112,7 @@ class GroupCoordinator:
     # Leadership of partitions
 
     def elect(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads the partition now: load its groups."""
+        """Load the groups of a partition that this broker leads now."""
         held = self._shards.get(partition)
         if held is not None:
             if held.leader_epoch >= leader_epoch:
@@ -127,7 +127,7 @@ class GroupCoordinator:
         self._wake.set()
 
     def resign(self, partition: int) -> None:
-        """Another broker leads the partition, or it is gone."""
+        """Unload the groups of a partition that this broker leads no more."""
         shard = self._shards.pop(partition, None)
         if shard is None:
             return
@@ -238,7 +238,8 @@ class GroupCoordinator:
         offsets: Sequence[OffsetToCommit],
         reply: Callable[[Sequence[ErrorCode]], None],
     ) -> None:
-        """Answered with an error for each offset, in order, when every replica in sync has them."""
+        """Commit the offsets. `reply` gets an error for each, in order, when every replica in sync has
+        them."""
 
         def refuse(error: ErrorCode) -> None:
             reply([error] * len(offsets))
@@ -295,7 +296,7 @@ class GroupCoordinator:
         self._append(shard, [offset_record(key, value) for key, value in values], stored)
 
     def fetch_offset(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
-        """None: nothing was committed. Ask `check` first."""
+        """Return the committed offset, or None. Ask `check` first."""
         shard = self._shard(group_id)
         if isinstance(shard, ErrorCode) or group_id not in shard.offsets:
             return None
@@ -303,9 +304,9 @@ class GroupCoordinator:
         return None if value is None else _committed(value)
 
     def committed(self, group_id: str) -> Iterator[tuple[str, list[tuple[int, CommittedOffset]]]]:
-        """Each topic that the group has committed something of, with its partitions as they are when it is
-        the topic's turn. Ask `check` first. Raises `GroupMovedError` if the group has moved away meanwhile,
-        even if it is back."""
+        """Yield each topic with committed offsets of the group, and its partitions as they are at the topic's
+        turn. Ask `check` first. Raises `GroupMovedError` if the group has moved away meanwhile, even if it is
+        back."""
         shard = self._shard(group_id)
         if not isinstance(shard, ErrorCode) and group_id in shard.offsets:
             offsets = shard.offsets[group_id]
@@ -315,12 +316,12 @@ class GroupCoordinator:
                 yield topic, [(index, _committed(value)) for index, value in offsets.of_topic(topic)]
 
     def check(self, group_id: str) -> ErrorCode:
-        """Whether this broker coordinates the group, now."""
+        """Return NONE if this broker coordinates the group now, else the reason."""
         shard = self._shard(group_id)
         return shard if isinstance(shard, ErrorCode) else ErrorCode.none
 
     def group(self, group_id: str) -> Group | None:
-        """To look at."""
+        """Return the group for inspection."""
         shard = self._shard(group_id)
         return None if isinstance(shard, ErrorCode) else shard.groups.get(group_id)
 
@@ -381,7 +382,7 @@ def _committed(value: OffsetValue) -> CommittedOffset:
 
 
 def _as_coordinator(error: ErrorCode) -> ErrorCode:
-    """What a partition's error means to a member (as Kafka's GroupMetadataManager)."""
+    """Return a partition's error as the members' error (as Kafka's GroupMetadataManager)."""
     match error:
         case (
             ErrorCode.unknown_topic_or_partition

@@ -31,9 +31,9 @@ class JoinRequest:
     rebalance_timeout_ms: int
     protocol_type: str
     protocols: tuple[Protocol, ...]
-    """In the member's order of preference."""
+    """The protocols in the member's order of preference."""
     needs_member_id: bool
-    """Whether a new member is first given an id and asked to come again (KIP-394; version 4 on)."""
+    """True if a new member first gets an id and joins again with it (KIP-394; version 4 on)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class SyncRequest:
     member: MemberRef
     protocol_type: str | None = None
     protocol: str | None = None
-    """None: not said, before version 5."""
+    """None: not given, before version 5."""
     assignments: tuple[tuple[str, bytes], ...] = ()
     """(member id, assignment), from the leader."""
 

@@ -67,7 +67,7 @@ class GroupValue:
 
 
 def offset_record(key: OffsetKey, value: OffsetValue | None) -> KeyValue:
-    """None: a tombstone."""
+    """Encode a record; a value of None is a tombstone."""
     out = Pieces(flexible=False)
     out.int16(1).string(key.group_id).string(key.topic).int32(key.partition)
     if value is None:
@@ -79,7 +79,7 @@ def offset_record(key: OffsetKey, value: OffsetValue | None) -> KeyValue:
 
 
 def group_record(key: GroupKey, value: GroupValue | None) -> KeyValue:
-    """None: a tombstone."""
+    """Encode a record; a value of None is a tombstone."""
     out = Pieces(flexible=False)
     out.int16(GROUP_KEY_VERSION).string(key.group_id)
     if value is None:
@@ -97,7 +97,7 @@ def group_record(key: GroupKey, value: GroupValue | None) -> KeyValue:
 
 
 def read_key(data: bytes) -> Key | None:
-    """None for a kind of record that this version does not know. Raises `MalformedError`."""
+    """Decode a key; None for a kind of record that this version does not know. Raises `MalformedError`."""
     cursor = Cursor(memoryview(data), flexible=False)
     version = cursor.int16()
     if version in OFFSET_KEY_VERSIONS:
@@ -108,7 +108,7 @@ def read_key(data: bytes) -> Key | None:
 
 
 def read_offset(data: bytes) -> OffsetValue:
-    """Raises `MalformedError`."""
+    """Decode a committed offset. Raises `MalformedError`."""
     cursor = Cursor(memoryview(data), flexible=False)
     version = cursor.int16()
     if not 0 <= version <= _OFFSET_VALUE_VERSION:
@@ -121,7 +121,7 @@ def read_offset(data: bytes) -> OffsetValue:
 
 
 def read_group(data: bytes) -> GroupValue:
-    """Raises `MalformedError`."""
+    """Decode a group. Raises `MalformedError`."""
     cursor = Cursor(memoryview(data), flexible=False)
     version = cursor.int16()
     if not 0 <= version <= _GROUP_VALUE_VERSION:

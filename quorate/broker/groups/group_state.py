@@ -22,9 +22,9 @@ class GroupState(enum.Enum):
 
 class GroupTimerKind(enum.Enum):
     HEARTBEAT = "heartbeat"
-    """Of a member."""
+    """The session time-out of a member."""
     PENDING = "pending"
-    """Of a member id that was handed out and that nobody has come back with."""
+    """The time-out of a member id that was handed out and not used yet."""
     JOIN = "join"
     SYNC = "sync"
 
@@ -43,13 +43,13 @@ class GroupHost(Protocol):
     def cancel(self, timer: GroupTimer) -> None: ...
 
     def store(self, group_id: str, value: GroupValue, done: Callable[[ErrorCode], None]) -> None:
-        """Write the group's record; `done` hears of it, unless the coordinator moves away before."""
+        """Write the group's record. `done` gets the outcome, unless the coordinator moves away before."""
         ...
 
     def draw_member_id(self, prefix: str) -> str: ...
 
     def now_ms(self) -> int:
-        """Wall clock, for the stored timestamp only."""
+        """Return the wall clock, for the stored timestamp only."""
         ...
 
 

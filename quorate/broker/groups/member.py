@@ -1,4 +1,4 @@
-"""One member of a group."""
+"""A member of a group."""
 
 from quorate.broker.groups.group_messages import (
     JoinedMember,
@@ -81,7 +81,7 @@ class Member:
 
     @property
     def waits(self) -> bool:
-        """Whether the next step is ours: such a member needn't heartbeat."""
+        """Return whether the member waits for our next step, so that it needn't heartbeat."""
         return self.on_join is not None or self.on_sync is not None
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -105,7 +105,7 @@ class Member:
         )
 
     def answer_join(self, result: JoinResult) -> None:
-        """If the member waits for it. A request that it repeated took the first one's place."""
+        """Answer the join that the member waits for, if any. A repeated request has replaced the first."""
         reply, self.on_join = self.on_join, None
         if reply is not None:
             reply(result)

@@ -16,8 +16,8 @@ _NOTHING: Final[Mapping[int, _Held]] = MappingProxyType({})
 
 
 class GroupOffsets:
-    """The committed offsets of a group, by topic and partition. What is later in the log wins, in whatever
-    order commits are answered."""
+    """The committed offsets of a group, by topic and partition. The one that is later in the log wins, in
+    whatever order commits are answered."""
 
     __slots__ = ("_held",)
 
@@ -25,7 +25,7 @@ class GroupOffsets:
         self._held: dict[str, dict[int, _Held]] = {}
 
     def put(self, topic: str, partition: int, value: OffsetValue, *, record_offset: int) -> None:
-        """`record_offset`: where its record is in the log."""
+        """Store a committed offset; `record_offset` is where its record is in the log."""
         partitions = self._held.get(topic)
         if partitions is None:
             partitions = self._held[topic] = {}
@@ -43,9 +43,9 @@ class GroupOffsets:
         return None if held is None else held.value
 
     def topics(self) -> list[str]:
-        """The topics of which something is committed."""
+        """Return the topics with committed offsets."""
         return list(self._held)
 
     def of_topic(self, topic: str) -> list[tuple[int, OffsetValue]]:
-        """A topic's partitions, as they are now."""
+        """Return a topic's partitions, as they are now."""
         return [(partition, held.value) for partition, held in self._held.get(topic, _NOTHING).items()]

@@ -18,14 +18,14 @@ class GroupLog(Protocol):
     """The partitions of `__consumer_offsets` that are led here."""
 
     def records(self, partition: int) -> AsyncIterator[Sequence[Record]]:
-        """Everything up to the log end offset as of the call. Raises `GroupLogError`."""
+        """Read everything up to the log end offset as of the call. Raises `GroupLogError`."""
         ...
 
     def append(
         self, partition: int, records: Sequence[KeyValue], done: Callable[[ErrorCode, int], None]
     ) -> None:
-        """With acks=all. Takes its place in the log now; `done` hears the partition's error and the base
-        offset, maybe before this returns."""
+        """Append with acks=all, now. `done` gets the partition's error and the base offset, maybe before this
+        returns."""
         ...
 
 
@@ -39,6 +39,6 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(group_id: str, partitions: int) -> int:
-    """Kafka's Utils.abs: the one number without an absolute value counts as 0."""
+    """Return the partition by Kafka's Utils.abs: the one number without an absolute value counts as 0."""
     value = java_hash(group_id)
     return (0 if value == -(1 << 31) else abs(value)) % partitions
