@@ -18,14 +18,14 @@ class ClusterRunSettings:
 
     faults: FaultSettings = field(default_factory=FaultSettings)
     faults_s: float = 10.0
-    """How long faults happen."""
+    """The duration of the faults."""
 
     @property
     def kind_names(self) -> list[str]:
         return [kind.value for kind in self.faults.kinds]
 
     def reduced(self, skipped: frozenset[str], share: float) -> Self:
-        """Without some kinds of faults, and for a share of the time."""
+        """Return the settings without some kinds of faults, and for a share of the time."""
         without = frozenset(kind for kind in self.faults.kinds if kind.value in skipped)
         faults = replace(self.faults, skipped=without)
         return replace(self, faults=faults, faults_s=share * self.faults_s)
@@ -38,12 +38,12 @@ Result = TypeVar("Result")
 
 
 class ClusterRun(ABC, Generic[Settings, Cluster, Result]):
-    """One seed. Tests may replace its parts before `execute`."""
+    """A seed's run. Tests may replace its parts before `execute`."""
 
     name: ClassVar[str]
-    """Of the source of randomness, with the seed."""
+    """The name of the source of randomness, with the seed."""
     limit_s: ClassVar[float] = 3600.0
-    """Of virtual time."""
+    """The limit of virtual time."""
 
     def __init__(self, seed: int, settings: Settings, *, show: Callable[[str], None] | None = None) -> None:
         self.seed = seed

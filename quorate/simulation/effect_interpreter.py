@@ -1,8 +1,5 @@
-"""One place for the effects of a core on a disk and a network in memory: simulation and explorer share it.
-
-A new effect is one more case of `EffectInterpreter.do`. The driver has a dispatch of its own: it waits for
-devices and collects appends (docs/architecture.md).
-"""
+"""The one place for the effects of a core on a disk and a network in memory, shared by simulation and
+explorer."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -49,13 +46,13 @@ from quorate.types import ElectionState, Epoch, NodeId, Offset, SnapshotId, Vote
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One record batch: offsets [base_offset, end_offset)."""
+    """A record batch: offsets [base_offset, end_offset)."""
 
     base_offset: Offset
     end_offset: Offset
     epoch: Epoch
     proposal: int | None = None
-    """Its number."""
+    """The number of the proposal."""
     leader: NodeId | None = None
     """Whom a LeaderChange names."""
     voters: VotersAt | None = None
@@ -65,7 +62,7 @@ class Batch:
 
 
 class StoredState(Protocol):
-    """What a node has on its disk."""
+    """The data on a node's disk."""
 
     @property
     def election(self) -> ElectionState: ...
@@ -85,7 +82,7 @@ class StoredState(Protocol):
         ...
 
     def epoch_before(self, offset: int) -> Epoch:
-        """Of the record below `offset`; 0 at the start."""
+        """Return the epoch of the record below `offset`; 0 at the start."""
         ...
 
 
@@ -234,7 +231,7 @@ class EffectInterpreter(ABC):
                 raise self.violation(f"one leader in epoch {old.epoch}: {old.leader}, now {new.leader}")
 
     def _check_message(self, message: Message) -> None:
-        """What a message depends on is durable before it is sent."""
+        """Check that the data on which a message depends is durable before it is sent."""
         stored, node = self.stored, self.node_id
         election = stored.election
         if message.epoch > election.epoch:

@@ -27,7 +27,7 @@ _COLLECT_EVERY = 20
 
 
 class Subject(enum.Enum):
-    """What a seed breaks."""
+    """The system that a seed breaks."""
 
     CORE = "core"
     """The protocol alone, without disks, sockets or trio: quick."""
@@ -48,14 +48,14 @@ def core_run(seed: int, *, show: Show | None = None) -> CoreRun:
 
 
 def quorum_run(seed: int, *, show: Show | None = None) -> "QuorumRun":
-    """As `core_run`, of the whole quorum."""
+    """Prepare a run as `core_run`, of the whole quorum."""
     from quorate.simulation.quorum import QuorumRun, QuorumRunSettings
 
     return QuorumRun(seed, QuorumRunSettings.draw(random.Random(f"quorum-settings/{seed}")), show=show)
 
 
 def broker_run(seed: int, *, show: Show | None = None) -> "BrokerRun":
-    """As `core_run`, of a broker cluster."""
+    """Prepare a run as `core_run`, of a broker cluster."""
     from quorate.simulation.brokers import BrokerRun, BrokerRunSettings
 
     return BrokerRun(seed, BrokerRunSettings.draw(random.Random(f"broker-settings/{seed}")), show=show)
@@ -74,7 +74,8 @@ def run_of(what: Subject, seed: int, *, show: Show | None = None) -> "Run":
 def run_seeds(
     seeds: Sequence[int], *, what: Subject = Subject.QUORUM, verbose: bool, say: Callable[[str], None]
 ) -> list[int]:
-    """Those that failed. Says the seed, what it drew, and the result; every event too if `verbose`."""
+    """Run the seeds and return those that failed. Says the seed, its draws, and the result; every event too
+    if `verbose`."""
     failed = []
     for seed in seeds:
         run = run_of(what, seed, show=say if verbose else None)
@@ -91,7 +92,7 @@ def run_seeds(
 
 
 def describe(settings: "DataclassInstance") -> str:
-    """One line per part of a run's settings."""
+    """Describe a run's settings, one line per part."""
     return "\n".join(f"  {part.name}: {getattr(settings, part.name)}" for part in fields(settings))
 
 

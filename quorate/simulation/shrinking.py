@@ -6,9 +6,9 @@ from typing import Final, Protocol
 from quorate.simulation.seeds import FAILURES, Show, Subject, run_of
 
 _NOISE: Final = (" bytes ", " synced ", "log debug ")
-"""Of these lines a story has no need."""
+"""The lines that a story does not need."""
 _SHARES: Final = (0.1, 0.25, 0.5, 0.75)
-"""Of the time under faults, tried in this order."""
+"""The shares of the time under faults, tried in this order."""
 
 
 class Attempt(Protocol):
@@ -20,7 +20,8 @@ class Attempt(Protocol):
 
 
 def shrink(seed: int, *, what: Subject, say: Callable[[str], None]) -> bool:
-    """Whether the seed fails. If so, say which faults it takes, and what happens then, event by event."""
+    """Return whether the seed fails. If so, say which faults it takes, and the events that follow, one by
+    one."""
     attempt, kinds = _attempts(seed, what)
     failure = attempt(frozenset(), 1.0)
     if failure is None:
@@ -54,7 +55,7 @@ def shrink(seed: int, *, what: Subject, say: Callable[[str], None]) -> bool:
 
 
 def _attempts(seed: int, what: Subject) -> tuple[Attempt, list[str]]:
-    """How to run it with less, and the kinds of faults that it drew."""
+    """Return the function that runs the seed with less, and the kinds of faults that it drew."""
 
     def attempt(skipped: frozenset[str], share: float, show: Show | None = None) -> Exception | None:
         run = run_of(what, seed, show=show)
@@ -69,5 +70,5 @@ def _attempts(seed: int, what: Subject) -> tuple[Attempt, list[str]]:
 
 
 def _invariant(failure: Exception) -> str:
-    """Which one was broken, without the details."""
+    """Return the broken invariant, without the details."""
     return f"{type(failure).__name__}: {str(failure).partition(':')[0]}"

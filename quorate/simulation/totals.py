@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of one run that passed."""
+    """The counts of one run that passed."""
 
     events: int
     """Steps of cores, or events in traces."""
@@ -17,7 +17,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Totals:
-    """Of many runs."""
+    """The totals of many runs."""
 
     runs: int = 0
     events: int = 0
@@ -27,10 +27,10 @@ class Totals:
     """Records; of brokers, those acknowledged to producers."""
     faults: dict[str, int] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
-    """What went wrong, by seed."""
+    """The failures by seed."""
 
     def count(self, counts: Counts) -> None:
-        """What one more run came to."""
+        """Add the counts of one more run."""
         self.events += counts.events
         self.virtual_s += counts.virtual_s
         self.committed += counts.committed
@@ -48,7 +48,7 @@ class Totals:
 
     @property
     def faults_by_kind(self) -> str:
-        """How often each kind was done, by name; empty for none."""
+        """Return the number of faults of each kind, by name; empty for none."""
         return ", ".join(f"{kind} {count:,}" for kind, count in sorted(self.faults.items()))
 
     def __str__(self) -> str:

@@ -23,12 +23,12 @@ _REQUEST_TIMEOUT_S: Final = 3.0
 
 
 class TopicFate(enum.Enum):
-    """What the administrator knows of a topic."""
+    """The administrator's knowledge of a topic."""
 
     ASKED_FOR = "asked for"
     CREATED = "created"
     DOOMED = "doomed"
-    """Its deletion was asked for."""
+    """The topic's deletion was requested."""
     DELETED = "deleted"
 
 

@@ -45,7 +45,7 @@ _LOST: Final = (
     ErrorCode.unknown_producer_id,
     ErrorCode.invalid_producer_epoch,
 )
-"""What an idempotent producer that sends one batch at a time hears only if acknowledged records are lost."""
+"""Errors that an idempotent producer with one batch at a time gets only if acknowledged records are lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class BrokerClientSettings:
     records_max: int = 3
     padding_max: int = 100
     plain_timeout_s: float = 3.0
-    """How long plain producers wait for a broker's answer."""
+    """The time that plain producers wait for a broker's answer."""
 
 
 class _Unusable(Exception):
@@ -79,9 +79,10 @@ class BrokerClients(Clients[BrokerCluster]):
         partitions = range(cluster.settings.partitions)
         self.histories: Mapping[int, History] = {number: History() for number in partitions}
         self.acknowledged: list[tuple[Append, str]] = []
-        """With the address of who acknowledged it, in order of time."""
+        """The acknowledged appends, in order of time, each with the address of the broker that acknowledged
+        it."""
         self.consumed: dict[str, tuple[int, list[tuple[int, bytes]]]] = {}
-        """By consumer: its partition, and the (offset, value) pairs it has read from the start on."""
+        """Each consumer's partition, and the (offset, value) pairs that it has read from the start on."""
 
     async def produce(self) -> None:
         """Run all producers until they have finished."""
@@ -244,7 +245,7 @@ class BrokerClients(Clients[BrokerCluster]):
     # Consuming
 
     async def consume_partition(self, client: str, partition: int, *, until: int | None = None) -> None:
-        """From offset 0 on, until `until` (exclusive)."""
+        """Read from offset 0 on, until `until` (exclusive)."""
         got: list[tuple[int, bytes]] = []
         self.consumed[client] = (partition, got)
         source = self._derived()

@@ -38,7 +38,7 @@ MORE = "more"
 BOOTSTRAP = "controller.quorum.bootstrap.servers"
 VOTERS = "controller.quorum.voters"
 AGAIN = "again"
-"""Where a folder of log.dirs is mounted for the second time."""
+"""The second mount point of a folder of log.dirs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +52,12 @@ class BrokerClusterSettings:
     network: NetworkSettings = field(default_factory=NetworkSettings)
     disk: DiskSpeed = field(default_factory=DiskSpeed)
     sync_at_once: tuple[bool, ...] = ()
-    """Whether each host's disk syncs in the pass that asks (`SyncStrategy.INLINE`), in turn."""
+    """True for hosts whose disk syncs in the pass that asks (`SyncStrategy.INLINE`), in turn."""
     voters_in: VotersIn = VotersIn.CONFIGURATION
     auto_join: bool = False
-    """Whether brokers take their places among the voters by themselves, where those are in the log."""
+    """Brokers become voters by themselves, where the voters are in the log."""
     log_dirs: tuple[str, ...] = (FOLDER,)
-    """Of every broker; the first holds the metadata log too."""
+    """The folders of every broker; the first holds the metadata log too."""
 
 
 class BrokerHost(VotingNode):
@@ -71,7 +71,7 @@ class BrokerHost(VotingNode):
         self._values = dict(values)
         self.log_dirs = log_dirs
         self.away: Volume | None = None
-        """What was in the second folder of log.dirs, while it is taken away."""
+        """The contents of the second folder of log.dirs, while it is taken away."""
         self.server: BrokerServer | None = None
         self.quorum: Quorum[None] | None = None
 
@@ -89,7 +89,7 @@ class BrokerHost(VotingNode):
         return ServerConfig.parse("\n".join(f"{key}={value}" for key, value in values.items()))
 
     def votes_by_the_log(self, servers: Iterable[str]) -> None:
-        """Its configuration says only whom to ask, from its next start on."""
+        """Name only bootstrap servers in its configuration, from its next start on."""
         self._values.pop(VOTERS, None)
         self._values[BOOTSTRAP] = ",".join(servers)
 
@@ -106,7 +106,7 @@ class BrokerHost(VotingNode):
 
     @property
     def degraded(self) -> bool:
-        """Whether it serves without one of its folders of log.dirs, which has failed."""
+        """Return whether it serves without one of its folders of log.dirs, which has failed."""
         broker = None if self.server is None or not self.alive else self.server.broker
         return broker is not None and len(broker.replicas.online_dirs()) < len(self.config.log_dirs)
 
@@ -123,7 +123,7 @@ class BrokerHost(VotingNode):
 
     @property
     def log(self) -> Log:
-        """Of the quorum."""
+        """Return the quorum's log."""
         if self.quorum is None:
             raise ValueError(f"{self.name} is down")
         return self.quorum.log
@@ -137,7 +137,7 @@ class BrokerHost(VotingNode):
         return self.serving.metadata.image
 
     def is_unfenced(self, image: MetadataImage) -> bool:
-        """Whether `image` has it so, of the incarnation that runs now."""
+        """Return whether `image` has the running incarnation unfenced."""
         broker = None if self.server is None or not self.alive else self.server.broker
         own = None if broker is None else broker.lifecycle.own
         return own is not None and image.is_active(self.id) and image.broker(self.id) == own
@@ -175,7 +175,7 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
     ) -> None:
         self.settings = settings
         self._lost: dict[str, LostReplica] = {}
-        """By directory id."""
+        """The lost replicas by directory id."""
         super().__init__(
             settings.brokers,
             settings.network,
@@ -305,7 +305,7 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
     # Partitions
 
     def states(self, topic: str) -> Mapping[int, PartitionState]:
-        """As the active controller's node has applied them; empty if nobody knows."""
+        """Return the states that the active controller's node has applied; empty if none is known."""
         leader = self.leader()
         if leader is None:
             return {}
@@ -325,7 +325,8 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         )
 
     def directories_are_as_registered(self) -> bool:
-        """Whether every active broker has all directories that metadata says it has. No if nobody leads."""
+        """Return whether every active broker has all directories that metadata gives it. False without a
+        leader."""
         leader = self.leader()
         if leader is None:
             return False

@@ -35,7 +35,7 @@ _SESSION_TIMEOUT: Final = timedelta(seconds=2)
 
 
 class _StartAgainError(Exception):
-    """As a new member: what became of the last request is not known, or the coordinator is elsewhere."""
+    """Join as a new member: the last request's outcome is unknown, or the coordinator is elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class GroupMembers(Clients[BrokerCluster]):
         self._members = members
         self._think_max_s = think_max_s
         self.acknowledged: dict[int, int] = {}
-        """By partition: the newest offset whose commit was acknowledged."""
+        """The newest offset per partition whose commit was acknowledged."""
         self.commits = 0
-        """How many were acknowledged."""
+        """The number of acknowledged commits."""
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -114,7 +114,7 @@ class GroupMembers(Clients[BrokerCluster]):
             yield connection
 
     async def _live(self, client: str, connection: WireClient, source: random.Random) -> None:
-        """From one generation to the next with one coordinator."""
+        """Take part in one generation after another with one coordinator."""
         member_id = ""
         while not self._finish.is_set():
             generation = await self._join(connection, member_id)
@@ -173,7 +173,7 @@ class GroupMembers(Clients[BrokerCluster]):
         return cast("JoinGroupResponse", received)
 
     async def _goes_on(self, connection: WireClient, generation: _Generation) -> bool:
-        """Whether the generation does; otherwise join the next one."""
+        """Return whether the generation continues; otherwise join the next one."""
         received = await connection.call(
             ApiKey.HEARTBEAT,
             group_id=GROUP,

@@ -1,4 +1,4 @@
-"""One seed of a broker cluster: break it within the budget, heal it, and check the clients' answers."""
+"""A seed of a broker cluster: break it within the budget, heal it, and check the clients' answers."""
 
 import random
 from dataclasses import dataclass, field, replace
@@ -58,7 +58,7 @@ BROKER_FAULTS = (
 """Partition data is not synced on append: what only syncs protect is beyond the budget."""
 
 DIRECTORY_FAULTS = (Fault.LOST_DIRECTORY, Fault.ABSENT_DIRECTORY, Fault.DIRECTORY_TWICE)
-"""On top of these, where brokers have two folders of log.dirs."""
+"""Additional faults, where brokers have two folders of log.dirs."""
 
 
 class BrokerFaults(Faults[BrokerHost]):
@@ -77,7 +77,7 @@ class BrokerFaults(Faults[BrokerHost]):
         super().__init__(cluster, settings, source)
         self._brokers = cluster
         self._lost: dict[BrokerHost, int] = {}
-        """Who lost data, and in which life."""
+        """The brokers that lost data, and the life in which they did."""
         self.directories = DirectoryFaults(
             cluster, source, choose=self._some, may_lose=self._may_lose, last=self._last
         )
@@ -107,7 +107,7 @@ class BrokerFaults(Faults[BrokerHost]):
             self._do[Fault.LOST_DISK] = self.disks.lose
 
     async def repair(self) -> None:
-        """When all is healed: let every broker vote again. Raises `LivenessViolation`."""
+        """Let every broker vote again once all is healed. Raises `LivenessViolation`."""
         if self._brokers.settings.voters_in is VotersIn.CONFIGURATION:
             return
         with trio.move_on_after(_PATIENCE_S) as patience:
@@ -118,7 +118,7 @@ class BrokerFaults(Faults[BrokerHost]):
             )
 
     def _may_lose(self, node: BrokerHost) -> bool:
-        """Whether the budget has room for it; it is taken then."""
+        """Return whether the budget has room for a loss, which is taken then."""
         self._forget_who_recovered()
         least = self._brokers.settings.min_isr
         if len(self._lost.keys() | {node}) >= least:
@@ -227,7 +227,7 @@ class BrokerRunResult:
     acknowledged: int
     """Produces."""
     records: int
-    """In these."""
+    """The records in these appends."""
     failed: int
     unknown: int
     read: int

@@ -28,14 +28,14 @@ QUICK = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerScene:
-    """What a story can act on."""
+    """The parts that a story can act on."""
 
     cluster: BrokerCluster
     clients: BrokerClients
     scheduler: Scheduler
 
     def leader_of(self, partition: int) -> BrokerHost:
-        """Of the topic's partition, as the active controller has it."""
+        """Return the leader of the topic's partition, as the active controller has it."""
         return self.cluster.nodes[self.cluster.states(TOPIC)[partition].leader - 1]
 
 

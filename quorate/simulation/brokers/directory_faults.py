@@ -142,7 +142,8 @@ class DirectoryFaults:
         return None if node.up or len(node.log_dirs) != 2 else node
 
     def is_spare(self, node: BrokerHost) -> bool:
-        """Whether no partition is sure to be whole on this node alone, and none is about to be created so."""
+        """Return whether no partition is sure to be whole on this node alone, and none is about to be created
+        so."""
         leader = self._cluster.leader()
         if leader is None or self._cluster.creating:
             return False
@@ -156,7 +157,8 @@ class DirectoryFaults:
         )
 
     async def _end(self, node: BrokerHost) -> None:
-        """At least once: another fault may be ending the process, and has cut its disk off until then."""
+        """End the process at least once: another fault may be ending it, and has cut its disk off until
+        then."""
         await self._cluster.crash(node, power_loss=False)
         while node.up:
             await self._cluster.crash(node, power_loss=False)

@@ -95,7 +95,7 @@ class LostDisks:
         return self._random.choice([each for each in self._cluster.nodes if each not in (node, leader)])
 
     def _names(self, behind: BrokerHost) -> list[str]:
-        """Of all others."""
+        """Return the names of all others."""
         return [each.name for each in self._cluster.nodes if each is not behind]
 
     def _start(self, *nodes: BrokerHost) -> None:

@@ -7,7 +7,7 @@ from quorate.types import Epoch, Offset
 
 @dataclass(frozen=True, slots=True)
 class CommittedPiece:
-    """One batch of the committed log, byte for byte."""
+    """A batch of the committed log, byte for byte."""
 
     base_offset: Offset
     end_offset: Offset
@@ -16,7 +16,7 @@ class CommittedPiece:
 
 
 class CommittedLog:
-    """What any node ever said to be committed."""
+    """The records that any node ever reported as committed."""
 
     def __init__(self) -> None:
         self._pieces: dict[int, CommittedPiece] = {}

@@ -72,7 +72,7 @@ class OneVotePerEpoch(Invariant):
 
 
 class VotesAreDurable(Invariant):
-    """Before a vote is sent, the quorum-state file on the device has it, with its epoch."""
+    """The quorum-state file on the device has a vote, with its epoch, before the vote is sent."""
 
     def role_changed(self, node: NodeView, seen: RoleSeen) -> None:
         if seen.voted is None:
@@ -99,7 +99,7 @@ class EpochNeverGoesBack(Invariant):
 
 
 class HighWatermarkNeverGoesBack(Invariant):
-    """In the life of a process."""
+    """The high watermark never goes back in the life of a process."""
 
     def __init__(self) -> None:
         self._highest: dict[tuple[NodeId, int], Offset] = {}
@@ -114,7 +114,8 @@ class HighWatermarkNeverGoesBack(Invariant):
 
 
 class OffsetsAreInOrder(Invariant):
-    """Those of one node, from the log start to the log end; see `quorate.raft.core.validate`."""
+    """The offsets of a node are in order, from the log start to the log end; see
+    `quorate.raft.core.validate`."""
 
     def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
         try:
@@ -124,7 +125,7 @@ class OffsetsAreInOrder(Invariant):
 
 
 class CommittedPrefixAgrees(Invariant):
-    """What is committed is the same on every node, to the byte, and never changes."""
+    """The committed records are the same on every node, to the byte, and never change."""
 
     def __init__(self, committed: CommittedLog) -> None:
         self._committed = committed
@@ -183,7 +184,8 @@ class CommitsAreOfTheLeadersEpoch(Invariant):
 
 
 class CommittedIsDurableOnAMajority(Invariant):
-    """On the devices, not just in caches. Nodes that lost synced bytes are given the benefit of the doubt."""
+    """The committed records are on a majority's devices, not just in caches. Nodes that lost synced bytes are
+    given the benefit of the doubt."""
 
     def __init__(
         self, committed: CommittedLog, voters_of: Callable[[NodeView], Sequence[NodeView | None]]
@@ -207,7 +209,7 @@ class CommittedIsDurableOnAMajority(Invariant):
 
 
 def _is_durable(node: NodeView, piece: CommittedPiece) -> bool:
-    """In the log on its device, or in a snapshot there."""
+    """Return whether the log on its device has the piece, or a snapshot there."""
     folder = f"{node.folder}/{LOG_FOLDER}"
     for path in node.disk.durable_names(folder):
         if path.endswith(".log") and piece.data in (node.disk.durable_content(path) or b""):

@@ -14,7 +14,7 @@ Outcome = TypeVar("Outcome")
 
 
 class NodeView(Protocol):
-    """What the checks see of a node."""
+    """The parts of a node that the checks read."""
 
     @property
     def id(self) -> NodeId: ...
@@ -70,7 +70,7 @@ class LostReplica:
         raise ValueError(f"node {self.id} lost disk {self.disks} with its log")
 
     def validate(self) -> None:
-        """It runs no quorum."""
+        """Do nothing: the replica runs no quorum."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from quorate.types import NodeId, Offset
 
 @dataclass(slots=True)
 class Call:
-    """One call of one client. `invoked_at` and `ended_at` count steps: no two events share one."""
+    """A call of a client. `invoked_at` and `ended_at` count steps: no two events share one."""
 
     client: str
     node: NodeId
@@ -30,15 +30,15 @@ class Call:
     invoked_at: int
     first_value: int = -1
     count: int = 0
-    """Of records; 0 is a read."""
+    """The number of records; 0 is a read."""
     base_offset: Offset | None = None
     epoch: int = 0
     ended_at: int | None = None
     failed: bool = False
     read_to: int | None = None
-    """As a read: everything below was seen."""
+    """The end of the records that a read saw."""
     needs: Offset | None = None
-    """As a read: the high watermark at which it may be answered."""
+    """The high watermark at which a read may be answered."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class CoreClients:
     swarm: CoreSwarm
     calls: list[Call] = field(default_factory=list)
     open: list[Call] = field(default_factory=list)
-    """Not answered yet."""
+    """The calls not answered yet."""
     busy: dict[NodeId, None] = field(default_factory=dict)
     """Nodes that may not be asked to append, because they transfer leadership."""
     _read_rounds: int = 0
@@ -63,7 +63,7 @@ class CoreClients:
         self.swarm.plan(0, self._read)
 
     def finish(self) -> None:
-        """No more calls."""
+        """Begin no more calls."""
         self._finished = True
 
     # --- calls ---
@@ -228,7 +228,7 @@ class CoreClients:
         )
 
     def count(self) -> dict[str, int]:
-        """Of calls, by what became of them."""
+        """Return the number of calls by outcome."""
         counts = {"appended": 0, "read": 0, "refused": 0, "unknown": 0}
         for call in self.calls:
             if call.failed:

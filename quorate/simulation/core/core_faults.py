@@ -84,7 +84,8 @@ class CoreFaults:
         self._do[kind](source)
 
     def heal(self) -> None:
-        """Nothing is cut, slow, paused, full or down any more, except for what is down for good."""
+        """End all cuts, slowness, pauses, full disks and downtimes, except for nodes that are down for
+        good."""
         swarm = self._swarm
         swarm.trace("all is healed")
         self._over = True
@@ -279,7 +280,7 @@ class CoreFaults:
             self.ask(node, AddVoter(Voter(other.key, endpoint_of(other.id))))
 
     def ask(self, node: NodeId, change: VoterChange) -> None:
-        """Unless too much of the voter set that comes of it would be lost."""
+        """Ask for the change, unless too much of the resulting voter set would be lost."""
         voters = list(self._swarm.nodes[node].up.voters)
         match change:
             case AddVoter(voter):

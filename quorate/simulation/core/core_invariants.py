@@ -55,12 +55,12 @@ class Invariants:
         self.committed: list[Entry] = []
         """The longest prefix that any node ever called committed."""
         self._committed_in: list[tuple[Epoch, Offset]] = []
-        """In which epoch, and up to where, each time that it grew."""
+        """The epoch and the end of each growth of the committed log."""
         self.last_event: object = "the start"
         self._leaders: dict[Epoch, NodeId] = {}
         self._votes: dict[tuple[ReplicaKey, Epoch], ReplicaKey] = {}
         self._read_rounds: dict[tuple[NodeId, int, int], int] = {}
-        """How much was committed when each read index was asked for, by node and incarnation."""
+        """The committed end when each read index was requested, by node and incarnation."""
 
     def require(self, condition: bool, invariant: str, machine: CoreNode) -> None:
         if not condition:

@@ -37,12 +37,12 @@ from quorate.types import (
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record: the epoch that wrote it, and a value that no other record has."""
+    """A record: the epoch that wrote it, and a value that no other record has."""
 
     epoch: Epoch
     value: int
     voters: VoterSet | None = None
-    """Of a KRaftVoters record."""
+    """The voters of a KRaftVoters record."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class CoreDisk:
     log_start_offset: Offset = Offset(0)
     directory_id: str | None = None
     bootstrap_voters: VoterSet | None = None
-    """In the bootstrap snapshot, if there is one."""
+    """The voters of the bootstrap snapshot, if there is one."""
     snapshots: dict[SnapshotId, tuple[Entry, ...]] = field(default_factory=dict)
     """Complete ones, and the records that each stands for."""
     part: tuple[SnapshotId, bytearray] | None = None
@@ -91,13 +91,13 @@ class CoreDisk:
         return True
 
     def install(self, snapshot: SnapshotId) -> None:
-        """In place of the log."""
+        """Replace the log by the snapshot."""
         self.entries = list(self.snapshots[snapshot])
         self.synced = self.end_offset
         self.move_start(snapshot)
 
     def move_start(self, snapshot: SnapshotId) -> None:
-        """To its end; older ones go."""
+        """Move the log start to the snapshot's end; older snapshots are deleted."""
         self.log_start_offset = snapshot.end_offset
         self.snapshots = {each: kept for each, kept in self.snapshots.items() if each >= snapshot}
 
@@ -131,7 +131,7 @@ class CoreNode:
     id: NodeId
     disk: CoreDisk
     core: Core | None = None
-    """None while it is down."""
+    """The core; None while the node is down."""
     timers: dict[Timer, ArmTimer] = field(default_factory=dict)
     syncs: list[Durable] = field(default_factory=list)
     """Asked for, not begun."""
@@ -151,7 +151,7 @@ class CoreNode:
         return self.core
 
     def stop(self) -> None:
-        """Without a last word."""
+        """Stop without a last message."""
         self.core = None
         self.timers.clear()
         self.syncs.clear()
@@ -213,7 +213,7 @@ def records_of(effect: SendRecords, stored: Sequence[Entry], *, records_max: int
 
 
 def snapshot_bytes(snapshot: SnapshotId) -> bytes:
-    """What a snapshot is on the wire: its records are implied, because there is only one committed log."""
+    """Encode a snapshot for the wire: its records are implied, because there is only one committed log."""
     return b"%d-%d;" % (snapshot.end_offset, snapshot.epoch) * 3
 
 

@@ -1,4 +1,4 @@
-"""One seed of the core: draw a cluster and its faults, break it, heal it, and check its invariants."""
+"""A seed of the core: draw a cluster and its faults, break it, heal it, and check its invariants."""
 
 import random
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class CoreRunResult:
     committed: int
     epoch: int
     recovered_ms: int
-    """From the end of the faults until all followed one leader."""
+    """The time from the end of the faults until all followed one leader."""
     calls: dict[str, int]
     faults: dict[str, int]
 
@@ -37,7 +37,7 @@ class CoreRunResult:
 
 
 class CoreRun:
-    """What a run consists of. Tests may replace its settings before `execute`."""
+    """The parts of a run. Tests may replace its settings before `execute`."""
 
     def __init__(
         self,

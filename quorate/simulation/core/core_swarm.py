@@ -70,15 +70,15 @@ class CoreSwarm(CoreWorld):
         self._draw = source.random
         self.now_ms = 0
         self.steps = 0
-        """How often a core was given an event."""
+        """The number of events given to cores."""
         self.digest = 0
-        """Of all steps: equal for equal runs."""
+        """The digest of all steps: equal for equal runs."""
         self.on_step_effect: list[Callable[[CoreNode, Effect], None]] = []
         """See each effect after it was carried out."""
         self.cuts: dict[tuple[NodeId, NodeId], int] = {}
-        """How many faults cut a direction of a link now."""
+        """The number of faults that cut each direction of a link now."""
         self.slow: dict[NodeId, int] = {}
-        """How many times slower than others a node and its disk are."""
+        """The factor by which a node and its disk are slower than others."""
         self.clock_rates: dict[NodeId, float] = dict.fromkeys(self.nodes, 1.0)
         self.failing: dict[NodeId, CoreFault] = {}
         """Disks that are about to fail."""
@@ -98,7 +98,7 @@ class CoreSwarm(CoreWorld):
             self.start(node)
 
     def use(self, settings: CoreSwarmSettings) -> None:
-        """From now on."""
+        """Use these settings from now on."""
         self.settings = settings
         self._active = frozenset(settings.kinds) - settings.skipped
 
@@ -109,12 +109,12 @@ class CoreSwarm(CoreWorld):
         heapq.heappush(self._events, (self.now_ms + after_ms, self._sequence, action, arguments))
 
     def run_steps(self, steps: int) -> None:
-        """Until that many steps of nodes were made in all."""
+        """Run until the nodes have made that many steps in all."""
         while self.steps < steps:
             self._next()
 
     def run_until(self, condition: Callable[[], bool], *, within_ms: int) -> bool:
-        """Whether it came true in time."""
+        """Run until the condition holds. Return whether it did in time."""
         until = self.now_ms + within_ms
         while not condition():
             if self._events[0][0] > until:
@@ -159,7 +159,7 @@ class CoreSwarm(CoreWorld):
         return core
 
     def start_soon(self, node: NodeId, after_ms: int) -> None:
-        """Unless it is up by then, or must not start."""
+        """Start the node later, unless it is up by then, or must not start."""
 
         def start() -> None:
             if self.nodes[node].core is None and node not in self.retired:
@@ -203,7 +203,7 @@ class CoreSwarm(CoreWorld):
         self.invariants.check_durability(self.nodes[node])
 
     def lose_power(self, node: NodeId) -> None:
-        """Of what was not synced, a part remains that is drawn."""
+        """Cut the power. A drawn part of the unsynced data remains."""
         disk = self.nodes[node].disk
         self.crash(node, keep=self.random.randint(disk.synced, len(disk.entries)))
 
@@ -211,7 +211,7 @@ class CoreSwarm(CoreWorld):
         self._paused.setdefault(node, [])
 
     def resume(self, node: NodeId) -> None:
-        """What reached it meanwhile happens now, in order."""
+        """Deliver the delayed events now, in order."""
         for action in self._paused.pop(node, ()):
             self.plan(0, action)
 
@@ -219,7 +219,7 @@ class CoreSwarm(CoreWorld):
         return 1 + int(self.random.expovariate(1 / self.settings.duration_ms))
 
     def _give(self, node: NodeId, incarnation: int, event: Event) -> None:
-        """Unless it has crashed since; later if it is paused."""
+        """Give the event to the node unless it has crashed since; later if it is paused."""
         machine = self.nodes[node]
         if machine.core is None or machine.incarnation != incarnation:
             return

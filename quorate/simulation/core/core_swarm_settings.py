@@ -29,9 +29,9 @@ class CoreFault(enum.Enum):
     """SIGSTOP, and SIGCONT later."""
     CRASH = "crash"
     CRASH_MIDWAY = "crash-midway"
-    """Between any two effects of one step."""
+    """A crash between any two effects of one step."""
     POWER_LOSS = "power-loss"
-    """What was not synced is lost, from any point on."""
+    """The unsynced data is lost, from any point on."""
     BLACKOUT = "blackout"
     """Power loss of all nodes at once."""
     WRITE_ERROR = "write-error"
@@ -49,7 +49,7 @@ class CoreFault(enum.Enum):
     SNAPSHOT = "snapshot"
     """Snapshots are taken, and the log below them goes."""
     DAMAGED_SNAPSHOT = "damaged-snapshot"
-    """What was fetched turns out to be broken."""
+    """The fetched snapshot turns out to be broken."""
     RESIGN = "resign"
     TRANSFER = "transfer"
     """Leadership is transferred to a chosen node."""
@@ -62,7 +62,7 @@ class CoreSwarmSettings:
     voters: int = 3
     observers: int = 0
     dynamic: bool = False
-    """Whether the voters are in the log (kraft.version 1)."""
+    """The voters are in the log (kraft.version 1)."""
     config: CoreConfig = CoreConfig()
     kinds: tuple[CoreFault, ...] = ()
     skipped: frozenset[CoreFault] = frozenset()
@@ -76,9 +76,9 @@ class CoreSwarmSettings:
     append_every_ms: int = 50
     read_every_ms: int = 200
     records_max: int = 1000
-    """In one Fetch."""
+    """The records of one Fetch."""
     chunk_bytes: int = 16
-    """Of a snapshot at once."""
+    """The bytes of a snapshot fetched at once."""
     events: int = 500
     """Steps of nodes under faults."""
 
@@ -117,7 +117,7 @@ class CoreSwarmSettings:
         return [kind.value for kind in self.kinds]
 
     def reduced(self, skipped: frozenset[str], share: float) -> "CoreSwarmSettings":
-        """Without some kinds of faults, and for a share of the steps."""
+        """Return the settings without some kinds of faults, and for a share of the steps."""
         without = frozenset(kind for kind in self.kinds if kind.value in skipped)
         return replace(self, skipped=without, events=int(share * self.events))
 

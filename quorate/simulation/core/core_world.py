@@ -115,9 +115,9 @@ class CoreWorld:
         self.on_effect: Callable[[NodeId, Effect], None] | None = None
         """Sees each effect before it is carried out."""
         self.wiped: set[NodeId] = set()
-        """Those that ever lost their disk: what they had stored is not known."""
+        """The nodes that ever lost their disk: their former data is unknown."""
         self._aliases: dict[tuple[NodeId, int], NodeId] = {}
-        """As which bootstrap server a node was asked, by who asked and the correlation."""
+        """The bootstrap server as which a node was asked, by the asking node and the correlation."""
         self._interpreters = {node: CoreInterpreter(self, machine) for node, machine in self.nodes.items()}
         self._next_value = 0
         self._voters_changed = True
@@ -198,7 +198,7 @@ class CoreWorld:
         return tuple(endpoint_of(each) for each in self.nodes)
 
     def wipe(self, node: NodeId) -> None:
-        """It lost its disk, while it was down, and was given a new one."""
+        """Give the node, which is down, a new disk for its lost one."""
         machine = self.nodes[node]
         if machine.core is not None:
             raise ValueError(f"node {node} is up; crash it first")
@@ -208,7 +208,8 @@ class CoreWorld:
         machine.disk = CoreDisk(directory_id=directory_id)
 
     def take_snapshot(self, node: NodeId) -> SnapshotId | None:
-        """Of all that `node` knows to be committed and has stored; None if that is nothing new."""
+        """Take a snapshot of all that `node` knows to be committed and has stored; None if that is nothing
+        new."""
         machine = self.nodes[node]
         disk = machine.disk
         end = min(machine.up.high_watermark or 0, machine.up.durable_end_offset)
@@ -226,7 +227,7 @@ class CoreWorld:
         return snapshot
 
     def move_start(self, node: NodeId) -> None:
-        """To the end of the latest snapshot; older ones go."""
+        """Move the log start to the end of the latest snapshot; older ones are deleted."""
         machine = self.nodes[node]
         latest = machine.up.snapshot
         if latest is not None and latest.end_offset > machine.disk.log_start_offset:
@@ -308,7 +309,8 @@ class CoreWorld:
         self.in_flight.append(self._addressed(message))
 
     def _addressed(self, message: Message) -> Message:
-        """As the driver sees to it: an answer comes from whom was asked, be it by another name."""
+        """Address an answer as the driver does: it comes from the node that was asked, be it by another
+        name."""
         if isinstance(message, Request):
             if message.destination < 0:
                 self._aliases[message.source, message.correlation] = message.destination

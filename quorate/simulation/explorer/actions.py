@@ -51,7 +51,7 @@ from quorate.types import Endpoint, EpochEnd, NodeId, ReplicaKey, SnapshotId, Vo
 CLUSTER_ID: Final = "explored"
 CONFIG: Final = CoreConfig()
 DIRECTORY: Final = "directory"
-"""Of every node: directories tell a node's disks apart, and nobody changes its disk here."""
+"""The directory of every node: directories tell a node's disks apart, and nobody changes its disk here."""
 
 FREE: Final = -1
 REQUEST: Final = -2
@@ -78,7 +78,7 @@ _LEADERS_ONLY: Final[tuple[Event, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What happened on the way from one state to the next: enough to tell, and to do it again."""
+    """The event between one state and the next: enough to describe it, and to repeat it."""
 
     what: str
     """deliver, repeat, lose, step, crash, power or start."""
@@ -87,14 +87,14 @@ class Action:
     event: int = -1
     """Number of the event, or of the message."""
     keep: int = -1
-    """For a power loss: how many batches remained."""
+    """The number of batches that remained after a power loss."""
     crash_point: int = -1
     """Crashed in the middle of it: before which thing would have been stored."""
 
 
 @dataclass(slots=True)
 class Transition:
-    """What a machine makes of an event, in numbers."""
+    """The result of an event for a machine, in numbers."""
 
     machine: int
     sent: tuple[int, ...]
@@ -114,7 +114,8 @@ class Broken(Exception):
 
 
 class Transitions:
-    """Of the nodes of one `Bound`. `core` is the shipped one, or a broken one for a test of the tests."""
+    """The transitions of the nodes of one `Bound`. `core` is the shipped one, or a broken one for a test of
+    the tests."""
 
     def __init__(self, bound: Bound, *, core: CoreFactory = Core) -> None:
         self.bound = bound
@@ -138,7 +139,7 @@ class Transitions:
         self._crashed: dict[tuple[int, int], int] = {}
 
     def voter(self, node: NodeId) -> Voter:
-        """With its directory, as the log names it."""
+        """Return the voter with its directory, as the log names it."""
         return Voter(ReplicaKey(node, DIRECTORY), endpoint(node))
 
     def _make(self, each: Machine) -> Core:
@@ -201,7 +202,7 @@ class Transitions:
         )
 
     def _crash_point(self, crash_point: CrashPoint) -> tuple[Disk, tuple[int, ...], tuple[Observation, ...]]:
-        """Nobody waits for the answers to what a crashed node asked."""
+        """Return the crash's result. Nobody waits for the answers to a crashed node's requests."""
         sent = (
             self.stale(self.packets.number(packet))
             if isinstance(packet.message, Request)
@@ -233,7 +234,7 @@ class Transitions:
     # --- what may happen to a machine by itself ---
 
     def own_events(self, number: int) -> tuple[tuple[int, int], ...]:
-        """As `enabled`, but for what is asked of a leader."""
+        """Return the events as `enabled`, but for a leader's requests."""
         known = self._enabled.get(number)
         if known is None:
             known = tuple(
@@ -244,7 +245,8 @@ class Transitions:
         return known
 
     def _check_refusals(self, number: int) -> None:
-        """What only a leader, or only a follower, does changes nothing elsewhere. Raises Broken."""
+        """Check that events for only a leader, or only a follower, change nothing elsewhere. Raises
+        Broken."""
         each = self.machines[number]
         role = each.up.role
         refused = [] if role is Role.FOLLOWER else [Unreachable(self.names[0])]

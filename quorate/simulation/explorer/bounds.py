@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 
 
 class Budget(enum.IntEnum):
-    """What may happen a limited number of times on the way to any state."""
+    """The events that may happen a limited number of times on the way to any state."""
 
     CRASHES = 0
     POWER_LOSSES = 1
@@ -50,13 +50,13 @@ class Budgets:
     """Fetched snapshots that turn out not to be whole."""
 
     def counts(self) -> tuple[int, ...]:
-        """In the order of `Budget`."""
+        """Return the counts in the order of `Budget`."""
         return tuple(int(getattr(self, each.name)) for each in fields(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """One exhaustive exploration: an initial state, and all that may follow within these limits."""
+    """An exhaustive exploration: an initial state, and all that may follow within these limits."""
 
     initial: str
     budgets: Budgets
@@ -71,4 +71,4 @@ class Bound:
     fetch_batches: int = 1000
     """Batches that a Fetch is answered with at most."""
     steps: int | None = None
-    """From the initial state; no bound if None."""
+    """The number of steps from the initial state; None is no bound."""

@@ -26,7 +26,7 @@ CURRENT: Final = 1
 
 
 def fresh(core: Core) -> None:
-    """Of a core that has just been made."""
+    """Make a new core canonical."""
     core._node.correlation = CURRENT
     core._node.log.generation = Generation(CURRENT)
 
@@ -37,7 +37,7 @@ def asked(core: Core | None) -> Mapping[NodeId, int]:
 
 
 def numbered(core: Core, packets: "tuple[Packet, ...]") -> "tuple[Packet, ...]":
-    """What a step sent, with canonical correlations. Before `settle`."""
+    """Return a step's packets, with canonical correlations. Called before `settle`."""
     in_flight = core._node.in_flight
     return tuple(replace(packet, message=_with_correlation(packet.message, in_flight)) for packet in packets)
 
@@ -78,7 +78,7 @@ def generations(core: Core, syncs: tuple[Durable, ...]) -> tuple[Durable, ...]:
 
 
 def parked(core: Core) -> tuple[NodeId, ...]:
-    """Who waits here for the answer to the request that they have in flight."""
+    """Return the nodes that wait here for the answer to their request in flight."""
     role = core._roles.role
     if not isinstance(role, Leader):
         return ()

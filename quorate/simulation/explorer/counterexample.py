@@ -33,7 +33,7 @@ _HIDDEN = frozenset(
 
 
 def describe(world: World, action: Action) -> str:
-    """One thing that happened, in words. Says all that tells it from another in the same state."""
+    """Describe an action. The text tells it from any other in the same state."""
     node = world.names[action.node]
     match action.what:
         case "deliver":

@@ -33,12 +33,12 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What has to be remembered because the nodes may forget it."""
+    """The facts to remember because the nodes may forget them."""
 
     committed: History = ()
     """The longest prefix that any node ever called committed."""
     leaders: tuple[tuple[Epoch, NodeId], ...] = ()
-    """Of epochs in which somebody may still lead or follow, in order."""
+    """The leaders of epochs in which somebody may still lead or follow, in order."""
     reads: tuple[Read, ...] = ()
 
 
@@ -76,12 +76,12 @@ def asked_to_read(past: Past, node: NodeId, read_round: int) -> Past:
 
 
 def crashed(past: Past, node: NodeId) -> Past:
-    """Nobody waits for its answers any more."""
+    """Return the past without the answers that the crashed node waited for."""
     return _without_reads(past, node, None)
 
 
 def pruned(past: Past, machines: Sequence[Machine]) -> Past:
-    """Without the leaders of epochs that every node has left behind for good."""
+    """Return the past without the leaders of epochs that every node has left behind for good."""
     if not past.leaders:
         return past
     oldest = min(machine.disk.election.epoch for machine in machines)

@@ -25,7 +25,7 @@ class Network(Transitions):
         return self._index[self.packets[packet].message.destination]
 
     def settled(self, packets: list[int]) -> list[int]:
-        """Without the answers that nobody waits for, which do nothing (see `heeded_answers`)."""
+        """Drop the answers that nobody waits for, which do nothing (see `heeded_answers`)."""
         if not self.reduce:
             return packets
         return [packet for packet in packets if not _is_stale_answer(self.packets[packet])]
@@ -67,7 +67,7 @@ class Network(Transitions):
         return after
 
     def is_lost(self, node: int, event: int, machines: Sequence[int], packets: Sequence[int]) -> bool:
-        """Nothing can come of this request any more, so that it is only a matter of time."""
+        """Return whether nothing can come of this request any more, so that it is only a matter of time."""
         failed = self.events[event]
         if not isinstance(failed, RequestFailed):
             raise TypeError(f"{failed} is no failed request")

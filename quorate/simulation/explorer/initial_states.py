@@ -56,7 +56,7 @@ class Director:
         self.state = self.world.happens(self.state, node, event)
 
     def lose_touch(self, *nodes: int, with_: int = 0) -> None:
-        """Their connections to that node break."""
+        """Break the nodes' connections to that node."""
         for node in nodes:
             self.happens(node, Unreachable(self.world.names[with_]))
 
@@ -217,13 +217,13 @@ def deposed(director: Director) -> None:
 
 
 def _second_stands(director: Director) -> None:
-    """Of the first node nothing is heard any more."""
+    """Let the second node stand for election, without the first."""
     director.lose_touch(*director.nodes[1:])
     director.fire(1, TimerKind.FETCH)
 
 
 def dynamic(director: Director) -> None:
-    """As elected, and the voters are in the log."""
+    """Start as elected, with the voters in the log."""
     elected(director)
     director.happens(0, ChangeVoters(0, AdoptVoters()))
     director.settle()
@@ -233,7 +233,7 @@ def dynamic(director: Director) -> None:
 
 
 def undone_change(director: Director) -> None:
-    """As diverged, but what nobody else got is a change of the voters."""
+    """Start as diverged, but the record that nobody else got is a change of the voters."""
     dynamic(director)
     director.happens(0, ChangeVoters(0, RemoveVoter(director.world.voter(director.world.names[-1]).key)))
     director.settle(0)
@@ -296,7 +296,7 @@ def late_request(director: Director) -> None:
 
 
 def late_request_to_a_follower(director: Director) -> None:
-    """As loading, and the second node asks for votes."""
+    """Start as loading, and the second node asks for votes."""
     loading(director)
     director.lose_touch(1)
     director.fire(1, TimerKind.FETCH)
@@ -324,7 +324,7 @@ def late_chunk(director: Director) -> None:
 
 
 def late_check(director: Director) -> None:
-    """As checking, and the node that led asks for votes."""
+    """Start as checking, and the node that led asks for votes."""
     checking(director)
     director.lose_touch(1)
     director.lose()

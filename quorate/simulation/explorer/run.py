@@ -1,4 +1,4 @@
-"""One exploration after the other, or several at once, and what is said of them."""
+"""The run of explorations, one by one or several at once, and its report."""
 
 import multiprocessing
 import time
@@ -28,7 +28,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What one exploration came to; goes from process to process."""
+    """The result of one exploration; goes from process to process."""
 
     name: str
     states: int
@@ -43,7 +43,7 @@ class Report:
     complete: bool
     coverage: Coverage
     counterexample: tuple[str, ...] = ()
-    """Of a violation; empty if there is none."""
+    """The steps to a violation; empty if there is none."""
 
     def line(self) -> str:
         rate = self.states / self.seconds if self.seconds else 0.0
@@ -58,7 +58,7 @@ class Report:
 
 @dataclass(slots=True)
 class Total:
-    """Of a suite."""
+    """The total of a suite."""
 
     states: int = 0
     stands_for: int = 0

@@ -14,12 +14,12 @@ from quorate.simulation.explorer.world import State, World
 class Violation:
     invariant: str
     path: tuple[tuple[State, Action], ...]
-    """From the initial state on: each state, and what happened in it."""
+    """Each state from the initial one on, and the action in it."""
 
 
 @dataclass(slots=True)
 class Found:
-    """What an exploration came to."""
+    """The result of an exploration."""
 
     states: int
     """Distinct ones, where one that stands for its namesakes counts once."""
@@ -29,7 +29,7 @@ class Found:
     depth: int
     """Steps from the initial state to the farthest state."""
     complete: bool
-    """Nothing within the bound was left out."""
+    """The search left out nothing within the bound."""
     violation: Violation | None
 
 
@@ -67,7 +67,7 @@ class _Search:
         symmetry = Symmetry(world, beginning) if symmetric else None
         self._symmetry = symmetry if symmetry else None
         self._numbers: dict[bytes, int] = {}
-        """Of each state by its content; a free one has a mark at the end."""
+        """The number of each state by its content; a free one has a mark at the end."""
         self._parents = array("I")
         self._covered = 0
         """States that are also stood for by a free one, which was found later."""
@@ -144,7 +144,7 @@ class _Search:
                 self._reach(after, number)
 
     def _reach(self, state: State, parent: int) -> None:
-        """It stands for itself alone."""
+        """Record a state that stands for itself alone."""
         packed = _packed(state)
         if packed in self._numbers:
             return

@@ -59,7 +59,8 @@ def step(
 
 
 def _synced(machine: Machine, durable: Durable) -> Machine:
-    """One sync makes everything before it durable too, and is reported once."""
+    """Return the machine after one sync, which makes everything before it durable too and is reported
+    once."""
     disk = machine.disk
     core = machine.up
     if durable.generation == core.generation:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from quorate.simulation.explorer.world import State, World
 
 _BY_ITSELF = ("lose", "crash", "power")
-"""What happens to a node whatever the core says."""
+"""Events that happen to a node whatever the core says."""
 
 
 class Symmetry:
@@ -45,11 +45,11 @@ class Symmetry:
         return min(state, *(each.state(state) for each in self._renamings))
 
     def namesakes(self, state: "State") -> set["State"]:
-        """This state among them."""
+        """Return the state's namesakes, itself among them."""
         return {state, *(each.state(state) for each in self._renamings)}
 
     def keeps(self, state: "State", action: Action) -> bool:
-        """Whether this step is alike under all renamings."""
+        """Return whether this step is alike under all renamings."""
         if action.what in _BY_ITSELF:
             return True
         number = self._world.machine_of(state, action.node)
@@ -81,7 +81,7 @@ class _Tables:
 
 
 class _Renamed:
-    """One renaming of one world's things, by their numbers."""
+    """A renaming of one world's things, by their numbers."""
 
     def __init__(self, world: "World", order: tuple[int, ...]) -> None:
         """The node at index i gets the name, and the place, of the one at `order[i]`."""
@@ -145,7 +145,7 @@ class _Renamed:
         return known
 
     def keeps(self, what: str, number: int, event: int) -> bool:
-        """Whether the machine's namesake does the same, in the other names."""
+        """Return whether the machine's namesake does the same, in the other names."""
         world, namesake = self._world, self.machine(number)
         match what:
             case "deliver":

@@ -37,7 +37,7 @@ State = tuple[int, ...]
 """(budgets, past, machine of each node..., messages under way in order...), all by number."""
 
 _MACHINES: Final = 2
-"""Where they begin in a State."""
+"""The index of the first machine in a State."""
 
 
 class World(Network):
@@ -72,7 +72,7 @@ class World(Network):
         return (self.budgets.number(self._budgets_at_first), self.pasts.number(Past()), *machines)
 
     def limit(self, state: State) -> None:
-        """From here on the bound counts; what the initial state needed is not part of it."""
+        """Begin the bound at this state, without the steps that the initial state needed."""
         self.epoch_max = self.bound.epochs + max(m.disk.election.epoch for m in self.machines_of(state))
         self.batches_max = self.bound.batches + max(len(m.disk.history) for m in self.machines_of(state))
         self.in_flight_max = self.bound.in_flight
@@ -81,14 +81,14 @@ class World(Network):
         return [self.machines[number] for number in state[_MACHINES : _MACHINES + len(self.names)]]
 
     def machine_of(self, state: State, node: int) -> int:
-        """Its number. Nodes by index."""
+        """Return the number of a node's machine. Nodes by index."""
         return state[_MACHINES + node]
 
     def packets_of(self, state: State) -> list[tuple[int, Packet]]:
         return [(number, self.packets[number]) for number in state[_MACHINES + len(self.names) :]]
 
     def happens(self, state: State, node: int, event: Event) -> State:
-        """That one thing, whatever the budgets. For initial states. Raises Broken."""
+        """Apply one event, whatever the budgets. For initial states. Raises Broken."""
         number = self.events.number(event)
         transition = self.step(state[_MACHINES + node], number)
         return next(self._went(Action("step", node, number), state, node, transition, state[0], taken=None))[
@@ -96,7 +96,7 @@ class World(Network):
         ]
 
     def arrives(self, state: State, packet: int) -> State:
-        """For initial states. Raises Broken."""
+        """Deliver a packet. For initial states. Raises Broken."""
         node = self.destination(packet)
         transition = self.receive(state[_MACHINES + node], packet)
         return next(
@@ -104,7 +104,7 @@ class World(Network):
         )[1]
 
     def starts(self, state: State, node: int) -> State:
-        """For initial states. Raises Broken."""
+        """Start a node. For initial states. Raises Broken."""
         transition = self.start(state[_MACHINES + node])
         return next(self._went(Action("start", node), state, node, transition, state[0], taken=None))[1]
 
@@ -224,7 +224,7 @@ class World(Network):
         *,
         taken: int | None,
     ) -> Iterator[tuple[Action, State]]:
-        """One state, or none if it is out of bounds."""
+        """Yield the one next state, or none if it is out of bounds."""
         if transition.broken:
             raise Broken(action, transition.broken)
         nodes = len(self.names)
@@ -268,7 +268,7 @@ class World(Network):
         *,
         taken: int | None,
     ) -> Iterator[tuple[Action, State]]:
-        """It crashed in the middle of the step."""
+        """Yield the states after a crash in the middle of the step."""
         nodes = len(self.names)
         number = state[_MACHINES + node]
         for crash_point, (disk, sent, observations) in enumerate(transition.crash_points):

@@ -36,7 +36,7 @@ class Fault(enum.Enum):
     PARTITION = "partition"
     """Two groups that don't hear each other."""
     ONE_WAY = "one-way"
-    """One node is not heard by another, or by all."""
+    """A node is not heard by another, or by all."""
     SLOW_LINK = "slow-link"
     CUT = "cut"
     """Connections break."""
@@ -56,7 +56,7 @@ class Fault(enum.Enum):
     FLAPPING = "flapping"
     """A link goes and comes many times."""
     SLOW_NODE = "slow-node"
-    """Its disk and all its links."""
+    """The node's disk and all its links are slow."""
     WRITE_ERROR = "write-error"
     FULL_DISK = "full-disk"
     CLOCK_RATE = "clock-rate"
@@ -74,11 +74,11 @@ class Fault(enum.Enum):
     ABSENT_DIRECTORY = "absent-directory"
     """A broker runs without one of its folders of log.dirs, and that comes back late."""
     DIRECTORY_TWICE = "directory-twice"
-    """One of a broker's folders of log.dirs is there under another name too."""
+    """A broker's folder of log.dirs is there under a second name."""
 
 
 COMMON_FAULTS: Final = tuple(Fault)[: tuple(Fault).index(Fault.CRASH_AT_AWAIT)]
-"""What any cluster can be put through."""
+"""The faults that any cluster can be put through."""
 
 
 _BETWEEN_NODES: Final = (
@@ -164,7 +164,7 @@ class Faults(Generic[Node]):
                 nursery.start_soon(self._do[fault])
 
     async def _last(self) -> None:
-        """As long as a fault lasts."""
+        """Sleep for as long as a fault lasts."""
         await trio.sleep(self._random.expovariate(1 / self._settings.mean_duration_s))
 
     def _some(self) -> Node:

@@ -28,7 +28,7 @@ FOLDER = "data"
 
 
 class SimulatedNode:
-    """One host, and the process on it while there is one."""
+    """A host, and the process on it while there is one."""
 
     folder = FOLDER
 
@@ -37,18 +37,18 @@ class SimulatedNode:
         self.host = host
         self.life = 0
         self.disks = 1
-        """How many it has had: another disk is another replica."""
+        """The number of its disks so far: another disk is another replica."""
         self.up = False
         """A process runs, or starts or ends, on it."""
         self.alive = False
-        """What its process says counts: it was not killed."""
+        """The process was not killed, so its reports count."""
         self.formatting = False
-        """Its new disk is being formatted, which faults leave alone."""
+        """The new disk is being formatted, which faults leave alone."""
         self.damaged = False
         self.disk_failing = False
         """A disk error was asked for, or has happened to the process: it may end by it."""
         self.failure: Exception | None = None
-        """Why the last process ended, if it was not asked to."""
+        """The error that ended the last process, if it was not asked to stop."""
         self.scope = trio.CancelScope()
         self.stop = trio.Event()
         self.ended = trio.Event()
@@ -78,7 +78,7 @@ class SimulatedCluster(ABC, Generic[Node]):
     """
 
     disk_errors: tuple[type[Exception], ...] = (DiskError,)
-    """What a process may end with when its disk fails."""
+    """The errors with which a process may end when its disk fails."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class SimulatedCluster(ABC, Generic[Node]):
 
     @abstractmethod
     def leader(self) -> Node | None:
-        """Of the quorum: of the newest epoch that any running node knows, if it may serve already."""
+        """Return the leader of the newest epoch that any running node knows, if it may serve already."""
 
     @abstractmethod
     def resign(self, leader: Node) -> None:
@@ -221,7 +221,7 @@ class SimulatedCluster(ABC, Generic[Node]):
                     self.start(node)
 
     async def stop(self, node: Node) -> None:
-        """In order; returns when its process has ended."""
+        """Stop the process in order. Returns when it has ended."""
         self.trace.add(node.name, "stops in order")
         node.stop.set()
         await node.ended.wait()
@@ -266,7 +266,7 @@ class SimulatedCluster(ABC, Generic[Node]):
             node.host.disk_speed = replace(self._disk_speed)
 
     async def start_all(self) -> None:
-        """Those that are down, or about to be, and not for good."""
+        """Start the nodes that are down, or about to be, and not for good."""
         for node in self.nodes:
             if node.up and node.stop.is_set():
                 await node.ended.wait()

@@ -14,22 +14,23 @@ from quorate.types import Endpoint, Offset, ReplicaKey, Voter, VoterSet
 
 _TIMEOUT_MS = 4000
 _WAITS_S = 1.0
-"""For a moment in which the leader's application appends."""
+"""The wait for a moment in which the leader's application appends."""
 
 
 class VotersIn(enum.Enum):
-    """How a cluster came by its voters."""
+    """The source of a cluster's voters."""
 
     CONFIGURATION = "configuration"
     """Static: they can't be changed."""
     ADOPTED = "adopted"
     """Configured, and written into the log once all nodes ran (`Quorum.adopt_voters`)."""
     FORMATTED = "formatted"
-    """In the bootstrap snapshot of every folder; the configuration names only whom to ask."""
+    """The voters are in the bootstrap snapshot of every folder; the configuration names only bootstrap
+    servers."""
 
 
 class Electorate(Protocol):
-    """What operators ask of a `Quorum` about its voters."""
+    """The requests of operators to a `Quorum` about its voters."""
 
     @property
     def voters(self) -> VoterSet: ...
@@ -51,7 +52,7 @@ class VotingNode(SimulatedNode):
     """A host whose process may be a voter."""
 
     directory_id = ""
-    """Of the disk that holds its log of the quorum."""
+    """The id of the disk that holds its log of the quorum."""
 
     @property
     def electorate(self) -> Electorate | None:
@@ -76,11 +77,8 @@ async def adopt_voters(cluster: SimulatedCluster[Host]) -> None:
 
 
 class VoterFaults(Generic[Host]):
-    """One change at a time. `may_go`: whether the set may be made smaller by one. `port`: of every voter.
-    `among_appends`: half of the changes are asked for while appends wait for their place in the leader's log,
-    which is but a moment. `joining`: nodes take their places among the voters by themselves
-    (`controller.quorum.auto.join.enable`).
-    """
+    """Makes one change at a time. `may_go`: whether the set may be made smaller by one. `port`: of every
+    voter."""
 
     def __init__(
         self,
@@ -99,10 +97,10 @@ class VoterFaults(Generic[Host]):
         self._among_appends = among_appends
         self._joining = joining
         self.changing = False
-        """What was asked of a node last has not ended yet."""
+        """The last request to a node has not ended yet."""
 
     def ask(self, node: Host, what: str, call: Callable[[], Awaitable[None]]) -> None:
-        """Of a node, in its process."""
+        """Make a call to a node, in its process."""
         with self._cluster.scheduler.process(node.name):
             self._cluster.spawn(self._asked, what, call)
 

@@ -13,18 +13,18 @@ from quorate.types import Epoch, Offset
 
 
 class Outcome(enum.Enum):
-    """What a client knows of its append."""
+    """The client's knowledge of its append."""
 
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
     """Refused: nothing happened."""
     UNKNOWN = "unknown"
-    """Not answered, or answered that the outcome is unknown."""
+    """The append was not answered, or the answer is that the outcome is unknown."""
 
 
 @dataclass(slots=True)
 class Append:
-    """One call. `records` are unique in a history. Times in seconds; an unknown outcome has no end."""
+    """An append call. `records` are unique in a history. Times in seconds; an unknown outcome has no end."""
 
     client: str
     records: Sequence[bytes]
@@ -43,7 +43,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class ClientRead:
-    """One answered call that saw everything below `end_offset`, and nothing else."""
+    """An answered call that saw everything below `end_offset`, and nothing else."""
 
     client: str
     invoked_at: float

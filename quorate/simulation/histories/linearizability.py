@@ -1,13 +1,4 @@
-"""Is there one order of a history's operations that explains every answer? (linearizability)
-
-For anybody's histories: record what each client asked, the answer, and when; choose a `Model`, and
-call `check_history`.
-
-The search is Wing and Gong's (1993) with Lowe's pruning (2017): walk over the returns in time order; before
-each, choose which of the open operations took effect, in which order; never enter a configuration twice.
-A configuration is the set of operations that have taken effect and the model's state. All that have returned
-are in that set, so that only the open ones need bits: a configuration stays small however long the history.
-"""
+"""The check for one order of a history's operations that explains every answer (linearizability)."""
 
 import enum
 import math
@@ -38,13 +29,7 @@ UNKNOWN: Final = Unknown.UNKNOWN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Generic[Request, Answer]):
-    """One call of one client. Times in any unit, from one clock. Equal times count as overlapping.
-
-    An operation that was never answered, or with an error that says nothing about its effect, has the answer
-    `UNKNOWN` and returns at infinity: it may have taken effect at any time since, or never. One that
-    certainly had no effect is left out of the history. One that never returned, but whose effect is known
-    from elsewhere, returns at infinity with the answer that it would have had.
-    """
+    """A call of a client. Times in any unit, from one clock. Equal times count as overlapping."""
 
     client: str
     request: Request
@@ -67,15 +52,13 @@ class Operation(Generic[Request, Answer]):
 
 
 class Model(Protocol[State, RequestIn, AnswerIn]):
-    """What one object, used by one client at a time, would answer. States are immutable and hashable.
-
-    `quorate.simulation.histories.models` has some.
-    """
+    """A model of one object's answers to one client at a time. States are immutable and hashable."""
 
     def initial(self) -> State: ...
 
     def step(self, state: State, request: RequestIn, answer: AnswerIn | Unknown) -> tuple[bool, State]:
-        """Whether `answer` is right in `state`, and the state after it. An unknown answer always is."""
+        """Return whether `answer` is right in `state`, and the state after it. An unknown answer always
+        is."""
         ...
 
     def is_read(self, request: RequestIn) -> bool:
@@ -92,18 +75,19 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(Generic[Request, Answer]):
-    """What `check_history` found."""
+    """The result of `check_history`."""
 
     verdict: Verdict
     operations: int
     configurations: int
-    """How many were visited."""
+    """The number of configurations visited."""
     key: Hashable = None
-    """Of the part of the history that the rest is about."""
+    """The key of the part of the history that the rest is about."""
     counterexample: tuple[Operation[Request, Answer], ...] = ()
     """The fewest operations found that no order explains, by time of invocation."""
     bystanders: tuple[Operation[Request, Answer], ...] = ()
-    """Those of `counterexample` whose own answer does not matter: others may have seen their effect."""
+    """The operations of `counterexample` whose own answer does not matter: others may have seen their
+    effect."""
 
     def __str__(self) -> str:
         if self.verdict is not Verdict.NOT_LINEARIZABLE:
@@ -129,12 +113,8 @@ def check_history(
     key: Callable[[Request], Hashable] | None = None,
     configurations_max: int = 5_000_000,
 ) -> Report[Request, Answer]:
-    """Whether some order of `operations` explains every answer and puts each between its call and its return.
-
-    `key`: what part of the object a request is about, when the parts are independent of each other and the
-    model is of one part. The parts are then checked one by one, which is as strict (linearizability is
-    compositional) and far cheaper. After `configurations_max` of one part its search is given up.
-    """
+    """Return whether some order of `operations` explains every answer and puts each between its call and its
+    return."""
     parts: dict[Hashable, list[Operation[Request, Answer]]] = {}
     for operation in operations:
         parts.setdefault(None if key is None else key(operation.request), []).append(operation)
@@ -162,14 +142,7 @@ def check_history(
 
 
 class Search(Generic[State, Request, Answer]):
-    """One depth-first search over one history, whose operations are in the order of their invocation.
-
-    `bystanders`: numbers of operations whose answer is not looked at, and which may have had no effect.
-
-    Operations of unknown outcome are what makes histories hard: each may take effect now, later or never. A
-    configuration in which more of them have taken effect can do nothing that one with fewer and the same
-    state could not, so it is not entered.
-    """
+    """A depth-first search over one history, whose operations are in the order of their invocation."""
 
     def __init__(
         self,
@@ -187,11 +160,11 @@ class Search(Generic[State, Request, Answer]):
         self._returns: list[int] = []
         """Numbers of operations, in the order of their returns."""
         self._open: list[tuple[int, ...]] = []
-        """For each return: which answered operations are open then, the returning one first."""
+        """The answered operations open at each return, the returning one first."""
         self._unknown: list[int] = []
         """Numbers of the operations that never return, in the order of their invocation."""
         self._unknown_open: list[int] = []
-        """For each return: how many of `_unknown` were invoked by then."""
+        """The number of `_unknown` invoked by each return."""
         self._bits: list[int] = [0] * len(operations)
         """Each operation's: unique among those that are open together, or among the unknown."""
         self._seen: dict[tuple[int, int, State], list[int]] = {}
@@ -227,7 +200,7 @@ class Search(Generic[State, Request, Answer]):
                 self._bits[number] = free.pop()
 
     def run(self) -> Verdict:
-        """Once per search."""
+        """Search. Called once per search."""
         if self._reaches_the_end(0, 0, 0, self._model.initial()):
             return Verdict.LINEARIZABLE
         while self._stack:
@@ -281,8 +254,7 @@ class Search(Generic[State, Request, Answer]):
         return False
 
     def prefix(self) -> list[Operation[Request, Answer]]:
-        """After a failed search: the operations invoked before the return that none of its ways got past.
-        They are not linearizable either: the search saw no others."""
+        """Return the operations invoked before the return that stopped a failed search."""
         until = self._operations[self._returns[self._furthest]].returned_at
         return [operation for operation in self._operations if operation.invoked_at <= until]
 
@@ -362,7 +334,7 @@ class Shrinker(Generic[State, Request, Answer]):
         return verdict
 
     def _alone(self, one: Part[Request, Answer], history: Sequence[Part[Request, Answer]]) -> Verdict:
-        """Whether its answer could be right if nothing were known of the others."""
+        """Return whether its answer could be right if nothing were known of the others."""
         until = one.operation.returned_at
         return self._verdict(
             [

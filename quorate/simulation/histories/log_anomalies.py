@@ -23,7 +23,7 @@ class Anomaly(enum.Enum):
     ABORTED_READ = "aborted-read"
     """A value was read whose send had failed (Adya's G1a)."""
     DUPLICATE = "duplicate"
-    """One value is at two offsets."""
+    """A value is at two offsets."""
     INCONSISTENT_OFFSETS = "inconsistent-offsets"
     """Two values are at one offset."""
     INT_NONMONOTONIC_POLL = "int-nonmonotonic-poll"
@@ -33,7 +33,7 @@ class Anomaly(enum.Enum):
     NONMONOTONIC_POLL = "nonmonotonic-poll"
     """A consumer's poll begins at or below where its last one ended, though nobody moved it."""
     POLL_SKIP = "poll-skip"
-    """Between two polls of one consumer a value is passed over, though nobody moved it."""
+    """A consumer's next poll passes over a value, though nobody moved it."""
     INT_NONMONOTONIC_SEND = "int-nonmonotonic-send"
     """Within one send, offsets don't grow."""
     NONMONOTONIC_SEND = "nonmonotonic-send"
@@ -83,7 +83,7 @@ LogOperation = Sent | Polled | Moved
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One anomaly."""
+    """An anomaly in a history."""
 
     kind: Anomaly
     partition: Hashable
@@ -156,7 +156,7 @@ class _Findings:
 
 
 class _Partition:
-    """Where each value of one partition is, as far as the answers say."""
+    """The offsets of each value of one partition, as far as the answers say."""
 
     __slots__ = ("_acknowledged", "_at", "_failed", "_name", "_offset_of", "_read", "_read_end", "offsets")
 
@@ -241,7 +241,7 @@ class _Partition:
 def _check_order(
     history: Iterable[LogOperation], partitions: Mapping[Hashable, _Partition], found: _Findings
 ) -> None:
-    """What each client saw one after the other."""
+    """Check each client's answers in their order."""
     positions: dict[str, dict[Hashable, int]] = {}
     sent_to: dict[tuple[str, Hashable], int] = {}
     for operation in history:

@@ -32,7 +32,7 @@ class CompareAndSet:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """One value that is read, written, and compared and set."""
+    """A value that is read, written, and compared and set."""
 
     value: Hashable = None
 
@@ -179,7 +179,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class KeyValue:
-    """One key of a store: pass `key=key_of` to `check_history`, so that each is checked by itself."""
+    """A key of a store: pass `key=key_of` to `check_history`, so that each is checked by itself."""
 
     def initial(self) -> Hashable:
         return None

@@ -25,19 +25,19 @@ PORT = 9093
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """What a cluster is made of."""
+    """The composition of a cluster."""
 
     voters: int = 3
     observers: int = 0
     dynamic: bool = False
-    """Whether the voters are written into the log, so that they can be changed (KIP-853)."""
+    """The voters are in the log, so that they can be changed (KIP-853)."""
     core: CoreConfig = field(default_factory=CoreConfig)
     segment_bytes: int = 1024 * 1024
     recovery_point_bytes: int = 64 * 1024
     snapshot_bytes: int = 20 * 1024 * 1024
-    """After how many bytes of log a node takes a snapshot."""
+    """The bytes of log after which a node takes a snapshot."""
     retention_bytes: int = 100 * 1024 * 1024
-    """Of log and snapshots; what is above goes if it can."""
+    """The bytes of log and snapshots to keep; older ones are deleted where possible."""
     network: NetworkSettings = field(default_factory=NetworkSettings)
     disk: DiskSpeed = field(default_factory=DiskSpeed)
     sync_at_once: tuple[bool, ...] = ()

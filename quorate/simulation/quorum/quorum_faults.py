@@ -10,11 +10,7 @@ from quorate.simulation.quorum.quorum_cluster import PORT, QuorumCluster, Quorum
 
 
 class QuorumFaults(Faults[QuorumNode]):
-    """As `Faults`, with leadership transferred, voters that change and disks that are lost.
-
-    Of the voters one at most is lost at a time, be it damaged or on a lost disk, and then the set is not
-    made smaller but by that one.
-    """
+    """The `Faults`, with leadership transferred, voters that change and disks that are lost."""
 
     def __init__(self, cluster: QuorumCluster, settings: FaultSettings, source: random.Random) -> None:
         super().__init__(cluster, settings, source)
@@ -67,7 +63,7 @@ class QuorumFaults(Faults[QuorumNode]):
 
     @property
     def _all_know_the_voters(self) -> bool:
-        """So that no earlier or later set may decide anything."""
+        """Return whether no earlier or later set of voters may decide anything."""
         sets = [node.quorum.voters if node.quorum is not None else None for node in self._quorum.nodes]
         return all(each is not None and each == sets[0] for each in sets)
 
@@ -93,7 +89,7 @@ class QuorumFaults(Faults[QuorumNode]):
             await self._damage()
 
     async def repair(self) -> None:
-        """When all is healed: remove the voters that are lost for good. Cancel it if it takes too long."""
+        """Remove the voters that are lost for good, once all is healed. Cancel it if it takes too long."""
         while True:
             leader = self._quorum.leader()
             if leader is not None and leader.quorum is not None:

@@ -1,4 +1,4 @@
-"""One seed of the quorum: draw a cluster and its faults, break it, heal it, and check its invariants."""
+"""A seed of the quorum: draw a cluster and its faults, break it, heal it, and check its invariants."""
 
 import random
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class QuorumRunSettings(ClusterRunSettings):
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     clients: ClientSettings = field(default_factory=ClientSettings)
     blackout_at_end: bool = True
-    """Whether all hosts lose power once more after they agreed."""
+    """All hosts lose power once more after they agreed."""
 
     @classmethod
     def draw(cls, source: random.Random) -> "QuorumRunSettings":
@@ -85,7 +85,7 @@ class QuorumRunSettings(ClusterRunSettings):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     digest: str
-    """Of the trace: equal for equal runs."""
+    """The digest of the trace: equal for equal runs."""
     events: int
     virtual_s: float
     acknowledged: int

@@ -20,7 +20,7 @@ class SyncUnderWay:
 
 @dataclass(slots=True, eq=False)
 class FileContent:
-    """One inode."""
+    """The content of an inode."""
 
     cached: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)

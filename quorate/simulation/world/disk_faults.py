@@ -7,7 +7,7 @@ from quorate.runtime import DiskError
 
 
 class Operation(enum.Enum):
-    """What a fault can be put into."""
+    """The operations that a fault can be put into."""
 
     OPEN = "open"
     APPEND = "append"
@@ -30,7 +30,7 @@ class _Fault:
 
 
 class DiskFaults:
-    """What was asked for and has not happened yet."""
+    """The requested faults that have not happened yet."""
 
     __slots__ = ("_faults", "happened")
 

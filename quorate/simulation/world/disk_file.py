@@ -11,7 +11,7 @@ from quorate.simulation.world.disk_faults import Operation
 
 
 class Device(Protocol):
-    """What a file needs of the disk that it is on."""
+    """The calls of a file to its disk."""
 
     space_left: int | None
     syncs: int

@@ -13,7 +13,7 @@ _BACKLOG: Final = 512
 
 
 class Wires(Protocol):
-    """What the ends need of the network between them."""
+    """The calls of the ends to the network between them."""
 
     room: int | None
 

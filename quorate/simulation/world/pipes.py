@@ -29,14 +29,14 @@ class NetworkSettings:
 
 
 class Last(Enum):
-    """What comes after the last byte of a pipe."""
+    """The event after the last byte of a pipe."""
 
     END = "end"
     RESET = "reset"
 
 
 class Pipe:
-    """One direction of a stream: what `source` sent and `target` has not received."""
+    """A direction of a stream: the bytes that `source` sent and `target` has not received."""
 
     __slots__ = ("changed", "deaf_at", "in_flight", "last", "last_arrival", "receive_error", "segments",
                  "send_error", "source", "target", "vanishing")  # fmt: skip
@@ -48,13 +48,13 @@ class Pipe:
         """(arrival time, bytes)."""
         self.in_flight = 0
         self.last_arrival = 0.0
-        """Of the latest segment or of `last`."""
+        """The arrival of the latest segment or of `last`."""
         self.last: Last | None = None
         self.send_error: str | None = None
         self.receive_error: str | None = None
         self.vanishing = False
         self.deaf_at: float | None = None
-        """When `source` could know that `target` has left."""
+        """The time at which `source` could know that `target` has left."""
         self.changed = trio.Event()
 
     @property
@@ -74,6 +74,6 @@ class Pipe:
         self.notify()
 
     def swallow(self) -> None:
-        """From now on nothing gets through, and neither end notices."""
+        """Let nothing through from now on, unseen by both ends."""
         self.vanishing = True
         self.segments.clear()

@@ -1,10 +1,5 @@
-"""One seed, one schedule: `run` is `trio.run` under virtual time, with an order of tasks that the seed draws.
-
-The only module that touches private parts of trio, which made them for Hypothesis: a flag that sorts each
-batch of runnable tasks before it is shuffled, and the `random.Random` that shuffles it. The shuffling is also
-where tasks of a paused process are held back, as SIGSTOP would: a task that is not in the batch does not run,
-and what happens to it meanwhile (data, deadlines, cancellation) is there when it runs again.
-"""
+"""The schedule of a seed: `run` is `trio.run` under virtual time, with an order of tasks that the seed
+draws."""
 
 import gc
 import math
@@ -24,7 +19,7 @@ from quorate.simulation.world.step_costs import StepCosts, forget_work
 T = TypeVar("T")
 
 _PROCESS: Final[ContextVar[str | None]] = ContextVar("quorate_simulated_process", default=None)
-"""Which simulated process a task belongs to. Tasks inherit it from the task that starts them."""
+"""The simulated process of a task. Tasks inherit it from the task that starts them."""
 _PASSES_MAX: Final = 30_000
 """Passes of the scheduler without time passing that are taken for a busy loop."""
 
@@ -35,7 +30,7 @@ def current_process() -> str | None:
 
 
 class Scheduler(random.Random):
-    """What `run` gives to the program. Stands in for trio's own `random.Random`."""
+    """The scheduler that `run` gives to the program. Stands in for trio's own `random.Random`."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -43,10 +38,10 @@ class Scheduler(random.Random):
         self._busy: dict[str, float] = {}
         """Processes whose last step took virtual time, and when it ends."""
         self._waiting: dict[str, list[trio.lowlevel.Task]] = {}
-        """What is held back by it."""
+        """The tasks that each pause holds back."""
         self.costs = StepCosts(process_of=lambda task: task.context.get(_PROCESS), busy=self.make_busy)
         self.busy_seconds = 0.0
-        """Of all processes together."""
+        """The busy time of all processes together."""
         self.longest_step_seconds = 0.0
         self._awaited: list[tuple[str, list[int], trio.Event]] = []
         """Processes, how many of their passes are still to come, and who wants to know."""
@@ -68,11 +63,11 @@ class Scheduler(random.Random):
             _PROCESS.reset(token)
 
     def pause(self, name: str) -> None:
-        """From the next pass on, no task of the process runs. Idempotent."""
+        """Run no task of the process from the next pass on. Idempotent."""
         self._paused.setdefault(name, [])
 
     def resume(self, name: str) -> None:
-        """What became runnable meanwhile runs in the next pass. Idempotent."""
+        """Run the delayed tasks in the next pass. Idempotent."""
         held = self._paused.pop(name, None)
         if held:
             trio_run.GLOBAL_RUN_CONTEXT.runner.runq.extend(held)  # pyright: ignore[reportAttributeAccessIssue]

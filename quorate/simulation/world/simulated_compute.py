@@ -8,7 +8,7 @@ from quorate.runtime import Result
 
 
 class InlineCompute:
-    """On the loop: virtual time stands still meanwhile."""
+    """Computes on the loop: virtual time stands still meanwhile."""
 
     __slots__ = ()
 

@@ -58,7 +58,7 @@ class SimulatedDisk:
         self.syncs_at_once = syncs_at_once
         self.space_left: int | None = None
         self.descriptors: int | None = None
-        """What `descriptors_left` says; at 0, opening a file is refused."""
+        """The value of `descriptors_left`; at 0, opening a file is refused."""
         self.syncs = 0
         """Syncs and folder syncs that finished."""
         self.power_losses = 0
@@ -94,7 +94,7 @@ class SimulatedDisk:
         return self._faults.happened
 
     def clear_faults(self) -> None:
-        """What `fail` asked for and has not happened does not happen."""
+        """Drop the faults of `fail` that have not happened yet."""
         self._faults.clear()
 
     def stall(self, *, syncs: bool = True, reads: bool = True) -> None:
@@ -120,7 +120,7 @@ class SimulatedDisk:
         return released
 
     def cut(self) -> None:
-        """From now on every operation raises `DiskError`, until a crash or power loss."""
+        """Raise `DiskError` in every operation from now on, until a crash or power loss."""
         self._cut = True
 
     def crash_process(self) -> None:
@@ -133,7 +133,7 @@ class SimulatedDisk:
             content.under_way.clear()
 
     def lose_power(self, draw: random.Random) -> None:
-        """As `crash_process`, and what was not synced is lost, kept, torn or reordered as drawn."""
+        """Crash as `crash_process`, and lose, keep, tear or reorder the unsynced data as drawn."""
         self.crash_process()
         self.power_losses += 1
         for folder in sorted(self._name_changes):
@@ -195,7 +195,7 @@ class SimulatedDisk:
             content.durable[position] ^= 1 << bit
 
     def content(self, path: str) -> bytes:
-        """What readers see, except for the zeros of a reserve; for tests."""
+        """Return the readers' view, except for the zeros of a reserve; for tests."""
         return bytes(self._names[posixpath.normpath(path)].cached)
 
     def durable_content(self, path: str) -> bytes | None:
@@ -313,7 +313,7 @@ class SimulatedDisk:
             raise DiskError("the disk is gone", path=path)
 
     def take_space(self, size: int) -> int:
-        """How many of `size` bytes fit."""
+        """Return how many of `size` bytes fit."""
         if self.space_left is None:
             return size
         fits = min(size, self.space_left)

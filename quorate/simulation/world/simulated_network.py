@@ -47,7 +47,7 @@ class SimulatedNetwork:
         self._next_port = _FIRST_EPHEMERAL_PORT
         self._changed = trio.Event()
         self.room: int | None = None
-        """What listeners say: how many more connections there can be; None: as many as you like."""
+        """The number of further connections that listeners allow. None is unlimited."""
         self.on_receive: Callable[[str, str, bytes], None] | None = None
         """Called for what a receiver gets: source, target, bytes. For traces."""
 
@@ -93,7 +93,7 @@ class SimulatedNetwork:
                 pipe.fail("connection reset")
 
     def half_open(self, left: str, right: str) -> None:
-        """From now on the streams between two nodes swallow what is sent, and neither end notices."""
+        """Let the streams between two nodes swallow all bytes from now on, unseen by both ends."""
         for pair in self._between(left, right):
             for pipe in pair:
                 pipe.swallow()
@@ -249,7 +249,7 @@ class SimulatedNetwork:
         return data
 
     def leave(self, incoming: Pipe, outgoing: Pipe, reason: str, last: Last | None) -> None:
-        """One end of a stream goes. What it sent still arrives, then `last`; None says nothing."""
+        """Close one end of a stream. Its sent bytes still arrive, then `last`; None sends nothing."""
         outgoing.fail(reason, receiver=False)
         incoming.fail(reason, sender=False)
         # What the peer still sends is received by nobody.
@@ -291,7 +291,7 @@ class SimulatedNetwork:
         return arrival
 
     def _reschedule(self, pipe: Pipe) -> None:
-        """What was held back arrives from now on, in order."""
+        """Let the delayed bytes arrive from now on, in order."""
         arrival = trio.current_time() + self._latency(pipe.source, pipe.target)
         moved = deque[tuple[float, bytes]]()
         for due, segment in pipe.segments:

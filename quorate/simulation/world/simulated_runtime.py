@@ -29,14 +29,14 @@ class SimulatedWallClock:
 
 @dataclass(slots=True, kw_only=True)
 class DiskSpeed:
-    """How long a sync takes, drawn uniformly; seconds."""
+    """The time of a sync, drawn uniformly; seconds."""
 
     sync_min_s: float = 0.0005
     sync_max_s: float = 0.003
 
 
 def draw_sync_at_once(source: random.Random) -> tuple[bool, ...]:
-    """Which hosts have a disk that syncs at once, in turn: none, all, or some of them."""
+    """Draw the hosts whose disk syncs at once, in turn: none, all, or some of them."""
     match source.choice(("none", "all", "some")):
         case "none":
             return ()
@@ -47,7 +47,7 @@ def draw_sync_at_once(source: random.Random) -> tuple[bool, ...]:
 
 
 class SimulatedRuntime:
-    """One host. `runtime()` is for one process on it; the disk and the clock outlive processes."""
+    """A host. `runtime()` is for one process on it; the disk and the clock outlive processes."""
 
     __slots__ = ("_network", "_random", "disk", "disk_speed", "name", "wall_clock")
 
@@ -71,7 +71,7 @@ class SimulatedRuntime:
         return self._random.uniform(self.disk_speed.sync_min_s, self.disk_speed.sync_max_s)
 
     def replace_disk(self) -> None:
-        """By an empty one. No process may run."""
+        """Replace the disk by an empty one. No process may run."""
         old = self.disk
         self.disk = SimulatedDisk(sync_delay=self._sync_delay, syncs_at_once=old.syncs_at_once)
         self.disk.on_sync = old.on_sync

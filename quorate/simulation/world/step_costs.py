@@ -17,7 +17,7 @@ BATCH_SECONDS: Final = 8e-6
 RECORD_SECONDS: Final = 4e-6
 PARTITION_SECONDS: Final = 20e-6
 BYTE_SECONDS: Final = 0.5e-9
-"""On a machine of today, roughly; bytes are copied and their CRC is computed."""
+"""The cost of a byte on a machine of today, roughly; bytes are copied and their CRC is computed."""
 FREE_SECONDS: Final = 0.002
 """Steps that are shorter take no virtual time."""
 
@@ -28,7 +28,7 @@ def forget_work() -> None:
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """What the harness does within a process's step is not the process's work."""
+    """Exclude the harness's work within a process's step."""
     kept = WORK.batches, WORK.records, WORK.partitions, WORK.bytes
     try:
         yield
@@ -46,11 +46,11 @@ class StepCosts(trio.abc.Instrument):
         self._busy = busy
         self._process: str | None = None
         self.slowness = 1.0
-        """How many times slower than usual the machines are, so that little data stands for much."""
+        """The factor by which the machines are slower than usual, so that little data stands for much."""
 
     @property
     def spent_seconds(self) -> float:
-        """By the step under way, so far. 0 for what is free, and for the harness's own."""
+        """Return the time of the step under way, so far. 0 for free steps, and for the harness's own."""
         if self._process is None:
             return 0.0
         spent = self.slowness * (

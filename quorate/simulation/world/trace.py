@@ -42,7 +42,7 @@ class Trace:
 
 @contextmanager
 def logs_into(trace: Trace) -> Iterator[None]:
-    """What the library logs goes into `trace`, a line per entry, instead of where it usually goes."""
+    """Redirect the library's log into `trace`, a line per entry."""
 
     def take(entry: LogEntry) -> None:
         level, event = entry.pop("log_level"), entry.pop("event")

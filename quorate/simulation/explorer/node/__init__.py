@@ -1,4 +1,4 @@
-"""One node in the explorer: its core, its disk, and the observations of both."""
+"""A node in the explorer: its core, its disk, and the observations of both."""
 
 from quorate.simulation.explorer.node.interpreter import Interpreter
 from quorate.simulation.explorer.node.machine import CrashPoint, Machine, Outcome, Packet

@@ -37,7 +37,7 @@ from quorate.simulation.violations import SafetyViolation
 from quorate.types import ElectionState, NodeId, Offset, SnapshotId, VoterSet
 
 SNAPSHOT_BYTES: Final = 2
-"""Of every snapshot, fetched one by one, so that each takes a chunk and a resume."""
+"""The bytes of every snapshot, fetched one by one, so that each takes a chunk and a resume."""
 
 TRANSITIONS: Final[Mapping[Role, tuple[Role, ...]]] = {
     Role.UNATTACHED: (Role.FOLLOWER, Role.PROSPECTIVE),
@@ -59,7 +59,7 @@ class Interpreter(EffectInterpreter):
     core: Core
     packet: Packet | None
     role: Role | None
-    """That of the last RoleChanged."""
+    """The role in the last RoleChanged."""
     fetch_batches: int
     disk: Disk = field(init=False)
     timers: set[Timer] = field(init=False)
@@ -89,7 +89,7 @@ class Interpreter(EffectInterpreter):
         return self.disk
 
     def check(self, before: Core | None) -> None:
-        """What must hold whenever the effects of a step are done."""
+        """Check the invariants that hold whenever the effects of a step are done."""
         core, disk = self.core, self.disk
         validate(core)
         self.require(

@@ -1,4 +1,4 @@
-"""One node as it stands, and what a step of it comes to."""
+"""A node's present state, and the result of its step."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Machine:
 
     key: ReplicaKey
     core: Core | None
-    """None while it is down."""
+    """The core; None while the node is down."""
     disk: Disk
     timers: frozenset[Timer] = frozenset()
     syncs: tuple[Durable, ...] = ()
@@ -59,7 +59,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """Where a crash in the middle of a step leaves the node: just before something would have been stored."""
+    """The state after a crash in the middle of a step: just before something would have been stored."""
 
     disk: Disk
     sent: tuple[Packet, ...]
@@ -68,7 +68,7 @@ class CrashPoint:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step came to."""
+    """The result of a step."""
 
     machine: Machine
     sent: tuple[Packet, ...] = ()

@@ -24,7 +24,7 @@ def up_to(history: History, end_offset: int) -> History:
 class Snapshot:
     id: SnapshotId
     history: History
-    """What it holds the outcome of."""
+    """The history that it holds the outcome of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +50,12 @@ class Disk:
         return next((each for each in self.snapshots if each.id == snapshot), None)
 
     def epoch_before(self, offset: int) -> Epoch:
-        """Of the record below `offset`; 0 at the start."""
+        """Return the epoch of the record below `offset`; 0 at the start."""
         below = up_to(self.history, offset)
         return below[-1].epoch if below else Epoch(0)
 
     def recovered(self) -> RecoveredLog:
-        """What recovery tells a core that starts on this."""
+        """Return the recovery's report to a core that starts on this disk."""
         epochs: list[EpochStart] = []
         for batch in self.history:
             if batch.base_offset >= self.log_start_offset and (not epochs or epochs[-1].epoch != batch.epoch):

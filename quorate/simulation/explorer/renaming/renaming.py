@@ -48,7 +48,7 @@ def _naming_fields(kind: type) -> tuple[str, ...]:
 
 
 class Renaming:
-    """Who is called what. Order that is only the order of ids is that of the new ids."""
+    """A map from nodes to new names. Mere order of ids becomes that of the new ids."""
 
     def __init__(self, names: Mapping[NodeId, NodeId], endpoints: Mapping[Endpoint, Endpoint]) -> None:
         self._names = names
