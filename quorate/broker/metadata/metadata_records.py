@@ -9,6 +9,7 @@ import enum
 import uuid
 from typing import Final, TypeAlias
 
+from quorate.types import Epoch
 from quorate.value import value
 
 NO_LEADER: Final = -1
@@ -120,7 +121,7 @@ class Partition:
     adding_replicas: tuple[int, ...] = ()
     leader: int = NO_LEADER
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
-    leader_epoch: int = 0
+    leader_epoch: Epoch = Epoch(0)
     partition_epoch: int = 0
     eligible_leader_replicas: tuple[int, ...] = ()
     """KIP-966: no member of the ISR, and sure to have every committed record. Empty while the ISR has

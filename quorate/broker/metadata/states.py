@@ -14,6 +14,7 @@ from quorate.broker.metadata.metadata_records import (
     LeaderRecoveryState,
     PartitionChange,
 )
+from quorate.types import Epoch
 
 
 class ImageError(Exception):
@@ -77,7 +78,7 @@ class PartitionState(NamedTuple):
     adding_replicas: tuple[int, ...]
     leader: int
     leader_recovery_state: LeaderRecoveryState
-    leader_epoch: int
+    leader_epoch: Epoch
     partition_epoch: int
     eligible: EligibleLeaders = NO_ELIGIBLE
     """One field of two, shared by partitions: each slot counts where there are two million."""
@@ -127,6 +128,7 @@ def changed(
 ) -> PartitionState:
     """The partition after `change`. `share` and `share_directories` may put an equal list in a list's
     place."""
+    leader_epoch: int
     (
         replicas,
         isr,
