@@ -1,7 +1,7 @@
 """The nouns that all rooms share: who and where in a log (KIP-595, KIP-630, KIP-853)."""
 
 from collections.abc import Iterator, Mapping
-from typing import NewType
+from typing import Final, NewType
 
 from quorate.value import value
 
@@ -10,6 +10,10 @@ Epoch = NewType("Epoch", int)
 Offset = NewType("Offset", int)
 """A position in the log. Names say whether it is inclusive (`last_offset`, `base_offset`) or exclusive
 (`end_offset`, the high watermark)."""
+
+UNKNOWN_EPOCH: Final = Epoch(-1)
+UNKNOWN_OFFSET: Final = Offset(-1)
+"""What Kafka's messages say where there is none."""
 
 
 @value(frozen=True, slots=True)

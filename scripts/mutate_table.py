@@ -721,8 +721,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "a follower's log start passes its high watermark",
         "broker/replication/replica/partition_replica.py",
-        "Offset(min(offset, int(self.log.high_watermark)))",
-        "Offset(offset)",
+        "min(offset, self.log.high_watermark)",
+        "offset",
         "KIP-107",
         "tests/broker/replication/test_high_watermark.py",
     ),

@@ -29,6 +29,7 @@ from quorate.spark_source.access import Extent
 from quorate.spark_source.source_options import TOPIC, SourceOptions
 from quorate.spark_source.spark_errors import LogUnavailableError
 from quorate.spark_source.warnings_log import get_logger
+from quorate.types import Offset
 
 _EARLIEST: Final = -2
 _LATEST: Final = -1
@@ -234,7 +235,7 @@ class _Fetch:
     offset: int
 
     async def __call__(self, client: WireClient) -> list[Batch]:
-        partition = FetchPartition(partition=0, fetch_offset=self.offset, max_bytes=_FETCH_BYTES)
+        partition = FetchPartition(partition=0, fetch_offset=Offset(self.offset), max_bytes=_FETCH_BYTES)
         response = await client.fetch(
             KafkaFetchRequest(
                 version=client.version(ApiKey.FETCH, at_most=_FETCH_BY_NAME),

@@ -11,6 +11,7 @@ from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.wire import Answer, RequestContext, Response, wire_code
 from quorate.runtime import Slices
+from quorate.types import Epoch
 
 if TYPE_CHECKING:
     from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -100,7 +101,7 @@ async def _partition(
         topic,
         part.partition_index,
         timestamp=part.timestamp,
-        current_leader_epoch=part.current_leader_epoch,
+        current_leader_epoch=Epoch(part.current_leader_epoch),
     )
     return {
         "partition_index": part.partition_index,

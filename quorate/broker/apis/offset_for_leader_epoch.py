@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.wire import Answer, RequestContext, wire_code
+from quorate.types import Epoch
 
 if TYPE_CHECKING:
     from kio.schema.offset_for_leader_epoch.v4.request import (
@@ -52,8 +53,8 @@ def _partition(broker: Broker, topic: str, part: "OffsetForLeaderPartition") -> 
     result = broker.replicas.offset_for_leader_epoch(
         topic,
         part.partition,
-        leader_epoch=part.leader_epoch,
-        current_leader_epoch=part.current_leader_epoch,
+        leader_epoch=Epoch(part.leader_epoch),
+        current_leader_epoch=Epoch(part.current_leader_epoch),
     )
     return {
         "error_code": wire_code(result.error),

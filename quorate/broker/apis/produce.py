@@ -28,6 +28,7 @@ from quorate.broker.wire.codecs import (
     encode_produce_steps,
 )
 from quorate.runtime import Mapped, Steps, at_once, in_slices, let_go
+from quorate.types import UNKNOWN_EPOCH, Epoch
 
 _ACKS = (-1, 0, 1)
 _ZSTD_FROM = 7
@@ -137,7 +138,7 @@ def _internal(part: ProducePartition) -> ProducedPartition:
 
 def _produced(broker: Broker, topic: str, result: ProduceResult) -> ProducedPartition:
     error = wire_code(result.error)
-    leader_id = leader_epoch = -1
+    leader_id, leader_epoch = -1, UNKNOWN_EPOCH
     if error is ErrorCode.not_leader_or_follower:
         leader_id, leader_epoch = _leader(broker, topic, result.partition_id)
     return ProducedPartition(
@@ -153,9 +154,9 @@ def _produced(broker: Broker, topic: str, result: ProduceResult) -> ProducedPart
     )
 
 
-def _leader(broker: Broker, name: str, partition: int) -> tuple[int, int]:
+def _leader(broker: Broker, name: str, partition: int) -> tuple[int, Epoch]:
     topic = broker.image.topic(name)
     state = None if topic is None else broker.image.partition(topic.topic_id, partition)
     if state is None or state.leader == broker.config.node_id:
-        return (-1, -1)  # this one doesn't, whatever metadata says
+        return (-1, UNKNOWN_EPOCH)  # this one doesn't, whatever metadata says
     return (state.leader, state.leader_epoch)

@@ -34,6 +34,7 @@ from quorate.runtime import (
     Slices,
     get_logger,
 )
+from quorate.types import UNKNOWN_EPOCH, Offset
 
 log = get_logger(__name__)
 
@@ -60,7 +61,7 @@ class _Followed:
 @dataclass(frozen=True, slots=True)
 class _Asked:
     followed: _Followed
-    offset: int
+    offset: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +213,7 @@ class LeaderFetcher:
                 topics[key] = FetchTopic(
                     partition.topic if by_name else None, None if by_name else partition.topic_id, parts[key]
                 )
-            offset = int(partition.log.end_offset)
+            offset = partition.log.end_offset
             epochs = partition.log.epochs
             parts[key].append(
                 FetchPartition(
@@ -220,8 +221,8 @@ class LeaderFetcher:
                     current_leader_epoch=followed.role.leader_epoch,
                     fetch_offset=offset,
                     # What the log holds, not what the last answer held (KAFKA-15510).
-                    last_fetched_epoch=int(epochs[-1].epoch) if epochs else -1,
-                    log_start_offset=int(partition.log.log_start_offset),
+                    last_fetched_epoch=epochs[-1].epoch if epochs else UNKNOWN_EPOCH,
+                    log_start_offset=partition.log.log_start_offset,
                     max_bytes=config.replica_fetch_max_bytes,
                 )
             )

@@ -14,6 +14,7 @@ from typing import Final
 import trio
 
 from quorate.error_code import ErrorCode
+from quorate.types import Offset
 
 _PURGE_INTERVAL: Final = 1000
 """Kafka's `*.purgatory.purge.interval.requests`: so many completed requests may stay in the heap."""
@@ -103,7 +104,7 @@ class ParkedBatch:
 
     __slots__ = ("_settle", "end_offset", "settled")
 
-    def __init__(self, end_offset: int, settle: Callable[[ErrorCode], None]) -> None:
+    def __init__(self, end_offset: Offset, settle: Callable[[ErrorCode], None]) -> None:
         self.end_offset = end_offset
         self.settled = False
         self._settle = settle
@@ -148,7 +149,7 @@ class Watchers:
         """Complete the fetches of followers: the log has grown."""
         _complete(self._followers)
 
-    def high_watermark_moved(self, high_watermark: int) -> None:
+    def high_watermark_moved(self, high_watermark: Offset) -> None:
         """Complete the fetches of consumers, and the produces below the new high watermark."""
         produces = self._produces
         while produces and produces[0].end_offset <= high_watermark:
@@ -174,5 +175,5 @@ def _complete(waiters: dict[Waiter, None]) -> None:
             waiter.complete()
 
 
-def _end_offset(batch: ParkedBatch) -> int:
+def _end_offset(batch: ParkedBatch) -> Offset:
     return batch.end_offset

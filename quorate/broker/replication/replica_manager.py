@@ -47,6 +47,7 @@ from quorate.broker.replication.storage import BadDirectory, Directory, LogManag
 from quorate.broker.replication.upkeep import Upkeep
 from quorate.error_code import ErrorCode
 from quorate.runtime import Address, DescriptorsExhaustedError, DiskError, Runtime, get_logger
+from quorate.types import UNKNOWN_EPOCH, Epoch
 
 log = get_logger(__name__)
 
@@ -437,7 +438,12 @@ class ReplicaManager:
         return await self._fetches.fetch(options)
 
     async def list_offset(
-        self, topic: TopicRef, partition_id: int, *, timestamp: int, current_leader_epoch: int = -1
+        self,
+        topic: TopicRef,
+        partition_id: int,
+        *,
+        timestamp: int,
+        current_leader_epoch: Epoch = UNKNOWN_EPOCH,
     ) -> OffsetResult:
         """ListOffsets: -1 the high watermark, -2 and -4 the log start, -3 the newest timestamp, -5 and -6 (of
         tiered storage) nothing, else the first record at or after `timestamp` (ms)."""
@@ -455,7 +461,12 @@ class ReplicaManager:
             return OffsetResult(error=error.code)
 
     def offset_for_leader_epoch(
-        self, topic: TopicRef, partition_id: int, *, leader_epoch: int, current_leader_epoch: int = -1
+        self,
+        topic: TopicRef,
+        partition_id: int,
+        *,
+        leader_epoch: Epoch,
+        current_leader_epoch: Epoch = UNKNOWN_EPOCH,
     ) -> EpochEndResult:
         """OffsetForLeaderEpoch (KIP-101, KIP-279)."""
         try:
@@ -466,7 +477,7 @@ class ReplicaManager:
         found = partition.log.end_offset_for_epoch(leader_epoch)
         if found is None:
             return EpochEndResult()
-        return EpochEndResult(leader_epoch=int(found.epoch), end_offset=int(found.end_offset))
+        return EpochEndResult(leader_epoch=found.epoch, end_offset=found.end_offset)
 
     # Disks
 

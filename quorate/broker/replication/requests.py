@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from quorate.error_code import ErrorCode
 from quorate.runtime import Buffer, Steps, let_go
+from quorate.types import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Epoch, Offset
 
 TopicRef: TypeAlias = str | uuid.UUID
 """A topic by name or by id."""
@@ -33,9 +34,9 @@ class ProduceResult:
     partition_id: int
     error: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
-    base_offset: int = -1
+    base_offset: Offset = UNKNOWN_OFFSET
     append_time_ms: int = -1
-    log_start_offset: int = -1
+    log_start_offset: Offset = UNKNOWN_OFFSET
     record_errors: tuple[tuple[int, str], ...] = ()
     """The index of a record in its batch, and the fault in it."""
     duplicate: bool = False
@@ -46,13 +47,13 @@ class ProduceResult:
 class FetchItem:
     topic: TopicRef
     partition_id: int
-    fetch_offset: int
+    fetch_offset: Offset
     max_bytes: int
-    current_leader_epoch: int = -1
+    current_leader_epoch: Epoch = UNKNOWN_EPOCH
     """The leader epoch that the client believes in; -1: not checked."""
-    last_fetched_epoch: int = -1
+    last_fetched_epoch: Epoch = UNKNOWN_EPOCH
     """A follower's epoch of the record before `fetch_offset`; -1: none, or not checked."""
-    log_start_offset: int = -1
+    log_start_offset: Offset = UNKNOWN_OFFSET
     """The log start of a follower."""
 
 
@@ -88,12 +89,12 @@ class FetchResult:
     topic: TopicRef
     partition_id: int
     error: ErrorCode = ErrorCode.NONE
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-    diverging_epoch: tuple[int, int] | None = None
+    high_watermark: Offset = UNKNOWN_OFFSET
+    last_stable_offset: Offset = UNKNOWN_OFFSET
+    log_start_offset: Offset = UNKNOWN_OFFSET
+    diverging_epoch: tuple[Epoch, Offset] | None = None
     """(epoch, its end offset) where the follower's log departs."""
-    leader: tuple[int, int] | None = None
+    leader: tuple[int, Epoch] | None = None
     """(leader, leader epoch), as this broker knows them, with the errors that a client can use them for."""
     records: tuple[Buffer, ...] = ()
 
@@ -112,9 +113,9 @@ class OffsetResult:
     """Answer to ListOffsets: -1 everywhere if no record matches."""
 
     error: ErrorCode = ErrorCode.NONE
-    offset: int = -1
+    offset: Offset = UNKNOWN_OFFSET
     timestamp: int = -1
-    leader_epoch: int = -1
+    leader_epoch: Epoch = UNKNOWN_EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,5 +123,5 @@ class EpochEndResult:
     """Answer to OffsetForLeaderEpoch: the largest epoch not above the one asked for, its end exclusive."""
 
     error: ErrorCode = ErrorCode.NONE
-    leader_epoch: int = -1
-    end_offset: int = -1
+    leader_epoch: Epoch = UNKNOWN_EPOCH
+    end_offset: Offset = UNKNOWN_OFFSET

@@ -44,7 +44,7 @@ class RoleLines:
             leader=state.leader,
             leader_epoch=state.leader_epoch,
             isr=list(state.isr),
-            log_end_offset=int(partition.log.end_offset),
+            log_end_offset=partition.log.end_offset,
         )
 
     def finish(self) -> None:

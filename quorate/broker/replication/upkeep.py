@@ -12,7 +12,6 @@ from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.storage import LogManager
 from quorate.log import LogError, LogInterruptedError
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, Slices, get_logger, in_slices
-from quorate.types import Offset
 
 log = get_logger(__name__)
 
@@ -100,14 +99,14 @@ class Upkeep:
         removed = await partition.log.delete_old_segments(
             retention_bytes=None if config.retention_bytes < 0 else config.retention_bytes,
             retention_ms=None if config.retention_ms < 0 else config.retention_ms,
-            high_watermark=Offset(partition.high_watermark),
+            high_watermark=partition.high_watermark,
         )
         if removed:
             log.info(
                 "removed old segments",
                 partition=str(partition),
                 segments=removed,
-                log_start_offset=int(partition.log.log_start_offset),
+                log_start_offset=partition.log.log_start_offset,
             )
             partition.watchers.changed()
 

@@ -30,7 +30,7 @@ from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerHost
 from quorate.simulation.cluster_run import Clients, draw_records
 from quorate.simulation.histories import Append, History
 from quorate.simulation.violations import SafetyViolation
-from quorate.types import Epoch, Offset
+from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
 
 if TYPE_CHECKING:
     from kio.schema.init_producer_id.v4.response import InitProducerIdResponse
@@ -287,7 +287,7 @@ class BrokerClients(Clients[BrokerCluster]):
             max_wait_ms=300,
             min_bytes=1,
             max_bytes=1 << 20,
-            topics=[FetchTopic(TOPIC, None, [FetchPartition(partition, -1, offset)])],
+            topics=[FetchTopic(TOPIC, None, [FetchPartition(partition, UNKNOWN_EPOCH, Offset(offset))])],
         )
         return (await connection.fetch(request)).topics[0].partitions[0]
 

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from quorate.broker.metadata import LeaderRecoveryState
+from quorate.types import Epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrProposal:
     """A change that the controller was asked for and that may or may not be committed already."""
 
-    leader_epoch: int
+    leader_epoch: Epoch
     partition_epoch: int
     """The partition epoch of the state that it changes."""
     isr: tuple[int, ...]

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from quorate.broker.metadata import LeaderRecoveryState, PartitionState
 from quorate.broker.replication.replica.isr import IsrProposal, IsrState
 from quorate.broker.replication.replica.remote_replica import RemoteReplica
+from quorate.types import Offset
 
 Eligible: TypeAlias = Callable[[int, int], bool]
 """(broker id, broker epoch in its fetches, -1 unknown): may it join an ISR? Registered, unfenced, not
@@ -40,7 +41,9 @@ class LeaderState:
         "replicas",
     )
 
-    def __init__(self, broker_id: int, state: PartitionState, *, epoch_start_offset: int, now: float) -> None:
+    def __init__(
+        self, broker_id: int, state: PartitionState, *, epoch_start_offset: Offset, now: float
+    ) -> None:
         self.broker_id = broker_id
         self.leader_epoch = state.leader_epoch
         self.epoch_start_offset = epoch_start_offset
@@ -92,7 +95,7 @@ class LeaderState:
         controller may have decided by another min.insync.replicas than ours."""
         return bool(self.isr.elr) or len(self.isr.committed) < self.effective_min_isr(min_isr)
 
-    def high_watermark(self, *, log_end_offset: int, min_isr: int, rule: LagRule) -> int | None:
+    def high_watermark(self, *, log_end_offset: Offset, min_isr: int, rule: LagRule) -> Offset | None:
         """Return the end of the exposed records: the least log end of the maximal ISR and of those about to
         join it. None while the ISR is too small (KAFKA-15583) or a member has not fetched in this epoch."""
         if self.under_min_isr(min_isr):
@@ -114,7 +117,7 @@ class LeaderState:
         others = [remote for remote in self.remotes.values() if remote.broker_id in self.isr.maximal]
         return bool(others) and all(now - remote.heard_at >= after_s for remote in others)
 
-    def _about_to_join(self, remote: RemoteReplica, log_end_offset: int, rule: LagRule) -> bool:
+    def _about_to_join(self, remote: RemoteReplica, log_end_offset: Offset, rule: LagRule) -> bool:
         # Otherwise a follower that is right behind might never find itself above a running high watermark.
         return (
             remote.log_end_offset >= 0
@@ -131,7 +134,7 @@ class LeaderState:
         return self._propose(self.isr.committed)
 
     def propose_expand(
-        self, remote: RemoteReplica, *, high_watermark: int, rule: LagRule
+        self, remote: RemoteReplica, *, high_watermark: Offset, rule: LagRule
     ) -> IsrProposal | None:
         """Return the proposal that adds `remote`, which has just fetched, if it may join."""
         if (
@@ -164,14 +167,14 @@ class LeaderState:
         self.isr.take_back(proposal)
         return proposal
 
-    def propose_shrink(self, *, log_end_offset: int, rule: LagRule) -> IsrProposal | None:
+    def propose_shrink(self, *, log_end_offset: Offset, rule: LagRule) -> IsrProposal | None:
         """Leave out the members that have been behind for longer than the lag time."""
         if self.isr.pending is not None:
             return None
         kept = tuple(each for each in self.isr.committed if self._in_sync(each, log_end_offset, rule))
         return None if kept == self.isr.committed else self._propose(kept)
 
-    def _in_sync(self, broker_id: int, log_end_offset: int, rule: LagRule) -> bool:
+    def _in_sync(self, broker_id: int, log_end_offset: Offset, rule: LagRule) -> bool:
         remote = self.remotes.get(broker_id)
         return remote is None or remote.caught_up(
             leader_end_offset=log_end_offset, now=rule.now, lag_s=rule.lag_s

@@ -36,11 +36,11 @@ from quorate.log import BatchTooLargeError, Log, LogFailedError
 from quorate.log.batches import BatchHeader, read_headers, runs_of
 from quorate.present import present
 from quorate.runtime import Buffer, Disk, DiskError, Slices, get_logger
-from quorate.types import Epoch, Offset
+from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
 
 log = get_logger(__name__)
 
-Cutting: TypeAlias = Callable[["PartitionReplica", int], AbstractAsyncContextManager[None]]
+Cutting: TypeAlias = Callable[["PartitionReplica", Offset], AbstractAsyncContextManager[None]]
 """Wraps a cut of the log to this offset. Meanwhile no file claims that more than that is durable."""
 
 
@@ -56,8 +56,8 @@ class RoleChange(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AppendedBatches:
-    base_offset: int
-    end_offset: int
+    base_offset: Offset
+    end_offset: Offset
     """The exclusive end. acks=all waits until the high watermark is there."""
     duplicate: bool = False
     append_time_ms: int = -1
@@ -73,8 +73,8 @@ _BATCHES_AT_ONCE: Final = 500
 class Readable:
     """The range of a fetch: from its offset up to `end_offset`, or `diverging` and no records."""
 
-    end_offset: int
-    diverging: tuple[int, int] | None = None
+    end_offset: Offset
+    diverging: tuple[Epoch, Offset] | None = None
 
 
 class PartitionReplica:
@@ -128,12 +128,12 @@ class PartitionReplica:
         return f"{self.topic}-{self.partition_id}"
 
     @property
-    def high_watermark(self) -> int:
+    def high_watermark(self) -> Offset:
         return self.log.high_watermark
 
     @property
-    def leader_epoch(self) -> int:
-        return -1 if self.state is None else self.state.leader_epoch
+    def leader_epoch(self) -> Epoch:
+        return UNKNOWN_EPOCH if self.state is None else self.state.leader_epoch
 
     @property
     def leading(self) -> LeaderState | None:
@@ -181,7 +181,7 @@ class PartitionReplica:
         change = RoleChange.STOPPED
         if state.leader == self.broker_id:
             # Before any append, so that followers learn where older epochs end (KAFKA-7415).
-            self.log.start_epoch(Epoch(state.leader_epoch))
+            self.log.start_epoch(state.leader_epoch)
             self.role = LeaderState(self.broker_id, state, epoch_start_offset=self.log.end_offset, now=now)
             change = RoleChange.LEADER
         elif state.leader != NO_LEADER:
@@ -212,7 +212,7 @@ class PartitionReplica:
 
     # Leading
 
-    def check_leading(self, current_leader_epoch: int = -1) -> LeaderState:
+    def check_leading(self, current_leader_epoch: Epoch = UNKNOWN_EPOCH) -> LeaderState:
         """Raises `PartitionError` unless this broker leads in the epoch that the client believes in."""
         if self.failure is not None:
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
@@ -250,14 +250,17 @@ class PartitionReplica:
         kept = self._check_producers(headers)
         if kept is not None:
             return AppendedBatches(
-                kept.base_offset, kept.last_offset + 1, duplicate=True, append_time_ms=kept.append_time_ms
+                Offset(kept.base_offset),
+                Offset(kept.last_offset + 1),
+                duplicate=True,
+                append_time_ms=kept.append_time_ms,
             )
         try:
             info = self.log.append_as_leader(checked.records, leader.leader_epoch, headers=headers)
         except (DiskError, LogFailedError) as error:
             self._disk_failed(self, error)
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        offset = int(info.base_offset)
+        offset: int = info.base_offset
         for header in headers:
             self.producers.record(header, offset)
             offset += header.last_offset_delta + 1
@@ -296,7 +299,7 @@ class PartitionReplica:
         found = leader.high_watermark(log_end_offset=self.log.end_offset, min_isr=self.min_isr, rule=rule)
         if found is None or found <= self.log.high_watermark:
             return False
-        self.log.high_watermark = Offset(found)
+        self.log.high_watermark = found
         self.watchers.high_watermark_moved(found)
         return True
 
@@ -343,7 +346,7 @@ class PartitionReplica:
         if item.fetch_offset > self.high_watermark:
             self.advance_high_watermark()
 
-    def _divergence(self, item: FetchItem) -> tuple[int, int] | None:
+    def _divergence(self, item: FetchItem) -> tuple[Epoch, Offset] | None:
         if item.last_fetched_epoch < 0:
             return None
         if item.fetch_offset < self.log.log_start_offset:
@@ -423,7 +426,7 @@ class PartitionReplica:
 
     # Following
 
-    async def append_replicated(self, role: FollowerState, records: Buffer, *, high_watermark: int) -> int:
+    async def append_replicated(self, role: FollowerState, records: Buffer, *, high_watermark: Offset) -> int:
         """Append the records that the leader of `role` sent, take over its high watermark as far as the log
         reaches, and return the bytes appended. Fewer, or 0, if the role has ended meanwhile: many small
         batches are taken in a few milliseconds at a time. Raises `InvalidBatchError`, `DiskError`; batches
@@ -442,17 +445,17 @@ class PartitionReplica:
             await slices.pause()
         if self.role is not role:
             return taken
-        exposed = min(high_watermark, int(self.log.end_offset))
+        exposed = min(high_watermark, self.log.end_offset)
         if exposed > self.log.high_watermark:
-            self.log.high_watermark = Offset(exposed)
+            self.log.high_watermark = exposed
         return taken
 
-    def truncation_offset(self, role: FollowerState, epoch: int, end_offset: int) -> int:
+    def truncation_offset(self, role: FollowerState, epoch: Epoch, end_offset: Offset) -> Offset:
         """Return the offset to cut at, given that the leader's `epoch`, the largest not above ours, ends at
         `end_offset`. Raises `ReplicaFailedError` if the cut would remove committed records of an ISR member:
         the leader, or our picture of it, is wrong (KAFKA-12460)."""
         own = self.log.end_offset_for_epoch(epoch)
-        cut = max(min(end_offset, own.end_offset if own else 0), int(self.log.log_start_offset))
+        cut = max(min(end_offset, own.end_offset if own else Offset(0)), self.log.log_start_offset)
         if cut < self.log.high_watermark and role.in_isr:
             raise ReplicaFailedError(
                 f"{self}: leader {role.leader} (epoch {role.leader_epoch}) asks to truncate to {cut}, below "
@@ -461,7 +464,7 @@ class PartitionReplica:
             )
         return cut
 
-    async def truncate(self, role: FollowerState, cut: int, cutting: Cutting) -> None:
+    async def truncate(self, role: FollowerState, cut: Offset, cutting: Cutting) -> None:
         """Cut the log to `cut`, as the leader of `role` asked. Raises `DiskError`, `LogError`: the log is
         then of no use until it is opened again (nats 3870: no append may follow)."""
         async with self.upkeep, self.lock:
@@ -477,7 +480,7 @@ class PartitionReplica:
                     high_watermark=before,
                     to=cut,
                 )
-                self.log.high_watermark = Offset(cut)
+                self.log.high_watermark = cut
             log.info(
                 "truncating to the leader's log", partition=str(self), end_offset=self.log.end_offset, to=cut
             )
@@ -486,10 +489,10 @@ class PartitionReplica:
                     # The log may start in the middle of a batch, which must go as a whole.
                     await self.log.truncate_fully_and_start_at(self.log.log_start_offset)
                 else:
-                    await self.log.truncate(Offset(cut))
+                    await self.log.truncate(cut)
                 await self.load_producers()
 
-    async def restart_at(self, role: FollowerState, offset: int, cutting: Cutting) -> None:
+    async def restart_at(self, role: FollowerState, offset: Offset, cutting: Cutting) -> None:
         """Drop everything and begin at the leader's log start, high watermark included (KAFKA-9491). Raises
         `ReplicaFailedError` if the leader's log ends below what an ISR member knows to be committed."""
         async with self.upkeep, self.lock:
@@ -508,8 +511,8 @@ class PartitionReplica:
                 end_offset=self.log.end_offset,
                 to=offset,
             )
-            async with cutting(self, 0):
-                await self.log.truncate_fully_and_start_at(Offset(offset))
+            async with cutting(self, Offset(0)):
+                await self.log.truncate_fully_and_start_at(offset)
                 await self.load_producers()
 
     async def begin_with(self, role: FollowerState, records: Buffer, cutting: Cutting) -> None:
@@ -522,12 +525,12 @@ class PartitionReplica:
             return
         async with self.upkeep, self.lock:
             if self.role is role:
-                async with cutting(self, 0):
+                async with cutting(self, Offset(0)):
                     await self.log.truncate_fully_and_start_at(Offset(first.base_offset))
                     await self.load_producers()
 
-    async def advance_log_start(self, role: FollowerState, offset: int) -> None:
+    async def advance_log_start(self, role: FollowerState, offset: Offset) -> None:
         """Delete the records below the leader's log start."""
         async with self.lock:
             if self.role is role:
-                await self.log.advance_log_start(Offset(min(offset, int(self.log.high_watermark))))
+                await self.log.advance_log_start(min(offset, self.log.high_watermark))

@@ -2,7 +2,7 @@
 
 import math
 
-UNKNOWN_OFFSET = -1
+from quorate.types import UNKNOWN_OFFSET, Offset
 
 
 class RemoteReplica:
@@ -30,10 +30,16 @@ class RemoteReplica:
         self.heard_at = now
         """The time of its last fetch, or the time from which it could fetch."""
         self._last_fetch_at = -math.inf
-        self._leader_end_at_last_fetch = math.inf
+        self._leader_end_at_last_fetch: float = math.inf
 
     def fetched(
-        self, offset: int, *, log_start_offset: int, leader_end_offset: int, broker_epoch: int, now: float
+        self,
+        offset: Offset,
+        *,
+        log_start_offset: Offset,
+        leader_end_offset: Offset,
+        broker_epoch: int,
+        now: float,
     ) -> None:
         """The follower asked for `offset`, so everything below is in its log.
 
@@ -50,7 +56,7 @@ class RemoteReplica:
         self._leader_end_at_last_fetch = leader_end_offset
         self._last_fetch_at = self.heard_at = now
 
-    def caught_up(self, *, leader_end_offset: int, now: float, lag_s: float) -> bool:
+    def caught_up(self, *, leader_end_offset: Offset, now: float, lag_s: float) -> bool:
         """Return whether it belongs in the ISR by time. An idle partition's follower always does
         (KAFKA-7152)."""
         return self.log_end_offset == leader_end_offset or now - self.last_caught_up_at <= lag_s

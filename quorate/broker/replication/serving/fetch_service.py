@@ -15,6 +15,7 @@ from quorate.error_code import ErrorCode
 from quorate.log import DamagedLogError, LogError, OffsetOutOfRangeError
 from quorate.log.batches import peek
 from quorate.runtime import DiskError, Slices
+from quorate.types import Offset
 
 Lookup: TypeAlias = Callable[[TopicRef, int], PartitionReplica]
 """Raises `PartitionError` for a partition that is not hosted here."""
@@ -147,9 +148,9 @@ class FetchService:
             self._purgatory.hold(parked, deadline)
         return parked
 
-    def _readable_end(self, partition: PartitionReplica, options: FetchOptions) -> tuple[object, int]:
+    def _readable_end(self, partition: PartitionReplica, options: FetchOptions) -> tuple[object, Offset]:
         end = partition.log.end_offset if options.from_follower else partition.high_watermark
-        return (partition.role, int(end))
+        return (partition.role, end)
 
     async def _read(self, options: FetchOptions) -> "_Read":
         read = _Read()
@@ -171,7 +172,7 @@ class FetchService:
 
     async def _read_one(
         self, item: FetchItem, options: FetchOptions, *, left: int, first: bool
-    ) -> tuple[FetchResult, tuple[PartitionReplica, tuple[object, int]] | None]:
+    ) -> tuple[FetchResult, tuple[PartitionReplica, tuple[object, Offset]] | None]:
         partition = role = None
         try:
             partition = self._lookup(item.topic, item.partition_id)
@@ -246,7 +247,7 @@ class _Read:
     """The results of all partitions of a request."""
 
     results: list[FetchResult] = field(default_factory=list)
-    readable_ends: list[tuple[PartitionReplica, tuple[object, int]]] = field(default_factory=list)
+    readable_ends: list[tuple[PartitionReplica, tuple[object, Offset]]] = field(default_factory=list)
     """The end of the readable records of each partition at that moment."""
     size: int = 0
     urgent: bool = False

@@ -16,6 +16,7 @@ from quorate.error_code import ErrorCode
 from quorate.log import LogError, OffsetOutOfRangeError
 from quorate.log.batches import HEADER_BYTES, Batch, RecordBytes, read_batches, stamps_of
 from quorate.runtime import Compute, DiskError, Slices
+from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
 
 
 async def find_offset(
@@ -35,9 +36,9 @@ async def find_offset(
             _check_available(partition)
             return OffsetResult(offset=partition.high_watermark, leader_epoch=partition.leader_epoch)
         case -2 | -4:
-            start = int(opened.log_start_offset)
+            start = opened.log_start_offset
             epoch = opened.epoch_at(start)
-            return OffsetResult(offset=start, leader_epoch=-1 if epoch is None else int(epoch))
+            return OffsetResult(offset=start, leader_epoch=UNKNOWN_EPOCH if epoch is None else epoch)
         case -5 | -6:
             return OffsetResult()  # there is no tiered storage: nothing is in it, and nothing waits for it
         case -3:
@@ -107,15 +108,15 @@ async def _records(batch: Batch, compute: Compute, uncompressed_max_bytes: int) 
 
 
 async def _in_batch(
-    batch: Batch, records: RecordBytes | None, timestamp: int, from_offset: int
+    batch: Batch, records: RecordBytes | None, timestamp: int, from_offset: Offset
 ) -> OffsetResult | None:
     header = batch.header
-    epoch = header.leader_epoch
+    epoch = Epoch(header.leader_epoch)
     if records is None or header.is_log_append_time:
         return OffsetResult(offset=from_offset, timestamp=header.max_timestamp, leader_epoch=epoch)
     slices = Slices()
     for offset, at in stamps_of(header, records):
         if at >= timestamp and offset >= from_offset:
-            return OffsetResult(offset=offset, timestamp=at, leader_epoch=epoch)
+            return OffsetResult(offset=Offset(offset), timestamp=at, leader_epoch=epoch)
         await slices.pause()
     return None

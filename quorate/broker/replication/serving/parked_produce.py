@@ -7,6 +7,7 @@ from quorate.broker.replication.purgatory import ParkedBatch, Waiter
 from quorate.broker.replication.replica import PartitionReplica
 from quorate.broker.replication.requests import ProduceResult
 from quorate.error_code import ErrorCode
+from quorate.types import Offset
 
 
 class ParkedProduce(Waiter):
@@ -26,7 +27,7 @@ class ParkedProduce(Waiter):
         """Add the result of the next item."""
         self._results.append(result)
 
-    def expect(self, partition: PartitionReplica, end_offset: int) -> None:
+    def expect(self, partition: PartitionReplica, end_offset: Offset) -> None:
         """Keep the last result until the high watermark reaches `end_offset` (exclusive). Called in one
         stretch with the append, because a lost leadership fails only the appends expected before it."""
         index = len(self._results) - 1

@@ -97,7 +97,7 @@ class _Results:
                 partition_id=item.partition_id,
                 base_offset=appended.base_offset,
                 append_time_ms=appended.append_time_ms if appended.duplicate else batches.append_time_ms,
-                log_start_offset=int(partition.log.log_start_offset),
+                log_start_offset=partition.log.log_start_offset,
                 duplicate=appended.duplicate,
             )
         )

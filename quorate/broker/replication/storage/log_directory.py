@@ -146,10 +146,10 @@ class LogDirectory:
         return {key: offset for key, offset in self.recovery_points.items() if key in self.topic_ids}
 
     @asynccontextmanager
-    async def cutting(self, key: TopicPartition, end_offset: int) -> AsyncIterator[None]:
+    async def cutting(self, key: TopicPartition, end_offset: Offset) -> AsyncIterator[None]:
         """While a log is cut to `end_offset`, let no file claim that more of it is durable: a crash halfway
         must not look like damage. If the block fails or is cancelled, that stays so. Raises `DiskError`."""
-        self._cuts[key] = Offset(end_offset)
+        self._cuts[key] = end_offset
         if self.points_file.held.get(key, 0) > end_offset:
             await self.store_recovery_points()
         yield

@@ -225,7 +225,7 @@ class LogManager:
             now_ms=self._now_ms,
         )
         known = where.high_watermarks.get(key, Offset(0))
-        opened.high_watermark = Offset(max(opened.log_start_offset, min(known, opened.end_offset)))
+        opened.high_watermark = max(opened.log_start_offset, min(known, opened.end_offset))
         where.logs[key] = opened
         return opened
 
@@ -322,7 +322,7 @@ class LogManager:
         return [each for each in self._directories if each.failure is None]
 
     @asynccontextmanager
-    async def cutting(self, topic: str, partition_id: int, end_offset: int) -> AsyncIterator[None]:
+    async def cutting(self, topic: str, partition_id: int, end_offset: Offset) -> AsyncIterator[None]:
         """Wrap a cut of the partition's log to `end_offset`: see `LogDirectory.cutting`. Raises
         `DiskError`."""
         where = self.log_directory_of(topic, partition_id)

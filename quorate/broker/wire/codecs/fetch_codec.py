@@ -8,7 +8,7 @@ import struct
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
@@ -22,6 +22,7 @@ from quorate.broker.wire.codecs.produce_codec import (
 )
 from quorate.kafka_bytes import Cursor, Pieces
 from quorate.runtime import Buffer, Steps, at_once, let_go
+from quorate.types import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Epoch, Offset
 
 FIRST_FLEXIBLE = 12
 _LIMITS = struct.Struct(">iiib")
@@ -32,6 +33,7 @@ _PARTITION_V12 = struct.Struct(">iiqiqi")
 _PARTITION_UNTAGGED = struct.Struct(">iiqiqix")
 _ANSWER_V4 = struct.Struct(">ihqq")
 _ANSWER = struct.Struct(">ihqqq")
+_AnswerHead: TypeAlias = tuple[int, int, Offset, Offset, Offset]
 _UNTAGGED_PER_STEP: Final = 2000
 """Partitions between two yields: 0.5 ms."""
 
@@ -41,10 +43,10 @@ class FetchPartition(NamedTuple):
     at a time and building frozen dataclasses would cost more than all else."""
 
     partition: int
-    current_leader_epoch: int = -1
-    fetch_offset: int = 0
-    last_fetched_epoch: int = -1
-    log_start_offset: int = -1
+    current_leader_epoch: Epoch = UNKNOWN_EPOCH
+    fetch_offset: Offset = Offset(0)
+    last_fetched_epoch: Epoch = UNKNOWN_EPOCH
+    log_start_offset: Offset = UNKNOWN_OFFSET
     """The follower's log start; -1 from consumers."""
     max_bytes: int = 1024 * 1024
 
@@ -100,14 +102,14 @@ class FetchedPartition:
 
     index: int
     error: ErrorCode = ErrorCode.none
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
+    high_watermark: Offset = UNKNOWN_OFFSET
+    last_stable_offset: Offset = UNKNOWN_OFFSET
+    log_start_offset: Offset = UNKNOWN_OFFSET
     aborted_transactions: Sequence[tuple[int, int]] | None = ()
     """(producer id, first offset)."""
-    diverging_epoch: tuple[int, int] | None = None
+    diverging_epoch: tuple[Epoch, Offset] | None = None
     """(epoch, its end offset) where the follower's log departs (v12+)."""
-    leader: tuple[int, int] | None = None
+    leader: tuple[int, Epoch] | None = None
     """(leader id, leader epoch) for NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (v12+)."""
     preferred_read_replica: int = -1
     records: Sequence[Buffer] = ()
@@ -230,12 +232,12 @@ def _read_partitions(cursor: Cursor, version: int) -> Steps[list[FetchPartition]
 def _read_old_partition(cursor: Cursor, version: int) -> FetchPartition:
     if version >= 9:
         index, epoch, offset, start, limit = cursor.unpack(_PARTITION_V9)
-        return FetchPartition(index, epoch, offset, -1, start, limit)
+        return FetchPartition(index, Epoch(epoch), Offset(offset), UNKNOWN_EPOCH, Offset(start), limit)
     if version >= 5:
         index, offset, start, limit = cursor.unpack(_PARTITION_V5)
-        return FetchPartition(index, -1, offset, -1, start, limit)
+        return FetchPartition(index, UNKNOWN_EPOCH, Offset(offset), UNKNOWN_EPOCH, Offset(start), limit)
     index, offset, limit = cursor.unpack(_PARTITION_V4)
-    return FetchPartition(index, -1, offset, -1, -1, limit)
+    return FetchPartition(index, UNKNOWN_EPOCH, Offset(offset), UNKNOWN_EPOCH, UNKNOWN_OFFSET, limit)
 
 
 def encode_fetch_request(request: KafkaFetchRequest) -> list[Buffer]:
@@ -411,10 +413,10 @@ def decode_fetch_response_steps(body: memoryview, version: int) -> Steps[KafkaFe
 
 def _read_fetched(cursor: Cursor, version: int) -> FetchedPartition:
     if version >= 5:
-        index, code, high_watermark, last_stable_offset, log_start_offset = cursor.unpack(_ANSWER)
+        head: _AnswerHead = _ANSWER.unpack_from(cursor.data, cursor.skip(_ANSWER.size))
     else:
-        index, code, high_watermark, last_stable_offset = cursor.unpack(_ANSWER_V4)
-        log_start_offset = -1
+        head = (*_ANSWER_V4.unpack_from(cursor.data, cursor.skip(_ANSWER_V4.size)), UNKNOWN_OFFSET)
+    index, code, high_watermark, last_stable_offset, log_start_offset = head
     aborted = None
     count = cursor.nullable_count(16)
     if count is not None:
@@ -428,9 +430,9 @@ def _read_fetched(cursor: Cursor, version: int) -> FetchedPartition:
     for tag, value in cursor.tags():
         inner = Cursor(value, flexible=True)
         if tag == 0:
-            diverging = (inner.int32(), inner.int64())
+            diverging = (Epoch(inner.int32()), Offset(inner.int64()))
         elif tag == 1:
-            leader = (inner.int32(), inner.int32())
+            leader = (inner.int32(), Epoch(inner.int32()))
     return FetchedPartition(
         index=index,
         error=ERRORS.get(code, ErrorCode.unknown_server_error),

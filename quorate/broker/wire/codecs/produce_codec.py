@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.kafka_bytes import Cursor, Pieces
 from quorate.runtime import Buffer, Steps, at_once, let_go
+from quorate.types import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Epoch, Offset
 
 FIRST_FLEXIBLE = 9
 PER_STEP: Final = 64
@@ -82,14 +83,14 @@ class ProducedPartition:
 
     index: int
     error: ErrorCode = ErrorCode.none
-    base_offset: int = -1
+    base_offset: Offset = UNKNOWN_OFFSET
     log_append_time_ms: int = -1
-    log_start_offset: int = -1
+    log_start_offset: Offset = UNKNOWN_OFFSET
     error_message: str | None = None
     record_errors: Sequence[tuple[int, str | None]] = ()
     """(index of the record in its batch, message), v8+."""
     leader_id: int = -1
-    leader_epoch: int = -1
+    leader_epoch: Epoch = UNKNOWN_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,9 +272,9 @@ def decode_produce_response(body: memoryview, version: int) -> list[ProducedTopi
 
 
 def _read_partition_response(cursor: Cursor, version: int) -> ProducedPartition:
-    index, error, base_offset = cursor.int32(), read_error(cursor), cursor.int64()
+    index, error, base_offset = cursor.int32(), read_error(cursor), Offset(cursor.int64())
     append_time_ms = cursor.int64() if version >= 2 else -1
-    log_start_offset = cursor.int64() if version >= 5 else -1
+    log_start_offset = Offset(cursor.int64()) if version >= 5 else UNKNOWN_OFFSET
     record_errors = []
     error_message = None
     if version >= 8:
@@ -281,11 +282,11 @@ def _read_partition_response(cursor: Cursor, version: int) -> ProducedPartition:
             record_errors.append((cursor.int32(), cursor.nullable_string()))
             cursor.tags()
         error_message = cursor.nullable_string()
-    leader_id = leader_epoch = -1
+    leader_id, leader_epoch = -1, UNKNOWN_EPOCH
     for tag, value in cursor.tags():
         if tag == 0 and version >= 10:
             leader = Cursor(value, flexible=True)
-            leader_id, leader_epoch = leader.int32(), leader.int32()
+            leader_id, leader_epoch = leader.int32(), Epoch(leader.int32())
     return ProducedPartition(
         index=index,
         error=error,
