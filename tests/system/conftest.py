@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from quorate.broker.wire.wire_errors import KafkaError
@@ -146,6 +146,18 @@ class Load:
             assert values == sorted(values), f"partition {partition}: records are out of order"
 
 
+def _high_watermark(consumer: Consumer, place: TopicPartition) -> int:
+    """Ask until librdkafka has the partition in its cache: a new client may call it unknown."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(place, timeout=30)[1])
+        except KafkaException as error:
+            unknown = error.args[0].name() == "_UNKNOWN_PARTITION"
+            if not unknown or time.monotonic() > deadline:
+                raise
+
+
 def read_partition(bootstrap: str, topic: str, partition: int) -> list[tuple[int, bytes]]:
     """(offset, value) of everything below the high watermark."""
     consumer = Consumer(
@@ -154,7 +166,7 @@ def read_partition(bootstrap: str, topic: str, partition: int) -> list[tuple[int
     )  # fmt: skip
     try:
         place = TopicPartition(topic, partition, 0)
-        _, end = consumer.get_watermark_offsets(place, timeout=30)
+        end = _high_watermark(consumer, place)
         consumer.assign([place])
         found: list[tuple[int, bytes]] = []
         deadline = time.monotonic() + 60

@@ -20,6 +20,7 @@ from quorate.broker.apis.context import Broker
 from quorate.broker.apis.dispatch import _AWAITED, _HANDLERS, Dispatcher
 from quorate.broker.controller.rpc.rpc import (
     CreatedTopic,
+    CreateTopicsRequest,
     CreateTopicsResponse,
     DeletedTopic,
     DeleteTopicsResponse,
@@ -141,18 +142,17 @@ class Groups:
 
 
 class Channel:
-    async def create_topics(self, request: Any, *, timeout_seconds: float) -> CreateTopicsResponse:
-        return CreateTopicsResponse(
-            topics=tuple(
-                CreatedTopic(name=each.name, topic_id=topic_id(number))
-                for number, each in enumerate(request.topics)
-            )
-        )
-
     async def describe_quorum(self, **rest: object) -> Any:
         return SimpleNamespace(voters=(), observers=())
 
-    async def ask(self, request: object, **rest: object) -> DeleteTopicsResponse:
+    async def ask(self, request: object, **rest: object) -> CreateTopicsResponse | DeleteTopicsResponse:
+        if isinstance(request, CreateTopicsRequest):
+            return CreateTopicsResponse(
+                topics=tuple(
+                    CreatedTopic(name=each.name, topic_id=topic_id(number))
+                    for number, each in enumerate(request.topics)
+                )
+            )
         return DeleteTopicsResponse(
             topics=tuple(DeletedTopic(name=f"t{each}", topic_id=None) for each in range(TOPICS))
         )
