@@ -30,7 +30,7 @@ from quorate.raft.telemetry import Telemetry
 from quorate.raft.transport import EndpointCheck, Forwarder, Peer, PeerSet, QuorumView, Server
 from quorate.raft.waiters import IndexWaiter
 from quorate.raft.watch import Freshness, Health, Hearing, Misconfiguration
-from quorate.runtime import Listener, Runtime, get_logger, loop_clock, uuid_text
+from quorate.runtime import Listener, Runtime, Tasks, get_logger, loop_clock, uuid_text
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId
 
 log = get_logger(__name__)
@@ -146,7 +146,10 @@ class Node:
             connect_timeout_ms=config.connect_timeout_ms,
             timeout_ms=config.core.request_timeout_ms,
         )
-        self._peers = PeerSet(self.driver.core, self._make_peer, deliver=self.driver.deliver)
+        self._tasks = Tasks()
+        self._peers = PeerSet(
+            self.driver.core, self._make_peer, tasks=self._tasks, deliver=self.driver.deliver
+        )
         self.failure: BaseException | None = None
         self.stopped = False
         self.leaving = False
@@ -158,8 +161,7 @@ class Node:
     async def run(self, listener: Listener | None, scope: trio.CancelScope) -> None:
         """Everything that runs in the background. A failure is kept in `failure` and cancels `scope`."""
         try:
-            async with trio.open_nursery() as nursery:
-                self._peers.run_in(nursery)
+            async with self._tasks.running() as nursery:
                 nursery.start_soon(self.forwarder.run)
                 nursery.start_soon(self.hearing.run)
                 if listener is not None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from quorate.runtime.network import Address, AddressInUseError, Listener, Network, NetworkError, Stream
     from quorate.runtime.runtime import Runtime
     from quorate.runtime.slices import SLICE_SECONDS, Mapped, Slices, Steps, at_once, in_slices, let_go
+    from quorate.runtime.tasks import Tasks
     from quorate.runtime.timers import Timers
     from quorate.runtime.work import WORK
 
@@ -69,6 +70,7 @@ _HOMES = {
     "at_once": "quorate.runtime.slices",
     "in_slices": "quorate.runtime.slices",
     "let_go": "quorate.runtime.slices",
+    "Tasks": "quorate.runtime.tasks",
     "Timers": "quorate.runtime.timers",
     "WORK": "quorate.runtime.work",
 }
@@ -102,6 +104,7 @@ __all__ = [
     "Slices",
     "Steps",
     "Stream",
+    "Tasks",
     "Timers",
     "WallClock",
     "at_once",

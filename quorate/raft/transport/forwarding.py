@@ -6,7 +6,7 @@ import trio
 
 from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError, QuorumError, QuorumStoppedError
 from quorate.raft.transport.channel import Channel
-from quorate.runtime import Address, Network, NetworkError
+from quorate.runtime import Address, Network, NetworkError, Tasks
 from quorate.types import Epoch, NodeId, Offset
 
 
@@ -31,6 +31,7 @@ class Forwarder:
         """`on_committed` is told what a leader's answer says: of which epoch, and the end of what is
         committed."""
         self._network = network
+        self._tasks = Tasks()
         self._on_committed = on_committed
         self._cluster_id = cluster_id
         self._max_frame_bytes = max_frame_bytes
@@ -38,7 +39,6 @@ class Forwarder:
         self._connect_timeout_ms = connect_timeout_ms
         self._silence_timeout_ms = silence_timeout_ms
         self._channel: Channel | None = None
-        self._nursery: trio.Nursery | None = None
         self._opening = trio.Lock()
         self._under_way: dict[int, Offset] = {}
         """By number, oldest first: what was applied when an append was forwarded. Its records come later."""
@@ -51,13 +51,9 @@ class Forwarder:
         self._awaiting_progress = 0
 
     async def run(self) -> None:
-        """Hold the channels' tasks. Runs until cancelled."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            try:
-                await trio.sleep_forever()
-            finally:
-                self._nursery = None
+        """Run the channels' tasks until cancelled."""
+        async with self._tasks.running():
+            await trio.sleep_forever()
 
     def applied(self, base_offset: Offset, results: Sequence[object], applied_offset: Offset) -> None:
         """The local state machine has applied everything below `applied_offset`, these results last."""
@@ -165,8 +161,8 @@ class Forwarder:
                 await channel.connect()
             except NetworkError as error:
                 raise NotLeaderError(leader=leader, epoch=Epoch(0)) from error
-            if self._nursery is None:
+            if self._tasks.ended:
                 raise QuorumStoppedError("the quorum on this node has stopped")
-            self._nursery.start_soon(channel.run)
+            self._tasks.start(channel.run)
             self._channel = channel
             return channel

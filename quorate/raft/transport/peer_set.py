@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 
-import trio
-
 from quorate.raft.core import Core, Event, Message, RequestFailed
 from quorate.raft.transport.peers import Peer
+from quorate.runtime import Tasks
 from quorate.types import Endpoint, NodeId, VoterSet
 
 MakePeer = Callable[[NodeId, Endpoint], Peer]
@@ -14,26 +13,21 @@ MakePeer = Callable[[NodeId, Endpoint], Peer]
 class PeerSet:
     """One `Peer` per node that there is reason to ask, made when it is first asked."""
 
-    def __init__(self, core: Core, make: MakePeer, *, deliver: Callable[[Event], None]) -> None:
+    def __init__(self, core: Core, make: MakePeer, *, tasks: Tasks, deliver: Callable[[Event], None]) -> None:
         self._core = core
+        self._tasks = tasks
         self._deliver = deliver
         self._make = make
         self._peers: dict[NodeId, Peer] = {}
         self._asked: list[Peer] = []
         """Those with a request that waits for the next flush."""
         self._voters: VoterSet = core.voters
-        self._nursery: trio.Nursery | None = None
-
-    def run_in(self, nursery: trio.Nursery) -> None:
-        """Before the first request: where the peers' tasks run."""
-        self._nursery = nursery
 
     def send(self, message: Message) -> None:
         """Queue a request; `flush` sends it. It fails at once when nobody knows where its destination is."""
         peer = self._peers.get(message.destination)
         endpoint = self._core.endpoint_of(message.destination)
         if peer is None or peer.endpoint != endpoint:
-            assert self._nursery is not None
             if endpoint is None:
                 self._deliver(RequestFailed(message.destination, message.correlation))
                 return
@@ -42,7 +36,7 @@ class PeerSet:
             if message.destination >= 0 and message.destination not in self._core.voters:
                 self._forget_strangers()
             peer = self._peers[message.destination] = self._make(message.destination, endpoint)
-            self._nursery.start_soon(peer.run)
+            self._tasks.start(peer.run)
         peer.send(message)
         self._asked.append(peer)
 
