@@ -68,10 +68,13 @@ class Client:
 
     async def _attempt(self, number: int, voter: Voter, others: trio.CancelScope) -> None:
         while True:
-            channel = _channel_to(voter)
+            try:
+                channel = await _channel_to(voter)
+            except NetworkError:
+                await trio.sleep(0.005)
+                continue
             kept = False
             try:
-                await channel.connect()
                 self.nursery.start_soon(channel.run)
                 while True:
                     try:
@@ -81,7 +84,7 @@ class Client:
                     else:
                         break
                 kept = True
-            except (QuorumError, NetworkError):
+            except QuorumError:
                 await trio.sleep(0.005)
             finally:
                 if not kept:
@@ -136,8 +139,7 @@ class Client:
         supported: list[bool] = []
 
         async def take(voter: Voter) -> None:
-            channel = _channel_to(voter)
-            await channel.connect()
+            channel = await _channel_to(voter)
             self.nursery.start_soon(channel.run)
             supported.append((await channel.request(SNAPSHOT)) != UNSUPPORTED)
             channel.close()
@@ -151,8 +153,8 @@ class Client:
         return {"elapsed_s": time.perf_counter() - started}
 
 
-def _channel_to(voter: Voter) -> Channel:
-    return Channel(
+async def _channel_to(voter: Voter) -> Channel:
+    return await Channel.connect(
         RealNetwork(),
         Address(voter.endpoint.host, voter.endpoint.port),
         cluster_id="benchmark",

@@ -672,7 +672,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "a connection to the leader is tried for as long as the system tries",
         "raft/transport/channel.py",
-        "with trio.move_on_after(self._connect_s):",
+        "with trio.move_on_after(connect_timeout_ms / 1000):",
         "with trio.CancelScope():",
         "ours: a broker that started beside a leader that was cut off did not hear of the next one",
         "tests/raft/test_leadership.py",

@@ -207,8 +207,6 @@ def test_any_is_where_a_reason_is_and_nowhere_else() -> None:
 
 
 MAY_ASSERT = {
-    "raft/driver/driver.py",
-    "raft/transport/channel.py",
     "raft/core/roles/follower.py",
     "broker/replication/hosting.py",
     "cli/commands/demo.py",

@@ -180,7 +180,7 @@ class Controllers:
 
     @asynccontextmanager
     async def _channel(self, address: Address, *, cluster_id: str) -> AsyncIterator[Channel]:
-        channel = Channel(
+        channel = await Channel.connect(
             RealNetwork(),
             address,
             cluster_id=cluster_id,
@@ -189,7 +189,6 @@ class Controllers:
             # Some answers take long; our own deadlines bound the wait.
             silence_timeout_ms=2 * self._timeout_ms,
         )
-        await channel.connect()
         failure: Exception | None = None
         try:
             async with trio.open_nursery() as nursery:

@@ -213,14 +213,13 @@ class Cluster:
     async def _ask(self) -> None:
         """As a program outside does, every node."""
         for node in self.quorums:
-            channel = Channel(
+            channel = await Channel.connect(
                 self._strangers,
                 Address(f"node-{node}", PORT),
                 cluster_id=CLUSTER_ID,
                 max_frame_bytes=1 << 24,
                 max_append_bytes=1 << 20,
             )
-            await channel.connect()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(channel.run)
                 changes: list[VoterChange] = [RemoveVoter(ReplicaKey(NodeId(99), "nobody"))]

@@ -36,16 +36,15 @@ class Links:
         channel = self._channels.get(node)
         if channel is not None and not channel.broken:
             return channel
-        channel = Channel(
-            RealNetwork(),
-            self.nodes[node],
-            cluster_id=self._cluster_id,
-            max_frame_bytes=MAX_FRAME_BYTES,
-            max_append_bytes=MAX_APPEND_BYTES,
-        )
         try:
             with trio.fail_after(CONNECT_SECONDS):
-                await channel.connect()
+                channel = await Channel.connect(
+                    RealNetwork(),
+                    self.nodes[node],
+                    cluster_id=self._cluster_id,
+                    max_frame_bytes=MAX_FRAME_BYTES,
+                    max_append_bytes=MAX_APPEND_BYTES,
+                )
         except (NetworkError, trio.TooSlowError) as error:
             raise NotSentError(f"node {node} can't be reached: {error}") from error
         self._nursery.start_soon(channel.run)

@@ -33,14 +33,13 @@ async def test_a_lone_commit_sends_six_messages_and_wakes_no_task_in_vain(autoju
     for host in world.hosts.values():
         host.disk.syncs_at_once = True
     leader = f"node-{(await world.leader()).node_id}"
-    channel = Channel(
+    channel = await Channel.connect(
         world.network.for_node("client"),
         Address(leader, 9093),
         cluster_id=world.config(1).cluster_id,
         max_frame_bytes=1 << 20,
         max_append_bytes=1 << 20,
     )
-    await channel.connect()
     nursery.start_soon(channel.run)
     await channel.append([b"first"])
     received = Counter()

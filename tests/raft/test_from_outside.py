@@ -27,14 +27,13 @@ CLUSTER_ID = "driver-tests"
 
 @asynccontextmanager
 async def channel_to(world, node, *, cluster_id=CLUSTER_ID):
-    channel = Channel(
+    channel = await Channel.connect(
         world.network.for_node("stranger"),
         Address(f"node-{node}", 9093),
         cluster_id=cluster_id,
         max_frame_bytes=1 << 20,
         max_append_bytes=1 << 20,
     )
-    await channel.connect()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(channel.run)
         yield channel

@@ -121,14 +121,13 @@ async def test_a_quorum_that_takes_no_remote_appends_refuses_them(autojump_clock
     for node in (1, 2, 3):
         with pytest.raises(InvalidAppendError, match="remote_appends"):
             await send_append(world, node, [b"\xde\xad\xbe\xef"])
-    channel = Channel(
+    channel = await Channel.connect(
         world.network.for_node("stranger"),
         Address(f"node-{leader.node_id}", 9093),
         cluster_id=CLUSTER_ID,
         max_frame_bytes=1 << 20,
         max_append_bytes=1 << 20,
     )
-    await channel.connect()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(channel.run)
         with pytest.raises(InvalidAppendError, match="remote_appends"):

@@ -149,8 +149,8 @@ def straight_to_broker(address: Address, topic: str) -> Straight:
     return Straight(connect)
 
 
-def channel_to(address: Address, cluster_id: str) -> Channel:
-    return Channel(
+async def channel_to(address: Address, cluster_id: str) -> Channel:
+    return await Channel.connect(
         RealNetwork(), address, cluster_id=cluster_id, max_frame_bytes=64 << 20, max_append_bytes=8 << 20,
         silence_timeout_ms=60_000,
     )  # fmt: skip
@@ -158,8 +158,7 @@ def channel_to(address: Address, cluster_id: str) -> Channel:
 
 def straight_to_controller(address: Address, cluster_id: str) -> Straight:
     async def connect(nursery: trio.Nursery) -> Send:
-        channel = channel_to(address, cluster_id)
-        await channel.connect()
+        channel = await channel_to(address, cluster_id)
         nursery.start_soon(channel.run)
 
         async def send(number: int) -> object:
@@ -178,8 +177,7 @@ def straight_to_controller(address: Address, cluster_id: str) -> Straight:
 
 def straight_to_quorum(address: Address, cluster_id: str) -> Straight:
     async def connect(nursery: trio.Nursery) -> Send:
-        channel = channel_to(address, cluster_id)
-        await channel.connect()
+        channel = await channel_to(address, cluster_id)
         nursery.start_soon(channel.run)
 
         async def send(number: int) -> object:
@@ -333,10 +331,9 @@ def find_leader(ports: dict[int, int], without: set[int]) -> tuple[int, float]:
     started = time.monotonic()
 
     async def commits(node: int) -> bool:
-        channel = channel_to(Address("127.0.0.1", ports[node]), "benchmark")
         committed = False
         try:
-            await channel.connect()
+            channel = await channel_to(Address("127.0.0.1", ports[node]), "benchmark")
         except NetworkError:
             return False
         async with trio.open_nursery() as nursery:

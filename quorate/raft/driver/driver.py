@@ -13,6 +13,7 @@ from typing import assert_never
 
 import trio
 
+from quorate.present import present
 from quorate.raft.core import (
     ChangeVoters,
     Core,
@@ -448,8 +449,7 @@ class Driver:
 
     async def _raise_failure(self) -> None:
         await self._failed.wait()
-        assert self._failure is not None
-        raise self._failure
+        raise present(self._failure, "the failure that stops the node")
 
     def stop(self, error: QuorumStoppedError) -> None:
         """Fail what waits for an answer; nothing is stepped afterwards. What may have happened all the same

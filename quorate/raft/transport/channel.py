@@ -46,11 +46,40 @@ class _Answer:
 class Channel:
     """Requests on one connection. Appends made in the same pass of the event loop share a frame.
 
-    `connect`, then `run` in a task of its own; usable from `connect` until that task ends.
+    `connect`, then `run` in a task of its own; usable until that task ends.
     """
 
     def __init__(
         self,
+        outbox: Outbox,
+        address: Address,
+        *,
+        cluster_id: str,
+        max_frame_bytes: int,
+        max_append_bytes: int,
+        silence_timeout_ms: int,
+        on_committed: Callable[[Epoch, Offset], None] | None,
+    ) -> None:
+        self._on_committed = on_committed
+        self.address = address
+        self._silence_s = silence_timeout_ms / 1000
+        self._heard_at = trio.current_time()
+        self._cluster_id = cluster_id
+        self._max_frame_bytes = max_frame_bytes
+        self._max_append_bytes = max_append_bytes
+        self._outbox = outbox
+        self._correlation = 0
+        self._answers: dict[int, _Answer] = {}
+        self._joined: list[bytes] = []
+        self._joined_size = 0
+        self._joined_answer: _Answer | None = None
+        self._wake = trio.Event()
+        self.broken = False
+        outbox.push([PREFACE])
+
+    @classmethod
+    async def connect(
+        cls,
         network: Network,
         address: Address,
         *,
@@ -60,42 +89,29 @@ class Channel:
         connect_timeout_ms: int = 1000,
         silence_timeout_ms: int = 4000,
         on_committed: Callable[[Epoch, Offset], None] | None = None,
-    ) -> None:
-        """`silence_timeout_ms`: a connection on which requests wait and nothing comes for so long is closed.
+    ) -> "Channel":
+        """Connect to `address`. Raises `NetworkError`, also when there is no connection within
+        `connect_timeout_ms`: the operating system would try for minutes.
+
+        `silence_timeout_ms`: a connection on which requests wait and nothing comes for so long is closed.
         A leader that can't commit resigns in less, and answers then. `on_committed` is told what each
         append's answer says: the epoch, and the end of what is committed."""
-        self._on_committed = on_committed
-        self.address = address
-        self._connect_s = connect_timeout_ms / 1000
-        self._silence_s = silence_timeout_ms / 1000
-        self._heard_at = trio.current_time()
-        self._network = network
-        self._cluster_id = cluster_id
-        self._max_frame_bytes = max_frame_bytes
-        self._max_append_bytes = max_append_bytes
-        self._outbox: Outbox | None = None
-        self._correlation = 0
-        self._answers: dict[int, _Answer] = {}
-        self._joined: list[bytes] = []
-        self._joined_size = 0
-        self._joined_answer: _Answer | None = None
-        self._wake = trio.Event()
-        self.broken = False
-
-    async def connect(self) -> None:
-        """Raises `NetworkError`, also when there is no connection within `connect_timeout_ms`: the operating
-        system would try for minutes."""
-        with trio.move_on_after(self._connect_s):
-            self._outbox = Outbox(await self._network.connect(self.address))
-            self._outbox.push([PREFACE])
-            return
-        raise NetworkError(f"no connection to {self.address} within {self._connect_s:g} s")
+        with trio.move_on_after(connect_timeout_ms / 1000):
+            return cls(
+                Outbox(await network.connect(address)),
+                address,
+                cluster_id=cluster_id,
+                max_frame_bytes=max_frame_bytes,
+                max_append_bytes=max_append_bytes,
+                silence_timeout_ms=silence_timeout_ms,
+                on_committed=on_committed,
+            )
+        raise NetworkError(f"no connection to {address} within {connect_timeout_ms / 1000:g} s")
 
     async def run(self) -> None:
-        """Serve requests from after `connect` until the connection breaks, which fails what is under way
-        with `OutcomeUnknownError`."""
+        """Serve requests until the connection breaks, which fails what is under way with
+        `OutcomeUnknownError`."""
         outbox = self._outbox
-        assert outbox is not None
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(outbox.run)
@@ -114,8 +130,7 @@ class Channel:
 
     def close(self) -> None:
         self.broken = True
-        if self._outbox is not None:
-            self._outbox.close()
+        self._outbox.close()
 
     async def _read(self, reader: FrameReader) -> None:
         try:
@@ -153,7 +168,7 @@ class Channel:
         answer, position = self._joined_answer, len(self._joined)
         self._joined.extend(records)
         self._joined_size += size
-        if not self._answers and self._outbox is not None:
+        if not self._answers:
             # Nobody to share a frame with was here a moment ago: a lone append should not wait for a pass.
             self._send_joined_now()
         elif not position:
@@ -172,7 +187,7 @@ class Channel:
 
     async def _append_alone(self, records: Sequence[bytes]) -> Success:
         answer = _Answer()
-        if self._outbox is not None and not self.broken:
+        if not self.broken:
             self._send_append(answer, records)
         return self._success_of(await self._wait(answer))
 
@@ -247,16 +262,10 @@ class Channel:
         answer = _Answer()
         self._correlation += 1
         self._answers[self._correlation] = answer
-        if self._outbox is not None:
-            self._outbox.push(
-                encode_frame(
-                    kind,
-                    self._correlation,
-                    [self._cluster_id, *fields],
-                    [payload] if payload else (),
-                )
-            )
-            self._outbox.flush()
+        self._outbox.push(
+            encode_frame(kind, self._correlation, [self._cluster_id, *fields], [payload] if payload else ())
+        )
+        self._outbox.flush()
         return await self._wait(answer)
 
     async def _wait(self, answer: _Answer) -> Frame:
@@ -274,13 +283,12 @@ class Channel:
             self._send_joined_now()
 
     def _send_joined_now(self) -> None:
-        if self._joined_answer is None or self._outbox is None:
+        if self._joined_answer is None:
             return
         self._send_append(self._joined_answer, self._joined)
         self._joined, self._joined_size, self._joined_answer = [], 0, None
 
     def _send_append(self, answer: _Answer, records: Sequence[bytes]) -> None:
-        assert self._outbox is not None
         answer.count = len(records)
         self._correlation += 1
         self._answers[self._correlation] = answer

@@ -69,7 +69,7 @@ class EndpointCheck:
         return ""
 
     async def _ask(self, address: Address) -> QuorumView:
-        channel = Channel(
+        channel = await Channel.connect(
             self._network,
             address,
             cluster_id=self._cluster_id,
@@ -78,7 +78,6 @@ class EndpointCheck:
             connect_timeout_ms=self._connect_timeout_ms,
             silence_timeout_ms=self._timeout_ms,
         )
-        await channel.connect()
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(channel.run)

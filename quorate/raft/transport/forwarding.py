@@ -147,18 +147,17 @@ class Forwarder:
                 return channel
             if channel is not None:
                 channel.close()
-            channel = Channel(
-                self._network,
-                address,
-                cluster_id=self._cluster_id,
-                max_frame_bytes=self._max_frame_bytes,
-                max_append_bytes=self._max_append_bytes,
-                connect_timeout_ms=self._connect_timeout_ms,
-                silence_timeout_ms=self._silence_timeout_ms,
-                on_committed=self._take_committed_end,
-            )
             try:
-                await channel.connect()
+                channel = await Channel.connect(
+                    self._network,
+                    address,
+                    cluster_id=self._cluster_id,
+                    max_frame_bytes=self._max_frame_bytes,
+                    max_append_bytes=self._max_append_bytes,
+                    connect_timeout_ms=self._connect_timeout_ms,
+                    silence_timeout_ms=self._silence_timeout_ms,
+                    on_committed=self._take_committed_end,
+                )
             except NetworkError as error:
                 raise NotLeaderError(leader=leader, epoch=Epoch(0)) from error
             if self._tasks.ended:

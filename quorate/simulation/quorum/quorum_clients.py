@@ -173,16 +173,15 @@ class AppendingClients(Clients[QuorumCluster]):
     async def _session(self, client: str, target: QuorumNode, source: random.Random) -> NodeId | None:
         """Append to one node until it fails; who leads, if it said so."""
         assert target.address is not None
-        channel = Channel(
-            self._cluster.network.for_node(client),
-            target.address,
-            cluster_id=CLUSTER_ID,
-            max_frame_bytes=_FRAME_BYTES,
-            max_append_bytes=_FRAME_BYTES,
-        )
         try:
             with trio.fail_after(1.0):
-                await channel.connect()
+                channel = await Channel.connect(
+                    self._cluster.network.for_node(client),
+                    target.address,
+                    cluster_id=CLUSTER_ID,
+                    max_frame_bytes=_FRAME_BYTES,
+                    max_append_bytes=_FRAME_BYTES,
+                )
         except (NetworkError, trio.TooSlowError):
             return None
         leader: NodeId | None = None

@@ -24,15 +24,14 @@ async def test_an_append_from_the_network_changes_nothing(make_nodes: MakeNodes,
     server = nodes.servers[1]
     end = server.quorum.log.end_offset
     address = server.quorum.endpoint_of(1)
-    channel = Channel(
-        real_runtime(sync=SyncStrategy.INLINE).network,
-        address,
-        cluster_id="test-cluster",
-        max_frame_bytes=1 << 20,
-        max_append_bytes=1 << 20,
-    )
     with trio.fail_after(10):
-        await channel.connect()
+        channel = await Channel.connect(
+            real_runtime(sync=SyncStrategy.INLINE).network,
+            address,
+            cluster_id="test-cluster",
+            max_frame_bytes=1 << 20,
+            max_append_bytes=1 << 20,
+        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(channel.run)
             with pytest.raises(InvalidAppendError, match="remote_appends"):
