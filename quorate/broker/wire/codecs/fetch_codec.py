@@ -230,14 +230,17 @@ def _read_partitions(cursor: Cursor, version: int) -> Steps[list[FetchPartition]
 
 
 def _read_old_partition(cursor: Cursor, version: int) -> FetchPartition:
+    epoch, start = UNKNOWN_EPOCH, UNKNOWN_OFFSET
+    offset: Offset
+    layout = _PARTITION_V9 if version >= 9 else _PARTITION_V5 if version >= 5 else _PARTITION_V4
+    fields = layout.unpack_from(cursor.data, cursor.skip(layout.size))
     if version >= 9:
-        index, epoch, offset, start, limit = cursor.unpack(_PARTITION_V9)
-        return FetchPartition(index, Epoch(epoch), Offset(offset), UNKNOWN_EPOCH, Offset(start), limit)
-    if version >= 5:
-        index, offset, start, limit = cursor.unpack(_PARTITION_V5)
-        return FetchPartition(index, UNKNOWN_EPOCH, Offset(offset), UNKNOWN_EPOCH, Offset(start), limit)
-    index, offset, limit = cursor.unpack(_PARTITION_V4)
-    return FetchPartition(index, UNKNOWN_EPOCH, Offset(offset), UNKNOWN_EPOCH, UNKNOWN_OFFSET, limit)
+        index, epoch, offset, start, limit = fields
+    elif version >= 5:
+        index, offset, start, limit = fields
+    else:
+        index, offset, limit = fields
+    return FetchPartition(index, epoch, offset, UNKNOWN_EPOCH, start, limit)
 
 
 def encode_fetch_request(request: KafkaFetchRequest) -> list[Buffer]:
