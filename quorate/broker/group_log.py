@@ -11,6 +11,7 @@ from quorate.broker.wire import wire_code
 from quorate.log import LogError
 from quorate.log.batches import KeyValue, Record, build_keyed_batch, read_batches, records_of
 from quorate.runtime import DiskError, WallClock
+from quorate.types import Offset
 
 _READ_BYTES: Final = 1 << 20
 
@@ -27,7 +28,8 @@ class OffsetsLog:
         try:
             led = self._replicas.partition(OFFSETS_TOPIC, partition)
             epoch = led.check_leading().leader_epoch
-            offset, end = int(led.log.log_start_offset), int(led.log.end_offset)
+            offset: int = led.log.log_start_offset
+            end = led.log.end_offset
             while offset < end:
                 data = await led.log.read(offset, _READ_BYTES, end_offset=end)
                 if led.check_leading().leader_epoch != epoch:
@@ -42,7 +44,7 @@ class OffsetsLog:
             raise GroupLogError(str(error)) from error
 
     def append(
-        self, partition: int, records: Sequence[KeyValue], done: Callable[[ErrorCode, int], None]
+        self, partition: int, records: Sequence[KeyValue], done: Callable[[ErrorCode, Offset], None]
     ) -> None:
         batch = build_keyed_batch(
             base_offset=0, epoch=0, timestamp_ms=self._wall_clock.now_ms(), records=records

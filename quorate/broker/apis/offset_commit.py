@@ -9,6 +9,7 @@ from quorate.broker.apis.context import Broker, encoded_in_slices, respond
 from quorate.broker.groups import MemberRef, OffsetToCommit
 from quorate.broker.wire import Answer, Deferred, RequestContext
 from quorate.runtime import Slices
+from quorate.types import Epoch, Offset
 
 if TYPE_CHECKING:
     from kio.schema.offset_commit.v8.request import OffsetCommitRequest, OffsetCommitRequestPartition
@@ -64,8 +65,8 @@ class _Asked:
             OffsetToCommit(
                 topic=name,
                 partition=part.partition_index,
-                offset=part.committed_offset,
-                leader_epoch=part.committed_leader_epoch,
+                offset=Offset(part.committed_offset),
+                leader_epoch=Epoch(part.committed_leader_epoch),
                 metadata=part.committed_metadata or "",
             )
             for (name, part), exists in zip(piece, known, strict=True)

@@ -40,6 +40,7 @@ from quorate.broker.groups.offsets_topic import partition_of as partition_of
 from quorate.kafka_bytes import MalformedError
 from quorate.log.batches import KeyValue, Record
 from quorate.runtime import Entropy, Timers, WallClock, get_logger
+from quorate.types import UNKNOWN_OFFSET, Epoch, Offset
 
 log = get_logger(__name__)
 
@@ -61,7 +62,7 @@ class _Shard:
     """The groups of one partition, for one leadership of it."""
 
     partition: int
-    leader_epoch: int
+    leader_epoch: Epoch
     loaded: bool = False
     groups: dict[str, Group] = field(default_factory=dict)
     offsets: dict[str, GroupOffsets] = field(default_factory=dict)
@@ -111,7 +112,7 @@ class GroupCoordinator:
 
     # Leadership of partitions
 
-    def elect(self, partition: int, leader_epoch: int) -> None:
+    def elect(self, partition: int, leader_epoch: Epoch) -> None:
         """Load the groups of a partition that this broker leads now."""
         held = self._shards.get(partition)
         if held is not None:
@@ -283,7 +284,7 @@ class GroupCoordinator:
             if fit
         ]
 
-        def stored(error: ErrorCode, base_offset: int) -> None:
+        def stored(error: ErrorCode, base_offset: Offset) -> None:
             if error is ErrorCode.none:
                 held = shard.offsets_of(group_id)
                 for place, (key, value) in enumerate(values, base_offset):
@@ -291,7 +292,7 @@ class GroupCoordinator:
             reply([error if fit else ErrorCode.offset_metadata_too_large for fit in fits])
 
         if not values:
-            stored(ErrorCode.none, -1)
+            stored(ErrorCode.none, UNKNOWN_OFFSET)
             return
         self._append(shard, [offset_record(key, value) for key, value in values], stored)
 
@@ -364,9 +365,9 @@ class GroupCoordinator:
         return shard if shard.loaded else ErrorCode.coordinator_load_in_progress
 
     def _append(
-        self, shard: _Shard, records: Sequence[KeyValue], done: Callable[[ErrorCode, int], None]
+        self, shard: _Shard, records: Sequence[KeyValue], done: Callable[[ErrorCode, Offset], None]
     ) -> None:
-        def appended(error: ErrorCode, base_offset: int) -> None:
+        def appended(error: ErrorCode, base_offset: Offset) -> None:
             done(ErrorCode.not_coordinator if shard.gone else _as_coordinator(error), base_offset)
 
         self._log.append(shard.partition, records, appended)

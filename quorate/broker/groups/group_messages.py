@@ -6,6 +6,8 @@ from typing import TypeAlias
 
 from kio.schema.errors import ErrorCode
 
+from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
+
 
 class GroupMovedError(Exception):
     """Another broker coordinates the group, or did meanwhile."""
@@ -87,15 +89,15 @@ class SyncResult:
 class OffsetToCommit:
     topic: str
     partition: int
-    offset: int
-    leader_epoch: int = -1
+    offset: Offset
+    leader_epoch: Epoch = UNKNOWN_EPOCH
     metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    offset: int
-    leader_epoch: int
+    offset: Offset
+    leader_epoch: Epoch
     metadata: str
 
 

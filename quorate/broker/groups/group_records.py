@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from quorate.kafka_bytes import Cursor, MalformedError, Pieces
 from quorate.log.batches import KeyValue
+from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
 
 OFFSET_KEY_VERSIONS = (0, 1)
 GROUP_KEY_VERSION = 2
@@ -36,8 +37,8 @@ Key: TypeAlias = OffsetKey | GroupKey
 class OffsetValue:
     """A committed offset. `leader_epoch` -1: unknown."""
 
-    offset: int
-    leader_epoch: int = -1
+    offset: Offset
+    leader_epoch: Epoch = UNKNOWN_EPOCH
     metadata: str = ""
     commit_timestamp_ms: int
 
@@ -113,8 +114,8 @@ def read_offset(data: bytes) -> OffsetValue:
     version = cursor.int16()
     if not 0 <= version <= _OFFSET_VALUE_VERSION:
         raise MalformedError(f"an offset of version {version}")
-    offset = cursor.int64()
-    leader_epoch = cursor.int32() if version >= 3 else -1
+    offset = Offset(cursor.int64())
+    leader_epoch = Epoch(cursor.int32()) if version >= 3 else UNKNOWN_EPOCH
     return OffsetValue(
         offset=offset, leader_epoch=leader_epoch, metadata=cursor.string(), commit_timestamp_ms=cursor.int64()
     )

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 from kio.schema.errors import ErrorCode
 
 from quorate.log.batches import KeyValue, Record
+from quorate.types import Offset
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
@@ -22,7 +23,7 @@ class GroupLog(Protocol):
         ...
 
     def append(
-        self, partition: int, records: Sequence[KeyValue], done: Callable[[ErrorCode, int], None]
+        self, partition: int, records: Sequence[KeyValue], done: Callable[[ErrorCode, Offset], None]
     ) -> None:
         """Append with acks=all, now. `done` gets the partition's error and the base offset, maybe before this
         returns."""
