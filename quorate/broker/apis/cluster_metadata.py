@@ -10,7 +10,7 @@ from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.wire.codecs import FetchedPartition, FetchPartition
 from quorate.log import LogError, OffsetOutOfRangeError
 from quorate.raft import Quorum
-from quorate.types import Offset
+from quorate.types import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Epoch, Offset
 
 CLUSTER_METADATA: Final = "__cluster_metadata"
 CLUSTER_METADATA_ID: Final = uuid.UUID(int=1)
@@ -24,9 +24,9 @@ def is_cluster_metadata(name: str | None, topic_id: uuid.UUID | None) -> bool:
 @dataclass(frozen=True, slots=True)
 class ListedOffset:
     error: ErrorCode
-    offset: int = -1
+    offset: Offset = UNKNOWN_OFFSET
     timestamp: int = -1
-    leader_epoch: int = -1
+    leader_epoch: Epoch = UNKNOWN_EPOCH
 
 
 class ClusterMetadataReader:
@@ -59,7 +59,7 @@ class ClusterMetadataReader:
             records=(records,) if records else (),
         )
 
-    async def wait_beyond(self, offset: int) -> None:
+    async def wait_beyond(self, offset: Offset) -> None:
         """Return when a record at `offset` may be committed."""
         while self._end_offset <= offset:
             await self._metadata.wait_change()
@@ -70,7 +70,7 @@ class ClusterMetadataReader:
         if partition != 0:
             return ListedOffset(ErrorCode.unknown_topic_or_partition)
         log = self._quorum.log
-        offset: int | None
+        offset: Offset | None
         newest = log.max_timestamp() if timestamp == -3 else None
         at = timestamp if newest is None else newest
         match at:
@@ -91,13 +91,15 @@ class ClusterMetadataReader:
             ErrorCode.none,
             offset=offset,
             timestamp=max(at, -1),
-            leader_epoch=-1 if epoch is None else epoch,
+            leader_epoch=UNKNOWN_EPOCH if epoch is None else epoch,
         )
 
-    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+    def end_of_epoch(self, epoch: Epoch) -> tuple[Epoch, Offset]:
         """Return (epoch, end offset) as OffsetForLeaderEpoch answers; -1 where nothing is known."""
         found = self._quorum.log.end_offset_for_epoch(epoch)
-        return (-1, -1) if found is None else (found.epoch, min(found.end_offset, self._end_offset))
+        if found is None:
+            return (UNKNOWN_EPOCH, UNKNOWN_OFFSET)
+        return (found.epoch, min(found.end_offset, self._end_offset))
 
     @property
     def _end_offset(self) -> Offset:

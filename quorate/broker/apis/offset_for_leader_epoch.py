@@ -43,7 +43,7 @@ def _partitions(broker: Broker, topic: "OffsetForLeaderTopic") -> Iterator[_Fiel
 
 def _partition(broker: Broker, topic: str, part: "OffsetForLeaderPartition") -> _Fields:
     if topic == CLUSTER_METADATA:
-        epoch, end = broker.cluster_metadata.end_of_epoch(part.leader_epoch)
+        epoch, end = broker.cluster_metadata.end_of_epoch(Epoch(part.leader_epoch))
         return {
             "error_code": ErrorCode.none,
             "partition": part.partition,

@@ -14,14 +14,13 @@ from quorate.broker.apis.raft_voters import (
     voter_key,
 )
 from quorate.broker.wire import Answer, KafkaError, RequestContext, Response
-from quorate.types import Voter
+from quorate.types import UNKNOWN_EPOCH, Epoch, Voter
 
 if TYPE_CHECKING:
     from kio.schema.update_raft_voter.v0.request import UpdateRaftVoterRequest
 
 _KRAFT_VERSION: Final = 1
 """The kraft.version of a quorum with voters that can change."""
-_UNKNOWN_EPOCH: Final = -1
 
 
 def handle(broker: Broker, context: RequestContext, request: "UpdateRaftVoterRequest") -> Answer:
@@ -44,8 +43,8 @@ def handle(broker: Broker, context: RequestContext, request: "UpdateRaftVoterReq
 
 def _checked(broker: Broker, request: "UpdateRaftVoterRequest") -> Voter:
     check_cluster(broker, request.cluster_id)
-    asked, epoch = int(request.current_leader_epoch), broker.quorum.epoch
-    if asked != _UNKNOWN_EPOCH and asked != epoch:
+    asked, epoch = Epoch(request.current_leader_epoch), broker.quorum.epoch
+    if asked != UNKNOWN_EPOCH and asked != epoch:
         code = ErrorCode.fenced_leader_epoch if asked < epoch else ErrorCode.unknown_leader_epoch
         raise KafkaError(code, f"the request is for epoch {asked}, this is epoch {epoch}")
     voter = Voter(
