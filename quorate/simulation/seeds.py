@@ -36,8 +36,8 @@ class Subject(enum.Enum):
 
 
 FAILURES = (SafetyViolation, LivenessViolation, StuckError)
-"""What a run raises at a violation. Anything else is a bug of the simulation, or of code that no invariant
-covers; it counts as a failure too."""
+"""The errors that a run raises at a violation. Any other error is a bug of the simulation, or of code that no
+invariant covers; it counts as a failure too."""
 
 Show = Callable[[str], None]
 

@@ -50,9 +50,9 @@ _LOST: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerClientSettings:
-    """Per partition: idempotent producers, which repeat each batch until it is acknowledged; plain ones,
-    which never do; and consumers. Besides: `members` of one consumer group, and whether topics come and
-    go (`churn`)."""
+    """The clients per partition: idempotent producers, which repeat each batch until it is acknowledged;
+    plain ones, which never do; and consumers. Besides: `members` of one consumer group, and whether topics
+    come and go (`churn`)."""
 
     idempotent: int = 1
     plain: int = 1

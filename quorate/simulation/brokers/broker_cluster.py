@@ -315,8 +315,8 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         return dict(enumerate(leader.image.partitions(found.topic_id)))
 
     def all_in_sync(self) -> bool:
-        """Whether the active controller's node has it so: every replica in its ISR, and every broker unfenced
-        in the incarnation that runs now."""
+        """Return whether the active controller's node has every replica in its ISR, and every broker unfenced
+        in the running incarnation."""
         leader = self.leader()
         if leader is None:
             return False

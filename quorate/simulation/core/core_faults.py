@@ -296,8 +296,8 @@ class CoreFaults:
             self._swarm.step(node, ChangeVoters(self._asked, change))
 
     def repair_voters(self) -> bool:
-        """As operators do after a loss: remove the lost replicas. Returns whether all is well;
-        if not, call again later."""
+        """Remove the lost replicas, as operators do after a loss. Return whether all is well; if not, call
+        again later."""
         swarm = self._swarm
         node = self._leading()
         if node is None:

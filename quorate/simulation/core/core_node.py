@@ -47,8 +47,8 @@ class Entry:
 
 @dataclass(slots=True)
 class CoreDisk:
-    """What a node has stored. `entries` below `synced` survive a power cut; those below `start` are only in
-    a snapshot, and kept here for comparison."""
+    """The stored data of a node. `entries` below `synced` survive a power cut; those below `start` are only
+    in a snapshot, and kept here for comparison."""
 
     election: ElectionState = ElectionState(Epoch(0))
     entries: list[Entry] = field(default_factory=list)

@@ -14,8 +14,8 @@ from quorate.simulation.totals import Counts
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
 
 CONVERGE_TIMEOUTS = 20
-"""Of the longest of election, fetch and request timeout, by the slowest clock: how long a healed cluster may
-take to have a leader that all follow, and to answer every call."""
+"""The time in which a healed cluster has a leader that all follow, and answers every call: a multiple of the
+longest of election, fetch and request timeout, by the slowest clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,8 +77,8 @@ class Director:
         self.state = self.world.falls(self.state, node)
 
     def settle(self, *nodes: int, leads: int | None = None) -> None:
-        """Among these (all, if none are given) every message arrives and every sync ends, until nothing is
-        left, or until the node `leads` does."""
+        """Deliver every message and end every sync among these nodes (all, if none are given), until nothing
+        is left, or until the node `leads` does."""
         names = {self.world.names[node] for node in nodes or range(len(self.world.names))}
         for _ in range(1000):
             if (leads is not None and self.role(leads) is Role.LEADER) or not self._one(names):
@@ -193,8 +193,8 @@ def diverged(director: Director) -> None:
 
 
 def stale_candidate(director: Director) -> None:
-    """As diverged, but the second node has led epoch 2, committed in it, and is down; the first, whose log
-    is the longer, asks for votes."""
+    """Start as diverged, but the second node has led epoch 2, committed in it, and is down; the first, whose
+    log is the longer, asks for votes."""
     diverged(director)
     director.settle(*director.nodes[1:])
     director.must_lead(1)
@@ -259,8 +259,7 @@ def _ask_again(director: Director) -> None:
 
 
 def checking(director: Director) -> None:
-    """As behind the start, and the last node has fetched the snapshot and checks it, when the leader
-    resigns."""
+    """Start as behind the start. The leader resigns while the last node checks its fetched snapshot."""
     behind_the_start(director)
     _ask_again(director)
     director.settle()
@@ -272,8 +271,8 @@ def checking(director: Director) -> None:
 
 
 def loading(director: Director) -> None:
-    """As behind the start, and the last node's first request for the snapshot is under way, when the leader
-    resigns."""
+    """Start as behind the start. The leader resigns while the last node's first request for the snapshot is
+    under way."""
     behind_the_start(director)
     _ask_again(director)
     for _ in range(2):
@@ -285,7 +284,7 @@ def loading(director: Director) -> None:
 
 
 def late_request(director: Director) -> None:
-    """As loading, and the node that led asks for votes when the request for its snapshot is still under
+    """Start as loading. The node that led asks for votes while the request for its snapshot is still under
     way."""
     loading(director)
     director.fire(0, TimerKind.ELECTION)

@@ -188,8 +188,8 @@ class _Search:
         return Violation(invariant, ())  # only states out of bounds have that machine
 
     def _path(self, number: int, state: State) -> tuple[tuple[State, Action], ...]:
-        """How the state, or the namesake that stands for it, was first reached. In its own names: from what
-        stands for several, it goes on from the one that leads there."""
+        """Return the steps by which the state, or the namesake that stands for it, was first reached. In its
+        own names: after a state that stands for several, the path goes on from the one that leads there."""
         packed = list(self._numbers)
         path: list[tuple[State, Action]] = []
         while number:

@@ -62,7 +62,7 @@ class Symmetry:
 
 
 def _orders(world: "World") -> Iterator[tuple[int, ...]]:
-    """Of the nodes, by index, in which voters stay voters; but for the one they are in."""
+    """Yield the orders of the nodes, by index, in which voters stay voters; but for the present one."""
     nodes, voters = len(world.names), world.bound.voters
     for order in permutations(range(voters)):
         for rest in permutations(range(voters, nodes)):

@@ -176,8 +176,8 @@ class VoterFaults(Generic[Host]):
             self.ask(leader, f"add {key}", lambda: quorum.add_voter(voter, timeout_ms=_TIMEOUT_MS))
 
     async def all_vote(self) -> None:
-        """When all is healed: remove whose disk is lost, and add whoever is not a voter; or wait until they
-        have done so themselves. Cancel it if it takes too long."""
+        """Remove voters whose disk is lost, and add nodes that do not vote, once all is healed; or wait until
+        they have done so themselves. Cancel it if it takes too long."""
         while True:
             leader = self._cluster.leader()
             if leader is not None and leader.electorate is not None and not self.changing:

@@ -51,8 +51,8 @@ class SendOutcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One call of a producer. `offsets`: where the values were said to be, in their order; empty if that was
-    not said."""
+    """A producer's call. `offsets`: the answered offsets of the values, in their order; empty if there were
+    none."""
 
     client: str
     partition: Hashable
@@ -63,7 +63,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """One answer that a consumer got from one partition: (offset, value) pairs, in the order that it saw."""
+    """An answer to a consumer from one partition: (offset, value) pairs, in the order that it saw."""
 
     client: str
     partition: Hashable

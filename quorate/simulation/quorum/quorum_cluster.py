@@ -41,13 +41,12 @@ class ClusterSettings:
     network: NetworkSettings = field(default_factory=NetworkSettings)
     disk: DiskSpeed = field(default_factory=DiskSpeed)
     sync_at_once: tuple[bool, ...] = ()
-    """Whether each node's disk syncs in the pass that asks (`SyncStrategy.INLINE`), in turn: a follower then
+    """True for nodes whose disk syncs in the pass that asks (`SyncStrategy.INLINE`), in turn: a follower then
     acknowledges in the pass that received."""
     clock_rates: tuple[float, ...] = ()
-    """How many of its own ms each node takes for one of the others': 2.0 is a clock at half speed. A process
-    only ever measures durations on its monotonic clock, and all of them are configured, so this is the same
-    as to scale its configuration, which is how it is done. (A wait that a request asks for is measured by who
-    parks it.)"""
+    """The number of its own ms that each node takes for one of the others': 2.0 is a clock at half speed. A
+    process only measures durations on its monotonic clock, and all of them are configured, so the simulation
+    scales its configuration. (A wait that a request asks for is measured by the node that parks it.)"""
 
 
 class QuorumNode(VotingNode):

@@ -9,8 +9,8 @@ import trio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkQuality:
-    """One direction between two nodes. Latency is drawn per segment, uniformly; `bytes_per_s` None is
-    without limit."""
+    """A direction between two nodes. Latency is drawn per segment, uniformly; `bytes_per_s` None is without
+    limit."""
 
     latency_min_s: float = 0.0002
     latency_max_s: float = 0.002

@@ -113,8 +113,8 @@ class SimulatedDisk:
             self._released = None
 
     def overtake(self) -> trio.Event:
-        """As `release` for what comes from now on; what waits goes on waiting until the event is set. Only
-        while stalled."""
+        """Release the operations from now on. Those that wait already go on waiting until the event is set.
+        Only while stalled."""
         assert self._released is not None
         released, self._released = self._released, None
         return released
@@ -199,8 +199,8 @@ class SimulatedDisk:
         return bytes(self._names[posixpath.normpath(path)].cached)
 
     def durable_content(self, path: str) -> bytes | None:
-        """What the device is sure to hold, except for the zeros of a reserve; for tests. None if the name is
-        not durable."""
+        """Return the durable content, except for the zeros of a reserve; for tests. None if the name is not
+        durable."""
         content = self._durable_names.get(posixpath.normpath(path))
         return None if content is None else bytes(content.durable)
 
