@@ -47,7 +47,7 @@ def print_batch(batch: "Batch", *, metadata: bool, as_json: bool, with_records: 
 
 @contextmanager
 def damage_told(file: Path, rest: str) -> Iterator[None]:
-    """End the command with what is damaged and where in `file`, and what to think of the rest."""
+    """End the command with a message about the damage in `file`, its place, and the state of the rest."""
     from quorate.log import InvalidBatchError
 
     try:
@@ -57,7 +57,8 @@ def damage_told(file: Path, rest: str) -> Iterator[None]:
 
 
 def batches_of(view: memoryview) -> "Iterator[Batch]":
-    """Whole batches up to the zeros that a file may end in, room made ahead. Raises `InvalidBatchError`."""
+    """Yield whole batches up to the zeros that a file may end in, room made ahead. Raises
+    `InvalidBatchError`."""
     from quorate.log.batches import Batch, read_header
 
     position = 0
@@ -77,7 +78,7 @@ def _all_zeros(view: memoryview) -> bool:
 
 
 def _records(batch: "Batch", *, metadata: bool) -> list[dict[str, object]] | None:
-    """None for compressed ones, which are not decoded."""
+    """Return the records, or None for compressed ones, which are not decoded."""
     from quorate.log import InvalidBatchError
     from quorate.log.batches import records_of
     from quorate.spark_source import DamagedRecordError, entries_of, record_json
@@ -112,7 +113,7 @@ def _records(batch: "Batch", *, metadata: bool) -> list[dict[str, object]] | Non
 
 
 def map_file(file: Path) -> memoryview:
-    """Its bytes, read as they are looked at."""
+    """Map the file's bytes, which are read on access."""
     import mmap
 
     with file.open("rb") as opened:

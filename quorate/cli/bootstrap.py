@@ -18,7 +18,7 @@ _CONNECT_SECONDS = 5.0
 
 
 def parse_addresses(text: str, *, option: str = "--bootstrap-server") -> list[Address]:
-    """From `host:port,host:port`. Exits with the entry that is wrong."""
+    """Parse `host:port,host:port`. Exits with the wrong entry."""
     try:
         addresses = [Address.parse(part) for part in text.split(",") if part.strip()]
     except ValueError as error:
@@ -30,7 +30,7 @@ def parse_addresses(text: str, *, option: str = "--bootstrap-server") -> list[Ad
 
 @asynccontextmanager
 async def connect_any(addresses: Sequence[Address]) -> AsyncIterator[WireClient]:
-    """The first of the addresses that answers. Raises `NetworkError` naming all if none does."""
+    """Connect to the first of the addresses that answers. Raises `NetworkError` naming all if none does."""
     problems: list[str] = []
     for address in addresses:
         async with AsyncExitStack() as stack:
@@ -51,7 +51,7 @@ async def connect_any(addresses: Sequence[Address]) -> AsyncIterator[WireClient]
 
 
 def ask_cluster(bootstrap: str, action: Callable[[WireClient], Awaitable[Answer]]) -> Answer:
-    """Connect to the cluster and run `action`. Raises `NetworkError` and what `action` does."""
+    """Connect to the cluster and run `action`. Raises `NetworkError` and the errors of `action`."""
 
     async def main() -> Answer:
         async with connect_any(parse_addresses(bootstrap)) as client:
@@ -61,6 +61,6 @@ def ask_cluster(bootstrap: str, action: Callable[[WireClient], Awaitable[Answer]
 
 
 def run_with_client(bootstrap: str, action: Callable[[WireClient], Awaitable[Answer]]) -> Answer:
-    """`ask_cluster` for a command: what goes wrong ends it with a message and an exit code."""
+    """Run `ask_cluster` for a command: an error ends it with a message and an exit code."""
     with user_errors():
         return ask_cluster(bootstrap, action)

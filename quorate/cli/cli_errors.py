@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     """The command line or a configuration file is invalid. Nothing was done."""
     UNAVAILABLE = 3
-    """No node could be reached, or no answer came in time."""
+    """The cluster is unavailable: no node could be reached, or no answer came in time."""
     STORAGE = 4
     """A folder or file can't be used: locked, damaged, of another node, full, or not writable."""
 
@@ -30,14 +30,14 @@ class CommandError(Exception):
 
 
 def fail(message: str, code: ExitCode) -> typer.Exit:
-    """Print to standard error; raise what this returns."""
+    """Print to standard error, and return the exception to raise."""
     typer.secho(f"quorate: {message}", err=True, fg=typer.colors.RED)
     return typer.Exit(code)
 
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Turn what the user can act on into a message and an exit code. Bugs keep their stack traces."""
+    """Turn errors that the user can act on into a message and an exit code. Bugs keep their stack traces."""
     try:
         yield
     except (typer.Exit, BrokenPipeError):
@@ -55,15 +55,15 @@ def user_errors() -> Iterator[None]:
 
 
 def _stopped_by(error: BaseException) -> BaseException | None:
-    """What stopped the quorum, of which other errors are a consequence. None if nothing did."""
+    """Return the error that stopped the quorum and caused the others, or None."""
     from quorate.raft import QuorumStoppedError
 
     return error.__cause__ if isinstance(error, QuorumStoppedError) else None
 
 
 def _log_bug(stopped_by: BaseException | None) -> None:
-    """A state machine that failed on a batch that it can read has a mistake that nobody finds without its
-    stack trace. What can't be read or doesn't fit needs none."""
+    """Log the stack trace of a state machine that failed on a batch that it can read: the bug can't be found
+    without it. A batch that can't be read or doesn't fit needs none."""
     from quorate.broker.metadata import ImageError, RecordDecodeError
     from quorate.raft import StateMachineError
     from quorate.runtime import get_logger
@@ -76,14 +76,14 @@ def _log_bug(stopped_by: BaseException | None) -> None:
 
 
 def _plain_errors(raised: BaseException) -> list[BaseException]:
-    """The errors in a group of them, however deep; an error that is no group alone."""
+    """Return the errors in a group of them, however deep; an error that is no group alone."""
     if not isinstance(raised, BaseExceptionGroup):
         return [raised]
     return [error for each in raised.exceptions for error in _plain_errors(each)]
 
 
 def _code_of(error: BaseException) -> ExitCode | None:
-    """None for what no user can act on."""
+    """Return the exit code, or None for errors that no user can act on."""
     # Imported here: a command that ends well has no use for most of them.
     from quorate.broker import (
         BrokerRegistrationError,

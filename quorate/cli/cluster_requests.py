@@ -44,7 +44,7 @@ from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 _TIMEOUT_SECONDS: Final = 30
-"""How long the cluster may take to create or delete a topic."""
+"""The time that the cluster has to create or delete a topic."""
 _MARGIN_SECONDS: Final = 5
 
 
@@ -64,7 +64,7 @@ async def create_topic(
     assignment: Sequence[Sequence[int]] = (),
     configs: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Returns when the topic exists. Raises `KafkaError`."""
+    """Create a topic, and return when it exists. Raises `KafkaError`."""
     manual = tuple(
         CreatableReplicaAssignment(
             partition_index=i32(index), broker_ids=tuple(BrokerId(broker) for broker in brokers)
@@ -89,7 +89,7 @@ async def create_topic(
 
 
 async def delete_topic(client: WireClient, topic: str) -> None:
-    """Returns when the topic is gone. Raises `KafkaError`."""
+    """Delete a topic, and return when it is gone. Raises `KafkaError`."""
     response = await client.send(
         DeleteTopicsRequest(topic_names=(TopicName(topic),), timeout=_timeout()),
         DeleteTopicsResponse,
@@ -115,7 +115,7 @@ class TopicDescription:
 
 
 async def describe_topics(client: WireClient, topic: str | None) -> list[TopicDescription]:
-    """One topic, or all by name. Raises `KafkaError` if the named one is not there."""
+    """Describe one topic, or all by name. Raises `KafkaError` if the named one is not there."""
     named = () if topic is None else (TopicRequest(name=TopicName(topic)),)
     found: dict[str, TopicDescription] = {}
     cursor: Cursor | None = None
@@ -142,19 +142,19 @@ async def describe_topics(client: WireClient, topic: str | None) -> list[TopicDe
 
 
 async def topic_names(client: WireClient) -> list[str]:
-    """Of all topics, in order."""
+    """Return the names of all topics, in order."""
     response = await client.send(_metadata_request(None), MetadataResponse)
     return sorted(str(topic.name) for topic in response.topics)
 
 
 async def live_brokers(client: WireClient) -> set[int]:
-    """Ids of the brokers that are registered and not fenced."""
+    """Return the ids of the brokers that are registered and not fenced."""
     response = await client.send(_metadata_request(()), MetadataResponse)
     return {int(broker.node_id) for broker in response.brokers}
 
 
 def _metadata_request(topics: tuple[()] | None) -> MetadataRequest:
-    """For all topics with None, for the brokers alone with none."""
+    """Build the request: all topics with None, the brokers alone with none."""
     return MetadataRequest(
         topics=topics,
         allow_auto_topic_creation=False,
@@ -164,7 +164,7 @@ def _metadata_request(topics: tuple[()] | None) -> MetadataRequest:
 
 
 def topic_as_dict(topic: TopicDescription) -> dict[str, object]:
-    """For programs. A `leader` of -1: nobody can lead."""
+    """Return a topic for programs. A `leader` of -1: nobody can lead."""
     return {
         "name": topic.name,
         "topicId": uuid_text(topic.topic_id),
@@ -188,7 +188,7 @@ def topic_as_dict(topic: TopicDescription) -> dict[str, object]:
 
 
 async def describe_quorum(client: WireClient) -> QuorumDescription:
-    """As the leader knows it. Raises `KafkaError` with what the broker answered."""
+    """Return the leader's view of the quorum. Raises `KafkaError` with the broker's error."""
     partition, endpoints, _ = await _describe(client)
 
     def status(replica: ReplicaState) -> ReplicaStatus:
@@ -211,7 +211,7 @@ async def describe_quorum(client: WireClient) -> QuorumDescription:
 
 
 async def _describe(client: WireClient) -> tuple[DescribedQuorum, Mapping[NodeId, Endpoint], str]:
-    """The quorum, where its voters listen, and the name of that listener ("" if no voter's is known)."""
+    """Return the quorum, its voters' endpoints, and their listener's name ("" if no endpoint is known)."""
     request = DescribeQuorumRequest(
         topics=(
             TopicData(
@@ -239,13 +239,13 @@ def _known(timestamp_ms: int) -> int | None:
 
 
 async def controllers_of(client: WireClient) -> list[Address]:
-    """Where the voters listen. Raises `KafkaError`."""
+    """Return the voters' addresses. Raises `KafkaError`."""
     _, endpoints, _ = await _describe(client)
     return [Address(endpoint.host, endpoint.port) for endpoint in endpoints.values()]
 
 
 async def add_voter(client: WireClient, voter: Voter, *, timeout_ms: int) -> None:
-    """Return when it votes. Raises `KafkaError`."""
+    """Add a voter, and return when it votes. Raises `KafkaError`."""
     _, _, listener = await _describe(client)
     response: AddRaftVoterResponse = await client.send(
         AddRaftVoterRequest(
@@ -263,7 +263,7 @@ async def add_voter(client: WireClient, voter: Voter, *, timeout_ms: int) -> Non
 
 
 async def remove_voter(client: WireClient, key: ReplicaKey, *, timeout_ms: int) -> None:
-    """Return when it votes no more. Raises `KafkaError`."""
+    """Remove a voter, and return when it votes no more. Raises `KafkaError`."""
     response = await client.send(
         RemoveRaftVoterRequest(cluster_id=None, voter_id=i32(key.id), voter_directory_id=_directory(key)),
         RemoveRaftVoterResponse,
@@ -282,8 +282,8 @@ def _voters_stay(code: ErrorCode, message: str | None) -> KafkaError:
 
 
 def quorum_as_dict(quorum: QuorumDescription) -> dict[str, object]:
-    """For programs. Offsets are exclusive ends; times are ms since the Unix epoch, and offsets and times -1
-    while unknown; the lag is behind the leader's log end, None while unknown."""
+    """Return the quorum for programs. Offsets are exclusive ends; times are ms since the Unix epoch, and
+    offsets and times -1 while unknown; the lag is behind the leader's log end, None while unknown."""
     leader_end = leader_end_offset(quorum)
 
     def replica_as_dict(replica: ReplicaStatus) -> dict[str, object]:
@@ -312,6 +312,6 @@ def _or_minus_one(value: int | None) -> int:
 
 
 def leader_end_offset(quorum: QuorumDescription) -> int:
-    """The leader's log end offset, the largest there is; -1 while unknown."""
+    """Return the leader's log end offset, the largest there is; -1 while unknown."""
     replicas = (*quorum.voters, *quorum.observers)
     return max((_or_minus_one(replica.log_end_offset) for replica in replicas), default=-1)

@@ -16,7 +16,7 @@ ConfigOption = Annotated[
 
 
 def load_config(path: Path) -> "ServerConfig":
-    """Exits with the file, the line, what is wrong there and the remedy."""
+    """Load a configuration. On an error, exit with the file, the line, the problem and the remedy."""
     from quorate.broker.settings import ServerConfig, ServerConfigError
 
     with user_errors():

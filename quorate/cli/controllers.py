@@ -24,7 +24,7 @@ _MAX_FRAME_BYTES: Final = 2 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class _Leader:
-    """Who leads, as it says itself."""
+    """The leader, by its own answer."""
 
     address: Address
     cluster_id: str
@@ -43,13 +43,13 @@ class Controllers:
         self._timeout_ms = timeout_ms
 
     async def describe(self) -> QuorumDescription:
-        """As the leader knows it."""
+        """Return the leader's view of the quorum."""
         with self._deadline():
             return (await self._leader()).description
         raise self._no_leader()
 
     async def add_voter(self, voter: Voter) -> None:
-        """Return when it votes; waits for it to catch up."""
+        """Add a voter. Returns when it votes; waits for it to catch up."""
         await self._change(AddVoter(voter))
 
     async def remove_voter(self, key: ReplicaKey) -> None:
@@ -59,7 +59,7 @@ class Controllers:
         await self._change(AdoptVoters())
 
     async def transfer(self, to: NodeId) -> None:
-        """Return when `to` leads."""
+        """Transfer the leadership. Returns when `to` leads."""
         refused_in: Epoch | None = None
         with self._deadline():
             while True:
@@ -93,7 +93,8 @@ class Controllers:
         )
 
     async def take_snapshot(self, node: NodeId | None) -> tuple[NodeId, SnapshotId]:
-        """On a voter, by default the leader; which one, and the snapshot. Raises `SnapshotNotTakenError`."""
+        """Take a snapshot on a voter, by default the leader. Return its node and id. Raises
+        `SnapshotNotTakenError`."""
         with self._deadline():
             leader = await self._leader()
             address = leader.address
@@ -132,7 +133,7 @@ class Controllers:
         )
 
     async def _try(self, leader: _Leader, request: Callable[[Channel], Awaitable[None]]) -> bool:
-        """False when nothing happened because it leads no more, or is gone."""
+        """Send the request. Return False when nothing happened because the node leads no more, or is down."""
         try:
             async with self._channel(leader.address, cluster_id=leader.cluster_id) as channel:
                 await request(channel)
@@ -143,7 +144,7 @@ class Controllers:
     # Who leads
 
     async def _leader(self) -> _Leader:
-        """Ask around until somebody leads. Raises `NetworkError` when nobody can be reached."""
+        """Ask all nodes until one leads. Raises `NetworkError` when none can be reached."""
         while True:
             problems: list[str] = []
             asked: set[Address] = set()

@@ -38,7 +38,7 @@ CLUSTER_FILE = "cluster.json"
 
 
 class LocalClusterError(CommandError):
-    """The cluster can't be started or did not come up; the message says what to do."""
+    """The cluster can't be started or did not come up. The message names the remedy."""
 
     def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class LocalClusterError(CommandError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlan:
-    """Where one node listens and keeps its data."""
+    """The addresses and the folder of one node."""
 
     node_id: int
     folder: Path
@@ -75,8 +75,8 @@ class LocalCluster:
     nodes: tuple[NodePlan, ...]
     host: str = "127.0.0.1"
     voters: int | None = None
-    """So many of the nodes vote at first, with the voters in the log, where they can be changed (KIP-853);
-    None: all of them, by the configuration."""
+    """The number of first voters, with the voters in the log, where they can be changed (KIP-853); None: all
+    nodes vote, by the configuration."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     """More server.properties keys, for every node."""
     _processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class LocalCluster:
         voters: int | None = None,
         overrides: Mapping[str, str] | None = None,
     ) -> "LocalCluster":
-        """Consecutive ports from the given ones. Port 0 everywhere means: choose free ones."""
+        """Plan consecutive ports from the given ones. Port 0 everywhere means: choose free ones."""
         folder = folder.resolve()
         if client_port:
             ports = [(client_port + n, controller_port + n, metrics_port + n) for n in range(nodes)]
@@ -125,14 +125,14 @@ class LocalCluster:
         return next(node for node in self.nodes if node.node_id == number)
 
     def pid(self, node: int) -> int:
-        """Of a node that runs."""
+        """Return the process id of a running node."""
         return self._processes[node].pid
 
     def running(self) -> list[int]:
         return [number for number, process in sorted(self._processes.items()) if process.poll() is None]
 
     def gone(self) -> list[int]:
-        """Nodes that ended by themselves."""
+        """Return the nodes that ended by themselves."""
         return [number for number in sorted(self._wanted) if self._processes[number].poll() is not None]
 
     # Preparing
@@ -156,7 +156,7 @@ class LocalCluster:
             lock.release()
 
     def prepare(self) -> str:
-        """Write the configuration and format folders that are new; the cluster id. Existing data is kept.
+        """Write the configuration and format new folders. Return the cluster id. Existing data is kept.
 
         Raises `LocalClusterError` when the folder is another cluster's size, and `QuorumStateError` when a
         node's folder can't be used.
@@ -320,8 +320,8 @@ class LocalCluster:
             time.sleep(0.05)
 
     def live_brokers(self) -> set[int]:
-        """Running nodes that serve clients and say that they are unfenced themselves. What others say of a
-        node that was killed and started again may be of its earlier life."""
+        """Return the running nodes that serve clients and report themselves unfenced. Other nodes' reports on
+        a restarted node may be of its earlier life."""
         live: set[int] = set()
         for number in self.running():
             try:
@@ -339,7 +339,7 @@ class LocalCluster:
             return "(no log)"
 
     def kill(self, node: int) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait until the node has ended."""
         self._wanted.discard(node)
         self._processes[node].send_signal(signal.SIGKILL)
         self._processes[node].wait()
@@ -348,9 +348,9 @@ class LocalCluster:
         self._processes[node].send_signal(number)
 
     def stop(self, *numbers: int, seconds: float = 30.0) -> dict[int, int]:
-        """SIGTERM to nodes (all by default), which then stop leading in order; their exit codes.
+        """Send SIGTERM to nodes (all by default), which then stop leading in order. Return their exit codes.
 
-        All are told at once: one after the other, the last would wait for a quorum that is gone. A node that
+        All get it at once: one after the other, the last would wait for a quorum that has ended. A node that
         takes longer than `seconds` is killed.
         """
         stopping = numbers or tuple(self.running())
@@ -369,7 +369,7 @@ class LocalCluster:
         return {number: int(self._processes[number].returncode) for number in stopping}
 
     def kill_all(self) -> None:
-        """Leave nothing running."""
+        """Kill all nodes."""
         for number in self.running():
             self.kill(number)
 
@@ -387,7 +387,7 @@ class LocalCluster:
         return ",".join(f"{self.host}:{self.node(number).client_port}" for number in live) or self.bootstrap
 
     def metrics(self, node: int) -> str:
-        """The node's /metrics page. Raises `NetworkError`."""
+        """Return the node's /metrics page. Raises `NetworkError`."""
         try:
             with urllib.request.urlopen(self.metrics_url(node), timeout=5) as response:
                 return str(response.read().decode())
@@ -411,7 +411,7 @@ def _read_json(path: Path) -> object:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
+    """Return ports that nobody listens on now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

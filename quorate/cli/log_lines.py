@@ -16,7 +16,7 @@ def _timestamp(record: logging.LogRecord) -> str:
 
 
 def _event(record: logging.LogRecord) -> tuple[str, dict[str, object]]:
-    """The constant text of a line, and its fields by name. Another library's line is all text."""
+    """Return the constant text of a line, and its fields by name. Another library's line is all text."""
     fields = dict(getattr(record, "quorate", {"event": record.getMessage(), "logger": record.name}))
     return str(fields.pop("event")), dict(sorted(fields.items()))
 

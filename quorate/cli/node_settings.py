@@ -34,7 +34,7 @@ class NodeSettingError(CommandError):
 
 
 def parse_settings(given: Sequence[str]) -> Mapping[str, str]:
-    """From `key=value` each. Raises `NodeSettingError`."""
+    """Parse `key=value` each. Raises `NodeSettingError`."""
     settings: dict[str, str] = {}
     for item in given:
         key, separator, value = (part.strip() for part in item.partition("="))
@@ -72,6 +72,6 @@ _SAMPLE: Final = {
 
 
 def _without_line(error: ServerConfigError) -> str:
-    """No line was written: the file that it would be in is made for each node."""
+    """Return the error without its line, which is in a file made for each node."""
     text = str(error)
     return text if error.line is None else text.partition(": ")[2]

@@ -45,9 +45,9 @@ def ask_quorum(
     at_controllers: "Callable[[Controllers], Awaitable[Answer]]",
     through_brokers: "Callable[[WireClient], Awaitable[Answer]] | None" = None,
 ) -> Answer:
-    """Without `through_brokers`, a broker only tells where the controllers are, and they are asked.
+    """Ask the quorum. Without `through_brokers`, a broker only names the controllers, and they are asked.
 
-    What goes wrong ends the command with a message and an exit code.
+    An error ends the command with a message and an exit code.
     """
     if brokers is not None and controllers is not None:
         raise fail("give --bootstrap-server or --bootstrap-controller, not both", ExitCode.USAGE)

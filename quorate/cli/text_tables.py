@@ -7,7 +7,8 @@ if TYPE_CHECKING:
 
 
 def print_table(table: "Table") -> None:
-    """As wide as the terminal; in a pipe or a file as wide as the table needs, so that nothing is cut."""
+    """Print as wide as the terminal; in a pipe or a file as wide as the table needs, so that nothing is
+    cut."""
     from rich.console import Console
     from rich.measure import Measurement
 

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 class VoterTextError(CommandError):
-    """What was written is no voter; the message says how to write one."""
+    """The text is no voter. The message says how to write one."""
 
     code = ExitCode.USAGE
 
 
 def parse_voter(text: str) -> "Voter":
-    """Raises `VoterTextError`."""
+    """Parse a voter. Raises `VoterTextError`."""
     from quorate.runtime import Address
     from quorate.types import Endpoint, NodeId, ReplicaKey, Voter
 
@@ -33,7 +33,7 @@ def parse_voter(text: str) -> "Voter":
 
 
 def parse_directory(text: str) -> str:
-    """A directory id, as `quorate storage info` shows it. Raises `ValueError`."""
+    """Parse a directory id, as `quorate storage info` shows it. Raises `ValueError`."""
     from quorate.runtime import parse_uuid, uuid_text
 
     try:
@@ -43,7 +43,7 @@ def parse_directory(text: str) -> str:
 
 
 def parse_voters_with_directories(text: str) -> "VoterSet":
-    """Separated by commas. Raises `VoterTextError`."""
+    """Parse voters separated by commas. Raises `VoterTextError`."""
     from quorate.types import VoterSet
 
     voters = [parse_voter(part) for part in text.split(",") if part.strip()]
@@ -56,7 +56,7 @@ def parse_voters_with_directories(text: str) -> "VoterSet":
 
 
 def voter_of_folder(config: "ServerConfig") -> "Voter":
-    """The node of this configuration on this machine, with the directory id of its folder. Raises
+    """Return the node of this configuration on this machine, with the directory id of its folder. Raises
     `VoterTextError` for a node that is no controller, and `QuorumStateError`."""
     from quorate.quorum_state import load_meta_properties
     from quorate.runtime import uuid_text

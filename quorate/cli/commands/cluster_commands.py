@@ -122,7 +122,8 @@ def start(
 
 
 def _watch(local: "LocalCluster", stop: "threading.Event") -> None:
-    """Return when `stop` is set. Says which node ends by itself; raises `CommandError` when all have."""
+    """Return when `stop` is set. Reports each node that ends by itself; raises `CommandError` when all
+    have."""
     told: set[int] = set()
     while not stop.wait(0.5):
         for number in local.gone():

@@ -27,7 +27,7 @@ TOPIC = "demo"
 NODES = 3
 _ISR_SECONDS = 30.0
 _RECORD_BYTES = 256 * 1024
-"""A longer line goes in pieces: brokers take 1 MiB at once by default."""
+"""The bytes after which a line is cut into pieces: brokers take 1 MiB at once by default."""
 _PREFIX = "raft_manager_"
 _SHOWN_METRICS = ("current_state", "current_leader", "current_epoch", "high_watermark", "log_end_offset",
                   "commit_latency_avg_seconds", "append_records_total")  # fmt: skip
@@ -39,14 +39,14 @@ class DemoError(CommandError):
 
 @dataclass(slots=True)
 class Report:
-    """What happened, and how long each step took."""
+    """The events of the demo, and the duration of each step."""
 
     console: "Console"
     steps: list[tuple[str, str, float]] = field(default_factory=list)
 
     @contextmanager
     def step(self, title: str) -> Iterator[list[str]]:
-        """A step of the demo; what is put into the list is its result in words."""
+        """Run a step of the demo; the caller puts its result in words into the list."""
         result: list[str] = []
         started = time.monotonic()
         with self.console.status(title):
@@ -113,7 +113,7 @@ def demo(
 
 
 def split_records(data: bytes) -> list[bytes]:
-    """A record per line, long lines in pieces; at least two, so that there is something to send after the
+    """Return a record per line, long lines in pieces; at least two, so that one is left to send after the
     kill, unless there is but one byte. Joined they are `data`."""
     if len(data) > 1 and data.count(b"\n", 0, -1) == 0:
         middle = len(data) // 2
@@ -243,7 +243,8 @@ def _show_metrics(console: "Console", cluster: "LocalCluster") -> None:
 
 
 def shown_value(page: str, metric: str) -> str:
-    """A metric's value on a /metrics page; of one that has a series per state, the state that holds."""
+    """Return a metric's value on a /metrics page; of one that has a series per state, the state that
+    holds."""
     for line in page.splitlines():
         name, _, value = line.rpartition(" ")
         if name == metric:

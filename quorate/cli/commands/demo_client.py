@@ -11,7 +11,7 @@ from quorate.present import present
 
 _SECONDS = 60
 _QUIET = {"log_level": 2}
-"""That a killed broker refuses connections is what the demo is about, and no news."""
+"""Logs critical errors only: a killed broker refuses connections, as expected."""
 
 
 class DemoClientError(CommandError):
@@ -28,7 +28,7 @@ def create_topic(bootstrap: str, topic: str, *, replicas: int) -> None:
 
 
 def produce(bootstrap: str, topic: str, values: Sequence[bytes]) -> list[int]:
-    """Send with acks=all and idempotence; the acknowledged offsets in order of sending."""
+    """Send with acks=all and idempotence. Return the acknowledged offsets in order of sending."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 5, **_QUIET}
     )

@@ -34,8 +34,8 @@ class SparkAhead:
             self._error = CommandError(f"{error}; or leave Spark out with --no-spark")
 
     def leadership_rows(self, bootstrap: str, topic: str) -> list[dict[str, object]]:
-        """A row per state of the topic's partitions, in log order: `quorate.spark_source.leadership_history`.
-        Raises `CommandError` when there is no Spark or no Java."""
+        """Return a row per state of the topic's partitions, in log order:
+        `quorate.spark_source.leadership_history`. Raises `CommandError` when there is no Spark or no Java."""
         from quorate.spark_source import leadership_history
 
         self._thread.join()
@@ -53,7 +53,7 @@ class SparkAhead:
 
 
 def leader_of(row: dict[str, object]) -> int:
-    """-1 where nobody could lead."""
+    """Return the leader, or -1 where nobody could lead."""
     leader = row["leader"]
     assert isinstance(leader, int)
     return leader

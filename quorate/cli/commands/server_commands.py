@@ -26,7 +26,7 @@ class LogLevel(Enum):
 
 
 def configure_logging(level: LogLevel, *, as_json: bool) -> None:
-    """Logs go to standard error, one line per event; of other libraries, warnings and errors."""
+    """Log to standard error, one line per event; of other libraries, warnings and errors."""
     import logging
     import sys
 
@@ -108,7 +108,7 @@ async def run_server(config: "ServerConfig") -> None:
 
 
 def listening_line(node: "BrokerServer") -> str:
-    """What a person wants to know when a node has come up."""
+    """Return the line that announces a node's addresses."""
     config = node.config
     places = []
     if node.broker is not None:

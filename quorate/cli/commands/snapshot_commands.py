@@ -66,7 +66,7 @@ def take(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """One file. Exactly one of `contents` and `problem` is there."""
+    """A snapshot file. Exactly one of `contents` and `problem` is set."""
 
     snapshot: "SnapshotId"
     file: Path
@@ -88,7 +88,7 @@ class _Found:
 
 
 class NoMetadataLogError(CommandError):
-    """The folder is not one that a node keeps its metadata log in."""
+    """The folder holds no metadata log of a node."""
 
     code = ExitCode.STORAGE
 
@@ -229,7 +229,7 @@ def _is_footer(batch: "Batch") -> bool:
 
 
 def _holds_metadata(batch: "Batch") -> bool:
-    """Whether all records are metadata's, or Raft's own."""
+    """Return whether all records are metadata's, or Raft's own."""
     from quorate.spark_source import DamagedRecordError, entries_of
 
     header = batch.header

@@ -134,7 +134,7 @@ def format_storage(
 
 
 class FirstVotersError(CommandError):
-    """It is not clear who votes at first, or this node can't be among them."""
+    """The first voters are not clear, or this node can't be among them."""
 
     code = ExitCode.USAGE
 
@@ -142,7 +142,7 @@ class FirstVotersError(CommandError):
 def _first_voters(
     server: "ServerConfig", *, standalone: bool, initial_controllers: str | None, no_initial_controllers: bool
 ) -> "VoterSet | None":
-    """What the log begins with; None for nothing. Raises `FirstVotersError`."""
+    """Return the first voters in the log, or None for none. Raises `FirstVotersError`."""
     choices = "--standalone, --initial-controllers and --no-initial-controllers"
     chosen = standalone + (initial_controllers is not None) + no_initial_controllers
     if chosen > 1:

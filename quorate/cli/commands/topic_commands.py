@@ -18,7 +18,7 @@ TopicOption = Annotated[str, typer.Option("--topic", "-t", help="The topic's nam
 
 
 def _parse_assignment(text: str | None) -> list[list[int]]:
-    """Kafka's form: replicas joined by ':', partitions by ','."""
+    """Parse Kafka's form: replicas joined by ':', partitions by ','."""
     if text is None:
         return []
     try:
