@@ -160,7 +160,7 @@ def _answer(
     ]
     controller_id: object = broker.controller_id()
     if broker.replicas.any_cut_off:
-        # Who asks again should ask another: what is known here is old.
+        # This broker's metadata is old, so the client should ask another one.
         others = [each for each in brokers if each["node_id"] != broker.config.node_id]
         if others:
             brokers, controller_id = others, others[0]["node_id"]

@@ -1,4 +1,4 @@
-"""One classic consumer group: the requests of its members.
+"""A classic consumer group, by the requests of its members.
 
 States and rules are those of Kafka's GroupCoordinator (KIP-62, KIP-345, KIP-394). Every method is
 synchronous; answers go to callbacks, at once or when the group gets there.
@@ -49,17 +49,17 @@ class Group:
     # Loading and unloading
 
     def load(self, value: GroupValue) -> None:
-        """Take the place of whatever was loaded before."""
+        """Replace the state that was loaded before."""
         self._members.load(value)
         self._rebalance.load(value)
 
     def started(self) -> None:
-        """Loading is over: the members have a session's time to be heard of."""
+        """Start after loading: each member has a session's time for its first request."""
         for member in self._members:
             self._members.expect_heartbeat(member)
 
     def unload(self) -> None:
-        """The coordinator moves away: whoever waits is sent to the next one."""
+        """Move the waiting members to the next coordinator."""
         self._rebalance.unload()
         self._members.unload()
 
@@ -109,7 +109,8 @@ class Group:
         self._rebalance.add(member, request.protocol_type)
 
     def _replace_static(self, old: Member, member_id: str, request: JoinRequest, reply: JoinReply) -> None:
-        """A static member came back without its id, after a restart: the old one is fenced (KIP-345)."""
+        """Replace a static member that came back without its id, after a restart: the old one is fenced
+        (KIP-345)."""
         old_leader, rebalance = self._members.leader, self._rebalance
         unchanged = old.metadata(rebalance.protocol) == next(
             (each.metadata for each in request.protocols if each.name == rebalance.protocol), None
@@ -261,7 +262,7 @@ class Group:
         return error
 
     def timed_out(self, timer: GroupTimer) -> None:
-        """A timer that this group armed has fired."""
+        """Handle a timer of this group that has fired."""
         match timer.kind:
             case GroupTimerKind.JOIN:
                 self._rebalance.end_join_wait()
@@ -284,7 +285,7 @@ class Group:
     # Checks
 
     def check_commit(self, ref: MemberRef) -> ErrorCode:
-        """Whether a commit may be taken from this member; counts as a sign of life."""
+        """Return whether this member may commit. The request counts as a sign of life."""
         if ref.generation < 0 and self.state is GroupState.EMPTY and ref.instance_id is None:
             return ErrorCode.none  # a consumer that assigns its partitions itself
         error = self._check_member(ref)

@@ -12,7 +12,7 @@ from quorate.broker.groups.member import Member
 from quorate.present import present
 
 NEW_MEMBER_SECONDS: Final = 300.0
-"""How long a new member may wait for its first generation without a word (as in Kafka)."""
+"""The time that a silent new member may wait for its first generation (as in Kafka)."""
 
 
 def shared_protocols(members: Iterable[Member]) -> set[str]:
@@ -25,7 +25,8 @@ def shared_protocols(members: Iterable[Member]) -> set[str]:
 
 
 class MemberList:
-    """In the order in which they joined. Owns the timers of each member and of each id given out."""
+    """The members in the order in which they joined. Owns the timers of each member and of each id given
+    out."""
 
     def __init__(self, timers: GroupTimers) -> None:
         self.leader: str | None = None
@@ -48,7 +49,7 @@ class MemberList:
         return self._members.get(member_id)
 
     def load(self, value: GroupValue) -> None:
-        """Take the place of the members loaded before."""
+        """Replace the members that were loaded before."""
         self._members = {each.member_id: Member.loaded(each, value.protocol) for each in value.members}
         self._static = {
             each.instance_id: each.member_id for each in value.members if each.instance_id is not None
@@ -67,16 +68,16 @@ class MemberList:
     # Member ids
 
     def id_of(self, instance_id: str) -> str | None:
-        """The id of a static member."""
+        """Return the id of a static member."""
         return self._static.get(instance_id)
 
     def admits(self, member_id: str, max_size: int) -> bool:
-        """Whether the group has room for it, or knows it already."""
+        """Return whether the group has room for the member, or knows it already."""
         known = member_id in self._members or member_id in self._pending
         return known or len(self._members) + len(self._pending) < max_size
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether this is a member, and not one whose instance id another has taken over."""
+        """Return NONE for a member whose instance id no other has taken over, else the error."""
         if instance_id is not None:
             held = self._static.get(instance_id)
             if held is None:
@@ -91,7 +92,7 @@ class MemberList:
         self._timers.arm(GroupTimerKind.PENDING, seconds, member_id)
 
     def is_pending(self, member_id: str) -> bool:
-        """Whether the id is given out and not yet used."""
+        """Return whether the id is given out and not yet used."""
         return member_id in self._pending
 
     def forget_pending(self, member_id: str) -> None:
@@ -140,7 +141,7 @@ class MemberList:
 
     @property
     def all_joined(self) -> bool:
-        """Whether each member waits for the next generation, and no id that is given out is unused."""
+        """Return whether each member waits for the next generation, and no id that is given out is unused."""
         return not self._pending and all(member.on_join is not None for member in self)
 
     @property
@@ -148,15 +149,15 @@ class MemberList:
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def elect_leader(self) -> bool:
-        """Whether there is a leader that has joined."""
+        """Elect a leader that has joined. Return whether there is one."""
         held = None if self.leader is None else self.get(self.leader)
         if held is None or held.on_join is None:
             self.leader = next((each.member_id for each in self if each.on_join is not None), None)
         return self.leader is not None
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all have; most votes win, and of equals the
-        one that was voted for first."""
+        """Return the protocol with the most votes. Each member votes for the first of its protocols that all
+        have; of equals, the one that was voted for first wins."""
         shared = shared_protocols(self)
         votes: dict[str, int] = {}
         for member in self:

@@ -42,12 +42,12 @@ class Rebalance:
         self.protocol: str | None = None
         self._pending_sync: dict[str, None] = {}
         self._delay_left_ms = 0
-        """How much longer an empty group may wait for more members; counts while `_initial`."""
+        """The time that an empty group may still wait for more members; counts while `_initial`."""
         self._initial = False
         self._joined_meanwhile = False
 
     def load(self, value: GroupValue) -> None:
-        """Take the place of the generation loaded before. The members are loaded already."""
+        """Replace the generation that was loaded before. The members are loaded already."""
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.protocol = value.protocol
@@ -59,7 +59,7 @@ class Rebalance:
         self._timers.cancel(GroupTimerKind.SYNC)
 
     def value(self, assignments: Mapping[str, bytes]) -> GroupValue:
-        """The group as it is stored."""
+        """Return the group's stored value."""
         return GroupValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -132,7 +132,7 @@ class Rebalance:
             self._complete_join()
 
     def end_join_wait(self) -> None:
-        """The members had their time to join."""
+        """End the members' time to join."""
         if self.state is not GroupState.PREPARING_REBALANCE:
             return
         if self._initial and self._joined_meanwhile and self._delay_left_ms > 0:
@@ -197,13 +197,13 @@ class Rebalance:
     # Syncs
 
     def take_sync(self, member: Member) -> None:
-        """This member has synced."""
+        """Record that this member has synced."""
         self._pending_sync.pop(member.member_id, None)
         if not self._pending_sync:
             self._timers.cancel(GroupTimerKind.SYNC)
 
     def end_sync_wait(self) -> None:
-        """The members had their time to sync."""
+        """End the members' time to sync."""
         late = [each for name in self._pending_sync if (each := self._members.get(name)) is not None]
         if self.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not late:
             return
