@@ -220,7 +220,7 @@ class LeaderFetcher:
                     partition=partition.partition_id,
                     current_leader_epoch=followed.role.leader_epoch,
                     fetch_offset=offset,
-                    # What the log holds, not what the last answer held (KAFKA-15510).
+                    # The log's last epoch, not the last answer's (KAFKA-15510).
                     last_fetched_epoch=epochs[-1].epoch if epochs else UNKNOWN_EPOCH,
                     log_start_offset=partition.log.log_start_offset,
                     max_bytes=config.replica_fetch_max_bytes,

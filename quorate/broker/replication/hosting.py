@@ -309,7 +309,7 @@ class Hosting:
             if hosted.stale:
                 partition.log.close()
                 return False
-            # What changed while it was opened.
+            # Metadata may have changed while it was opened.
             self.configure(partition, self._topic_config(partition.topic))
             hosted.partition, hosted.starved_at = partition, None
             self._by_id[topic_id, key[1]] = partition
@@ -337,7 +337,7 @@ class Hosting:
         if leaving is None:
             await self._logs.remove(*key)
             return
-        # Who is at work in its folder must be done.
+        # Tasks at work in its folder must end first.
         async with leaving.upkeep, leaving.lock:
             await self._logs.remove(*key)
 

@@ -304,7 +304,7 @@ class ReplicaManager:
             yield CHANGED
         yield from self._configure(delta, image)
         if delta.brokers:
-            # Who may join an ISR no longer holds the high watermark back, or does so from now on.
+            # A changed broker may join an ISR or not, and holds the high watermark back accordingly.
             for partition in self._hosting.each():
                 partition.advance_high_watermark()
                 yield LOOKED_AT

@@ -213,7 +213,7 @@ class PartitionReplica:
     # Leading
 
     def check_leading(self, current_leader_epoch: Epoch = UNKNOWN_EPOCH) -> LeaderState:
-        """Raises `PartitionError` unless this broker leads in the epoch that the client believes in."""
+        """Return the leadership. Raises `PartitionError` unless this broker leads in the epoch that the client believes in."""
         if self.failure is not None:
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
         if current_leader_epoch >= 0:
@@ -233,7 +233,7 @@ class PartitionReplica:
         return self.role
 
     def check_appendable(self, acks: int) -> LeaderState:
-        """Raises `PartitionError` unless this broker may append as leader."""
+        """Return the leadership. Raises `PartitionError` unless this broker may append as leader."""
         leader = self.check_leading()
         if acks == -1 and leader.under_min_isr(self.min_isr):
             raise PartitionError(

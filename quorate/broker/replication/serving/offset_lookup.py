@@ -90,7 +90,7 @@ async def _offset_at(
         found = await _in_batch(batch, records, timestamp, base)
         if found is not None:
             return found
-        # What reaches the timestamp is below the log start, or the header says more than its records have.
+        # The match is below the log start, or the header's maximum is above all its records.
         start = batch.header.end_offset
     return OffsetResult()
 

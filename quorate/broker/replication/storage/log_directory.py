@@ -81,7 +81,7 @@ class LogDirectory:
     """Mutable; owned by the log manager."""
 
     def __init__(self, disk: Disk, directory: Directory, *, clean: bool, proof: Proof | None) -> None:
-        """Raises `UnreadableCheckpointError`, `DiskError`."""
+        """Read both files. Raises `UnreadableCheckpointError`, `DiskError`."""
         path = directory.path
         self.path = path
         self.id = directory.id
@@ -128,7 +128,7 @@ class LogDirectory:
             await self.store_high_watermarks()
 
     async def store_high_watermarks(self) -> None:
-        """Raises `DiskError`."""
+        """Write the high watermarks. Raises `DiskError`."""
         await self.marks_file.store(self._current_high_watermarks)
 
     async def store_recovery_points(self) -> None:
