@@ -54,7 +54,7 @@ class ClusterRun(ABC, Generic[Settings, Cluster, Result]):
         self.settings = self.settings.reduced(skipped, share)
 
     def execute(self) -> Result:
-        """Raises `SafetyViolation`, `LivenessViolation` or `StuckError`."""
+        """Run the seed. Raises `SafetyViolation`, `LivenessViolation` or `StuckError`."""
         results: list[Result] = []
 
         async def main(scheduler: Scheduler) -> None:

@@ -132,7 +132,7 @@ class CommittedPrefixAgrees(Invariant):
         self._checked: dict[tuple[NodeId, int], Offset] = {}
 
     def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
-        # What is only in a snapshot now was checked when others had it in their logs.
+        # Records now only in a snapshot were checked while others had them in their logs.
         position = max(self._checked.get((node.id, node.life), Offset(0)), node.log.log_start_offset)
         if offset > node.log.end_offset:
             raise SafetyViolation(

@@ -122,7 +122,7 @@ class CoreClients:
             case HighWatermarkAdvanced():
                 self._committed(machine, effect.high_watermark)
             case RoleChanged() if effect.role is not Role.LEADER:
-                # What is in the log of a leader no more may or may not be committed by another.
+                # Another leader may or may not commit the records of a former one.
                 for call in self._of(machine):
                     if call.count and call.base_offset is not None:
                         self._forget(call)

@@ -133,7 +133,7 @@ class Invariants:
             self._check_completeness(machine)
 
     def _check_completeness(self, machine: CoreNode) -> None:
-        # Who is elected late, with votes from before others moved on, may lack what they committed since.
+        # A leader elected late, by votes from before others moved on, may lack later commits.
         epoch = machine.up.epoch
         end = max((end for each, end in self._committed_in if each < epoch), default=0)
         if machine.disk.entries[:end] != self.committed[:end]:

@@ -56,7 +56,7 @@ class CoreRun:
         self.settings = self.settings.reduced(skipped, share)
 
     def execute(self) -> CoreRunResult:
-        """Raises `SafetyViolation` or `LivenessViolation`."""
+        """Run the seed. Raises `SafetyViolation` or `LivenessViolation`."""
         swarm = CoreSwarm(self.settings, random.Random(f"core/{self.seed}"), core=self._core, show=self._show)
         try:
             return self._phases(swarm)

@@ -218,7 +218,7 @@ class Transitions:
             disk = each.disk
             if keep < len(disk.history):
                 disk = replace(disk, history=disk.history[:keep])
-            # What is left is synced before it counts, so how much of it was synced before means nothing.
+            # The remaining data is synced before it counts, so its former sync state means nothing.
             down = self.machines.number(each.down(replace(disk, synced=disk.end_offset)))
             self._crashed[number, keep] = down
         return down

@@ -17,7 +17,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Answered with None."""
+    """A write, answered with None."""
 
     value: Hashable
 

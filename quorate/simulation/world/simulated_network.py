@@ -252,7 +252,7 @@ class SimulatedNetwork:
         """Close one end of a stream. Its sent bytes still arrive, then `last`; None sends nothing."""
         outgoing.fail(reason, receiver=False)
         incoming.fail(reason, sender=False)
-        # What the peer still sends is received by nobody.
+        # Nobody receives the bytes that the peer still sends.
         incoming.vanishing = True
         if last is not None and not outgoing.vanishing:
             self._finish(outgoing, last)
