@@ -42,6 +42,7 @@ def values_of(cls: type) -> st.SearchStrategy[object]:
     fields = {}
     for each in dataclasses.fields(cls):
         hint = hints[each.name]
+        hint = getattr(hint, "__supertype__", hint)  # of a NewType
         fields[each.name] = (
             BY_NAME[each.name] if each.name in BY_NAME and hint in (int, str, str | None) else of_hint(hint)
         )

@@ -35,6 +35,7 @@ def example(cls: type, *, full: bool) -> object:
 
 
 def value_for(hint: object, number: int) -> object:
+    hint = getattr(hint, "__supertype__", hint)  # of a NewType
     args = typing.get_args(hint)
     if type(None) in args:
         return value_for(args[0], number)
