@@ -106,7 +106,7 @@ class Hosting:
 
     @property
     def settled(self) -> bool:
-        """Everything is open that is here and should be, and nothing else is here."""
+        """Return whether all replicas that are here and should be are open, and no others are."""
         return self._nursery is not None and all(
             not each.busy
             and (each.partition is not None or (each.waits and self._logs.log_directory_of(*key) is None))

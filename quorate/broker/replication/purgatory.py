@@ -46,7 +46,7 @@ class Waiter:
         self.complete()
 
     def notify(self, callback: Callable[[], None]) -> None:
-        """Call once when completed, at once if it is. At most one."""
+        """Register the one callback. It is called once: on completion, or now if completed."""
         if self.done:
             callback()
         else:

@@ -505,7 +505,7 @@ class ReplicaManager:
     # Watching
 
     def counts(self) -> PartitionCounts:
-        """Gauges over the partitions of this broker."""
+        """Return gauges over the partitions of this broker."""
         return count_partitions(
             self._hosting.partitions(), offline_replicas=self._hosting.offline, purgatory=self._purgatory
         )

@@ -123,7 +123,7 @@ def decode_steps(state: ProducerState, data: Buffer) -> Steps[None]:
 
 
 def _found(disk: Disk, folder: str) -> list[tuple[int, str]]:
-    """(offset, path) of the snapshots in the folder, oldest first."""
+    """Return (offset, path) of the snapshots in the folder, oldest first."""
     names = (name.rpartition(".") for name in disk.list(folder))
     return sorted(
         (int(stem), f"{folder}/{stem}.{suffix}")

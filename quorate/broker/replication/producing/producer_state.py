@@ -26,7 +26,7 @@ NO_PRODUCER: Final = -1
 
 
 def sequence_after(sequence: int, count: int) -> int:
-    """`sequence` plus `count`; after 2^31-1 comes 0 (KAFKA-5283)."""
+    """Return `sequence` plus `count`; after 2^31-1 comes 0 (KAFKA-5283)."""
     return (sequence + count) % _SEQUENCES
 
 

@@ -213,7 +213,7 @@ class PartitionReplica:
     # Leading
 
     def check_leading(self, current_leader_epoch: Epoch = UNKNOWN_EPOCH) -> LeaderState:
-        """Return the leadership. Raises `PartitionError` unless this broker leads in the epoch that the client believes in."""
+        """Return the leadership. Raises `PartitionError` unless this broker leads in the client's epoch."""
         if self.failure is not None:
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
         if current_leader_epoch >= 0:

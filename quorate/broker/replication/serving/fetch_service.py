@@ -37,7 +37,7 @@ class ParkedFetch(Waiter):
         self._watched: list[PartitionReplica] = []
 
     def watch(self, partition: PartitionReplica) -> None:
-        """Be completed by the partition's next change."""
+        """Let the partition's next change complete the fetch."""
         self._watched.append(partition)
         partition.watchers.watch(self, follower=self._options.from_follower)
 

@@ -61,5 +61,5 @@ class ParkedProduce(Waiter):
         self.complete()
 
     def results(self) -> list[ProduceResult]:
-        """Final once `done`."""
+        """Return the results, final once `done`."""
         return self._results

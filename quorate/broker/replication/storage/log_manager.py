@@ -169,7 +169,7 @@ class LogManager:
 
     @property
     def unused_dirs(self) -> tuple[str, ...]:
-        """`failed_dirs`, and those that were bad at the start."""
+        """Return `failed_dirs`, and those that were bad at the start."""
         return (*(each.path for each in self._bad), *self.failed_dirs)
 
     @property
@@ -179,7 +179,7 @@ class LogManager:
         return len(failed) < len(self._directories) and not any(each.holds_metadata for each in failed)
 
     def held(self) -> list[tuple[str, int, uuid.UUID]]:
-        """(topic, partition, topic id) of every folder that is there."""
+        """Return (topic, partition, topic id) of every folder."""
         return [(*key, topic_id) for each in self._directories for key, topic_id in each.topic_ids.items()]
 
     def log_directory_of(self, topic: str, partition_id: int) -> LogDirectory | None:
