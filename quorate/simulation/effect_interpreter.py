@@ -54,7 +54,7 @@ class Batch:
     proposal: int | None = None
     """The number of the proposal."""
     leader: NodeId | None = None
-    """Whom a LeaderChange names."""
+    """The leader that a LeaderChange names."""
     voters: VotersAt | None = None
 
     def span(self) -> BatchSpan:

@@ -293,7 +293,7 @@ class BrokerClients(Clients[BrokerCluster]):
 
 
 def read_everything(data: bytes) -> Sequence[tuple[int, bytes]]:
-    """(offset, value) of all records in a log's bytes."""
+    """Return (offset, value) of all records in a log's bytes."""
     return [
         (record.offset, record.value or b"") for batch in read_batches(data) for record in records_of(batch)
     ]

@@ -66,7 +66,7 @@ class GroupMembers(Clients[BrokerCluster]):
                 nursery.start_soon(self._member, f"member-{number}", self._derived())
 
     async def check(self) -> None:
-        """Whoever coordinates the group now knows what was acknowledged. Raises `SafetyViolation`."""
+        """Check that the present coordinator has the acknowledged commits. Raises `SafetyViolation`."""
         held = await self._held()
         for partition, offset in self.acknowledged.items():
             if held[partition] < offset:
@@ -187,7 +187,7 @@ class GroupMembers(Clients[BrokerCluster]):
         return answer.error_code is ErrorCode.none
 
     async def _fetch_offsets(self, connection: WireClient, partitions: Sequence[int]) -> dict[int, int]:
-        """-1 where nothing was committed."""
+        """Return the committed offsets; -1 where nothing was committed."""
         received = await connection.call(
             ApiKey.OFFSET_FETCH,
             groups=[

@@ -225,7 +225,7 @@ class BrokerRunResult:
     events: int
     virtual_s: float
     acknowledged: int
-    """Produces."""
+    """The acknowledged produces."""
     records: int
     """The records in these appends."""
     failed: int

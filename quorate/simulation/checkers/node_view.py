@@ -27,12 +27,12 @@ class NodeView(Protocol):
 
     @property
     def life(self) -> int:
-        """Counts the node's processes."""
+        """Return the number of the node's processes so far."""
         ...
 
     @property
     def disks(self) -> int:
-        """Counts the node's disks: with another one it is another replica, and may vote anew."""
+        """Return the number of the node's disks so far: with another one it is another replica, and may vote anew."""
         ...
 
     @property
@@ -44,12 +44,12 @@ class NodeView(Protocol):
 
     @property
     def damaged(self) -> bool:
-        """Lost synced bytes."""
+        """Return whether it lost synced bytes."""
         ...
 
     @property
     def alive(self) -> bool:
-        """False from the instant in which the process is killed: what it still says is said to nobody."""
+        """Return False from the kill of the process on: its further reports don't count."""
         ...
 
 

@@ -94,7 +94,7 @@ class CoreClients:
         swarm.read_index(node, self._read_rounds)
 
     def _target(self) -> NodeId | None:
-        """Mostly one that believes it leads. There may be several."""
+        """Draw a node, mostly one that believes it leads. There may be several."""
         running = self.swarm.running
         leading = [node for node in running if self.swarm.nodes[node].up.role is Role.LEADER]
         if leading and self.swarm.random.random() < 0.95:
@@ -142,7 +142,7 @@ class CoreClients:
         ]
 
     def _asked_up_to(self, machine: CoreNode, read_round: int) -> list[Call]:
-        """Reads that wait for their round."""
+        """Return the reads that wait for their round."""
         keys = [key for key in self._by_round if key[0] == machine.id and key[1] <= read_round]
         calls = [self._by_round.pop(key) for key in keys]
         return [call for call in calls if call.incarnation == machine.incarnation and call in self.open]
@@ -168,7 +168,7 @@ class CoreClients:
     # --- what is checked ---
 
     def stuck(self) -> list[Call]:
-        """Calls that wait at a process that still lives. Those of dead ones will never hear."""
+        """Return the calls that wait at a process that still lives. Those of dead ones get no answer."""
         return [
             call
             for call in self.open

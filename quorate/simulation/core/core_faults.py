@@ -119,7 +119,7 @@ class CoreFaults:
     # --- helpers ---
 
     def _some(self, source: random.Random) -> NodeId:
-        """Mostly the leader: that is where it hurts."""
+        """Draw a node, mostly the leader: that is where it hurts."""
         leader = self._swarm.leader()
         if leader is not None and source.random() < 0.4:
             return leader

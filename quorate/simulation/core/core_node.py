@@ -58,7 +58,7 @@ class CoreDisk:
     bootstrap_voters: VoterSet | None = None
     """The voters of the bootstrap snapshot, if there is one."""
     snapshots: dict[SnapshotId, tuple[Entry, ...]] = field(default_factory=dict)
-    """Complete ones, and the records that each stands for."""
+    """The complete snapshots, and the records that each stands for."""
     part: tuple[SnapshotId, bytearray] | None = None
 
     @property
@@ -82,7 +82,7 @@ class CoreDisk:
         return next(found, self.bootstrap_voters)
 
     def store_chunk(self, effect: StoreSnapshotChunk) -> bool:
-        """Returns whether it follows what is there."""
+        """Store the chunk, and return whether it follows the stored ones."""
         if effect.position == 0:
             self.part = effect.snapshot, bytearray()
         if self.part is None or (self.part[0], len(self.part[1])) != (effect.snapshot, effect.position):
@@ -134,7 +134,7 @@ class CoreNode:
     """The core; None while the node is down."""
     timers: dict[Timer, ArmTimer] = field(default_factory=dict)
     syncs: list[Durable] = field(default_factory=list)
-    """Asked for, not begun."""
+    """The syncs requested and not begun."""
     checks: list[SnapshotId] = field(default_factory=list)
     """Fetched snapshots to check."""
     high_watermark: Offset | None = None

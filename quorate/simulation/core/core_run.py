@@ -21,7 +21,7 @@ longest of election, fetch and request timeout, by the slowest clock."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreRunResult:
     digest: int
-    """Equal for equal runs."""
+    """The digest of all steps: equal for equal runs."""
     steps: int
     virtual_ms: int
     committed: int

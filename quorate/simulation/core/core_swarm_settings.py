@@ -66,7 +66,7 @@ class CoreSwarmSettings:
     config: CoreConfig = CoreConfig()
     kinds: tuple[CoreFault, ...] = ()
     skipped: frozenset[CoreFault] = frozenset()
-    """Drawn, and not done: a run without them that is as close to the other as can be."""
+    """The faults drawn but not done, so that the run stays as close to the full one as can be."""
     fault_every_ms: int = 1000
     """Mean time between faults that happen at a moment."""
     duration_ms: int = 1500

@@ -104,7 +104,7 @@ class CoreWorld:
             for node in range(1, voters + observers + 1)
         }
         self.in_flight: list[Message] = []
-        """Sent, and not yet delivered."""
+        """The messages sent and not yet delivered."""
         self.lost_keys: list[ReplicaKey] = []
         """Replicas whose data is lost."""
         self.invariants = Invariants(
@@ -261,7 +261,7 @@ class CoreWorld:
         return self.step(node, ReadIndex(read_round))
 
     def sync(self, node: NodeId) -> tuple[Effect, ...]:
-        """Finish every sync that was asked for, and say so."""
+        """Finish every requested sync, and report it."""
         machine = self.nodes[node]
         done = machine.syncs[-1]
         machine.syncs.clear()

@@ -83,13 +83,13 @@ class Action:
     what: str
     """deliver, repeat, lose, step, crash, power or start."""
     node: int
-    """Index of the node it happened to; of a lost message, of its destination."""
+    """The index of the node; for a lost message, of its destination."""
     event: int = -1
     """Number of the event, or of the message."""
     keep: int = -1
     """The number of batches that remained after a power loss."""
     crash_point: int = -1
-    """Crashed in the middle of it: before which thing would have been stored."""
+    """The store before which the node crashed in the middle of the step."""
 
 
 @dataclass(slots=True)

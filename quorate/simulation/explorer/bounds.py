@@ -27,9 +27,9 @@ class Budgets:
     crashes: int = 0
     """Processes killed; what was written survives. Also between two effects of a step."""
     power_losses: int = 0
-    """Nodes that lose what was not synced, or the end of it."""
+    """Nodes that lose their unsynced data, or the end of it."""
     losses: int = 0
-    """Messages."""
+    """Messages lost."""
     duplicates: int = 0
     """Messages delivered that stay under way."""
     timeouts: int = 0

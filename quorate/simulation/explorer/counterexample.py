@@ -56,12 +56,12 @@ def describe(world: World, action: Action) -> str:
 
 
 def token(world: World, action: Action) -> str:
-    """Names what happened, in a replay."""
+    """Name the action for a replay."""
     return hashlib.blake2b(describe(world, action).encode(), digest_size=3).hexdigest()
 
 
 def lines_of(world: World, violation: Violation) -> Iterator[str]:
-    """Line by line: what happened, and what became of the node that it happened to."""
+    """Yield a line for each action, with the resulting node."""
     yield f"BROKEN: {violation.invariant}"
     if not violation.path:
         yield f"It happens on the way to the initial state '{world.bound.initial}'."
@@ -84,7 +84,7 @@ def path_of(world: World, violation: Violation) -> str:
 
 
 def replay(bound: Bound, path: str, *, reduce: bool = True) -> tuple[World, Violation | None]:
-    """Go that way again. ValueError if it is not a way in this code."""
+    """Repeat the path. Raises ValueError if this code has no such path."""
     world = World(bound, reduce=reduce)
     state = begin(world)
     done: list[tuple[State, Action]] = []

@@ -95,7 +95,7 @@ class Director:
             raise InitialStateError(f"node {node + 1} should lead, but is {role.value if role else 'down'}")
 
     def lose(self, *, to: int | None = None) -> None:
-        """Everything that is under way, or on the way to that node."""
+        """Lose all packets under way, or those to that node."""
         for number, packet in self.world.packets_of(self.state):
             if to is None or packet.message.destination == self.world.names[to]:
                 self.state = self.world.vanishes(self.state, number)

@@ -110,7 +110,7 @@ def run(task: Task, *, say: Callable[[str], None] | None = None) -> Report:
 def run_all(
     tasks: Iterable[Task], *, jobs: int, say: Callable[[str], None] | None = None
 ) -> Iterator[Report]:
-    """Reports as they come. With one job, `say` gets the progress too."""
+    """Yield reports as they come. With one job, `say` gets the progress too."""
     if jobs == 1:
         yield from (run(task, say=say) for task in tasks)
         return

@@ -22,7 +22,7 @@ class Found:
     """The result of an exploration."""
 
     states: int
-    """Distinct ones, where one that stands for its namesakes counts once."""
+    """The distinct states, where one that stands for its namesakes counts once."""
     stands_for: int
     """States that there would be without `Symmetry`."""
     transitions: int
@@ -123,7 +123,7 @@ class _Search:
                 self._add(packed, after, number, is_free=False)
 
     def _expand_free(self, number: int, state: State) -> Iterable[State]:
-        """Returns the states, of this and its namesakes, from which to take steps that are not alike."""
+        """Return the states, of this and its namesakes, from which to take steps that are not alike."""
         symmetry = self._symmetry
         assert symmetry is not None
         is_alike = True

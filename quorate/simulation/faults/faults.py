@@ -97,7 +97,7 @@ class FaultSettings:
     mean_interval_s: float = 1.5
     mean_duration_s: float = 2.0
     skipped: frozenset[Fault] = frozenset()
-    """Drawn, and not done: a run without them that is as close to the other as can be."""
+    """The faults drawn but not done, so that the run stays as close to the full one as can be."""
 
     @classmethod
     def draw(cls, source: random.Random, kinds: Sequence[Fault] = COMMON_FAULTS) -> "FaultSettings":
@@ -168,7 +168,7 @@ class Faults(Generic[Node]):
         await trio.sleep(self._random.expovariate(1 / self._settings.mean_duration_s))
 
     def _some(self) -> Node:
-        """Mostly the leader: that is where it hurts."""
+        """Draw a node, mostly the leader: that is where it hurts."""
         leader = self._cluster.leader()
         if leader is not None and self._random.random() < 0.4:
             return leader

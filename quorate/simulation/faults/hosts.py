@@ -125,7 +125,7 @@ class SimulatedCluster(ABC, Generic[Node]):
 
     @abstractmethod
     def _process_ended(self, node: Node) -> None:
-        """However it ended."""
+        """Clean up after a process, however it ended."""
 
     @property
     @abstractmethod

@@ -17,7 +17,7 @@ class Outcome(enum.Enum):
 
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
-    """Refused: nothing happened."""
+    """The append was refused: nothing happened."""
     UNKNOWN = "unknown"
     """The append was not answered, or the answer is that the outcome is unknown."""
 

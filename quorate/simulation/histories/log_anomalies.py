@@ -45,7 +45,7 @@ class Anomaly(enum.Enum):
 class SendOutcome(enum.Enum):
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
-    """Refused: nothing happened."""
+    """The send was refused: nothing happened."""
     UNKNOWN = "unknown"
 
 
@@ -165,14 +165,14 @@ class _Partition:
         self._at: dict[int, Hashable] = {}
         self._offset_of: dict[Hashable, int] = {}
         self._acknowledged: dict[Hashable, str] = {}
-        """Value -> who sent it."""
+        """The sender of each value."""
         self._failed: dict[Hashable, str] = {}
         self._read: dict[Hashable, str] = {}
-        """Value -> who read it first."""
+        """The first reader of each value."""
         self._read_end = -1
         """The highest offset that anybody read."""
         self.offsets: list[int] = []
-        """Known to hold a value, in order; complete after `conclude`."""
+        """The offsets known to hold a value, in order; complete after `conclude`."""
 
     def sent(self, sent: Sent, found: _Findings) -> None:
         if sent.outcome is SendOutcome.FAILED:

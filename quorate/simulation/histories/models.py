@@ -12,7 +12,7 @@ Value = TypeVar("Value", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Answered with the value: of a register, a counter, or the whole log as a tuple."""
+    """A read, answered with the value: of a register, a counter, or the whole log as a tuple."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class CompareAndSet:
-    """Answered with whether the value was `expected`, and is `value` now."""
+    """A conditional write, answered with whether the value was `expected`, and is `value` now."""
 
     expected: Hashable
     value: Hashable
@@ -57,7 +57,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Answered with the sum after it, or with None by counters that don't tell."""
+    """An addition, answered with the sum after it, or with None by counters that don't tell."""
 
     amount: int = 1
 
@@ -84,7 +84,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Answered with the value's offset. Offsets grow, maybe with gaps: logs have records of their own."""
+    """An append, answered with the offset. Offsets grow, maybe with gaps: logs have own records."""
 
     value: Hashable
 
@@ -130,7 +130,7 @@ class AppendLog:
 
 @dataclass(frozen=True, slots=True)
 class AppendBatch:
-    """Answered with the offset of the first record."""
+    """An append, answered with the offset of the first record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +164,14 @@ class KnownLog:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Answered with the key's value, None if it has none."""
+    """A read, answered with the key's value, None if it has none."""
 
     key: Hashable
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Answered with None. The value None removes the key."""
+    """A write, answered with None. The value None removes the key."""
 
     key: Hashable
     value: Hashable

@@ -154,7 +154,7 @@ class AppendingClients(Clients[QuorumCluster]):
 
     @staticmethod
     def _still_lives(node: QuorumNode, life: int) -> bool:
-        """Otherwise it got no answer."""
+        """Return whether the process still lives; otherwise the call got no answer."""
         return node.alive and node.life == life
 
     # Over the network
@@ -171,7 +171,7 @@ class AppendingClients(Clients[QuorumCluster]):
             await self._think(source)
 
     async def _session(self, client: str, target: QuorumNode, source: random.Random) -> NodeId | None:
-        """Append to one node until it fails; who leads, if it said so."""
+        """Append to one node until it fails. Return the leader that it named, if any."""
         assert target.address is not None
         try:
             with trio.fail_after(1.0):

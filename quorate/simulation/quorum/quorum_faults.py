@@ -54,7 +54,7 @@ class QuorumFaults(Faults[QuorumNode]):
 
     @property
     def _voter_is_lost(self) -> bool:
-        """Some voter has lost what it had."""
+        """Return whether a voter has lost its data."""
         leader = self._quorum.leader()
         if leader is None or leader.quorum is None or any(node.damaged for node in self._quorum.nodes):
             return True

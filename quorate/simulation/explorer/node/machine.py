@@ -28,9 +28,9 @@ class Machine:
     disk: Disk
     timers: frozenset[Timer] = frozenset()
     syncs: tuple[Durable, ...] = ()
-    """Asked for and not done, in order."""
+    """The syncs requested and not done, in order."""
     partial: Snapshot | None = None
-    """Fetched up to `position`."""
+    """The snapshot fetched up to `position`."""
     position: int = 0
     checking: SnapshotId | None = None
 

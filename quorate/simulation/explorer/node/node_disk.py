@@ -36,7 +36,7 @@ class Disk:
     synced: Offset = Offset(0)
     """Batches that end at or below it survive a power cut."""
     snapshots: tuple[Snapshot, ...] = ()
-    """Complete, by end offset."""
+    """The complete snapshots by end offset."""
 
     @property
     def end_offset(self) -> Offset:
