@@ -32,7 +32,7 @@ class NodeView(Protocol):
 
     @property
     def disks(self) -> int:
-        """Return the number of its disks so far: with another one it is another replica, and may vote anew."""
+        """Return the number of its disks so far: with another one it is another replica that may vote."""
         ...
 
     @property
