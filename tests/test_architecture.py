@@ -208,7 +208,6 @@ def test_any_is_where_a_reason_is_and_nowhere_else() -> None:
 
 MAY_ASSERT = {
     "raft/core/roles/follower.py",
-    "broker/replication/hosting.py",
     "cli/commands/demo.py",
     "cli/commands/demo_spark.py",
 }

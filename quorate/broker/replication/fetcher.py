@@ -32,6 +32,7 @@ from quorate.runtime import (
     Network,
     NetworkError,
     Slices,
+    Tasks,
     get_logger,
 )
 from quorate.types import UNKNOWN_EPOCH, Offset
@@ -313,9 +314,9 @@ class Fetchers:
     """The fetchers of a broker, one per leader. They live until the broker stops: an idle one costs a
     task."""
 
-    def __init__(self, context: FetcherContext, nursery: trio.Nursery) -> None:
+    def __init__(self, context: FetcherContext, tasks: Tasks) -> None:
         self._context = context
-        self._nursery = nursery
+        self._tasks = tasks
         self._fetchers: dict[int, LeaderFetcher] = {}
         self._leader_of: dict[PartitionReplica, int] = {}
 
@@ -325,7 +326,7 @@ class Fetchers:
         fetcher = self._fetchers.get(role.leader)
         if fetcher is None:
             fetcher = self._fetchers[role.leader] = LeaderFetcher(role.leader, self._context)
-            self._nursery.start_soon(fetcher.run)
+            self._tasks.start(fetcher.run)
         self._leader_of[partition] = role.leader
         fetcher.follow(partition, role)
 

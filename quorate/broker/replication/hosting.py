@@ -7,6 +7,7 @@ in, and at most one task that brings it there. A partition that is open takes it
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
@@ -22,7 +23,8 @@ from quorate.broker.replication.stats import ReplicationStats
 from quorate.broker.replication.storage import LogManager, folder_name, may_open
 from quorate.error_code import ErrorCode
 from quorate.log import LogConfig, LogError
-from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, get_logger, uuid_text
+from quorate.present import present
+from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, Tasks, get_logger, uuid_text
 
 log = get_logger(__name__)
 
@@ -56,7 +58,7 @@ class _Hosted:
 
 
 class Hosting:
-    """`begin` once; then `host` and `drop` as metadata says."""
+    """`host` and `drop` as metadata says. `tasks` opens and removes logs."""
 
     def __init__(
         self,
@@ -64,6 +66,8 @@ class Hosting:
         config: ReplicationConfig,
         logs: LogManager,
         *,
+        tasks: Tasks,
+        fetchers: Fetchers,
         disk: Disk,
         topic_config: Callable[[str], TopicConfig],
         eligible: Callable[[uuid.UUID, int], Eligible],
@@ -76,6 +80,8 @@ class Hosting:
         self._broker_id = broker_id
         self._config = config
         self._logs = logs
+        self._tasks = tasks
+        self._fetchers = fetchers
         self._disk = disk
         self._topic_config = topic_config
         self._eligible = eligible
@@ -88,26 +94,15 @@ class Hosting:
         self._hosted: dict[tuple[str, int], _Hosted] = {}
         self._by_id: dict[tuple[uuid.UUID, int], PartitionReplica] = {}
         self._lines = RoleLines()
-        self._fetchers: Fetchers | None = None
-        self._nursery: trio.Nursery | None = None
-        self._ended = False
-
-    def begin(self, fetchers: Fetchers, nursery: trio.Nursery) -> None:
-        self._fetchers = fetchers
-        self._nursery = nursery
-        for key, hosted in self._hosted.items():
-            self._bring(key, hosted)
 
     def end(self) -> None:
-        """Begin nothing more. Called before the nursery of `begin` closes, because metadata still arrives for
-        a while."""
-        self._ended = True
+        """Log no more changes of roles. Metadata goes on arriving for a while."""
         self._lines.finish()
 
     @property
     def settled(self) -> bool:
         """Return whether all replicas that are here and should be are open, and no others are."""
-        return self._nursery is not None and all(
+        return all(
             not each.busy
             and (each.partition is not None or (each.waits and self._logs.log_directory_of(*key) is None))
             for key, each in self._hosted.items()
@@ -201,13 +196,13 @@ class Hosting:
             hosted.leaving = partition
             partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             self._by_id.pop((partition.topic_id, partition.partition_id), None)
-            if self._fetchers is not None:
-                self._fetchers.unfollow(partition)
+            self._fetchers.unfollow(partition)
 
     def _bring(self, key: tuple[str, int], hosted: _Hosted) -> None:
-        if self._nursery is not None and not self._ended and not hosted.busy:
+        # Metadata goes on arriving for a while when tasks have ended.
+        if not self._tasks.ended and not hosted.busy:
             hosted.busy = True
-            self._nursery.start_soon(self._settle, key, hosted)
+            self._tasks.start(partial(self._settle, key, hosted))
 
     async def _settle(self, key: tuple[str, int], hosted: _Hosted) -> None:
         try:
@@ -285,8 +280,8 @@ class Hosting:
             if self._hosted.get(key) is hosted:
                 self._bring(key, hosted)
 
-        if self._nursery is not None and not self._ended:
-            self._nursery.start_soon(wait)
+        if not self._tasks.ended:
+            self._tasks.start(wait)
 
     async def _step(self, key: tuple[str, int], hosted: _Hosted) -> bool:
         """Take one step towards the target. Return True when it is reached and nothing has changed
@@ -368,17 +363,14 @@ class Hosting:
         return partition
 
     def _take_in(self, partition: PartitionReplica, state: PartitionState) -> None:
-        if self._ended:
+        if self._tasks.ended:
             return
         self._report((partition.topic, partition.partition_id), partition.topic_id, state)
         if partition.failure is not None:
             return
-        assert self._fetchers is not None
         change = partition.apply(state)
         if change is RoleChange.FOLLOWER:
-            role = partition.following
-            assert role is not None
-            self._fetchers.follow(partition, role)
+            self._fetchers.follow(partition, present(partition.following, "the role of a follower"))
         elif change in (RoleChange.LEADER, RoleChange.STOPPED):
             self._fetchers.unfollow(partition)
         if change not in (RoleChange.NONE, RoleChange.ISR):

@@ -46,7 +46,7 @@ from quorate.broker.replication.stats import PartitionCounts, ReplicationStats
 from quorate.broker.replication.storage import BadDirectory, Directory, LogManager, Proof
 from quorate.broker.replication.upkeep import Upkeep
 from quorate.error_code import ErrorCode
-from quorate.runtime import Address, DescriptorsExhaustedError, DiskError, Runtime, get_logger
+from quorate.runtime import Address, DescriptorsExhaustedError, DiskError, Runtime, Tasks, get_logger
 from quorate.types import UNKNOWN_EPOCH, Epoch
 
 log = get_logger(__name__)
@@ -106,7 +106,7 @@ class ReplicaManager:
         self._assignments = DirectoryAssignments(
             broker_id, broker_epoch=lambda: self._broker_epoch, assign=assign_directories
         )
-        self._fetcher_context = FetcherContext(
+        fetcher_context = FetcherContext(
             broker_id=broker_id,
             broker_epoch=lambda: self._broker_epoch,
             connect=connect,
@@ -116,10 +116,13 @@ class ReplicaManager:
             cutting=lambda partition, offset: logs.cutting(partition.topic, partition.partition_id, offset),
             disk_failed=self._disk_failed,
         )
+        self._tasks = Tasks()
         self._hosting = Hosting(
             broker_id,
             config,
             logs,
+            tasks=self._tasks,
+            fetchers=Fetchers(fetcher_context, self._tasks),
             disk=runtime.disk,
             topic_config=lambda topic: effective(self._image, topic, static=static),
             eligible=self._eligible_for,
@@ -216,8 +219,7 @@ class ReplicaManager:
     async def run(self) -> None:
         """Run until cancelled. Raises `AllFoldersFailedError` when no folder is left, or not that of the
         metadata log."""
-        async with trio.open_nursery() as nursery:
-            self._hosting.begin(Fetchers(self._fetcher_context, nursery), nursery)
+        async with self._tasks.running() as nursery:
             nursery.start_soon(self._purgatory.run)
             nursery.start_soon(self._isr_updater.run)
             nursery.start_soon(self._assignments.run)

@@ -323,8 +323,6 @@ class Broker:
                     listener = await runtime.network.listen(Address(self.name, 9092))
                     nursery.start_soon(manager.run)
                     nursery.start_soon(serve, listener, SimpleNamespace(handle=handle))
-                    while manager._hosting._nursery is None:
-                        await trio.lowlevel.checkpoint()
                     started.set()
         except Exception as error:
             if self._listening:
