@@ -11,10 +11,12 @@ from quorate.simulation.world.scheduler import Scheduler, run
 from quorate.simulation.world.trace import Trace
 
 
-def tell(story: Callable[[QuorumCluster], Awaitable[None]]) -> None:
+def tell(story: Callable[[QuorumCluster], Awaitable[None]], settings: ClusterSettings | None = None) -> None:
     async def program(scheduler: Scheduler) -> None:
         async with trio.open_nursery() as nursery:
-            cluster = QuorumCluster(ClusterSettings(), random.Random(1), scheduler, nursery, Trace())
+            cluster = QuorumCluster(
+                settings or ClusterSettings(), random.Random(1), scheduler, nursery, Trace()
+            )
             await cluster.boot()
             await cluster.converge(within_s=20)
             await story(cluster)
@@ -69,3 +71,20 @@ def test_appends_under_way_when_a_node_stops_hear_of_it() -> None:
         }
 
     tell(story)
+
+
+def test_a_node_starts_whenever_the_replacement_of_its_disk_is_given_up() -> None:
+    outcomes: set[str] = set()
+
+    async def story(cluster: QuorumCluster) -> None:
+        node = cluster.nodes[3]
+        for ms in range(1, 16):
+            disks = node.disks
+            with trio.move_on_after(ms / 1000):
+                await cluster.replace_disk(node)
+            outcomes.add("the new disk" if node.disks > disks else "the old disk")
+            await cluster.start_all()
+            await cluster.converge(within_s=20)
+
+    tell(story, ClusterSettings(observers=1, dynamic=True))
+    assert outcomes == {"the new disk", "the old disk"}

@@ -3,7 +3,7 @@
 import random
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import trio
 
@@ -241,8 +241,7 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
     async def formatted(self, node: BrokerHost) -> tuple[Volume, str]:
         """An empty folder for a new replica of the node, and its directory id."""
         disk = SimulatedDisk()
-        runtime = replace(node.host.runtime(), disk=disk)
-        meta = await format_folder(runtime, FOLDER, cluster_id=CLUSTER_ID, node_id=node.id)
+        meta = await format_folder(node.host.runtime(disk), FOLDER, cluster_id=CLUSTER_ID, node_id=node.id)
         return disk.unmount(FOLDER), uuid_text(meta.directory_id)
 
     def replace_folder(self, node: BrokerHost, empty: Volume, directory_id: str) -> None:

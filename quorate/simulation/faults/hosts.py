@@ -42,8 +42,6 @@ class SimulatedNode:
         """A process runs, or starts or ends, on it."""
         self.alive = False
         """The process was not killed, so its reports count."""
-        self.formatting = False
-        """The new disk is being formatted, which faults leave alone."""
         self.damaged = False
         self.disk_failing = False
         """A disk error was asked for, or has happened to the process: it may end by it."""
@@ -242,8 +240,8 @@ class SimulatedCluster(ABC, Generic[Node]):
             for node, life in zip(nodes, lives, strict=True):
                 if node.up:
                     await node.ended.wait()
-                if node.life != life or node.formatting:
-                    continue  # already started again, or about to be
+                if node.life != life:
+                    continue  # already started again
                 if power_loss:
                     node.disk.lose_power(self._random)
                 else:

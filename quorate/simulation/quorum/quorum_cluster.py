@@ -16,7 +16,14 @@ from quorate.simulation.checkers import Checker, NodeView, WatchedTelemetry, val
 from quorate.simulation.faults import FOLDER, SimulatedCluster, VotingNode
 from quorate.simulation.quorum.journal import Journal
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
-from quorate.simulation.world import DiskSpeed, NetworkSettings, Scheduler, SimulatedRuntime, Trace
+from quorate.simulation.world import (
+    DiskSpeed,
+    NetworkSettings,
+    Scheduler,
+    SimulatedDisk,
+    SimulatedRuntime,
+    Trace,
+)
 from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 
 CLUSTER_ID = "simulated-cluster-0001"
@@ -167,32 +174,33 @@ class QuorumCluster(SimulatedCluster[QuorumNode]):
     async def boot(self) -> None:
         """Format every folder and start every node."""
         for node in self.nodes:
-            await self._format(node)
+            node.directory_id = await self._format(node, node.disk)
         for node in self.nodes:
             self.start(node)
 
-    async def _format(self, node: QuorumNode) -> None:
-        runtime = node.host.runtime()
-        node.formatting = True
-        try:
-            meta = await format_folder(runtime, FOLDER, cluster_id=CLUSTER_ID, node_id=node.id)
-        finally:
-            node.formatting = False
-        node.directory_id = uuid_text(meta.directory_id)
+    async def _format(self, node: QuorumNode, disk: SimulatedDisk) -> str:
+        """Return the directory id."""
+        runtime = node.host.runtime(disk)
+        meta = await format_folder(runtime, FOLDER, cluster_id=CLUSTER_ID, node_id=node.id)
+        return uuid_text(meta.directory_id)
 
     async def replace_disk(self, node: QuorumNode) -> None:
-        """The node loses its disk and gets an empty one. It comes back as another replica that knows only
-        where to ask. Only where the voters are in the log: or it would vote again for what it forgot."""
+        """The node loses its disk and gets one that is formatted, or keeps the old one if another fault has
+        started it again. It comes back as another replica that knows only where to ask. Only where the
+        voters are in the log: or it would vote again for what it forgot."""
+        spare = node.host.spare_disk()
+        directory_id = await self._format(node, spare)
         await self.crash(node, power_loss=True)
+        if node.up:
+            return
         self.lost_directories[node.directory_id] = node
         node.disks += 1
-        node.host.replace_disk()
-        config = node.config
+        node.host.disk = spare
+        node.directory_id = directory_id
         endpoints = tuple(Endpoint(f"node-{number}", PORT) for number in range(1, len(self.nodes) + 1))
         node.config = replace(
-            config, voters=VoterSet(()), bootstrap=endpoints, listen=Address(node.name, PORT)
+            node.config, voters=VoterSet(()), bootstrap=endpoints, listen=Address(node.name, PORT)
         )
-        await self._format(node)
         self.trace.add(node.name, f"has a new disk, {node.directory_id}")
 
     async def _process(self, node: QuorumNode) -> None:

@@ -76,8 +76,10 @@ class QuorumFaults(Faults[QuorumNode]):
         if not self._all_know_the_voters or (len(voters) < 3 and node.id in voters):
             return
         self._voters.changing = True
-        await cluster.replace_disk(node)
-        self._voters.changing = False
+        try:
+            await cluster.replace_disk(node)
+        finally:
+            self._voters.changing = False
         await self._last()
         self._start(node)
 

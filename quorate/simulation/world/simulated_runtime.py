@@ -70,20 +70,22 @@ class SimulatedRuntime:
     def _sync_delay(self, path: str) -> float:
         return self._random.uniform(self.disk_speed.sync_min_s, self.disk_speed.sync_max_s)
 
-    def replace_disk(self) -> None:
-        """Replace the disk by an empty one. No process may run."""
-        old = self.disk
-        self.disk = SimulatedDisk(sync_delay=self._sync_delay, syncs_at_once=old.syncs_at_once)
-        self.disk.on_sync = old.on_sync
+    def spare_disk(self) -> SimulatedDisk:
+        """An empty disk of the same kind, to put in the place of `disk`."""
+        spare = SimulatedDisk(sync_delay=self._sync_delay, syncs_at_once=self.disk.syncs_at_once)
+        spare.on_sync = self.disk.on_sync
+        return spare
 
-    def runtime(self) -> Runtime:
+    def runtime(self, disk: SimulatedDisk | None = None) -> Runtime:
+        """A process with `disk`, by default the host's."""
+        disk = disk or self.disk
         return Runtime(
-            disk=self.disk,
+            disk=disk,
             network=self._network.for_node(self.name),
             wall_clock=self.wall_clock,
             entropy=Entropy(random.Random(self._random.getrandbits(64))),
             compute=InlineCompute(),
-            boot_id=f"{self.name}, power lost {self.disk.power_losses} times",
+            boot_id=f"{self.name}, power lost {disk.power_losses} times",
         )
 
     def watched_by(self, trace: Trace) -> None:
