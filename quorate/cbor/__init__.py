@@ -1,7 +1,18 @@
 """Typed messages in CBOR: both directions of each made from one table."""
 
 from quorate.cbor.arrays import Array
-from quorate.cbor.kinds import Kind, boolean, identifier, integer, integers, one_of, optional, sequence, text
+from quorate.cbor.kinds import (
+    Kind,
+    boolean,
+    identifier,
+    integer,
+    integers,
+    number,
+    one_of,
+    optional,
+    sequence,
+    text,
+)
 from quorate.cbor.maps import GONE, Messages, Row, Struct, row
 from quorate.cbor.plain import SchemaError, dump, load
 
@@ -19,6 +30,7 @@ __all__ = [
     "integer",
     "integers",
     "load",
+    "number",
     "one_of",
     "optional",
     "row",

@@ -1,6 +1,7 @@
 """The kinds of fields, with their bounds."""
 
 import enum
+import math
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -62,6 +63,16 @@ def _decode_boolean(raw: object) -> bool:
 
 
 boolean: Final = Kind(same, _decode_boolean, check="{0} is True or {0} is False")
+
+
+def _decode_number(raw: object) -> float:
+    if type(raw) is float and math.isfinite(raw):
+        return raw
+    raise SchemaError(f"expected a finite number, not {raw!r:.40}")
+
+
+number: Final = Kind(same, _decode_number)
+"""A floating-point number, neither infinite nor NaN."""
 
 
 def text(*, most: int = 32767) -> Kind[str]:

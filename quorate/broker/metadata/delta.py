@@ -9,13 +9,16 @@ from typing import Final
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,
+    ClientQuota,
     Config,
     ConfigType,
     Partition,
     PartitionChange,
+    QuotaEntity,
     Record,
     RegisterBroker,
     RemoveTopic,
+    ShrinkTopic,
     Topic,
     UnregisterBroker,
 )
@@ -25,7 +28,8 @@ from quorate.value import value
 
 @value(frozen=True, slots=True, kw_only=True)
 class PartitionDelta:
-    """One partition before and after. None before: it is new. None after: its topic was deleted."""
+    """One partition before and after. None before: it is new. None after: its topic was deleted, or has fewer
+    partitions."""
 
     topic: str
     topic_id: uuid.UUID
@@ -68,6 +72,7 @@ class MetadataDelta:
     deleted_topics: tuple[str, ...]
     brokers: tuple[BrokerDelta, ...]
     configs: tuple[ConfigResource, ...]
+    quotas: tuple[QuotaEntity, ...] = ()
 
     def looks(self) -> Iterator[PartitionDelta | None]:
         """`partitions`, with None for each that was looked at and has not changed: so that a walk in pieces
@@ -93,7 +98,7 @@ _FEW: Final = 1000
 class Changes:
     """The changes of records to an image, in any number of runs."""
 
-    __slots__ = ("_brokers", "_configs", "_created", "_deleted", "_image", "_touched")
+    __slots__ = ("_brokers", "_configs", "_created", "_deleted", "_image", "_quotas", "_touched")
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -102,6 +107,7 @@ class Changes:
         self._created: dict[uuid.UUID, str] = {}
         self._deleted: dict[uuid.UUID, str] = {}
         self._configs: dict[ConfigResource, None] = {}
+        self._quotas: dict[QuotaEntity, None] = {}
 
     def apply(self, records: Sequence[Record], *, base_offset: int, epoch: int) -> None:
         """Apply a run of consecutive records. Raises `ImageError` as `MetadataImage.apply` does; the image
@@ -120,12 +126,16 @@ class Changes:
                     continue
                 case Topic():
                     self._created[record.topic_id] = record.name
+                case ShrinkTopic():
+                    self._note_gone(record.topic_id, left=record.num_partitions)
                 case RemoveTopic():
                     self._note_removal(record.topic_id)
                 case RegisterBroker() | BrokerRegistrationChange() | UnregisterBroker():
                     self._brokers.setdefault(record.broker_id, image.broker(record.broker_id))
                 case Config():
                     self._configs[ConfigResource(record.resource_type, record.resource_name)] = None
+                case ClientQuota():
+                    self._quotas[record.entity] = None
                 case _:
                     pass
             image.apply(record, offset=offset, epoch=epoch)
@@ -136,12 +146,18 @@ class Changes:
             return  # apply says so
         if self._created.pop(topic_id, None) is None:
             self._deleted[topic_id] = topic.name
-        touched = self._touched.setdefault(topic_id, _Touched(topic.name))
-        for partition_id, state in enumerate(self._image.partitions(topic_id)):
-            touched.before.setdefault(partition_id, state)
+        self._note_gone(topic_id, left=0)
         resource = ConfigResource(ConfigType.TOPIC, topic.name)
         if self._image.configs(resource):
             self._configs[resource] = None
+
+    def _note_gone(self, topic_id: uuid.UUID, *, left: int) -> None:
+        topic = self._image.topic_by_id(topic_id)
+        if topic is None:
+            return  # apply says so
+        touched = self._touched.setdefault(topic_id, _Touched(topic.name))
+        for partition_id, state in enumerate(self._image.partitions(topic_id)[left:], left):
+            touched.before.setdefault(partition_id, state)
 
     def delta(self, *, base_offset: int, end_offset: int) -> MetadataDelta:
         """All of them, as they are now; nothing may be applied through this any more."""
@@ -168,6 +184,7 @@ class Changes:
                 for broker_id, before in self._brokers.items()
             ),
             configs=tuple(self._configs),
+            quotas=tuple(self._quotas),
         )
 
 

@@ -24,6 +24,11 @@ def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
         ),
         brokers=tuple(_brokers(before, after)),
         configs=tuple(_configs(before, after)),
+        quotas=tuple(
+            entity
+            for entity in dict.fromkeys((*before.quota_entities(), *after.quota_entities()))
+            if before.quotas(entity) != after.quotas(entity)
+        ),
     )
 
 
@@ -52,6 +57,15 @@ class _Differences(Looks):
                 )
         for topic in after.topics.values():
             yield from self._partitions_of(topic)
+            left = len(after.partitions(topic.topic_id))
+            for partition_id, state in enumerate(before.partitions(topic.topic_id)[left:], left):
+                yield PartitionDelta(
+                    topic=topic.name,
+                    topic_id=topic.topic_id,
+                    partition_id=partition_id,
+                    before=state,
+                    after=None,
+                )
 
     def _partitions_of(self, topic: TopicState) -> Iterator[PartitionDelta | None]:
         earlier = self._before.partitions(topic.topic_id)

@@ -14,6 +14,7 @@ from quorate.broker.metadata.metadata_records import (
     AbortTransaction,
     BeginTransaction,
     BrokerRegistrationChange,
+    ClientQuota,
     Config,
     ConfigType,
     EndTransaction,
@@ -22,9 +23,11 @@ from quorate.broker.metadata.metadata_records import (
     Partition,
     PartitionChange,
     ProducerIds,
+    QuotaEntity,
     Record,
     RegisterBroker,
     RemoveTopic,
+    ShrinkTopic,
     Topic,
     UnregisterBroker,
 )
@@ -53,6 +56,7 @@ __all__ = [
 ]
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+_NO_QUOTAS: Mapping[str, float] = MappingProxyType({})
 
 
 class _States(list[PartitionState]):
@@ -81,6 +85,7 @@ class MetadataImage:
         "_next_producer_id",
         "_owner",
         "_partitions",
+        "_quotas",
         "_replica_lists",
         "_tallies",
         "_topic_ids",
@@ -101,6 +106,7 @@ class MetadataImage:
         self._owner = object()
         self._configs: dict[ConfigResource, Mapping[str, str]] = {}
         self._features: dict[str, int] = {}
+        self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
         self._next_producer_id = 0
         self._tallies = Tallies()
         # Equal replica lists are one object: a big cluster has few different ones.
@@ -121,6 +127,7 @@ class MetadataImage:
         twin._partitions = self._partitions.copy()
         twin._configs = self._configs.copy()
         twin._features = self._features.copy()
+        twin._quotas = self._quotas.copy()
         twin._next_producer_id = self._next_producer_id
         twin._tallies = self._tallies.copy()
         twin._replica_lists = self._replica_lists.copy()
@@ -137,6 +144,7 @@ class MetadataImage:
             and self._partitions == other._partitions
             and self._configs == other._configs
             and self._features == other._features
+            and self._quotas == other._quotas
             and self._next_producer_id == other._next_producer_id
         )
 
@@ -232,6 +240,14 @@ class MetadataImage:
     def configured(self) -> Iterator[ConfigResource]:
         return iter(self._configs)
 
+    def quotas(self, entity: QuotaEntity) -> Mapping[str, float]:
+        """Return the entity's own quotas, without defaults."""
+        return self._quotas.get(entity, _NO_QUOTAS)
+
+    def quota_entities(self) -> Iterator[QuotaEntity]:
+        """Return the entities that have quotas."""
+        return iter(self._quotas)
+
     # Applying
 
     def apply(self, record: Record, *, offset: int, epoch: int) -> None:
@@ -246,6 +262,8 @@ class MetadataImage:
                 self._topics[record.topic_id] = TopicState(name=record.name, topic_id=record.topic_id)
                 self._topic_ids[record.name] = record.topic_id
                 self._partitions[record.topic_id] = _States((), self._owner)
+            case ShrinkTopic():
+                self._shrink_topic(record)
             case RemoveTopic():
                 self._remove_topic(record.topic_id)
             case BrokerRegistrationChange():
@@ -285,6 +303,8 @@ class MetadataImage:
                         f"producer ids go back from {self._next_producer_id} to {record.next_producer_id}"
                     )
                 self._next_producer_id = record.next_producer_id
+            case ClientQuota():
+                self._set_quota(record)
             case NoOp():
                 pass
             case BeginTransaction() | EndTransaction() | AbortTransaction():
@@ -365,6 +385,18 @@ class MetadataImage:
         self._tallies.changed(before=before, after=after)
         return before
 
+    def _shrink_topic(self, record: ShrinkTopic) -> None:
+        states = self._partitions.get(record.topic_id)
+        if states is None or record.num_partitions >= len(states):
+            raise ImageError(
+                f"topic {record.topic_id} is to have {record.num_partitions} partitions left, where "
+                + ("there is no such topic" if states is None else f"it has {len(states)}")
+            )
+        if states.owner is not self._owner:
+            states = self._own(record.topic_id, states)
+        self._tallies.went(states[record.num_partitions :])
+        del states[record.num_partitions :]
+
     def _remove_topic(self, topic_id: uuid.UUID) -> None:
         topic = self._topics.pop(topic_id, None)
         if topic is None:
@@ -384,6 +416,17 @@ class MetadataImage:
             self._configs[resource] = MappingProxyType(held)
         else:
             self._configs.pop(resource, None)
+
+    def _set_quota(self, record: ClientQuota) -> None:
+        held = dict(self._quotas.get(record.entity, _NO_QUOTAS))
+        if record.value is None:
+            held.pop(record.key, None)
+        else:
+            held[record.key] = record.value
+        if held:
+            self._quotas[record.entity] = MappingProxyType(held)
+        else:
+            self._quotas.pop(record.entity, None)
 
     # As records
 
@@ -424,6 +467,9 @@ class MetadataImage:
         for resource, values in self._configs.items():
             for name, value in values.items():
                 yield Config(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
+        for entity, quotas in self._quotas.items():
+            for key, quota in quotas.items():
+                yield ClientQuota(entity=entity, key=key, value=quota)
         if self._next_producer_id:
             yield ProducerIds(broker_id=0, broker_epoch=0, next_producer_id=self._next_producer_id)
 

@@ -43,6 +43,40 @@ class ConfigType(enum.IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
+
+
+class ChangeReason(enum.IntEnum):
+    """Why a broker's state or a partition's leader, ISR or replicas changed. Numbers are for ever."""
+
+    BROKER_FENCED = 1
+    """The broker's session ran out, or it asked to be fenced."""
+    BROKER_GONE = 2
+    """The broker's process has ended: its address refuses connections."""
+    BROKER_RESTARTED = 3
+    """Another incarnation of the broker registered."""
+    BROKER_UNFENCED = 4
+    """The broker has caught up with the metadata, and may lead."""
+    BROKER_UNREGISTERED = 5
+    """An administrator has removed the broker from the cluster."""
+    CONTROLLED_SHUTDOWN = 6
+    """The broker shuts down in order."""
+    DIRECTORY_FAILED = 7
+    """The replica's directory is offline."""
+    PREFERRED_LEADER = 8
+    """The first replica leads again: asked for, or by automatic rebalance."""
+    UNCLEAN_ELECTION = 9
+    """No replica that is sure to have all committed records can lead, and another was allowed to."""
+    REASSIGNMENT = 10
+    """The replicas are being moved, or have been."""
+    REPLICA_LAGGED = 11
+    """The leader put a follower out of the ISR that had not kept up."""
+    REPLICA_CAUGHT_UP = 12
+    """The leader took a follower back into the ISR."""
+    CONFIG_CHANGED = 13
+    """A setting like min.insync.replicas or unclean.leader.election.enable has another value."""
+    LEADER_RECOVERED = 14
+    """A leader that was elected uncleanly has recovered."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -90,6 +124,11 @@ class BrokerRegistrationChange:
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
     log_dirs: tuple[uuid.UUID, ...] | None = None
+    reason: ChangeReason | None = None
+    """None in records of versions that did not say."""
+    last_heard_ms: int | None = None
+    """Of a fencing: when the controller last heard from the broker (ms since the Unix epoch, by the clock of
+    the controller); None if it never did."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -153,6 +192,17 @@ class PartitionChange:
     last_known_elr: tuple[int, ...] | None = None
     directories: tuple[uuid.UUID, ...] | None = None
     """None: those that stay replicas keep theirs (KAFKA-16583), those that are new have none yet."""
+    reason: ChangeReason | None = None
+    """None in records of versions that did not say."""
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class ShrinkTopic:
+    """A topic has fewer partitions: its last ones and their records are gone (Kafka's V2 controller)."""
+
+    topic_id: uuid.UUID
+    num_partitions: int
+    """That are left; at least one."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -191,6 +241,26 @@ class ProducerIds:
 
 
 @value(frozen=True, slots=True, kw_only=True)
+class QuotaEntity:
+    """Whose quota: one of the two or both of `user` and `client_id`, or `ip` alone. An empty name is the
+    default of its type, None: the entity has no such part (KIP-546)."""
+
+    user: str | None = None
+    client_id: str | None = None
+    ip: str | None = None
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class ClientQuota:
+    """A quota of an entity was set, or with None removed (KIP-546)."""
+
+    entity: QuotaEntity
+    key: str
+    """As `producer_byte_rate`."""
+    value: float | None
+
+
+@value(frozen=True, slots=True, kw_only=True)
 class NoOp:
     """Says that time has passed (KIP-835)."""
 
@@ -222,10 +292,12 @@ Record: TypeAlias = (
     | Topic
     | Partition
     | PartitionChange
+    | ShrinkTopic
     | RemoveTopic
     | Config
     | FeatureLevel
     | ProducerIds
+    | ClientQuota
     | NoOp
     | BeginTransaction
     | EndTransaction

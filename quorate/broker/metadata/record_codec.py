@@ -12,6 +12,8 @@ from quorate.broker.metadata.metadata_records import (
     BeginTransaction,
     BrokerEndpoint,
     BrokerRegistrationChange,
+    ChangeReason,
+    ClientQuota,
     Config,
     ConfigType,
     EndTransaction,
@@ -22,9 +24,11 @@ from quorate.broker.metadata.metadata_records import (
     Partition,
     PartitionChange,
     ProducerIds,
+    QuotaEntity,
     Record,
     RegisterBroker,
     RemoveTopic,
+    ShrinkTopic,
     Topic,
     UnregisterBroker,
 )
@@ -36,6 +40,7 @@ from quorate.cbor import (
     identifier,
     integer,
     integers,
+    number,
     one_of,
     optional,
     row,
@@ -73,6 +78,9 @@ listeners = sequence(listener.kind, most=64)
 features = sequence(feature_range.kind, most=256)
 log_dirs = sequence(identifier, most=256)
 rack = optional(text(most=255))
+change_reason = optional(one_of(ChangeReason))
+_entity_name = optional(text(most=1 << 12))
+quota_entity = Struct(QuotaEntity, user=_entity_name, client_id=_entity_name, ip=_entity_name)
 
 # Numbers are for ever: a record type that goes leaves its number unused.
 _RECORDS: Final[Messages[Record]] = Messages(
@@ -101,6 +109,8 @@ _RECORDS: Final[Messages[Record]] = Messages(
         fenced=optional(boolean),
         in_controlled_shutdown=optional(boolean),
         log_dirs=optional(log_dirs),
+        reason=change_reason,
+        last_heard_ms=optional(offset),
     ),
     row(3, 0, UnregisterBroker, broker_id=broker_id, broker_epoch=offset),
     row(4, 0, Topic, name=topic_name, topic_id=identifier),
@@ -137,6 +147,7 @@ _RECORDS: Final[Messages[Record]] = Messages(
         eligible_leader_replicas=optional(replicas),
         last_known_elr=optional(replicas),
         directories=optional(directories),
+        reason=change_reason,
     ),
     row(7, 0, RemoveTopic, topic_id=identifier),
     row(
@@ -153,6 +164,8 @@ _RECORDS: Final[Messages[Record]] = Messages(
     row(11, 0, BeginTransaction, name=optional(text())),
     row(12, 0, EndTransaction),
     row(13, 0, AbortTransaction, reason=optional(text())),
+    row(14, 0, ShrinkTopic, topic_id=identifier, num_partitions=integer(low=1)),
+    row(15, 0, ClientQuota, entity=quota_entity.kind, key=text(most=255), value=optional(number)),
     error=RecordDecodeError,
     max_bytes=MAX_RECORD_BYTES,
 )

@@ -11,6 +11,7 @@ from quorate.broker.metadata import (
     PartitionChange,
     PartitionState,
     RemoveTopic,
+    ShrinkTopic,
     Topic,
     as_eligible,
     changed,
@@ -25,6 +26,7 @@ from quorate.spark_source.views.view import (
     PARTITION,
     PARTITION_CHANGE,
     REMOVE_TOPIC,
+    SHRINK_TOPIC,
     TEXT,
     TOPIC,
     Row,
@@ -33,7 +35,7 @@ from quorate.spark_source.views.view import (
     schema,
 )
 
-_KINDS = BOUNDS | {TOPIC, REMOVE_TOPIC, PARTITION, PARTITION_CHANGE}
+_KINDS = BOUNDS | {TOPIC, SHRINK_TOPIC, REMOVE_TOPIC, PARTITION, PARTITION_CHANGE}
 
 
 class PartitionsView(TypedView):
@@ -88,6 +90,10 @@ class PartitionsView(TypedView):
                 yield _row(entry, "created", name, topic_id, number, state, elected=True)
             case PartitionChange(topic_id=topic_id, partition_id=number) as change:
                 yield self._changed(entry, topic_id, number, change)
+            case ShrinkTopic(topic_id=topic_id, num_partitions=left):
+                name, states = self._names.of(topic_id), self._topics.get(topic_id, {})
+                for number in sorted(each for each in states if each >= left):
+                    yield _row(entry, "removed", name, topic_id, number, states.pop(number), elected=False)
             case RemoveTopic(topic_id=topic_id):
                 name = self._names.removed(topic_id)
                 for number, state in sorted(self._topics.pop(topic_id, {}).items()):

@@ -15,6 +15,7 @@ from quorate.broker.metadata import (
     ProducerIds,
     RegisterBroker,
     RemoveTopic,
+    ShrinkTopic,
     Topic,
     UnregisterBroker,
 )
@@ -86,6 +87,8 @@ class RecordsView:
             case Topic() as record:
                 self._names.created(record)
                 return _Key(record.name, record.topic_id)
+            case ShrinkTopic(topic_id=topic_id):
+                return _Key(self._names.of(topic_id), topic_id)
             case RemoveTopic(topic_id=topic_id):
                 return _Key(self._names.removed(topic_id), topic_id)
             case (

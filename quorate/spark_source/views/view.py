@@ -28,6 +28,7 @@ from quorate.broker.metadata import (
     PartitionChange,
     RegisterBroker,
     RemoveTopic,
+    ShrinkTopic,
     Topic,
     UnregisterBroker,
 )
@@ -63,6 +64,7 @@ def common(entry: Entry) -> Row:
 
 _ID: Final = uuid.UUID(int=0)
 TOPIC: Final = type_number(Topic(name="t", topic_id=_ID))
+SHRINK_TOPIC: Final = type_number(ShrinkTopic(topic_id=_ID, num_partitions=1))
 REMOVE_TOPIC: Final = type_number(RemoveTopic(topic_id=_ID))
 PARTITION: Final = type_number(Partition(topic_id=_ID, partition_id=0, replicas=(), isr=()))
 PARTITION_CHANGE: Final = type_number(PartitionChange(topic_id=_ID, partition_id=0))

@@ -59,6 +59,8 @@ def of_hint(hint: object) -> st.SearchStrategy[object]:
         return st.lists(of_hint(args[0]), max_size=4).map(tuple)
     if hint is int:
         return BROKER_IDS
+    if hint is float:
+        return st.floats(allow_nan=False, allow_infinity=False)
     if hint is bool:
         return st.booleans()
     if hint is str:

@@ -43,10 +43,11 @@ def value_for(hint: object, number: int) -> object:
         return (value_for(args[0], number), value_for(args[0], number + 20))
     if hint is ErrorCode:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if hint in (int, bool, str, uuid.UUID):
+    if hint in (int, bool, float, str, uuid.UUID):
         return {
             int: 300 + number,
             bool: True,
+            float: number + 0.5,
             str: f"s{number}",
             uuid.UUID: uuid.UUID(int=number),
         }[hint]

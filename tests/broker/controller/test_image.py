@@ -4,10 +4,12 @@ import uuid
 import pytest
 
 from quorate.broker.metadata.delta import apply_records
+from quorate.broker.metadata.difference import difference
 from quorate.broker.metadata.image import ImageError, MetadataImage
 from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     BrokerRegistrationChange,
+    ClientQuota,
     Config,
     ConfigType,
     FeatureLevel,
@@ -15,8 +17,10 @@ from quorate.broker.metadata.metadata_records import (
     Partition,
     PartitionChange,
     ProducerIds,
+    QuotaEntity,
     Record,
     RemoveTopic,
+    ShrinkTopic,
     Topic,
     UnregisterBroker,
 )
@@ -69,6 +73,8 @@ def test_the_partition_epoch_rises_always_and_the_leader_epoch_with_a_leader_nam
         change(2, isr=(1,)),
         PartitionChange(topic_id=uuid.UUID(int=1), partition_id=0),
         RemoveTopic(topic_id=uuid.UUID(int=1)),
+        ShrinkTopic(topic_id=uuid.UUID(int=1), num_partitions=1),
+        ShrinkTopic(topic_id=TOPIC, num_partitions=2),
         BrokerRegistrationChange(broker_id=9, broker_epoch=0),
         BrokerRegistrationChange(broker_id=1, broker_epoch=99),
         UnregisterBroker(broker_id=1, broker_epoch=99),
@@ -164,6 +170,38 @@ def test_a_deleted_topic_takes_its_partitions_and_settings_along(topic) -> None:
     assert delta.deleted_topics == ("t",)
     assert delta.configs == (ConfigResource(ConfigType.TOPIC, "t"),)
     assert [(each.partition_id, each.after) for each in delta.partitions] == [(0, None), (1, None)]
+
+
+def test_a_topic_that_shrinks_loses_its_last_partitions_alone(topic) -> None:
+    twin = topic.image.copy()
+    shrunk = [ShrinkTopic(topic_id=TOPIC, num_partitions=1)]
+    delta = apply_records(topic.image, shrunk, base_offset=20, epoch=1)
+    assert [(each.partition_id, each.after) for each in delta.partitions] == [(1, None)]
+    assert delta.deleted_topics == ()
+    assert len(topic.image.partitions(TOPIC)) == 1
+    assert (topic.image.leader_count(1), topic.image.leader_count(2)) == (1, 0)
+    assert [each.partition_id for each in difference(twin, topic.image).partitions] == [1]
+    assert len(twin.partitions(TOPIC)) == 2, "the copy shares the topic's partitions"
+
+
+def test_quotas_are_of_their_entity_until_they_are_removed(topic) -> None:
+    anybody, ann = QuotaEntity(user=""), QuotaEntity(user="ann", client_id="app")
+    records: list[Record] = [
+        ClientQuota(entity=anybody, key="producer_byte_rate", value=1024.0),
+        ClientQuota(entity=ann, key="producer_byte_rate", value=2048.0),
+        ClientQuota(entity=ann, key="request_percentage", value=12.5),
+    ]
+    before = topic.image.copy()
+    delta = apply_records(topic.image, records, base_offset=20, epoch=1)
+    assert delta.quotas == difference(before, topic.image).quotas == (anybody, ann)
+    assert topic.image.quotas(ann) == {"producer_byte_rate": 2048.0, "request_percentage": 12.5}
+    again = MetadataImage()
+    for offset, record in enumerate(topic.image.records()):
+        again.apply(record, offset=offset, epoch=1)
+    assert again == topic.image != before
+    gone = [ClientQuota(entity=ann, key=key, value=None) for key in topic.image.quotas(ann)]
+    apply_records(topic.image, gone, base_offset=30, epoch=1)
+    assert list(topic.image.quota_entities()) == [anybody]
 
 
 def test_a_topic_that_came_and_went_within_a_run_leaves_no_work(cluster) -> None:
