@@ -9,19 +9,18 @@ everything that it was decided from is committed. A controller that loses leader
 nothing of it was said to anybody.
 """
 
-import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from types import MappingProxyType
 from typing import Final, TypeVar, cast
 
 import trio
 
-from quorate.broker.controller.chores import LOOKS_PER_CHANGE, Chores
+from quorate.broker.controller.administration import Administration
+from quorate.broker.controller.chores import Chores
 from quorate.broker.controller.controller_telemetry import ControllerTelemetry, NoControllerTelemetry
 from quorate.broker.controller.metadata_log import MetadataLog
 from quorate.broker.controller.operations import (
@@ -30,24 +29,19 @@ from quorate.broker.controller.operations import (
     Outcome,
     TopicDefaults,
     allocate_producer_ids,
-    alter_configs,
     alter_partition,
     assign_replicas_to_dirs,
     create_topics,
-    delete_topics,
     fence_broker,
     heartbeat,
-    partitions_of,
     register_broker,
     unregister_broker,
 )
 from quorate.broker.controller.packing import TooLargeError
-from quorate.broker.controller.portions import portions
+from quorate.broker.controller.portions import joined, portions
 from quorate.broker.controller.rpc import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
-    AlterConfigsRequest,
-    AlterConfigsResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
     AssignReplicasToDirsRequest,
@@ -56,8 +50,6 @@ from quorate.broker.controller.rpc import (
     BrokerHeartbeatResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
     NewTopic,
     Refusal,
     RegisterBrokerRequest,
@@ -65,17 +57,15 @@ from quorate.broker.controller.rpc import (
     Request,
     Response,
     RpcDecodeError,
-    TopicRef,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
     decode_request,
     encode_response,
 )
 from quorate.broker.controller.sessions import Sessions
-from quorate.broker.controller.tenure import Tenure
+from quorate.broker.controller.tenure import Tenure, leadership_lost
 from quorate.broker.metadata import (
     AbortTransaction,
-    ConfigResource,
     FeatureLevel,
     MetadataImage,
     PartitionKey,
@@ -140,14 +130,13 @@ class Controller:
         """No piece of work was done in this pass of the event loop, and none is waiting."""
         self.operations: Mapping[type[Request[Response]], Callable[..., Awaitable[Response]]] = {
             AllocateProducerIdsRequest: self._allocate_producer_ids,
-            AlterConfigsRequest: self._alter_configs,
             AlterPartitionRequest: self._alter_partition,
             AssignReplicasToDirsRequest: self._assign_replicas_to_dirs,
             BrokerHeartbeatRequest: self._heartbeat,
             CreateTopicsRequest: self._create_topics,
-            DeleteTopicsRequest: self._delete_topics,
             RegisterBrokerRequest: self._register_broker,
             UnregisterBrokerRequest: self._unregister_broker,
+            **Administration(self).operations,
         }
 
     # Leadership
@@ -155,6 +144,15 @@ class Controller:
     @property
     def active(self) -> bool:
         return self._active is not None
+
+    @property
+    def image(self) -> MetadataImage | None:
+        """What the next operation is decided from: of an active controller, ahead of what is committed."""
+        return None if self._active is None else self._active.image
+
+    @property
+    def settings(self) -> ControllerSettings:
+        return self._settings
 
     def activate(self, image: MetadataImage, *, epoch: Epoch, in_transaction: bool = False) -> None:
         """Begin to answer as leader of `epoch`. `image`: a copy of the committed one, with everything from
@@ -264,8 +262,11 @@ class Controller:
             await chore.finished.wait()
         return self._active is active
 
-    async def _settled(self, active: Tenure) -> bool:
+    async def settled(self) -> bool:
         """Wait until no settings are waiting for their consequences; whether that came to be."""
+        active = self._active
+        if active is None:
+            return False
         for chore in active.chores.of_settings():
             await chore.finished.wait()
         return self._active is active and await self._committed(active)
@@ -380,20 +381,20 @@ class Controller:
 
     async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         seen: set[PartitionKey] = set()
-        answers = await self._perform_portions(
+        answers = await self.perform_portions(
             request.partitions,
             lambda part, image: alter_partition(
                 image, replace(request, partitions=part), static=self._settings.static, seen=seen
             ),
             AlterPartitionResponse,
         )
-        return replace(answers[-1], partitions=_joined(each.partitions for each in answers))
+        return replace(answers[-1], partitions=joined(each.partitions for each in answers))
 
     async def _assign_replicas_to_dirs(
         self, request: AssignReplicasToDirsRequest
     ) -> AssignReplicasToDirsResponse:
         seen: set[PartitionKey] = set()
-        answers = await self._perform_portions(
+        answers = await self.perform_portions(
             request.assignments,
             lambda part, image: assign_replicas_to_dirs(
                 image,
@@ -404,7 +405,7 @@ class Controller:
             ),
             AssignReplicasToDirsResponse,
         )
-        return replace(answers[-1], results=_joined(each.results for each in answers))
+        return replace(answers[-1], results=joined(each.results for each in answers))
 
     async def _create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         defaults = self._settings.topic_defaults
@@ -423,54 +424,25 @@ class Controller:
                 image, replace(request, topics=part), draws=draws, defaults=defaults, asked=asked
             )
 
-        answers = await self._perform_portions(
+        answers = await self.perform_portions(
             request.topics,
             lambda part, image: at_once(steps(part, image)),
             CreateTopicsResponse,
             cost=defaults.partitions_of,
             steps=steps,
         )
-        return replace(answers[-1], topics=_joined(each.topics for each in answers))
-
-    async def _delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        gone: set[uuid.UUID] = set()
-
-        def cost(ref: TopicRef) -> int:
-            # A partition that goes costs less than one that changes.
-            active = self._active
-            return 1 if active is None else 1 + partitions_of(active.image, ref) // LOOKS_PER_CHANGE
-
-        answers = await self._perform_portions(
-            request.topics,
-            lambda part, image: delete_topics(image, replace(request, topics=part), gone=gone),
-            DeleteTopicsResponse,
-            cost=cost,
-        )
-        return replace(answers[-1], topics=_joined(each.topics for each in answers))
+        return replace(answers[-1], topics=joined(each.topics for each in answers))
 
     async def _allocate_producer_ids(
         self, request: AllocateProducerIdsRequest
     ) -> AllocateProducerIdsResponse:
-        return await self._perform_on_image(
+        return await self.perform_on_image(
             lambda image: allocate_producer_ids(image, request), AllocateProducerIdsResponse
         )
 
-    async def _alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
-        """Answered when what the settings make necessary is done: until then leaders may commit nothing."""
-        seen: set[ConfigResource] = set()
-        answers = await self._perform_portions(
-            request.resources,
-            lambda part, image: alter_configs(image, replace(request, resources=part), seen=seen),
-            AlterConfigsResponse,
-        )
-        active = self._active
-        if not answers[-1].error and active is not None and not await self._settled(active):
-            return _leadership_lost(AlterConfigsResponse, wrote=True)
-        return replace(answers[-1], resources=_joined(each.resources for each in answers))
-
     # One operation
 
-    async def _perform_portions(
+    async def perform_portions(
         self,
         items: Sequence[T],
         decide: Callable[[tuple[T, ...], MetadataImage], Outcome[R]],
@@ -485,18 +457,18 @@ class Controller:
         most = self._settings.partitions_per_step
         for part in portions(items, most=most, cost=cost):
             if steps is not None and cost is not None and sum(map(cost, part)) > most:
-                answer = await self._perform_in_pieces(partial(steps, part), refuse)
+                answer = await self.perform_in_pieces(partial(steps, part), refuse)
             else:
-                answer = await self._perform_on_image(partial(decide, part), refuse)
+                answer = await self.perform_on_image(partial(decide, part), refuse)
             if answer.error is ErrorCode.NOT_CONTROLLER and answers:
                 # Of the earlier ones something may have happened.
-                answer = _leadership_lost(refuse, wrote=True)
+                answer = leadership_lost(refuse, wrote=True)
             if answer.error:
                 return [answer]
             answers.append(answer)
         return answers
 
-    async def _perform_on_image(self, decide: Callable[[MetadataImage], Outcome[R]], refuse: type[R]) -> R:
+    async def perform_on_image(self, decide: Callable[[MetadataImage], Outcome[R]], refuse: type[R]) -> R:
         return await self._perform(lambda active, _: decide(active.image), refuse)
 
     async def _perform(
@@ -516,7 +488,7 @@ class Controller:
         while True:
             await active.wait_turn()
             if self._active is not active:
-                return _leadership_lost(refuse, wrote=active.last is not before)
+                return leadership_lost(refuse, wrote=active.last is not before)
             try:
                 with self._measured():
                     outcome = decide(active, departed)
@@ -530,14 +502,14 @@ class Controller:
             if outcome.first is None:
                 break
             if not await self._departed(active, outcome.first):
-                return _leadership_lost(refuse, wrote=active.last is not before)
+                return leadership_lost(refuse, wrote=active.last is not before)
             departed = outcome.first.broker_epoch
         wrote = active.last is not before
         if not await self._committed(active):
-            return _leadership_lost(refuse, wrote=wrote)
+            return leadership_lost(refuse, wrote=wrote)
         return response
 
-    async def _perform_in_pieces(
+    async def perform_in_pieces(
         self, decide: Callable[[MetadataImage], Steps[Outcome[R]]], refuse: type[R]
     ) -> R:
         """An operation that decides, and writes, too much for one step; each group is a transaction. Others
@@ -564,7 +536,7 @@ class Controller:
                 self._begin_chores(active)
         except Exception as error:
             return self._refusal(active, error, refuse, wrote=wrote)
-        return outcome.response if await self._committed(active) else _leadership_lost(refuse, wrote=wrote)
+        return outcome.response if await self._committed(active) else leadership_lost(refuse, wrote=wrote)
 
     def _check_active(self, active: Tenure) -> None:
         """Raises `NotLeaderError` if its time has ended."""
@@ -578,7 +550,7 @@ class Controller:
                 return refuse(error=ErrorCode.POLICY_VIOLATION, error_message=str(error))
             case NotLeaderError() | OutcomeUnknownError() | QuorumStoppedError():
                 self._lost(active)
-                return _leadership_lost(refuse, wrote=wrote)
+                return leadership_lost(refuse, wrote=wrote)
             case _:
                 self._failed(active)
                 return refuse(
@@ -629,21 +601,5 @@ class Controller:
             self._log.resign()
 
 
-def _joined(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
-    return tuple(chain.from_iterable(parts))
-
-
 def _not_controller(refuse: type[R]) -> R:
     return refuse(error=ErrorCode.NOT_CONTROLLER, error_message="This node is not the active controller.")
-
-
-def _leadership_lost(refuse: type[R], *, wrote: bool) -> R:
-    """`wrote`: something was appended for the operation, which the next leader may commit."""
-    if wrote:
-        return refuse(
-            error=ErrorCode.REQUEST_TIMED_OUT,
-            error_message="The controller lost its leadership before the change was committed; it may be.",
-        )
-    return refuse(
-        error=ErrorCode.NOT_CONTROLLER, error_message="This node is no longer the active controller."
-    )

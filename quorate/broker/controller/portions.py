@@ -1,6 +1,7 @@
 """A long request, a few items at a time: each is decided by itself, and its answer is put together again."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -21,3 +22,8 @@ def portions(
         portion.append(item)
         total += weight
     yield tuple(portion)
+
+
+def joined(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
+    """The parts' answers, together again."""
+    return tuple(chain.from_iterable(parts))

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 
@@ -12,6 +12,7 @@ from quorate.broker.controller.chores import Chores
 from quorate.broker.controller.metadata_log import MetadataLog, Pending
 from quorate.broker.controller.operations import Groups
 from quorate.broker.controller.packing import packed
+from quorate.broker.controller.rpc import Response
 from quorate.broker.controller.sessions import Sessions
 from quorate.broker.metadata import (
     AbortTransaction,
@@ -20,11 +21,14 @@ from quorate.broker.metadata import (
     MetadataImage,
     Record,
 )
+from quorate.error_code import ErrorCode
 from quorate.present import present
 from quorate.runtime import get_logger
 from quorate.types import Epoch
 
 log = get_logger(__name__)
+
+R = TypeVar("R", bound=Response)
 
 _PIECES_ON_THEIR_WAY: Final = 8
 """Appended and not committed: enough to keep the log busy, and what waits in memory bounded."""
@@ -144,3 +148,15 @@ class Tenure:
             on_their_way.append(self.last)
         while len(on_their_way) > _PIECES_ON_THEIR_WAY:
             await on_their_way.popleft().wait()
+
+
+def leadership_lost(refuse: type[R], *, wrote: bool) -> R:
+    """`wrote`: something was appended for the operation, which the next leader may commit."""
+    if wrote:
+        return refuse(
+            error=ErrorCode.REQUEST_TIMED_OUT,
+            error_message="The controller lost its leadership before the change was committed; it may be.",
+        )
+    return refuse(
+        error=ErrorCode.NOT_CONTROLLER, error_message="This node is no longer the active controller."
+    )

@@ -403,7 +403,7 @@ async def test_a_record_that_does_not_fit_the_image_never_gets_into_the_log(
     node.activate()
     bad = PartitionChange(topic_id=uuid.UUID(int=9), partition_id=0)
     monkeypatch.setattr(
-        "quorate.broker.controller.controller.delete_topics",
+        "quorate.broker.controller.administration.delete_topics",
         lambda *args, **kwargs: Outcome(response=DeleteTopicsResponse(), groups=((bad,),)),
     )
     before = node.log.next_offset

@@ -1,0 +1,86 @@
+"""The operations that only administrators ask for, from the request to the answer: each is a pure function of
+`operations`, performed in portions of its items."""
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from quorate.broker.controller.chores import LOOKS_PER_CHANGE
+from quorate.broker.controller.operations import Outcome, alter_configs, delete_topics, partitions_of
+from quorate.broker.controller.portions import joined
+from quorate.broker.controller.rpc import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    Request,
+    Response,
+    TopicRef,
+)
+from quorate.broker.controller.tenure import leadership_lost
+from quorate.broker.metadata import ConfigResource, MetadataImage
+from quorate.runtime import Steps
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Response)
+
+
+class Performs(Protocol):
+    """Carries out operations, one after the other: the `Controller`."""
+
+    @property
+    def image(self) -> MetadataImage | None: ...
+
+    async def perform_portions(
+        self,
+        items: Sequence[T],
+        decide: Callable[[tuple[T, ...], MetadataImage], Outcome[R]],
+        refuse: type[R],
+        *,
+        cost: Callable[[T], int] | None = None,
+        steps: Callable[[tuple[T, ...], MetadataImage], Steps[Outcome[R]]] | None = None,
+    ) -> list[R]: ...
+
+    async def perform_on_image(self, decide: Callable[[MetadataImage], Outcome[R]], refuse: type[R]) -> R: ...
+
+    async def settled(self) -> bool: ...
+
+
+class Administration:
+    """`operations`: by the type of their request."""
+
+    def __init__(self, controller: Performs) -> None:
+        self._controller = controller
+        self.operations: Mapping[type[Request[Response]], Callable[..., Awaitable[Response]]] = {
+            AlterConfigsRequest: self._alter_configs,
+            DeleteTopicsRequest: self._delete_topics,
+        }
+
+    async def _delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        gone: set[uuid.UUID] = set()
+
+        def cost(ref: TopicRef) -> int:
+            # A partition that goes costs less than one that changes.
+            image = self._controller.image
+            return 1 if image is None else 1 + partitions_of(image, ref) // LOOKS_PER_CHANGE
+
+        answers = await self._controller.perform_portions(
+            request.topics,
+            lambda part, image: delete_topics(image, replace(request, topics=part), gone=gone),
+            DeleteTopicsResponse,
+            cost=cost,
+        )
+        return replace(answers[-1], topics=joined(each.topics for each in answers))
+
+    async def _alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        """Answered when what the settings make necessary is done: until then leaders may commit nothing."""
+        seen: set[ConfigResource] = set()
+        answers = await self._controller.perform_portions(
+            request.resources,
+            lambda part, image: alter_configs(image, replace(request, resources=part), seen=seen),
+            AlterConfigsResponse,
+        )
+        if not answers[-1].error and not await self._controller.settled():
+            return leadership_lost(AlterConfigsResponse, wrote=True)
+        return replace(answers[-1], resources=joined(each.resources for each in answers))
