@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from quorate.broker.controller import METADATA_VERSION
 from quorate.broker.controller_node import ControllerNode
 from quorate.broker.metadata import (
+    METADATA_VERSION,
     NO_LEADER,
     LeaderRecoveryState,
     MetadataDelta,

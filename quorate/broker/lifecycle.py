@@ -14,7 +14,13 @@ from quorate.broker.controller.rpc import (
     RegisterBrokerRequest,
 )
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
-from quorate.broker.metadata import BrokerEndpoint, BrokerState, FeatureRange, MetadataDelta, MetadataImage
+from quorate.broker.metadata import (
+    SUPPORTED_FEATURES,
+    BrokerEndpoint,
+    BrokerState,
+    MetadataDelta,
+    MetadataImage,
+)
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication.storage import NO_PROOF, Proof
 from quorate.error_code import ErrorCode
@@ -196,7 +202,7 @@ class BrokerLifecycle:
                 cluster_id=identity.cluster_id,
                 incarnation_id=identity.incarnation_id,
                 listeners=identity.listeners,
-                features=(FeatureRange(name="metadata.version", min_level=1, max_level=1),),
+                features=SUPPORTED_FEATURES,
                 rack=identity.rack,
                 log_dirs=self._log_dirs(),
                 previous_broker_epoch=self._proof.broker_epoch,

@@ -28,6 +28,8 @@ from quorate.broker.apis import (
     produce,
     remove_raft_voter,
     sync_group,
+    unregister_broker,
+    update_features,
     update_raft_voter,
 )
 from quorate.broker.apis.context import Broker
@@ -70,6 +72,8 @@ _HANDLERS: Final[Mapping[int, _Handler]] = MappingProxyType(
         ApiKey.ADD_RAFT_VOTER: add_raft_voter.handle,
         ApiKey.REMOVE_RAFT_VOTER: remove_raft_voter.handle,
         ApiKey.UPDATE_RAFT_VOTER: update_raft_voter.handle,
+        ApiKey.UPDATE_FEATURES: update_features.handle,
+        ApiKey.UNREGISTER_BROKER: unregister_broker.handle,
     }
 )
 

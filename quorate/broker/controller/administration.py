@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from quorate.broker.controller.chores import LOOKS_PER_CHANGE
-from quorate.broker.controller.operations import Outcome, alter_configs, delete_topics, partitions_of
+from quorate.broker.controller.operations import (
+    Outcome,
+    alter_configs,
+    delete_topics,
+    partitions_of,
+    update_features,
+)
 from quorate.broker.controller.portions import joined
 from quorate.broker.controller.rpc import (
     AlterConfigsRequest,
@@ -17,6 +23,8 @@ from quorate.broker.controller.rpc import (
     Request,
     Response,
     TopicRef,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
 )
 from quorate.broker.controller.tenure import leadership_lost
 from quorate.broker.metadata import ConfigResource, MetadataImage
@@ -55,6 +63,7 @@ class Administration:
         self.operations: Mapping[type[Request[Response]], Callable[..., Awaitable[Response]]] = {
             AlterConfigsRequest: self._alter_configs,
             DeleteTopicsRequest: self._delete_topics,
+            UpdateFeaturesRequest: self._update_features,
         }
 
     async def _delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -72,6 +81,11 @@ class Administration:
             cost=cost,
         )
         return replace(answers[-1], topics=joined(each.topics for each in answers))
+
+    async def _update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+        return await self._controller.perform_on_image(
+            lambda image: update_features(image, request), UpdateFeaturesResponse
+        )
 
     async def _alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
         """Answered when what the settings make necessary is done: until then leaders may commit nothing."""

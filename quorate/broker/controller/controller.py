@@ -65,6 +65,8 @@ from quorate.broker.controller.rpc import (
 from quorate.broker.controller.sessions import Sessions
 from quorate.broker.controller.tenure import Tenure, leadership_lost
 from quorate.broker.metadata import (
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
     AbortTransaction,
     FeatureLevel,
     MetadataImage,
@@ -77,8 +79,6 @@ from quorate.types import Epoch
 
 log = get_logger(__name__)
 
-METADATA_VERSION: Final = "metadata.version"
-LATEST_METADATA_VERSION: Final = 1
 _LEADERSHIP_LOST: Final = (NotLeaderError, OutcomeUnknownError, QuorumStoppedError)
 _DRAW_LIMIT: Final = 1 << 30
 _MAX_LEADER_MOVES: Final = 1000

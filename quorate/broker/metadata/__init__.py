@@ -89,16 +89,24 @@ from quorate.broker.metadata.states import (
     as_eligible,
     changed,
 )
+from quorate.broker.metadata.supported_features import (
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+)
 from quorate.broker.metadata.topic_keys import BROKER_KEYS, TOPIC_KEYS
 
 __all__ = [
     "BROKER_KEYS",
     "INT_MAX",
+    "LATEST_METADATA_VERSION",
     "LONG_MAX",
     "LOST",
     "MAX_RECORD_BYTES",
+    "METADATA_VERSION",
     "MIGRATING",
     "NO_LEADER",
+    "SUPPORTED_FEATURES",
     "TOPIC_KEYS",
     "TYPE_NUMBERS",
     "UNASSIGNED",

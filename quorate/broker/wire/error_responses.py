@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kio.schema.offset_commit.v8.request import OffsetCommitRequest, OffsetCommitRequestTopic
     from kio.schema.offset_fetch.v8.request import OffsetFetchRequest
     from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest
+    from kio.schema.update_features.v2.request import UpdateFeaturesRequest
 
 _Fields = dict[str, object]
 
@@ -201,6 +202,13 @@ def _describe_configs(request: "DescribeConfigsRequest", refusal: _Refusal) -> _
     }
 
 
+def _update_features(request: "UpdateFeaturesRequest", refusal: _Refusal) -> _Fields:
+    told = _with_message(request, refusal)
+    if refusal.version >= 2:
+        return told
+    return told | {"results": (told | {"feature": each.feature} for each in request.feature_updates)}
+
+
 def _init_producer_id(request: object, refusal: _Refusal) -> _Fields:
     return {"error_code": refusal.code, "producer_id": -1, "producer_epoch": -1}
 
@@ -232,10 +240,12 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
         ApiKey.DESCRIBE_CONFIGS: _describe_configs,
         ApiKey.DESCRIBE_QUORUM: _with_message,
+        ApiKey.UPDATE_FEATURES: _update_features,
         ApiKey.DESCRIBE_CLUSTER: _with_message,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
         ApiKey.ADD_RAFT_VOTER: _with_message,
         ApiKey.REMOVE_RAFT_VOTER: _with_message,
         ApiKey.UPDATE_RAFT_VOTER: _top_level,
+        ApiKey.UNREGISTER_BROKER: _with_message,
     }
 )

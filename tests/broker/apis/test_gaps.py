@@ -368,6 +368,8 @@ NOT_MEASURED = {
     ApiKey.ADD_RAFT_VOTER: "one voter",
     ApiKey.REMOVE_RAFT_VOTER: "one voter",
     ApiKey.UPDATE_RAFT_VOTER: "one voter",
+    ApiKey.UNREGISTER_BROKER: "one broker",
+    ApiKey.UPDATE_FEATURES: "a thousand updates at most, each refused or of one of a few features",
 }
 
 

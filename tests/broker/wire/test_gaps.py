@@ -215,6 +215,15 @@ SCENARIOS: dict[str, tuple[ApiKey, int, Any]] = {
         0,
         lambda many: body(ApiKey.UPDATE_RAFT_VOTER, 0, listeners=[{"name": "C", "host": "h"}] * many),
     ),
+    "very many features": (
+        ApiKey.UPDATE_FEATURES,
+        0,
+        lambda many: body(
+            ApiKey.UPDATE_FEATURES,
+            0,
+            feature_updates=[{"feature": "f", "max_version_level": 1, "allow_downgrade": True}] * many,
+        ),
+    ),
     "a thousand tagged fields that nobody knows": (
         ApiKey.HEARTBEAT,
         4,
@@ -231,6 +240,7 @@ WITHOUT_ARRAYS = {
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.INIT_PRODUCER_ID,
     ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.UNREGISTER_BROKER,
 }
 """Requests in which nothing repeats but tagged fields, for which there is a scenario."""
 

@@ -22,6 +22,7 @@ from quorate.broker.controller.operations.directory_changes import (
     leave_with,
     may_lead,
 )
+from quorate.broker.controller.operations.features import update_features
 from quorate.broker.controller.operations.outcome import Departure, Groups, Outcome
 from quorate.broker.controller.operations.producer_id_blocks import allocate_producer_ids
 from quorate.broker.controller.operations.topics import (
@@ -62,4 +63,5 @@ __all__ = [
     "register_broker",
     "settle_elrs",
     "unregister_broker",
+    "update_features",
 ]

@@ -1,5 +1,11 @@
 """The requests of brokers to the active controller, and their codec."""
 
+from quorate.broker.controller.rpc.feature_rpc import (
+    FeatureUpdate,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+    UpgradeType,
+)
 from quorate.broker.controller.rpc.rpc import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -73,6 +79,7 @@ __all__ = [
     "DeletedTopic",
     "DirectoryAssignment",
     "DirectoryAssignmentResult",
+    "FeatureUpdate",
     "IsrMember",
     "NewTopic",
     "Refusal",
@@ -84,6 +91,9 @@ __all__ = [
     "TopicRef",
     "UnregisterBrokerRequest",
     "UnregisterBrokerResponse",
+    "UpdateFeaturesRequest",
+    "UpdateFeaturesResponse",
+    "UpgradeType",
     "decode_answer",
     "decode_request",
     "encode_request",

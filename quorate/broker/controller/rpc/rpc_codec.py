@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
-from quorate.broker.controller.rpc import rpc
+from quorate.broker.controller.rpc import feature_rpc, rpc
 from quorate.broker.controller.rpc.controller_codes import CONTROLLER_CODES
 from quorate.broker.metadata import (
     ConfigType,
@@ -133,6 +133,13 @@ _alter_configs_result = Struct(
     rpc.AlterConfigsResult, **_OUTCOME, resource_type=one_of(ConfigType), resource_name=_topic_name
 )
 
+_feature_update = Struct(
+    feature_rpc.FeatureUpdate,
+    name=text(most=255),
+    level=integer(bits=16),
+    upgrade_type=one_of(feature_rpc.UpgradeType),
+)
+
 _REQUESTS: Final[Messages[rpc.Request[rpc.Response]]] = Messages(
     "request to the controller",
     row(
@@ -194,6 +201,13 @@ _REQUESTS: Final[Messages[rpc.Request[rpc.Response]]] = Messages(
         resources=sequence(_alter_configs_item.kind, most=_MAX_ITEMS),
         validate_only=boolean,
     ),
+    row(
+        57,
+        0,
+        feature_rpc.UpdateFeaturesRequest,
+        updates=sequence(_feature_update.kind, most=1 << 10),
+        validate_only=boolean,
+    ),
     error=RpcDecodeError,
     max_bytes=MAX_MESSAGE_BYTES,
 )
@@ -235,6 +249,7 @@ _RESPONSES: Final[Messages[rpc.Response]] = Messages(
         **_OUTCOME,
         resources=sequence(_alter_configs_result.kind, most=_MAX_ITEMS),
     ),
+    row(57, 0, feature_rpc.UpdateFeaturesResponse, **_OUTCOME),
     error=RpcDecodeError,
     max_bytes=MAX_MESSAGE_BYTES,
 )

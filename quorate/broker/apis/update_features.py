@@ -1,0 +1,79 @@
+"""UpdateFeatures (KIP-584). `kraft.version` is the quorum's own; the controller has all others."""
+
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode as WireErrorCode
+
+from quorate.broker.apis.context import Broker, respond
+from quorate.broker.apis.raft_voters import DEFAULT_TIMEOUT_MS, changed
+from quorate.broker.controller.rpc import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
+from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
+from quorate.error_code import ErrorCode
+
+if TYPE_CHECKING:
+    from kio.schema.update_features.v2.request import FeatureUpdateKey
+    from kio.schema.update_features.v2.request import UpdateFeaturesRequest as WireRequest
+
+KRAFT_VERSION: Final = "kraft.version"
+_DYNAMIC_VOTERS: Final = 1
+"""The level of `kraft.version` at which the voters are in the log (KIP-853)."""
+_LAST_VERSION_WITH_ROWS: Final = 1
+_MOST_UPDATES: Final = 1000
+
+
+def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> Answer:
+    """All of the updates, or none. Raises `KafkaError` for a `kraft.version` that can't be."""
+    if len(request.feature_updates) > _MOST_UPDATES:
+        raise KafkaError(
+            WireErrorCode.invalid_request,
+            f"The request has {len(request.feature_updates)} updates; at most {_MOST_UPDATES} are taken.",
+        )
+    timeout_seconds = max(request.timeout.total_seconds(), 0)
+    updates = tuple(_update(each) for each in request.feature_updates)
+    upgrades_quorum = any(_upgrades_quorum(broker, each) for each in updates if each.name == KRAFT_VERSION)
+    others = tuple(each for each in updates if each.name != KRAFT_VERSION)
+
+    async def update() -> Response:
+        error, message = ErrorCode.NONE, None
+        if others:
+            asked = UpdateFeaturesRequest(updates=others, validate_only=request.validate_only)
+            answer = await broker.channel.ask(asked, timeout_seconds=timeout_seconds)
+            error, message = answer.error, answer.error_message
+        if upgrades_quorum and error is ErrorCode.NONE and not request.validate_only:
+            await changed(broker.quorum.adopt_voters(timeout_ms=DEFAULT_TIMEOUT_MS))
+        told = {"error_code": wire_code(error), "error_message": message}
+        if context.version <= _LAST_VERSION_WITH_ROWS:
+            return respond(context, **told, results=[told | {"feature": each.name} for each in updates])
+        return respond(context, **told)
+
+    return broker.later(update)
+
+
+def _update(wire: "FeatureUpdateKey") -> FeatureUpdate:
+    try:
+        return FeatureUpdate(
+            name=wire.feature,
+            level=int(wire.max_version_level),
+            upgrade_type=UpgradeType(wire.upgrade_type),
+        )
+    except ValueError:
+        raise KafkaError(
+            WireErrorCode.invalid_update_version,
+            f"Feature {wire.feature}: upgrade type {wire.upgrade_type} is none of 1, 2 and 3.",
+        ) from None
+
+
+def _upgrades_quorum(broker: Broker, update: FeatureUpdate) -> bool:
+    present = _DYNAMIC_VOTERS if broker.quorum.has_dynamic_voters else 0
+    if not 0 <= update.level <= _DYNAMIC_VOTERS:
+        why = f"this quorum supports levels 0 to {_DYNAMIC_VOTERS} (inclusive)"
+    elif update.level < present:
+        why = f"it is at {present}, and the voters can't leave the log again"
+    elif update.level > present and update.upgrade_type is not UpgradeType.UPGRADE:
+        why = f"it is at {present}; a higher level takes an upgrade"
+    else:
+        return update.level > present
+    raise KafkaError(
+        WireErrorCode.invalid_update_version,
+        f"Feature {update.name} can't be set to level {update.level}: {why}.",
+    )
