@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     from quorate.runtime.event_log import ROOT, get_logger
     from quorate.runtime.extras import MissingExtraError, need
     from quorate.runtime.forks import tell_forked
-    from quorate.runtime.network import Address, AddressInUseError, Listener, Network, NetworkError, Stream
+    from quorate.runtime.network import (
+        Address,
+        AddressInUseError,
+        ConnectRefusedError,
+        Listener,
+        Network,
+        NetworkError,
+        Stream,
+    )
     from quorate.runtime.runtime import Runtime
     from quorate.runtime.slices import SLICE_SECONDS, Mapped, Slices, Steps, at_once, in_slices, let_go
     from quorate.runtime.tasks import Tasks
@@ -58,6 +66,7 @@ _HOMES = {
     "get_logger": "quorate.runtime.event_log",
     "Address": "quorate.runtime.network",
     "AddressInUseError": "quorate.runtime.network",
+    "ConnectRefusedError": "quorate.runtime.network",
     "Listener": "quorate.runtime.network",
     "Network": "quorate.runtime.network",
     "NetworkError": "quorate.runtime.network",
@@ -86,6 +95,7 @@ __all__ = [
     "AddressInUseError",
     "Buffer",
     "Compute",
+    "ConnectRefusedError",
     "DescriptorsExhaustedError",
     "Disk",
     "DiskError",

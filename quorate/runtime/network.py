@@ -35,6 +35,11 @@ class NetworkError(OSError):
     """A connection could not be opened, or it broke."""
 
 
+class ConnectRefusedError(NetworkError):
+    """The host answered that nothing listens at the address (ECONNREFUSED). No answer, or no way there, is
+    another error."""
+
+
 class AddressInUseError(NetworkError):
     """Another process already listens on this address."""
 
@@ -99,7 +104,8 @@ class Network(Protocol):
     """The network of a node: it opens and accepts connections."""
 
     async def connect(self, address: Address) -> Stream:
-        """Open a connection. It has no timeout of its own, so use a cancel scope. Raises `NetworkError`."""
+        """Open a connection. It has no timeout of its own, so use a cancel scope. Raises
+        `ConnectRefusedError` if every address of the host refuses, else `NetworkError`."""
         ...
 
     async def listen(self, address: Address) -> Listener:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.runtime.network import Address, NetworkError
+from quorate.runtime.network import Address, ConnectRefusedError, NetworkError
 from quorate.runtime.real import RealNetwork
 
 
@@ -20,3 +20,17 @@ async def test_a_stream_or_listener_that_was_closed_here_says_so() -> None:
     listener.close()
     with pytest.raises(NetworkError, match="closed"):
         await listener.accept()
+
+
+async def test_a_port_where_nobody_listens_refuses() -> None:
+    network = RealNetwork()
+    listener = await network.listen(Address("127.0.0.1", 0))
+    listener.close()
+    with pytest.raises(ConnectRefusedError, match=r"can't connect to 127\.0\.0\.1"):
+        await network.connect(listener.address)
+
+
+async def test_a_host_that_cannot_be_reached_does_not_refuse() -> None:
+    with pytest.raises(NetworkError, match="can't connect") as broken:
+        await RealNetwork().connect(Address("255.255.255.255", 9))
+    assert not isinstance(broken.value, ConnectRefusedError)

@@ -6,7 +6,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.runtime.network import Address, AddressInUseError, NetworkError
+from quorate.runtime.network import Address, AddressInUseError, ConnectRefusedError, NetworkError
 from quorate.simulation.world.simulated_network import LinkQuality, NetworkSettings, SimulatedNetwork
 
 HOME = Address("b", 9092)
@@ -175,7 +175,7 @@ async def test_a_crashed_process_resets_its_peers_and_refuses_connects(autojump_
         await listener.accept()
     with pytest.raises(NetworkError, match="reset"):
         await ours.receive_some()
-    with pytest.raises(NetworkError, match="refused"):
+    with pytest.raises(ConnectRefusedError, match="refused"):
         await net.for_node("a").connect(HOME)
     with pytest.raises(NetworkError, match="down"):
         await net.for_node("b").listen(HOME)
@@ -199,7 +199,7 @@ async def test_a_dead_host_says_nothing_until_it_is_back(autojump_clock):
     net.restart_node("b")
     with pytest.raises(NetworkError, match="reset"):
         await ours.receive_some()
-    with pytest.raises(NetworkError, match="refused"):
+    with pytest.raises(ConnectRefusedError, match="refused"):
         await net.for_node("a").connect(HOME)
 
 
@@ -225,7 +225,7 @@ async def test_two_listeners_cannot_have_one_address(autojump_clock):
 
 
 async def test_an_address_where_nobody_listened_refuses(autojump_clock):
-    with pytest.raises(NetworkError, match="refused"):
+    with pytest.raises(ConnectRefusedError, match="refused"):
         await network().for_node("a").connect(Address("nowhere", 1))
 
 

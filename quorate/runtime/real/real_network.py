@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import trio
 
 from quorate.runtime.disk import Buffer
-from quorate.runtime.network import Address, AddressInUseError, NetworkError
+from quorate.runtime.network import Address, AddressInUseError, ConnectRefusedError, NetworkError
 from quorate.runtime.real import descriptors
 
 _BACKLOG = 512
@@ -161,7 +161,8 @@ class RealNetwork:
         try:
             stream = await trio.open_tcp_stream(address.host, address.port)
         except OSError as error:
-            raise NetworkError(f"can't connect to {address}: {error}") from error
+            kind = ConnectRefusedError if _refused(error) else NetworkError
+            raise kind(f"can't connect to {address}: {error}") from error
         return TcpStream(socket.socket(fileno=stream.socket.detach()), str(address))
 
     async def listen(self, address: Address) -> TcpListener:
@@ -184,3 +185,11 @@ class RealNetwork:
                 ) from error
             raise NetworkError(f"can't listen on {address}: {error}") from error
         return TcpListener(listening, Address(address.host, listening.getsockname()[1]))
+
+
+def _refused(error: OSError) -> bool:
+    """Return whether each attempt of trio's, one for each address that the name has, was refused."""
+    attempts = error.__cause__
+    return isinstance(attempts, ExceptionGroup) and all(
+        isinstance(each, ConnectionRefusedError) for each in attempts.exceptions
+    )

@@ -21,7 +21,7 @@ from typing import Final
 
 import trio
 
-from quorate.runtime import Address, AddressInUseError, NetworkError
+from quorate.runtime import Address, AddressInUseError, ConnectRefusedError, NetworkError
 from quorate.simulation.world.network_ends import NodeNetwork, SimulatedListener, SimulatedStream
 from quorate.simulation.world.pipes import Last, Pipe
 from quorate.simulation.world.pipes import LinkQuality as LinkQuality
@@ -157,7 +157,7 @@ class SimulatedNetwork:
         await trio.sleep(self._latency(owner or node, node))
         listener = self._listeners.get(address)
         if listener is None:
-            raise NetworkError(f"can't connect to {address}: connection refused")
+            raise ConnectRefusedError(f"can't connect to {address}: connection refused")
         there, back = Pipe(node, listener.node), Pipe(listener.node, node)
         ours = SimulatedStream(self, back, there, str(address))
         theirs = SimulatedStream(self, there, back, f"{node}:{self._draw_port()}")
