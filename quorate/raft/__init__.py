@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from quorate.raft.storage import SkippedBatch, format_folder, skip_batch
     from quorate.raft.telemetry import NoTelemetry, Telemetry
+    from quorate.raft.transport import Caller
     from quorate.raft.watch import Health
     from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId, Voter, VoterSet
 
@@ -79,6 +80,7 @@ _HOMES = {
     "skip_batch": "quorate.raft.storage",
     "NoTelemetry": "quorate.raft.telemetry",
     "Telemetry": "quorate.raft.telemetry",
+    "Caller": "quorate.raft.transport",
     "Health": "quorate.raft.watch",
     "Endpoint": "quorate.types",
     "Epoch": "quorate.types",
@@ -96,6 +98,7 @@ __getattr__ = lazily(__name__, _HOMES)
 __all__ = [
     "HIGH_WATERMARK_WAIT_MS",
     "Appended",
+    "Caller",
     "CheckingStateMachine",
     "CommittedBatch",
     "CoreConfig",

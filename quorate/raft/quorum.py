@@ -28,7 +28,7 @@ from quorate.raft.quorum_errors import (
 from quorate.raft.state_machine import Appended, QueuedAppend, StateMachine, check_shape
 from quorate.raft.storage import SkippedBatch, open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry
-from quorate.raft.transport import ApplicationHandler, size_of
+from quorate.raft.transport import ApplicationHandler, Caller, CallerHandler, LocalCaller, size_of
 from quorate.raft.watch import Health
 from quorate.runtime import Address, Runtime, get_logger, tell_forked
 from quorate.runtime.real import SyncStrategy, real_runtime
@@ -464,6 +464,16 @@ class Quorum(Generic[Outcome]):
     def serve_requests(self, handler: ApplicationHandler | None) -> None:
         """Answer the requests that other nodes send with `request_leader`. The handler runs in one task per
         request."""
+
+        async def answer(payload: bytes, _: Caller) -> bytes:
+            assert handler is not None  # for the type checker
+            return await handler(payload)
+
+        self.serve_callers(None if handler is None else answer)
+
+    def serve_callers(self, handler: CallerHandler | None) -> None:
+        """Do the same as `serve_requests`. The handler is also given the `Caller`: whose connection is over
+        may have ended."""
         self._node.server.handler = handler
 
     async def request_leader(self, payload: bytes) -> bytes:
@@ -475,7 +485,7 @@ class Quorum(Generic[Outcome]):
         leader = self.leader
         handler = self._node.server.handler
         if leader is not None and leader == self._config.node_id and handler is not None:
-            return await handler(payload)
+            return await handler(payload, LocalCaller())
         address = None if leader is None else self.endpoint_of(leader)
         if leader is None or address is None:
             raise self._not_leader()

@@ -260,6 +260,30 @@ async def test_a_handler_that_fails_costs_its_own_answer_only(autojump_clock, wo
     assert world.failures == {}
 
 
+async def test_a_handler_knows_whether_the_connection_of_its_caller_is_over(autojump_clock, world):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    callers = []
+
+    async def answer(payload, caller):
+        callers.append(caller)
+        return payload
+
+    leader.serve_callers(answer)
+    stranger = await stranger_of(world, leader.node_id)
+    follower = (await world.followers())[0]
+    for number in (1, 2):
+        await stranger.send(encode_frame(FrameKind.APPLICATION, number, [CLUSTER_ID], [b"x"]))
+        await stranger.answer()
+    await follower.request_leader(b"y")
+    await leader.request_leader(b"z")
+    assert callers[0] is callers[1]
+    assert [caller.gone for caller in callers] == [False] * 4
+    stranger.stream.close()
+    await trio.sleep(1)
+    assert [caller.gone for caller in callers] == [True, True, False, False]
+
+
 async def test_a_request_without_a_handler_is_refused(autojump_clock, world):
     await world.start(1, 2, 3)
     follower = (await world.followers())[0]

@@ -22,6 +22,7 @@ from quorate.raft.transport.append_frames import (
     encode_failure,
     size_of,
 )
+from quorate.raft.transport.caller import CallerHandler
 from quorate.raft.transport.connections import CONNECTIONS_MAX, Connections, PeerConnection
 from quorate.raft.transport.description_frames import QuorumView, encode_view
 from quorate.raft.transport.frames import RESPONSE, Frame, FrameKind, FrameReader, encode_frame
@@ -52,9 +53,6 @@ _SLOW_KINDS: Final = (
 )
 _MAX_SLOW_REQUESTS = 64
 """Under way at once on one connection; further ones wait in the socket."""
-
-ApplicationHandler = Callable[[bytes], Awaitable[bytes]]
-
 
 class Inbound(Protocol):
     """The receiver of the server's requests."""
@@ -99,7 +97,7 @@ class Server:
         self._connections = Connections()
         self._turnstile = Turnstile()
         self._full = False
-        self.handler: ApplicationHandler | None = None
+        self.handler: CallerHandler | None = None
 
     def send_response(self, message: Message, records: Buffer = b"") -> None:
         """Queue a response of the core, with `records` if it is a Fetch's; `flush` sends it."""
@@ -172,7 +170,7 @@ class Server:
                 self._connections.heard(connection)
                 for frame in frames:
                     if frame.kind in _SLOW_KINDS:
-                        await self._start_slow(frame, outbox, limit, nursery)
+                        await self._start_slow(frame, connection, limit, nursery)
                     else:
                         self._received(frame, connection)
                 self._inbound.commit_waiting()
@@ -231,10 +229,10 @@ class Server:
             raise PeerProtocolError(f"its request is for cluster {cluster_id}, this is {self._cluster_id}")
 
     async def _start_slow(
-        self, frame: Frame, outbox: Outbox, limit: trio.CapacityLimiter, nursery: trio.Nursery
+        self, frame: Frame, connection: PeerConnection, limit: trio.CapacityLimiter, nursery: trio.Nursery
     ) -> None:
         """Answer it in a task of its own: by the application, or after a commit or an election."""
-        answer = self._answer_of(frame)
+        answer = self._answer_of(frame, connection)
         borrower = object()
         try:
             limit.acquire_on_behalf_of_nowait(borrower)
@@ -242,9 +240,11 @@ class Server:
             # What goes on may be waiting for an append that came with it.
             self._inbound.commit_waiting()
             await limit.acquire_on_behalf_of(borrower)
-        nursery.start_soon(self._answer_slow, frame, answer, outbox, limit, borrower)
+        nursery.start_soon(self._answer_slow, frame, answer, connection.outbox, limit, borrower)
 
-    def _answer_of(self, frame: Frame) -> Callable[[], Awaitable[list[Buffer]]]:
+    def _answer_of(
+        self, frame: Frame, connection: PeerConnection
+    ) -> Callable[[], Awaitable[list[Buffer]]]:
         """What to do for it. Raises `PeerProtocolError` for what can't be decoded."""
         match frame.kind:
             case FrameKind.CHANGE_VOTERS:
@@ -262,7 +262,7 @@ class Server:
                 return partial(self._snapshot, frame)
             case _:
                 self._check_cluster(decode_cluster_id(frame))
-                return partial(self._apply, frame)
+                return partial(self._apply, frame, connection)
 
     async def _answer_when_done(self, frame: Frame, action: Callable[[], Awaitable[None]]) -> list[Buffer]:
         await action()
@@ -271,10 +271,10 @@ class Server:
     async def _snapshot(self, frame: Frame) -> list[Buffer]:
         return encode_snapshot(frame, await self._inbound.take_snapshot())
 
-    async def _apply(self, frame: Frame) -> list[Buffer]:
+    async def _apply(self, frame: Frame, connection: PeerConnection) -> list[Buffer]:
         if self.handler is None:
             raise NotLeaderError(leader=None, epoch=Epoch(0))
-        response = await self.handler(bytes(frame.payload))
+        response = await self.handler(bytes(frame.payload), connection)
         if len(response) > self._max_frame_bytes // 2:
             raise OutcomeUnknownError(
                 f"the answer has {len(response)} bytes, at most {self._max_frame_bytes // 2} can be sent"
