@@ -47,6 +47,7 @@ from quorate.broker.metadata.metadata_records import (
     EndTransaction,
     FeatureLevel,
     FeatureRange,
+    FirstEpoch,
     LeaderRecoveryState,
     Partition,
     PartitionChange,
@@ -62,6 +63,7 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.metadata_snapshot import ImageLoader
 from quorate.broker.metadata.record_codec import (
+    MAX_FIRST_EPOCHS,
     MAX_RECORD_BYTES,
     TYPE_NUMBERS,
     RecordDecodeError,
@@ -102,6 +104,7 @@ __all__ = [
     "LATEST_METADATA_VERSION",
     "LONG_MAX",
     "LOST",
+    "MAX_FIRST_EPOCHS",
     "MAX_RECORD_BYTES",
     "METADATA_VERSION",
     "MIGRATING",
@@ -130,6 +133,7 @@ __all__ = [
     "EndTransaction",
     "FeatureLevel",
     "FeatureRange",
+    "FirstEpoch",
     "ImageError",
     "ImageLoader",
     "LeaderRecoveryState",

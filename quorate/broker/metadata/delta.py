@@ -22,20 +22,23 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
     UnregisterBroker,
 )
-from quorate.broker.metadata.states import BrokerState, ConfigResource, PartitionState
+from quorate.broker.metadata.states import BrokerState, ConfigResource, PartitionState, TopicState
+from quorate.types import Epoch
 from quorate.value import value
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class PartitionDelta:
     """One partition before and after. None before: it is new. None after: its topic was deleted, or has fewer
-    partitions."""
+    partitions. A `before` of a lower leader epoch than `first_epoch` was another partition of this number."""
 
     topic: str
     topic_id: uuid.UUID
     partition_id: int
     before: PartitionState | None
     after: PartitionState | None
+    first_epoch: Epoch = Epoch(0)
+    """The leader epoch with which the partition of `after` began; of none, 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +93,9 @@ class _Touched:
 
 
 _TouchedTopics = dict[uuid.UUID, _Touched]
-_ChangedTopic = tuple[uuid.UUID, str, dict[int, PartitionState | None], list[PartitionState | None]]
+_ChangedTopic = tuple[
+    uuid.UUID, str, dict[int, PartitionState | None], list[PartitionState | None], TopicState | None
+]
 _FEW: Final = 1000
 """Partitions whose deltas are made at once, in less than a millisecond."""
 
@@ -168,6 +173,7 @@ class Changes:
                 each.topic,
                 each.before,
                 [states[number] if number < len(states) else None for number in each.before],
+                image.topic_by_id(topic_id),
             )
             for topic_id, each in touched
             for states in (image.partitions(topic_id),)
@@ -197,12 +203,19 @@ class _Changed(Looks):
         self._topics = list(topics)
 
     def looks(self) -> Iterator[PartitionDelta | None]:
-        for topic_id, topic, befores, afters in self._topics:
+        for topic_id, topic, befores, afters, state in self._topics:
             for (partition_id, before), after in zip(befores.items(), afters, strict=True):
                 if before is None and after is None:
                     continue  # came and went within the run
                 yield PartitionDelta(
-                    topic=topic, topic_id=topic_id, partition_id=partition_id, before=before, after=after
+                    topic=topic,
+                    topic_id=topic_id,
+                    partition_id=partition_id,
+                    before=before,
+                    after=after,
+                    first_epoch=Epoch(0)
+                    if state is None or after is None
+                    else state.first_epoch(partition_id),
                 )
 
 

@@ -80,6 +80,7 @@ class _Differences(Looks):
                     partition_id=partition_id,
                     before=before,
                     after=state,
+                    first_epoch=topic.first_epoch(partition_id),
                 )
 
 

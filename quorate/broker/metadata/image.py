@@ -259,7 +259,9 @@ class MetadataImage:
             case Topic():
                 if record.name in self._topic_ids or record.topic_id in self._topics:
                     raise ImageError(f"topic {record.name} ({record.topic_id}) is there already")
-                self._topics[record.topic_id] = TopicState(name=record.name, topic_id=record.topic_id)
+                self._topics[record.topic_id] = TopicState(
+                    name=record.name, topic_id=record.topic_id, first_epochs=record.first_epochs
+                )
                 self._topic_ids[record.name] = record.topic_id
                 self._partitions[record.topic_id] = _States((), self._owner)
             case ShrinkTopic():
@@ -394,6 +396,9 @@ class MetadataImage:
             )
         if states.owner is not self._owner:
             states = self._own(record.topic_id, states)
+        self._topics[record.topic_id] = self._topics[record.topic_id].shrunk(
+            states, left=record.num_partitions
+        )
         self._tallies.went(states[record.num_partitions :])
         del states[record.num_partitions :]
 
@@ -447,7 +452,7 @@ class MetadataImage:
                 log_dirs=broker.log_dirs,
             )
         for topic in self._topics.values():
-            yield Topic(name=topic.name, topic_id=topic.topic_id)
+            yield Topic(name=topic.name, topic_id=topic.topic_id, first_epochs=topic.first_epochs)
             for partition_id, state in enumerate(self._partitions[topic.topic_id]):
                 yield Partition(
                     topic_id=topic.topic_id,

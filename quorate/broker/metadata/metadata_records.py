@@ -140,11 +140,21 @@ class UnregisterBroker:
 
 
 @value(frozen=True, slots=True, kw_only=True)
+class FirstEpoch:
+    """The leader epoch with which a topic's partitions from `partition_id` on begin."""
+
+    partition_id: int
+    leader_epoch: Epoch
+
+
+@value(frozen=True, slots=True, kw_only=True)
 class Topic:
     """A topic came to be. Its partitions follow, in order."""
 
     name: str
     topic_id: uuid.UUID
+    first_epochs: tuple[FirstEpoch, ...] = ()
+    """In snapshots, of a topic that was shrunk: see `TopicState.first_epochs`."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -198,7 +208,10 @@ class PartitionChange:
 
 @value(frozen=True, slots=True, kw_only=True)
 class ShrinkTopic:
-    """A topic has fewer partitions: its last ones and their records are gone (Kafka's V2 controller)."""
+    """A topic has fewer partitions: its last ones and their records are gone (Kafka's V2 controller).
+
+    Partitions that get their numbers later begin with a leader epoch above all that the gone ones had.
+    """
 
     topic_id: uuid.UUID
     num_partitions: int

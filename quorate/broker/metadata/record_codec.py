@@ -19,6 +19,7 @@ from quorate.broker.metadata.metadata_records import (
     EndTransaction,
     FeatureLevel,
     FeatureRange,
+    FirstEpoch,
     LeaderRecoveryState,
     NoOp,
     Partition,
@@ -51,6 +52,8 @@ from quorate.cbor import (
 MAX_RECORD_BYTES: Final = 1 << 20
 MAX_REPLICAS: Final = 1 << 10
 """Replicas of one partition."""
+MAX_FIRST_EPOCHS: Final = 1 << 10
+"""Of one topic: in so many steps, each further up, it may have been shrunk."""
 
 
 class RecordDecodeError(ValueError):
@@ -74,6 +77,7 @@ feature_range = Struct(
     min_level=integer(bits=16, low=0),
     max_level=integer(bits=16, low=0),
 )
+first_epoch = Struct(FirstEpoch, partition_id=partition_id, leader_epoch=epoch)
 listeners = sequence(listener.kind, most=64)
 features = sequence(feature_range.kind, most=256)
 log_dirs = sequence(identifier, most=256)
@@ -113,7 +117,14 @@ _RECORDS: Final[Messages[Record]] = Messages(
         last_heard_ms=optional(offset),
     ),
     row(3, 0, UnregisterBroker, broker_id=broker_id, broker_epoch=offset),
-    row(4, 0, Topic, name=topic_name, topic_id=identifier),
+    row(
+        4,
+        0,
+        Topic,
+        name=topic_name,
+        topic_id=identifier,
+        first_epochs=sequence(first_epoch.kind, most=MAX_FIRST_EPOCHS),
+    ),
     row(
         5,
         0,

@@ -1,8 +1,8 @@
 """The immutable states of brokers, topics and partitions in an image."""
 
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from quorate.broker.metadata.metadata_records import (
@@ -11,6 +11,7 @@ from quorate.broker.metadata.metadata_records import (
     BrokerEndpoint,
     ConfigType,
     FeatureRange,
+    FirstEpoch,
     LeaderRecoveryState,
     PartitionChange,
 )
@@ -109,6 +110,28 @@ class PartitionState(NamedTuple):
 class TopicState:
     name: str
     topic_id: uuid.UUID
+    first_epochs: tuple[FirstEpoch, ...] = ()
+    """By partition id, rising. Empty: the topic was never shrunk, and its partitions began with epoch 0."""
+
+    def first_epoch(self, partition_id: int) -> Epoch:
+        """Return the leader epoch with which the partition began, or with which it will.
+
+        With the topic id it tells a partition from an earlier one of its number, which a shrinking topic has
+        lost: that one had lower leader epochs only.
+        """
+        for each in reversed(self.first_epochs):
+            if each.partition_id <= partition_id:
+                return each.leader_epoch
+        return Epoch(0)
+
+    def shrunk(self, states: Sequence[PartitionState], *, left: int) -> "TopicState":
+        """Return the topic without the partitions of `states` from `left` on."""
+        # Of numbers that went earlier and are not there now, the last entry knows.
+        earlier = self.first_epochs[-1].leader_epoch if self.first_epochs else 0
+        highest = max(earlier, *(state.leader_epoch + 1 for state in states[left:]))
+        kept = tuple(each for each in self.first_epochs if each.partition_id < left)
+        first = FirstEpoch(partition_id=left, leader_epoch=Epoch(highest))
+        return replace(self, first_epochs=(*kept, first))
 
 
 def _itself(brokers: tuple[int, ...]) -> tuple[int, ...]:

@@ -3,7 +3,7 @@ import uuid
 
 import pytest
 
-from quorate.broker.metadata.delta import apply_records
+from quorate.broker.metadata.delta import MetadataDelta, apply_records
 from quorate.broker.metadata.difference import difference
 from quorate.broker.metadata.image import ImageError, MetadataImage
 from quorate.broker.metadata.metadata_records import (
@@ -24,7 +24,9 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
     UnregisterBroker,
 )
+from quorate.broker.metadata.record_codec import decode, encode
 from quorate.broker.metadata.states import ConfigResource
+from quorate.types import Epoch
 
 TOPIC = uuid.UUID(int=500)
 
@@ -182,6 +184,45 @@ def test_a_topic_that_shrinks_loses_its_last_partitions_alone(topic) -> None:
     assert (topic.image.leader_count(1), topic.image.leader_count(2)) == (1, 0)
     assert [each.partition_id for each in difference(twin, topic.image).partitions] == [1]
     assert len(twin.partitions(TOPIC)) == 2, "the copy shares the topic's partitions"
+
+
+def regrown(image: MetadataImage, *, offset: int) -> MetadataDelta:
+    """Partition 1 goes, and another one gets its number, in one run."""
+    first = max(each.leader_epoch for each in image.partitions(TOPIC)[1:]) + 1
+    records = [ShrinkTopic(topic_id=TOPIC, num_partitions=1), partition(1, leader_epoch=Epoch(first))]
+    return apply_records(image, records, base_offset=offset, epoch=1)
+
+
+def test_a_partition_that_gets_a_gone_ones_number_begins_with_a_higher_leader_epoch(topic) -> None:
+    for _ in range(3):
+        topic.append(change(1, leader=3))
+    before = topic.image.copy()
+    delta = regrown(topic.image, offset=20)
+    held = topic.image.topics[TOPIC]
+    assert [held.first_epoch(number) for number in range(4)] == [0, 4, 4, 4]
+    for seen in (delta, difference(before, topic.image)):
+        [each] = seen.partitions
+        assert each.before is not None
+        assert (each.partition_id, each.before.leader_epoch, each.first_epoch) == (1, 3, 4)
+
+
+def test_first_epochs_survive_a_snapshot_and_a_later_shrinking(topic) -> None:
+    topic.append(change(1, leader=3))
+    regrown(topic.image, offset=20)
+    apply_records(topic.image, [partition(2, leader_epoch=Epoch(2))], base_offset=30, epoch=1)
+    again = MetadataImage()
+    for offset, record in enumerate(topic.image.records()):
+        again.apply(decode(encode(record)), offset=offset, epoch=1)
+    assert again == topic.image
+    for image in (topic.image, again):
+        apply_records(image, [change(2, leader=1)], base_offset=40, epoch=1)
+        apply_records(image, [ShrinkTopic(topic_id=TOPIC, num_partitions=2)], base_offset=41, epoch=1)
+        held = image.topics[TOPIC]
+        assert [held.first_epoch(number) for number in range(4)] == [0, 2, 4, 4]
+        apply_records(image, [ShrinkTopic(topic_id=TOPIC, num_partitions=1)], base_offset=42, epoch=1)
+        held = image.topics[TOPIC]
+        assert [held.first_epoch(number) for number in range(4)] == [0, 4, 4, 4]
+        assert len(held.first_epochs) == 1, "one step up, one entry"
 
 
 def test_quotas_are_of_their_entity_until_they_are_removed(topic) -> None:
