@@ -18,7 +18,14 @@ from quorate.broker.controller.rpc.rpc_codec import (
     encode_request,
     encode_response,
 )
-from quorate.broker.metadata.metadata_records import LeaderRecoveryState, NoOp, Partition, Record, Topic
+from quorate.broker.metadata.metadata_records import (
+    LeaderRecoveryState,
+    NoOp,
+    Partition,
+    Record,
+    ShrinkTopic,
+    Topic,
+)
 from quorate.broker.metadata.record_codec import RecordDecodeError, RunEncoder, decode, encode
 from quorate.error_code import ErrorCode
 
@@ -48,6 +55,8 @@ def values_of(cls: type) -> st.SearchStrategy[object]:
         )
         if each.name == "leader":
             fields[each.name] = st.integers(-1, 1 << 20) if hint is int else st.none() | st.integers(-1, 9)
+    if cls is ShrinkTopic:
+        fields["num_partitions"] = st.integers(1, 9)
     return st.builds(cls, **fields)
 
 
