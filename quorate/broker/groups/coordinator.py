@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import trio
 from kio.schema.errors import ErrorCode
@@ -27,24 +26,15 @@ from quorate.broker.groups.group_records import (
     OffsetValue,
     group_record,
     offset_record,
-    read_group,
-    read_key,
-    read_offset,
 )
-from quorate.broker.groups.offsets import GroupOffsets
 from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC as OFFSETS_TOPIC
 from quorate.broker.groups.offsets_topic import GroupLog
 from quorate.broker.groups.offsets_topic import GroupLogError as GroupLogError
 from quorate.broker.groups.offsets_topic import java_hash as java_hash
 from quorate.broker.groups.offsets_topic import partition_of as partition_of
-from quorate.kafka_bytes import MalformedError
-from quorate.log.batches import KeyValue, Record
-from quorate.runtime import Entropy, Timers, WallClock, get_logger
+from quorate.broker.groups.shards import Shard, Shards
+from quorate.runtime import Entropy, Timers, WallClock
 from quorate.types import UNKNOWN_OFFSET, Epoch, Offset
-
-log = get_logger(__name__)
-
-_LOAD_RETRY_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,24 +45,6 @@ class GroupConfig:
     max_session_timeout_ms: int = 1_800_000
     limits: GroupLimits = field(default_factory=GroupLimits)
     offset_metadata_max_bytes: int = 4096
-
-
-@dataclass(slots=True)
-class _Shard:
-    """The groups of one partition, for one leadership of it."""
-
-    partition: int
-    leader_epoch: Epoch
-    loaded: bool = False
-    groups: dict[str, Group] = field(default_factory=dict)
-    offsets: dict[str, GroupOffsets] = field(default_factory=dict)
-    gone: bool = False
-
-    def offsets_of(self, group_id: str) -> GroupOffsets:
-        held = self.offsets.get(group_id)
-        if held is None:
-            held = self.offsets[group_id] = GroupOffsets()
-        return held
 
 
 class GroupCoordinator:
@@ -89,102 +61,30 @@ class GroupCoordinator:
     ) -> None:
         """`partition_count`: of `__consumer_offsets`; 0 while it does not exist."""
         self._config = config
-        self._log = group_log
-        self._partition_count = partition_count
         self._entropy = entropy
         self._wall_clock = wall_clock
-        self._shards: dict[int, _Shard] = {}
+        self._shards = Shards(
+            group_log,
+            partition_count=partition_count,
+            new_group=lambda group_id: Group(group_id, self, config.limits),
+        )
         self._timers: Timers[GroupTimer] = Timers(self._timed_out)
-        self._to_load: dict[int, _Shard] = {}
-        self._wake = trio.Event()
 
     async def run(self) -> None:
         """Run the timers and loads until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers.run)
-            while True:
-                waiting, self._to_load = self._to_load, {}
-                for shard in waiting.values():
-                    nursery.start_soon(self._load, shard)
-                if not self._to_load:
-                    self._wake = trio.Event()
-                    await self._wake.wait()
+            await self._shards.run()
 
     # Leadership of partitions
 
     def elect(self, partition: int, leader_epoch: Epoch) -> None:
         """Load the groups of a partition that this broker leads now."""
-        held = self._shards.get(partition)
-        if held is not None:
-            if held.leader_epoch >= leader_epoch:
-                return
-            if leader_epoch == held.leader_epoch + 1:
-                # Elected again with nobody in between: the log is the one we wrote, and so are the groups.
-                held.leader_epoch = leader_epoch
-                return
-        self.resign(partition)
-        shard = self._shards[partition] = _Shard(partition, leader_epoch)
-        self._to_load[partition] = shard
-        self._wake.set()
+        self._shards.elect(partition, leader_epoch)
 
     def resign(self, partition: int) -> None:
         """Unload the groups of a partition that this broker leads no more."""
-        shard = self._shards.pop(partition, None)
-        if shard is None:
-            return
-        shard.gone = True
-        for group in shard.groups.values():
-            group.unload()
-        if shard.groups:
-            log.info("groups unloaded", partition=partition, groups=len(shard.groups))
-
-    async def _load(self, shard: _Shard) -> None:
-        while not shard.gone:
-            shard.groups.clear()
-            shard.offsets.clear()
-            try:
-                async for records in self._log.records(shard.partition):
-                    if shard.gone:
-                        return
-                    for record in records:
-                        self._replay(shard, record)
-            except GroupLogError as error:
-                log.debug("groups are not loaded yet", partition=shard.partition, reason=str(error))
-                await trio.sleep(_LOAD_RETRY_SECONDS)
-                continue
-            if not shard.gone:
-                shard.loaded = True
-                for group in shard.groups.values():
-                    group.started()
-                if shard.groups:
-                    log.info("groups loaded", partition=shard.partition, groups=len(shard.groups))
-            return
-
-    def _replay(self, shard: _Shard, record: Record) -> None:
-        try:
-            key = None if record.key is None else read_key(record.key)
-            match key:
-                case OffsetKey():
-                    offsets = shard.offsets_of(key.group_id)
-                    if record.value is None:
-                        offsets.remove(key.topic, key.partition)
-                    else:
-                        held = read_offset(record.value)
-                        offsets.put(key.topic, key.partition, held, record_offset=record.offset)
-                case GroupKey():
-                    if record.value is None:
-                        shard.groups.pop(key.group_id, None)
-                    else:
-                        self._group(shard, key.group_id).load(read_group(record.value))
-                case None:
-                    pass
-        except MalformedError as error:
-            log.error(
-                "skipped a record of the offsets topic",
-                partition=shard.partition,
-                offset=record.offset,
-                reason=str(error),
-            )
+        self._shards.resign(partition)
 
     # What members ask
 
@@ -202,7 +102,7 @@ class GroupCoordinator:
             if request.member_id:
                 reply(JoinResult(error=ErrorCode.unknown_member_id, member_id=request.member_id))
                 return
-            group = self._group(shard, request.group_id)
+            group = self._shards.group(shard, request.group_id)
         group.join(request, reply)
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:
@@ -253,7 +153,7 @@ class GroupCoordinator:
         if group is None and ref.generation >= 0:
             refuse(ErrorCode.illegal_generation)
             return
-        error = (group or self._group(shard, ref.group_id)).check_commit(ref)
+        error = (group or self._shards.group(shard, ref.group_id)).check_commit(ref)
         if error is not ErrorCode.none:
             refuse(error)
             return
@@ -263,7 +163,7 @@ class GroupCoordinator:
 
     def _commit(
         self,
-        shard: _Shard,
+        shard: Shard,
         group_id: str,
         offsets: Sequence[OffsetToCommit],
         fits: Sequence[bool],
@@ -294,7 +194,7 @@ class GroupCoordinator:
         if not values:
             stored(ErrorCode.none, UNKNOWN_OFFSET)
             return
-        self._append(shard, [offset_record(key, value) for key, value in values], stored)
+        self._shards.append(shard, [offset_record(key, value) for key, value in values], stored)
 
     def fetch_offset(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """Return the committed offset, or None. Ask `check` first."""
@@ -339,7 +239,8 @@ class GroupCoordinator:
         if isinstance(shard, ErrorCode):
             done(shard)
             return
-        self._append(shard, [group_record(GroupKey(group_id), value)], lambda error, base_offset: done(error))
+        record = group_record(GroupKey(group_id), value)
+        self._shards.append(shard, [record], lambda error, base_offset: done(error))
 
     def draw_member_id(self, prefix: str) -> str:
         return f"{prefix}-{self._entropy.uuid()}"
@@ -349,28 +250,8 @@ class GroupCoordinator:
 
     # Inside
 
-    def _group(self, shard: _Shard, group_id: str) -> Group:
-        group = shard.groups.get(group_id)
-        if group is None:
-            group = shard.groups[group_id] = Group(group_id, self, self._config.limits)
-        return group
-
-    def _shard(self, group_id: str) -> _Shard | ErrorCode:
-        if not group_id:
-            return ErrorCode.invalid_group_id
-        count = self._partition_count()
-        shard = self._shards.get(partition_of(group_id, count)) if count else None
-        if shard is None:
-            return ErrorCode.not_coordinator
-        return shard if shard.loaded else ErrorCode.coordinator_load_in_progress
-
-    def _append(
-        self, shard: _Shard, records: Sequence[KeyValue], done: Callable[[ErrorCode, Offset], None]
-    ) -> None:
-        def appended(error: ErrorCode, base_offset: Offset) -> None:
-            done(ErrorCode.not_coordinator if shard.gone else _as_coordinator(error), base_offset)
-
-        self._log.append(shard.partition, records, appended)
+    def _shard(self, group_id: str) -> Shard | ErrorCode:
+        return self._shards.of(group_id) if group_id else ErrorCode.invalid_group_id
 
     def _timed_out(self, timer: GroupTimer) -> None:
         group = self.group(timer.group_id)
@@ -380,21 +261,3 @@ class GroupCoordinator:
 
 def _committed(value: OffsetValue) -> CommittedOffset:
     return CommittedOffset(offset=value.offset, leader_epoch=value.leader_epoch, metadata=value.metadata)
-
-
-def _as_coordinator(error: ErrorCode) -> ErrorCode:
-    """Return a partition's error as the members' error (as Kafka's GroupMetadataManager)."""
-    match error:
-        case (
-            ErrorCode.unknown_topic_or_partition
-            | ErrorCode.not_enough_replicas
-            | ErrorCode.not_enough_replicas_after_append
-            | ErrorCode.request_timed_out
-        ):
-            return ErrorCode.coordinator_not_available
-        case ErrorCode.not_leader_or_follower | ErrorCode.kafka_storage_error:
-            return ErrorCode.not_coordinator
-        case ErrorCode.message_too_large | ErrorCode.corrupt_message:
-            return ErrorCode.invalid_commit_offset_size
-        case _:
-            return error

@@ -1,0 +1,193 @@
+"""The groups of each partition of `__consumer_offsets` that this broker leads: loading, finding, writing."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.groups.group import Group
+from quorate.broker.groups.group_records import GroupKey, OffsetKey, read_group, read_key, read_offset
+from quorate.broker.groups.offsets import GroupOffsets
+from quorate.broker.groups.offsets_topic import GroupLog, GroupLogError, partition_of
+from quorate.kafka_bytes import MalformedError
+from quorate.log.batches import KeyValue, Record
+from quorate.runtime import get_logger
+from quorate.types import UNKNOWN_OFFSET, Epoch, Offset
+
+log = get_logger(__name__)
+
+_LOAD_RETRY_SECONDS: Final = 0.1
+
+
+@dataclass(slots=True)
+class Shard:
+    """The groups of one partition, for one leadership of it."""
+
+    partition: int
+    leader_epoch: Epoch
+    loaded: bool = False
+    groups: dict[str, Group] = field(default_factory=dict)
+    offsets: dict[str, GroupOffsets] = field(default_factory=dict)
+    gone: bool = False
+
+    def offsets_of(self, group_id: str) -> GroupOffsets:
+        held = self.offsets.get(group_id)
+        if held is None:
+            held = self.offsets[group_id] = GroupOffsets()
+        return held
+
+
+class Shards:
+    """The shards that are led here, by partition."""
+
+    def __init__(
+        self, group_log: GroupLog, *, partition_count: Callable[[], int], new_group: Callable[[str], Group]
+    ) -> None:
+        """`partition_count`: of `__consumer_offsets`; 0 while it does not exist."""
+        self._log = group_log
+        self._partition_count = partition_count
+        self._new_group = new_group
+        self._held: dict[int, Shard] = {}
+        self._to_load: dict[int, Shard] = {}
+        self._wake = trio.Event()
+
+    def __iter__(self) -> Iterator[Shard]:
+        return iter(tuple(self._held.values()))
+
+    async def run(self) -> None:
+        """Load shards until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                waiting, self._to_load = self._to_load, {}
+                for shard in waiting.values():
+                    nursery.start_soon(self._load, shard)
+                if not self._to_load:
+                    self._wake = trio.Event()
+                    await self._wake.wait()
+
+    # Leadership of partitions
+
+    def elect(self, partition: int, leader_epoch: Epoch) -> None:
+        """Load the groups of a partition that this broker leads now."""
+        held = self._held.get(partition)
+        if held is not None:
+            if held.leader_epoch >= leader_epoch:
+                return
+            if leader_epoch == held.leader_epoch + 1:
+                # Elected again with nobody in between: the log is the one we wrote, and so are the groups.
+                held.leader_epoch = leader_epoch
+                return
+        self.resign(partition)
+        shard = self._held[partition] = Shard(partition, leader_epoch)
+        self._to_load[partition] = shard
+        self._wake.set()
+
+    def resign(self, partition: int) -> None:
+        """Unload the groups of a partition that this broker leads no more."""
+        shard = self._held.pop(partition, None)
+        if shard is None:
+            return
+        shard.gone = True
+        for group in shard.groups.values():
+            group.unload()
+        if shard.groups:
+            log.info("groups unloaded", partition=partition, groups=len(shard.groups))
+
+    async def _load(self, shard: Shard) -> None:
+        while not shard.gone:
+            shard.groups.clear()
+            shard.offsets.clear()
+            try:
+                async for records in self._log.records(shard.partition):
+                    if shard.gone:
+                        return
+                    for record in records:
+                        self._replay(shard, record)
+            except GroupLogError as error:
+                log.debug("groups are not loaded yet", partition=shard.partition, reason=str(error))
+                await trio.sleep(_LOAD_RETRY_SECONDS)
+                continue
+            if not shard.gone:
+                shard.loaded = True
+                for group in shard.groups.values():
+                    group.started()
+                if shard.groups:
+                    log.info("groups loaded", partition=shard.partition, groups=len(shard.groups))
+            return
+
+    def _replay(self, shard: Shard, record: Record) -> None:
+        try:
+            key = None if record.key is None else read_key(record.key)
+            match key:
+                case OffsetKey():
+                    offsets = shard.offsets_of(key.group_id)
+                    if record.value is None:
+                        offsets.remove(key.topic, key.partition)
+                    else:
+                        held = read_offset(record.value)
+                        offsets.put(key.topic, key.partition, held, record_offset=record.offset)
+                case GroupKey():
+                    if record.value is None:
+                        shard.groups.pop(key.group_id, None)
+                    else:
+                        self.group(shard, key.group_id).load(read_group(record.value))
+                case None:
+                    pass
+        except MalformedError as error:
+            log.error(
+                "skipped a record of the offsets topic",
+                partition=shard.partition,
+                offset=record.offset,
+                reason=str(error),
+            )
+
+    # Groups
+
+    def of(self, group_id: str) -> Shard | ErrorCode:
+        """Return the loaded shard of a group, or why there is none here. Any id has a shard, also ""."""
+        count = self._partition_count()
+        shard = self._held.get(partition_of(group_id, count)) if count else None
+        if shard is None:
+            return ErrorCode.not_coordinator
+        return shard if shard.loaded else ErrorCode.coordinator_load_in_progress
+
+    def group(self, shard: Shard, group_id: str) -> Group:
+        """Return a group, a new one if there is none."""
+        group = shard.groups.get(group_id)
+        if group is None:
+            group = shard.groups[group_id] = self._new_group(group_id)
+        return group
+
+    def append(
+        self, shard: Shard, records: Sequence[KeyValue], done: Callable[[ErrorCode, Offset], None]
+    ) -> None:
+        """Append to the shard's partition with acks=all. `done` gets the coordinator's error and the base
+        offset. A shard that is gone gets nothing: the partition may be led here again, for another shard."""
+
+        def appended(error: ErrorCode, base_offset: Offset) -> None:
+            done(ErrorCode.not_coordinator if shard.gone else _as_coordinator(error), base_offset)
+
+        if shard.gone:
+            done(ErrorCode.not_coordinator, UNKNOWN_OFFSET)
+        else:
+            self._log.append(shard.partition, records, appended)
+
+
+def _as_coordinator(error: ErrorCode) -> ErrorCode:
+    """Return a partition's error as the members' error (as Kafka's GroupMetadataManager)."""
+    match error:
+        case (
+            ErrorCode.unknown_topic_or_partition
+            | ErrorCode.not_enough_replicas
+            | ErrorCode.not_enough_replicas_after_append
+            | ErrorCode.request_timed_out
+        ):
+            return ErrorCode.coordinator_not_available
+        case ErrorCode.not_leader_or_follower | ErrorCode.kafka_storage_error:
+            return ErrorCode.not_coordinator
+        case ErrorCode.message_too_large | ErrorCode.corrupt_message:
+            return ErrorCode.invalid_commit_offset_size
+        case _:
+            return error
