@@ -1,5 +1,10 @@
 """Classic consumer groups."""
 
+from quorate.broker.groups.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    assigned_partitions,
+    subscribed_topics,
+)
 from quorate.broker.groups.coordinator import (
     OFFSETS_TOPIC,
     GroupConfig,
@@ -8,11 +13,15 @@ from quorate.broker.groups.coordinator import (
     partition_of,
 )
 from quorate.broker.groups.group import GroupLimits
+from quorate.broker.groups.group_administration import GroupAdministration
+from quorate.broker.groups.group_filter import CLASSIC, GroupFilter, ListedGroup
 from quorate.broker.groups.group_messages import (
     CommittedOffset,
+    GroupDescription,
     GroupMovedError,
     JoinRequest,
     JoinResult,
+    MemberDescription,
     MemberRef,
     OffsetToCommit,
     Protocol,
@@ -21,19 +30,28 @@ from quorate.broker.groups.group_messages import (
 )
 
 __all__ = [
+    "CLASSIC",
+    "CONSUMER_PROTOCOL_TYPE",
     "OFFSETS_TOPIC",
     "CommittedOffset",
+    "GroupAdministration",
     "GroupConfig",
     "GroupCoordinator",
+    "GroupDescription",
+    "GroupFilter",
     "GroupLimits",
     "GroupLogError",
     "GroupMovedError",
     "JoinRequest",
     "JoinResult",
+    "ListedGroup",
+    "MemberDescription",
     "MemberRef",
     "OffsetToCommit",
     "Protocol",
     "SyncRequest",
     "SyncResult",
+    "assigned_partitions",
     "partition_of",
+    "subscribed_topics",
 ]

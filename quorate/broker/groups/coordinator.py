@@ -7,6 +7,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.group import Group, GroupLimits, GroupState, GroupTimer
+from quorate.broker.groups.group_administration import GroupAdministration
 from quorate.broker.groups.group_messages import (
     CommittedOffset,
     GroupMovedError,
@@ -68,6 +69,7 @@ class GroupCoordinator:
             partition_count=partition_count,
             new_group=lambda group_id: Group(group_id, self, config.limits),
         )
+        self.administration = GroupAdministration(self._shards)
         self._timers: Timers[GroupTimer] = Timers(self._timed_out)
 
     async def run(self) -> None:
@@ -184,11 +186,14 @@ class GroupCoordinator:
             if fit
         ]
 
+        held = shard.offsets_of(group_id)  # not the group's next ones, should it be deleted meanwhile
+        ticket = held.begin([key for key, _ in values])
+
         def stored(error: ErrorCode, base_offset: Offset) -> None:
             if error is ErrorCode.none:
-                held = shard.offsets_of(group_id)
                 for place, (key, value) in enumerate(values, base_offset):
                     held.put(key.topic, key.partition, value, record_offset=place)
+            held.end(ticket)
             reply([error if fit else ErrorCode.offset_metadata_too_large for fit in fits])
 
         if not values:

@@ -9,6 +9,7 @@ from typing import assert_never
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.group_messages import (
+    GroupDescription,
     JoinReply,
     JoinRequest,
     JoinResult,
@@ -45,6 +46,36 @@ class Group:
     @property
     def generation(self) -> int:
         return self._rebalance.generation
+
+    # Description
+
+    @property
+    def protocol_type(self) -> str:
+        """ "consumer", or what the first member joined with; "" for a group that nobody has joined."""
+        return self._rebalance.protocol_type or ""
+
+    @property
+    def is_vacant(self) -> bool:
+        """Return whether nobody has ever joined, or is about to."""
+        return not self._members and not self._members.any_pending and not self.generation
+
+    def describe(self) -> GroupDescription:
+        """Describe the group as DescribeGroups does: protocol and subscriptions of a stable one only."""
+        protocol = self._rebalance.protocol if self.state is GroupState.STABLE else None
+        return GroupDescription(
+            state=self.state.value,
+            protocol_type=self.protocol_type,
+            protocol=protocol or "",
+            members=tuple(member.describe(protocol) for member in self._members),
+        )
+
+    def subscriptions(self) -> list[bytes]:
+        """Return each member's metadata for the group's protocol; b"" before the first generation."""
+        return [member.metadata(self._rebalance.protocol) for member in self._members]
+
+    def stored(self) -> GroupValue:
+        """Return the group's value as an empty group."""
+        return self._rebalance.value({})
 
     # Loading and unloading
 

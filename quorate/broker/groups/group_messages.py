@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
@@ -99,6 +99,27 @@ class CommittedOffset:
     offset: Offset
     leader_epoch: Epoch
     metadata: str
+
+
+class MemberDescription(NamedTuple):
+    """A member as DescribeGroups shows it. A tuple, for there may be thousands in a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """`state`: by Kafka's name. `protocol`: the assignor of a stable group, else ""."""
+
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[MemberDescription, ...] = ()
 
 
 JoinReply: TypeAlias = Callable[[JoinResult], None]

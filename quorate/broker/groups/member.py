@@ -5,6 +5,7 @@ from quorate.broker.groups.group_messages import (
     JoinReply,
     JoinRequest,
     JoinResult,
+    MemberDescription,
     Protocol,
     SyncReply,
     SyncResult,
@@ -90,6 +91,17 @@ class Member:
     def as_joined(self, protocol: str | None) -> JoinedMember:
         return JoinedMember(
             member_id=self.member_id, instance_id=self.instance_id, metadata=self.metadata(protocol)
+        )
+
+    def describe(self, protocol: str | None) -> MemberDescription:
+        """`protocol`: the group's, or None where the metadata is not shown."""
+        return MemberDescription(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.metadata(protocol),
+            self.assignment,
         )
 
     def as_value(self, protocol: str | None, assignment: bytes) -> MemberValue:

@@ -95,6 +95,11 @@ class MemberList:
         """Return whether the id is given out and not yet used."""
         return member_id in self._pending
 
+    @property
+    def any_pending(self) -> bool:
+        """Return whether an id is given out and not yet used."""
+        return bool(self._pending)
+
     def forget_pending(self, member_id: str) -> None:
         self._pending.pop(member_id, None)
         self._timers.cancel(GroupTimerKind.PENDING, member_id)

@@ -124,10 +124,11 @@ class Shards:
                 case OffsetKey():
                     offsets = shard.offsets_of(key.group_id)
                     if record.value is None:
-                        offsets.remove(key.topic, key.partition)
+                        offsets.remove(key.topic, key.partition, record_offset=record.offset)
                     else:
                         held = read_offset(record.value)
                         offsets.put(key.topic, key.partition, held, record_offset=record.offset)
+                        self.group(shard, key.group_id)  # one that only commits has no record of its own
                 case GroupKey():
                     if record.value is None:
                         shard.groups.pop(key.group_id, None)

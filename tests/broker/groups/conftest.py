@@ -127,6 +127,7 @@ class Cluster:
         needs_member_id: bool = True,
         session_ms: int = 10_000,
         rebalance_ms: int = 60_000,
+        protocol_type: str = "consumer",
     ) -> Waiting:
         waiting = Waiting()
         request = JoinRequest(
@@ -137,7 +138,7 @@ class Cluster:
             client_host="/127.0.0.1",
             session_timeout_ms=session_ms,
             rebalance_timeout_ms=rebalance_ms,
-            protocol_type="consumer",
+            protocol_type=protocol_type,
             protocols=tuple(Protocol(*each) for each in protocols),
             needs_member_id=needs_member_id,
         )

@@ -1,0 +1,273 @@
+"""What operators ask of groups: to list, to describe and to delete them, and to delete offsets.
+
+A deletion is a matter of tombstones: one for each offset, then one for the group. It is answered when every
+replica in sync has them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from quorate.broker.groups.group import Group, GroupState
+from quorate.broker.groups.group_filter import GroupFilter, ListedGroup
+from quorate.broker.groups.group_messages import GroupDescription
+from quorate.broker.groups.group_records import GroupKey, GroupValue, OffsetKey, group_record, offset_record
+from quorate.broker.groups.offsets import GroupOffsets
+from quorate.broker.groups.shards import Shard, Shards
+from quorate.kafka_bytes import MalformedError
+from quorate.runtime import Slices, get_logger
+from quorate.types import Offset
+
+log = get_logger(__name__)
+
+_AT_ONCE: Final = 200
+"""Tombstones in a batch; some 2 ms."""
+
+_Key = tuple[str, int]
+"""Topic and partition."""
+
+
+class GroupAdministration:
+    """All methods belong to the coordinator's trio run."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+
+    # Listing and describing
+
+    async def groups(self, wanted: GroupFilter) -> list[ListedGroup] | ErrorCode:
+        """Return the groups of this broker that the filter lets through, or the error of a partition that is
+        being loaded: an incomplete list would look complete."""
+        found: list[ListedGroup] = []
+        slices = Slices()
+        for shard in self._shards:
+            if not shard.loaded:
+                return ErrorCode.coordinator_load_in_progress
+            for group_id in tuple(shard.groups):
+                group = _existing(shard, group_id)
+                if group is not None:
+                    listed = ListedGroup(group_id, group.protocol_type, group.state.value)
+                    if listed in wanted:
+                        found.append(listed)
+                await slices.pause()
+        return found
+
+    def describe(self, group_id: str) -> GroupDescription | ErrorCode:
+        """Describe a group. GROUP_ID_NOT_FOUND: there is none; others: this broker can't tell."""
+        shard = self._shards.of(group_id)
+        if isinstance(shard, ErrorCode):
+            return shard
+        group = _existing(shard, group_id)
+        return ErrorCode.group_id_not_found if group is None else group.describe()
+
+    # Deleting groups
+
+    async def delete(self, group_id: str, reply: Callable[[ErrorCode], None]) -> None:
+        """Append the tombstones of an empty group and its offsets, and return; `reply` gets the outcome when
+        all are stored, maybe before this returns.
+
+        The group is dead at once: members that come meanwhile are told to look for their coordinator again.
+        If a tombstone can't be stored, the group comes back with the offsets that are left.
+        """
+        shard = self._shards.of(group_id)
+        if isinstance(shard, ErrorCode):
+            reply(shard)
+            return
+        group = _existing(shard, group_id)
+        if group is None or group.state is GroupState.DEAD:
+            reply(ErrorCode.group_id_not_found)
+        elif group.state is not GroupState.EMPTY:
+            reply(ErrorCode.non_empty_group)
+        else:
+            await self._delete(shard, group, reply)
+
+    async def _delete(self, shard: Shard, group: Group, reply: Callable[[ErrorCode], None]) -> None:
+        group_id, value, offsets = group.group_id, group.stored(), shard.offsets_of(group.group_id)
+        group.unload()
+
+        def ended(error: ErrorCode) -> None:
+            if error is not ErrorCode.none:
+                self._restore(shard, group, value)
+            elif not shard.gone:
+                del shard.groups[group_id], shard.offsets[group_id]
+                log.info("group is deleted", group=group_id)
+            reply(error)
+
+        tombstones = _Tombstones(self._shards, shard, ended)
+        slices = Slices()
+        with trio.CancelScope(shield=True):  # it ends by itself, and must not end halfway
+            for piece in _in_pieces(_written(offsets)):
+                tombstones.append_offsets(group_id, offsets, piece)
+                await slices.pause()
+        tombstones.append_group(group_id)
+        tombstones.all_begun()
+
+    def _restore(self, shard: Shard, group: Group, value: GroupValue) -> None:
+        """Put a fresh group in a dead one's place."""
+        if not shard.gone:
+            del shard.groups[group.group_id]
+            self._shards.group(shard, group.group_id).load(value)
+
+    # Deleting offsets
+
+    async def delete_offsets(
+        self, group_id: str, asked: Sequence[_Key], reply: Callable[[ErrorCode, Sequence[ErrorCode]], None]
+    ) -> None:
+        """Delete committed offsets. `reply` gets the error of the whole, and each partition's in order.
+
+        A topic that a member subscribes to is refused with GROUP_SUBSCRIBED_TO_TOPIC: its next fetch of the
+        offset would begin elsewhere. A partition without an offset is a success.
+        """
+        if not group_id:
+            reply(ErrorCode.invalid_group_id, ())
+            return
+        shard = self._shards.of(group_id)
+        if isinstance(shard, ErrorCode):
+            reply(shard, ())
+            return
+        outcomes: list[ErrorCode] = []
+
+        def ended(error: ErrorCode) -> None:
+            reply(error, outcomes)
+
+        tombstones = _Tombstones(self._shards, shard, ended)
+        slices = Slices()
+        subscribed = _Subscribed()
+        for piece in _in_pieces(asked):
+            group = await self._current(shard, group_id, subscribed)
+            if isinstance(group, ErrorCode):
+                tombstones.refuse(group)
+                break
+            offsets = shard.offsets_of(group_id)
+            in_flight = offsets.in_flight()
+            free = [key for key in piece if key[0] not in subscribed]
+            tombstones.append_offsets(
+                group_id, offsets, [key for key in free if key in in_flight or offsets.get(*key) is not None]
+            )
+            outcomes += [
+                ErrorCode.group_subscribed_to_topic if key[0] in subscribed else ErrorCode.none
+                for key in piece
+            ]
+            await slices.pause()
+        tombstones.all_begun()
+
+    async def _current(self, shard: Shard, group_id: str, subscribed: "_Subscribed") -> Group | ErrorCode:
+        """Return the group with `subscribed` as of now, or why its offsets can't be deleted."""
+        while True:
+            if shard.gone:
+                return ErrorCode.not_coordinator
+            group = _existing(shard, group_id)
+            if group is None or group.state is GroupState.DEAD:
+                return ErrorCode.group_id_not_found
+            if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+                return ErrorCode.non_empty_group
+            subscriptions = group.subscriptions()
+            if subscribed.is_of(subscriptions):
+                return group
+            await subscribed.read(subscriptions)
+
+
+def _existing(shard: Shard, group_id: str) -> Group | None:
+    """Return a group that somebody has joined or committed to. A refused join leaves an object behind that
+    is nobody's group."""
+    group = shard.groups.get(group_id)
+    if group is None or (group.is_vacant and not shard.offsets.get(group_id)):
+        return None
+    return group
+
+
+def _written(offsets: GroupOffsets) -> Iterator[_Key]:
+    """Yield each topic and partition that the log may hold an offset of. No commit may begin meanwhile;
+    those in flight may end."""
+    in_flight = offsets.in_flight()
+    yield from in_flight
+    for topic in offsets.topics():
+        for partition, _ in offsets.of_topic(topic):
+            if (topic, partition) not in in_flight:
+                yield topic, partition
+
+
+def _in_pieces(keys: Iterable[_Key]) -> Iterator[list[_Key]]:
+    """Yield at least one piece."""
+    piece: list[_Key] = []
+    for key in keys:
+        if len(piece) == _AT_ONCE:
+            yield piece
+            piece = []
+        piece.append(key)
+    yield piece
+
+
+class _Subscribed:
+    """The topics that the members of a group subscribe to."""
+
+    def __init__(self) -> None:
+        self._read: list[bytes] = []
+        self._topics: set[str] | None = set()
+        """None: all, as a subscription can't be read."""
+
+    def __contains__(self, topic: str) -> bool:
+        return self._topics is None or topic in self._topics
+
+    def is_of(self, subscriptions: list[bytes]) -> bool:
+        return self._read == subscriptions
+
+    async def read(self, subscriptions: list[bytes]) -> None:
+        """Take these in the place of the earlier ones."""
+        slices = Slices()
+        topics: set[str] = set()
+        self._read, self._topics = subscriptions, None
+        for each in subscriptions:
+            try:
+                topics |= subscribed_topics(each)
+            except MalformedError:
+                return
+            await slices.pause()
+        self._topics = topics
+
+
+class _Tombstones:
+    """Appends of tombstones, and their outcome once all have one: the first error, or NONE."""
+
+    def __init__(self, shards: Shards, shard: Shard, ended: Callable[[ErrorCode], None]) -> None:
+        self._shards = shards
+        self._shard = shard
+        self._ended = ended
+        self._waiting = 1
+        """Appends without an answer; the last one's place is kept until all have begun."""
+        self._error = ErrorCode.none
+
+    def append_offsets(self, group_id: str, offsets: GroupOffsets, keys: Sequence[_Key]) -> None:
+        """Append the tombstones of these offsets, which are forgotten when they are stored."""
+        if not keys:
+            return
+
+        def stored(error: ErrorCode, base_offset: Offset) -> None:
+            if error is ErrorCode.none:
+                for place, (topic, partition) in enumerate(keys, base_offset):
+                    offsets.remove(topic, partition, record_offset=place)
+            self._settle(error)
+
+        self._waiting += 1
+        records = [offset_record(OffsetKey(group_id, *key), None) for key in keys]
+        self._shards.append(self._shard, records, stored)
+
+    def append_group(self, group_id: str) -> None:
+        self._waiting += 1
+        record = group_record(GroupKey(group_id), None)
+        self._shards.append(self._shard, [record], lambda error, base_offset: self._settle(error))
+
+    def refuse(self, error: ErrorCode) -> None:
+        self._error = self._error or error
+
+    def all_begun(self) -> None:
+        self._settle(ErrorCode.none)
+
+    def _settle(self, error: ErrorCode) -> None:
+        self._error = self._error or error
+        self._waiting -= 1
+        if not self._waiting:
+            self._ended(self._error)

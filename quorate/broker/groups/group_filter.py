@@ -1,0 +1,29 @@
+"""Which groups a ListGroups asks for (KIP-518, KIP-848)."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+CLASSIC: Final = "classic"
+"""The type of all groups served here."""
+
+
+class ListedGroup(NamedTuple):
+    """A group as ListGroups shows it. A tuple, for there may be many."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str = CLASSIC
+
+
+class GroupFilter:
+    """The states and types asked for, in any case; none: all. A name that no group can have matches none."""
+
+    def __init__(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> None:
+        self._states = frozenset(name.lower() for name in states)
+        self._types = frozenset(name.lower() for name in types)
+
+    def __contains__(self, group: ListedGroup) -> bool:
+        return (not self._states or group.state.lower() in self._states) and (
+            not self._types or group.group_type.lower() in self._types
+        )
