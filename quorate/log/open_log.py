@@ -46,6 +46,9 @@ class OpenLog:
         self._unsynced_bytes = 0
         self._bytes_above_recovery_point = 0
         self.log_start_offset = log_start_offset
+        self.durable_log_start_offset = base_of(files.segments[0])
+        """The next start finds at least this log start. Behind `log_start_offset` while the segments below
+        that are being removed, and until the owner has stored one in the middle of a segment."""
         self.end_offset = files.end_offset
         self.high_watermark = log_start_offset
         """Kept by the owner. Nothing below is ever truncated (KAFKA-12460)."""
@@ -54,6 +57,11 @@ class OpenLog:
     @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
+
+    @property
+    def first_base_offset(self) -> Offset:
+        """The base offset of the first segment: the log start, if nothing says otherwise."""
+        return base_of(self._segments[0])
 
     @property
     def is_interrupted(self) -> bool:

@@ -88,6 +88,7 @@ class Removals(Durability):
             if self._config.own_recovery_point:
                 await self._store_recovery_point(offset)
             self._recovery_point = offset
+            self.durable_log_start_offset = offset
 
     async def reset(self, start: EpochEnd) -> None:
         """Drop everything, and begin anew at the end of a snapshot, `start`, whose last record is of
@@ -123,18 +124,31 @@ class Removals(Durability):
     async def advance_log_start(self, offset: Offset) -> int:
         """Move the log start up to `offset` and remove the segments that end at or below it; how many.
 
-        The start moves at once, the segments go oldest first, and each removal is durable before the next.
+        The start moves at once. Raises as `raise_log_start` and `remove_below_log_start`.
+        """
+        moved = self.raise_log_start(offset)
+        return await self.remove_below_log_start() if moved or self._first_segment_is_below_start() else 0
+
+    def raise_log_start(self, offset: Offset) -> bool:
+        """Move the log start up to `offset`, and return whether it was below. Nothing below can be read from
+        then on.
+
         Where in the first segment the log starts is not in any file: a metadata log learns it from its
-        snapshots, one of which must end at `offset` and be durable. Raises `OffsetOutOfRangeError` beyond the
-        end.
+        snapshots, one of which must end at `offset` and be durable; a partition's log from a checkpoint of
+        its owner. Raises `OffsetOutOfRangeError` beyond the end.
         """
         self._check_writable()
         if offset > self.end_offset:
             self._check_range(offset)
-        if offset > self.log_start_offset:
-            self._begin_at(offset, self._epochs.epoch_at(offset - 1) or self._epochs.start_epoch)
-        elif not self._first_segment_is_below_start():
-            return 0
+        if offset <= self.log_start_offset:
+            return False
+        self._begin_at(offset, self._epochs.epoch_at(offset - 1) or self._epochs.start_epoch)
+        return True
+
+    async def remove_below_log_start(self) -> int:
+        """Remove the segments that end at or below the log start, oldest first, and return their number. Each
+        removal is durable before the next."""
+        self._check_writable()
         removed = 0
         async with self._maintenance:
             try:
@@ -143,6 +157,7 @@ class Removals(Durability):
                     # One by one: removals that are made durable out of order would leave a hole.
                     await self._disk.sync_folder(self._folder)
                     removed += 1
+                    self.durable_log_start_offset = max(self.durable_log_start_offset, self.first_base_offset)
                 await self._epochs.store(self._disk, self._folder)
             except DiskError as error:
                 self._failure = error

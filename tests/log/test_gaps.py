@@ -137,6 +137,9 @@ LOG: dict[str, Callable[[Log], Awaitable[object]]] = {
     "truncate_fully_and_start_at": lambda log: log.truncate_fully_and_start_at(Offset(7)),
     "reset": lambda log: log.reset(EpochEnd(Epoch(50), Offset(BATCHES + 5))),
     "advance_log_start": lambda log: log.advance_log_start(Offset(BATCHES - 5)),
+    "remove_below_log_start": lambda log: (
+        log.raise_log_start(Offset(BATCHES - 5)) and log.remove_below_log_start()
+    ),
     "delete_old_segments": lambda log: log.delete_old_segments(
         retention_bytes=1, retention_ms=None, high_watermark=Offset(BATCHES)
     ),
