@@ -11,6 +11,7 @@ from quorate.lazy_names import lazily
 if TYPE_CHECKING:
     from quorate.log.checkpoints import (
         HIGH_WATERMARKS,
+        LOG_STARTS,
         RECOVERY_POINTS,
         TopicPartition,
         UnreadableCheckpointError,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "HIGH_WATERMARKS": "quorate.log.checkpoints",
+    "LOG_STARTS": "quorate.log.checkpoints",
     "RECOVERY_POINTS": "quorate.log.checkpoints",
     "TopicPartition": "quorate.log.checkpoints",
     "UnreadableCheckpointError": "quorate.log.checkpoints",
@@ -69,6 +71,7 @@ __getattr__ = lazily(__name__, _HOMES)
 
 __all__ = [
     "HIGH_WATERMARKS",
+    "LOG_STARTS",
     "RECOVERY_POINTS",
     "AppendInfo",
     "BatchTooLargeError",

@@ -1,8 +1,8 @@
 """Kafka's checkpoint files: a version line, a count line, and one line per entry.
 
-`replication-offset-checkpoint` (high watermarks) and `recovery-point-offset-checkpoint` (what is durable)
-hold `topic partition offset`, one file per data directory; `leader-epoch-checkpoint` holds
-`epoch startOffset`, one file per log.
+`replication-offset-checkpoint` (high watermarks), `recovery-point-offset-checkpoint` (what is durable) and
+`log-start-offset-checkpoint` (where logs start in the middle of a segment) hold `topic partition offset`, one
+file per data directory; `leader-epoch-checkpoint` holds `epoch startOffset`, one file per log.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,8 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 """The name of the file with the high watermarks of a directory's partitions."""
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 """The name of the file with the recovery points of a directory's partitions."""
+LOG_STARTS = "log-start-offset-checkpoint"
+"""The name of the file with the log starts of a directory's partitions that no file name tells."""
 _VERSION = "0"
 _DIGITS_MAX = 18
 """So many are always an int64."""
@@ -32,6 +34,11 @@ class UnreadableCheckpointError(LogError):
             remedy = START_NEWER
         elif path.endswith(HIGH_WATERMARKS):
             remedy = "Restore the file, or move it away: high watermarks are learned again from the replicas"
+        elif path.endswith(LOG_STARTS):
+            remedy = (
+                "Restore the file, or move it away and repeat DeleteRecords: without it records that were "
+                "deleted may be readable again"
+            )
         else:
             # Without it damage could not be told from what a crash leaves, and would be cut off.
             remedy = f"Restore the file from this node's disk, {AS_NEW_REPLICA}"

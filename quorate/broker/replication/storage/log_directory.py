@@ -1,7 +1,7 @@
-"""A folder of `log.dirs`: the logs in it, and its two checkpoint files."""
+"""A folder of `log.dirs`: the logs in it, and its three checkpoint files."""
 
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 import trio
@@ -10,6 +10,7 @@ from quorate.broker.replication.storage.directory_files import Proof
 from quorate.broker.replication.storage.replica_directories import Directory
 from quorate.log import (
     HIGH_WATERMARKS,
+    LOG_STARTS,
     RECOVERY_POINTS,
     Log,
     TopicPartition,
@@ -48,6 +49,12 @@ class OffsetsFile:
         return cls(disk, path, load_offsets(disk, path))
 
     @classmethod
+    def of_log_starts(cls, disk: Disk, folder: str) -> "OffsetsFile":
+        """Raises `UnreadableCheckpointError`, `DiskError`: without them, deleted records would be back."""
+        path = f"{folder}/{LOG_STARTS}"
+        return cls(disk, path, load_offsets(disk, path))
+
+    @classmethod
     def of_high_watermarks(cls, disk: Disk, folder: str) -> "OffsetsFile":
         """A file that can't be read counts as none: high watermarks are learned again from the replicas.
         Raises `UnreadableCheckpointError` for one that a newer quorate wrote, and `DiskError`."""
@@ -81,7 +88,7 @@ class LogDirectory:
     """Mutable; owned by the log manager."""
 
     def __init__(self, disk: Disk, directory: Directory, *, clean: bool, proof: Proof | None) -> None:
-        """Read both files. Raises `UnreadableCheckpointError`, `DiskError`."""
+        """Read the three files. Raises `UnreadableCheckpointError`, `DiskError`."""
         path = directory.path
         self.path = path
         self.id = directory.id
@@ -93,8 +100,11 @@ class LogDirectory:
         None if that isn't known."""
         self.points_file = OffsetsFile.of_recovery_points(disk, path)
         self.marks_file = OffsetsFile.of_high_watermarks(disk, path)
+        self.starts_file = OffsetsFile.of_log_starts(disk, path)
         self.recovery_points = dict(self.points_file.held)
         self.high_watermarks = dict(self.marks_file.held)
+        self.log_starts = dict(self.starts_file.held)
+        """The log starts that are in the middle of a segment. May have some that no longer are."""
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
         """The topic ids of the partition folders that exist."""
         self.unbegun: set[TopicPartition] = set()
@@ -117,6 +127,7 @@ class LogDirectory:
         self.topic_ids.pop(key, None)
         self.recovery_points.pop(key, None)
         self.high_watermarks.pop(key, None)
+        self.log_starts.pop(key, None)
         self._cuts.pop(key, None)
 
     async def forget_durably(self, key: TopicPartition) -> None:
@@ -126,6 +137,8 @@ class LogDirectory:
             await self.store_recovery_points()
         if key in self.marks_file.held:
             await self.store_high_watermarks()
+        if key in self.starts_file.held:
+            await self.store_log_starts(())
 
     async def store_high_watermarks(self) -> None:
         """Write the high watermarks. Raises `DiskError`."""
@@ -134,6 +147,24 @@ class LogDirectory:
     async def store_recovery_points(self) -> None:
         """Store the ends that the logs' last flushes made durable. Raises `DiskError`."""
         await self.points_file.store(self._current_recovery_points)
+
+    async def store_log_starts(self, keys: Iterable[TopicPartition]) -> None:
+        """Make the present log starts of these partitions durable. Raises `DiskError`."""
+        stored: dict[Log, Offset] = {}
+        for key in keys:
+            opened = self.logs.get(key)
+            if opened is None:
+                continue
+            stored[opened] = opened.log_start_offset
+            if opened.log_start_offset > opened.first_base_offset:
+                self.log_starts[key] = opened.log_start_offset
+            else:
+                self.log_starts.pop(key, None)
+        await self.starts_file.store(lambda: dict(self.log_starts))
+        for opened, offset in stored.items():
+            # Unless the log begins anew, lower, since.
+            if opened.durable_log_start_offset < offset <= opened.log_start_offset:
+                opened.durable_log_start_offset = offset
 
     def _current_high_watermarks(self) -> dict[TopicPartition, Offset]:
         self.high_watermarks.update({key: opened.high_watermark for key, opened in self.logs.items()})
@@ -148,9 +179,13 @@ class LogDirectory:
     @asynccontextmanager
     async def cutting(self, key: TopicPartition, end_offset: Offset) -> AsyncIterator[None]:
         """While a log is cut to `end_offset`, let no file claim that more of it is durable: a crash halfway
-        must not look like damage. If the block fails or is cancelled, that stays so. Raises `DiskError`."""
+        must not look like damage. If the block fails or is cancelled, that stays so. A log that begins anew
+        at a lower offset starts there, also after a crash. Raises `DiskError`."""
         self._cuts[key] = end_offset
         if self.points_file.held.get(key, 0) > end_offset:
             await self.store_recovery_points()
         yield
         self._cuts.pop(key, None)
+        opened = self.logs.get(key)
+        if opened is not None and self.starts_file.held.get(key, 0) > opened.log_start_offset:
+            await self.store_log_starts((key,))

@@ -5,7 +5,7 @@ here, so that what is stray is never read.
 """
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -224,10 +224,27 @@ class LogManager:
             clean_shutdown=where.clean and key in where.recovery_points,
             now_ms=self._now_ms,
         )
+        where.logs[key] = opened
+        try:
+            await self._begin_at_start(where, key, opened)
+        except BaseException:
+            opened.close()
+            del where.logs[key]
+            raise
         known = where.high_watermarks.get(key, Offset(0))
         opened.high_watermark = max(opened.log_start_offset, min(known, opened.end_offset))
-        where.logs[key] = opened
         return opened
+
+    async def _begin_at_start(self, where: LogDirectory, key: TopicPartition, opened: Log) -> None:
+        """Let the log start where the checkpoint says. One whose records up to there were lost with the power
+        is empty then: an offset that was deleted is never given to another record."""
+        start = where.log_starts.get(key, Offset(0))
+        if start > opened.end_offset:
+            async with where.cutting(key, Offset(0)):
+                await opened.truncate_fully_and_start_at(start)
+        elif start > opened.log_start_offset:
+            await opened.advance_log_start(start)
+            opened.durable_log_start_offset = start
 
     def _place_for(self, directory: uuid.UUID) -> LogDirectory:
         named = next((each for each in self._directories if each.id == directory), None)
@@ -307,6 +324,21 @@ class LogManager:
         """Store the ends that the logs' last flushes made durable, in all folders. Raises `DiskError` at the
         end."""
         await self._on_each(LogDirectory.store_recovery_points)
+
+    async def store_log_starts(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, DiskError]:
+        """Make the present log starts of these partitions durable. Return those of folders that failed."""
+        by_directory: dict[LogDirectory, list[TopicPartition]] = {}
+        for key in keys:
+            where = self.log_directory_of(*key)
+            if where is not None and where.failure is None:
+                by_directory.setdefault(where, []).append(key)
+        failures: dict[TopicPartition, DiskError] = {}
+        for where, concerned in by_directory.items():
+            try:
+                await where.store_log_starts(concerned)
+            except DiskError as error:
+                failures.update(dict.fromkeys(concerned, error))
+        return failures
 
     async def _on_each(self, store: Callable[[LogDirectory], Awaitable[None]]) -> None:
         failure: DiskError | None = None
@@ -407,7 +439,7 @@ async def _scan(disk: Disk, where: LogDirectory) -> None:
             # Its creation was interrupted before anything could be written to it.
             disk.remove_folder(folder)
     # The files go on naming what is gone, until something of the same name is made.
-    for known in (where.recovery_points, where.high_watermarks):
+    for known in (where.recovery_points, where.high_watermarks, where.log_starts):
         for key in [key for key in known if key not in where.topic_ids]:
             del known[key]
 
