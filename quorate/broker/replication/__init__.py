@@ -8,6 +8,8 @@ from quorate.broker.replication.replication_errors import (
     PartitionError,
 )
 from quorate.broker.replication.requests import (
+    DeleteRecordsItem,
+    DeleteRecordsResult,
     FetchItem,
     FetchOptions,
     FetchResult,
@@ -17,6 +19,8 @@ from quorate.broker.replication.requests import (
 
 __all__ = [
     "AllFoldersFailedError",
+    "DeleteRecordsItem",
+    "DeleteRecordsResult",
     "DuplicateReplicaError",
     "FetchItem",
     "FetchOptions",

@@ -6,7 +6,7 @@ long poll in which it is missing, with its connection, because the answer could 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 import trio
@@ -78,6 +78,8 @@ class FetcherContext:
     stats: ReplicationStats
     cutting: Cutting
     disk_failed: Callable[[PartitionReplica, Exception], None]
+    log_starts_raised: Callable[[Sequence[PartitionReplica]], Awaitable[None]]
+    """Makes the log starts durable."""
 
 
 class LeaderFetcher:
@@ -223,7 +225,8 @@ class LeaderFetcher:
                     fetch_offset=offset,
                     # The log's last epoch, not the last answer's (KAFKA-15510).
                     last_fetched_epoch=epochs[-1].epoch if epochs else UNKNOWN_EPOCH,
-                    log_start_offset=partition.log.log_start_offset,
+                    # What the next life of this broker will find, too.
+                    log_start_offset=partition.log.durable_log_start_offset,
                     max_bytes=config.replica_fetch_max_bytes,
                 )
             )
@@ -247,6 +250,7 @@ class LeaderFetcher:
         self, answer: dict[tuple[object, int], FetchedPartition], asked: dict[tuple[object, int], _Asked]
     ) -> None:
         slices = Slices()
+        raised: list[PartitionReplica] = []
         for key, each in asked.items():
             await slices.pause()
             part = answer.get(key)
@@ -256,7 +260,8 @@ class LeaderFetcher:
             if partition.log.end_offset != each.offset:
                 continue  # not what was asked for any more
             try:
-                await self._take_one(followed, part)
+                if await self._take_one(followed, part):
+                    raised.append(partition)
             except InvalidBatchError as error:
                 log.error("a leader sent records that are none", partition=str(partition), reason=str(error))
                 self._pause(followed)
@@ -271,8 +276,13 @@ class LeaderFetcher:
             except (DiskError, LogError) as error:
                 self._context.disk_failed(partition, error)
                 followed.failed = True
+        if raised:
+            # Before the next fetch, which tells the leader.
+            await self._context.log_starts_raised(raised)
 
-    async def _take_one(self, followed: _Followed, part: FetchedPartition) -> None:
+    async def _take_one(self, followed: _Followed, part: FetchedPartition) -> bool:
+        """Take in one partition's answer, and return whether it raised the log start."""
+        raised = False
         partition, role = followed.partition, followed.role
         code = int(part.error)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset >= 0:
@@ -286,7 +296,7 @@ class LeaderFetcher:
                     error=part.error.name,
                 )
             self._pause(followed)
-            return
+            return False
         elif part.diverging_epoch is not None:
             # No high watermark from an answer to a log that isn't the leader's.
             cut = partition.truncation_offset(role, *part.diverging_epoch)
@@ -295,15 +305,16 @@ class LeaderFetcher:
             if (partition.log.end_offset, partition.log.epochs) == before:
                 # The same question would get the same answer, at once.
                 self._pause(followed)
-                return
+                return False
         else:
             records = part.records[0] if part.records else b""
             if records:
                 await partition.begin_with(role, records, self._context.cutting)
             await partition.append_replicated(role, records, high_watermark=part.high_watermark)
             if part.log_start_offset > partition.log.log_start_offset:
-                await partition.advance_log_start(role, part.log_start_offset)
+                raised = await partition.raise_log_start(role, part.log_start_offset)
         followed.backoff_s = 0.0
+        return raised
 
     def _pause(self, followed: _Followed) -> None:
         followed.backoff_s = self._longer(followed.backoff_s)

@@ -1,4 +1,4 @@
-"""Requests that wait: produces for the high watermark, fetches for records.
+"""Requests that wait: produces for the high watermark, deletions for the low one, fetches for records.
 
 Each waits on the partitions that can complete it, and one heap holds all deadlines. Completing sets a flag
 and wakes whoever waits; it happens after a partition's state has changed, never within the change
@@ -100,7 +100,8 @@ class Purgatory:
 
 
 class ParkedBatch:
-    """A produced batch that waits until the high watermark reaches `end_offset` (exclusive)."""
+    """A produced batch that waits until the high watermark reaches `end_offset` (exclusive), or a deletion of
+    what is below `end_offset` that waits for the low watermark."""
 
     __slots__ = ("_settle", "end_offset", "settled")
 
@@ -118,11 +119,12 @@ class ParkedBatch:
 class Watchers:
     """The waiters of one partition. A completed produce costs one pop, however many wait."""
 
-    __slots__ = ("_consumers", "_followers", "_produces")
+    __slots__ = ("_consumers", "_deletions", "_followers", "_produces")
 
     def __init__(self) -> None:
         self._produces: deque[ParkedBatch] = deque()
         """Waiting produces by end offset."""
+        self._deletions: list[ParkedBatch] = []
         self._followers: dict[Waiter, None] = {}
         self._consumers: dict[Waiter, None] = {}
 
@@ -137,6 +139,24 @@ class Watchers:
         """Drop the oldest waiters that have expired."""
         while self._produces and self._produces[0].settled:
             self._produces.popleft()
+
+    def expect_deletion(self, deletion: ParkedBatch) -> None:
+        self._deletions = [each for each in self._deletions if not each.settled]
+        self._deletions.append(deletion)
+
+    @property
+    def await_deletion(self) -> bool:
+        """Return whether anybody waits for the low watermark."""
+        return bool(self._deletions)
+
+    def low_watermark_moved(self, low_watermark: Offset) -> None:
+        """Complete the deletions up to the low watermark."""
+        deletions, self._deletions = self._deletions, []
+        for each in deletions:
+            if each.end_offset <= low_watermark:
+                each.settle(ErrorCode.NONE)
+            elif not each.settled:
+                self._deletions.append(each)
 
     def watch(self, fetch: Waiter, *, follower: bool) -> None:
         (self._followers if follower else self._consumers)[fetch] = None
@@ -162,9 +182,10 @@ class Watchers:
         _complete(self._consumers)
 
     def leadership_lost(self, error: ErrorCode) -> None:
-        """Fail the produces that wait here."""
+        """Fail the produces and deletions that wait here."""
         produces, self._produces = self._produces, deque()
-        for batch in produces:
+        deletions, self._deletions = self._deletions, []
+        for batch in (*produces, *deletions):
             batch.settle(error)
         self.changed()
 

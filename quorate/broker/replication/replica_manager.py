@@ -22,12 +22,14 @@ from quorate.broker.replication.fetcher import FetcherContext, Fetchers
 from quorate.broker.replication.gauges import count_partitions
 from quorate.broker.replication.hosting import Hosting
 from quorate.broker.replication.isr_updater import AlterPartition, IsrUpdater
+from quorate.broker.replication.log_starts import LogStarts
 from quorate.broker.replication.producing import BatchChecker
 from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replica import Eligible, PartitionReplica
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.replication_errors import AllFoldersFailedError, PartitionError
 from quorate.broker.replication.requests import (
+    DeleteRecordsItem,
     EpochEndResult,
     FetchOptions,
     FetchResult,
@@ -36,7 +38,9 @@ from quorate.broker.replication.requests import (
     TopicRef,
 )
 from quorate.broker.replication.serving import (
+    DeletionService,
     FetchService,
+    ParkedDeletions,
     ParkedFetch,
     ParkedProduce,
     ProduceService,
@@ -106,6 +110,9 @@ class ReplicaManager:
         self._assignments = DirectoryAssignments(
             broker_id, broker_epoch=lambda: self._broker_epoch, assign=assign_directories
         )
+        self._tasks = Tasks()
+        log_starts = LogStarts(logs, tasks=self._tasks, has=self._is_served, disk_failed=self._disk_failed)
+        self._deletions = DeletionService(self._deletable, self._purgatory, log_starts.raised)
         fetcher_context = FetcherContext(
             broker_id=broker_id,
             broker_epoch=lambda: self._broker_epoch,
@@ -115,8 +122,8 @@ class ReplicaManager:
             stats=self.stats,
             cutting=lambda partition, offset: logs.cutting(partition.topic, partition.partition_id, offset),
             disk_failed=self._disk_failed,
+            log_starts_raised=log_starts.raised,
         )
-        self._tasks = Tasks()
         self._hosting = Hosting(
             broker_id,
             config,
@@ -309,6 +316,7 @@ class ReplicaManager:
             # A changed broker may join an ISR or not, and holds the high watermark back accordingly.
             for partition in self._hosting.each():
                 partition.advance_high_watermark()
+                partition.settle_deletions()
                 yield LOOKED_AT
         self._acted_offset = delta.end_offset - 1
 
@@ -400,6 +408,22 @@ class ReplicaManager:
             )
         return partition
 
+    def _is_served(self, partition: PartitionReplica) -> bool:
+        return self._hosting.has(partition)
+
+    def _deletable(self, topic: TopicRef, partition_id: int) -> PartitionReplica:
+        """Return the replica, if its topic's records may be deleted. Raises `PartitionError`."""
+        partition = self._writable(topic, partition_id)
+        partition.check_leading()
+        config = effective(self._image, partition.topic, static=self._static)
+        if config.cleanup_compact and not config.cleanup_delete:
+            raise PartitionError(
+                ErrorCode.POLICY_VIOLATION,
+                f"records of {partition} can't be deleted: its topic has cleanup.policy=compact; add delete "
+                "to it, or write tombstones",
+            )
+        return partition
+
     def is_cut_off(self, topic: TopicRef, partition_id: int) -> bool:
         """Return whether clients that ask for the leader should look for another one."""
         found = self._hosting.find(topic, partition_id)
@@ -430,6 +454,11 @@ class ReplicaManager:
         when `acks` (0, 1 or -1, all) are satisfied or `timeout_ms` is over. `internal`: from this broker
         itself."""
         return self._produces.append(items, acks=acks, timeout_ms=timeout_ms, internal=internal)
+
+    async def delete_records(self, items: Sequence[DeleteRecordsItem], *, timeout_ms: int) -> ParkedDeletions:
+        """Delete records at the start of partitions that this broker leads (KIP-107). Returns when it is done
+        here; the result is `done` when the live followers have it too, or `timeout_ms` is over."""
+        return await self._deletions.delete(items, timeout_ms=timeout_ms)
 
     async def begin_fetch(self, options: FetchOptions) -> list[FetchResult] | ParkedFetch:
         """Begin a fetch. Return the answer if it needn't wait."""

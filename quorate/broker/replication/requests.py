@@ -125,3 +125,22 @@ class EpochEndResult:
     error: ErrorCode = ErrorCode.NONE
     leader_epoch: Epoch = UNKNOWN_EPOCH
     end_offset: Offset = UNKNOWN_OFFSET
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecordsItem:
+    """Delete what is below `offset`; -1: below the high watermark."""
+
+    topic: TopicRef
+    partition_id: int
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRecordsResult:
+    """`low_watermark`: the least log start of all live replicas, -1 with an error."""
+
+    topic: TopicRef
+    partition_id: int
+    error: ErrorCode = ErrorCode.NONE
+    low_watermark: Offset = UNKNOWN_OFFSET

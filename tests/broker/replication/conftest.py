@@ -42,7 +42,7 @@ from quorate.broker.metadata_cache import whole_image
 from quorate.broker.replication.replica_manager import ReplicaManager
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.replication_errors import PartitionError
-from quorate.broker.replication.requests import FetchItem, FetchOptions, ProduceItem
+from quorate.broker.replication.requests import DeleteRecordsItem, FetchItem, FetchOptions, ProduceItem
 from quorate.broker.wire.kafka_server import serve
 from quorate.error_code import ErrorCode
 from quorate.log.batches.batch import read_batches
@@ -398,6 +398,13 @@ class Broker:
     async def produced(self, *values, **options):
         """Produce and wait for the answer."""
         pending = self.produce(*values, **options)
+        await pending.wait()
+        return pending.results()[0]
+
+    async def deleted(self, offset, *, name="t", partition_id=0, timeout_ms=5000):
+        """Delete what is below `offset`, and wait for the answer."""
+        items = [DeleteRecordsItem(name, partition_id, offset)]
+        pending = await self.manager.delete_records(items, timeout_ms=timeout_ms)
         await pending.wait()
         return pending.results()[0]
 

@@ -132,7 +132,7 @@ async def test_neither_records_nor_a_cut_of_a_past_role_are_taken_in(make_broker
     assert await held.append_replicated(past, records, high_watermark=99) == 0
     await held.truncate(past, 0, None)
     await held.restart_at(past, 100, None)
-    await held.advance_log_start(past, 1)
+    await held.raise_log_start(past, 1)
     assert (held.log.log_start_offset, held.log.end_offset, held.high_watermark) == (0, 1, 1)
 
 

@@ -53,10 +53,10 @@ async def test_a_followers_log_start_never_passes_its_high_watermark(make_broker
     cluster.cut_off(2)
     follower = cluster[2].partition()
     follower.log.high_watermark = Offset(2)
-    await follower.advance_log_start(follower.following, 4)
+    await follower.raise_log_start(follower.following, 4)
     assert follower.log.log_start_offset == 2
     follower.log.high_watermark = Offset(5)
-    await follower.advance_log_start(follower.following, 4)
+    await follower.raise_log_start(follower.following, 4)
     assert follower.log.log_start_offset == 4
 
 

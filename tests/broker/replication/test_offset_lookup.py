@@ -75,6 +75,21 @@ async def test_the_search_goes_on_behind_a_batch_that_only_seems_to_have_it(brok
     assert await ask(broker, 85) == (-1, -1)
 
 
+@pytest.mark.bug("redpanda PR 18112")
+@pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name)
+async def test_a_search_by_time_finds_nothing_that_was_deleted(broker, codec):
+    append(broker, batch(range(10), codec=codec))
+    assert broker.partition().delete_records(Offset(5)) == 5
+    assert await ask(broker, 2) == (5, 5)
+
+
+async def test_a_search_by_time_in_a_partition_without_records_finds_none(broker):
+    assert await ask(broker, 2) == (-1, -1)
+    append(broker, batch(range(10)))
+    assert broker.partition().delete_records(Offset(-1)) == 10
+    assert [await ask(broker, at) for at in (0, 2, 100)] == [(-1, -1)] * 3
+
+
 async def test_records_with_the_brokers_time_all_have_the_same(broker):
     append(broker, batch([10, 30], max_timestamp=500, log_append_time=True))
     assert await ask(broker, 400) == (0, 500)

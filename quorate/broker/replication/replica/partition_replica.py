@@ -65,6 +65,9 @@ class AppendedBatches:
     own."""
 
 
+TO_HIGH_WATERMARK: Final = -1
+"""The offset of a DeleteRecords that deletes everything that is committed."""
+UNKNOWN_BROKER_EPOCH: Final = -1
 _BATCHES_AT_ONCE: Final = 500
 """The batches that a follower reads and appends in one piece: 1 ms."""
 
@@ -172,6 +175,7 @@ class PartitionReplica:
                 return RoleChange.NONE
             self._count_isr_change(before, state.isr)
             self.advance_high_watermark()
+            self.settle_deletions()
             self._propose_recovered()
             return RoleChange.ISR
         return self._begin_epoch(state, now)
@@ -303,6 +307,52 @@ class PartitionReplica:
         self.watchers.high_watermark_moved(found)
         return True
 
+    # DeleteRecords (KIP-107)
+
+    def delete_records(self, offset: Offset) -> Offset:
+        """Raise the log start to `offset`, or to the high watermark (-1), as leader, and return it. It is
+        durable later: see `low_watermark`. Below the log start nothing happens. Raises `PartitionError`."""
+        self.check_leading()
+        wanted = self.high_watermark if offset == TO_HIGH_WATERMARK else offset
+        if not 0 <= wanted <= self.high_watermark:
+            raise PartitionError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self}: records can be deleted up to the high watermark {self.high_watermark} (-1), and "
+                f"not up to {offset}",
+            )
+        try:
+            raised = self.log.raise_log_start(wanted)
+        except (DiskError, LogFailedError) as error:
+            self._disk_failed(self, error)
+            raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if raised:
+            # Consumers below are told now, and followers where the log starts.
+            self.watchers.changed()
+        return wanted
+
+    def low_watermark(self) -> Offset | None:
+        """Return the least durable log start of this leader and of the followers that may lead next: those
+        that are live, in the ISR, or eligible leader replicas. Kafka asks the live ones alone, so that a
+        member of the ELR could bring deleted records back. None unless this broker leads; -1 while one has
+        not fetched in this epoch."""
+        leader = self.leading
+        if leader is None:
+            return None
+        least = self.log.durable_log_start_offset
+        for remote in leader.remotes.values():
+            if remote.log_start_offset < least and (
+                remote.broker_id in leader.isr.maximal
+                or remote.broker_id in leader.isr.elr
+                or self._eligible(remote.broker_id, UNKNOWN_BROKER_EPOCH)
+            ):
+                least = remote.log_start_offset
+        return least
+
+    def settle_deletions(self) -> None:
+        """Complete the deletions that every replica has, after a change of one of them."""
+        if self.watchers.await_deletion and (least := self.low_watermark()) is not None:
+            self.watchers.low_watermark_moved(least)
+
     def readable(self, item: FetchItem, *, replica_id: int) -> Readable:
         """Return the range that a fetch may read. Changes nothing. Raises `PartitionError`."""
         leader = self.check_leading(item.current_leader_epoch)
@@ -340,6 +390,7 @@ class PartitionReplica:
             broker_epoch=replica_epoch,
             now=now,
         )
+        self.settle_deletions()
         if replica_id not in leader.isr.maximal:
             rule = LagRule(now=now, lag_s=self._lag_s, eligible=self._eligible)
             self._submit(leader.propose_expand(remote, high_watermark=self.high_watermark, rule=rule))
@@ -411,6 +462,7 @@ class PartitionReplica:
         self._count_isr_change(leader.isr.committed, isr)
         leader.isr.commit(isr, elr=elr, partition_epoch=partition_epoch, recovery=recovery)
         self.advance_high_watermark()
+        self.settle_deletions()
 
     def _count_isr_change(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
         if any(each not in after for each in before):
@@ -529,8 +581,8 @@ class PartitionReplica:
                     await self.log.truncate_fully_and_start_at(Offset(first.base_offset))
                     await self.load_producers()
 
-    async def advance_log_start(self, role: FollowerState, offset: Offset) -> None:
-        """Delete the records below the leader's log start."""
+    async def raise_log_start(self, role: FollowerState, offset: Offset) -> bool:
+        """Take over the log start of the leader of `role`, and return whether it was below. Whoever calls
+        makes it durable before the next fetch, which tells the leader."""
         async with self.lock:
-            if self.role is role:
-                await self.log.advance_log_start(min(offset, self.log.high_watermark))
+            return self.role is role and self.log.raise_log_start(min(offset, self.high_watermark))

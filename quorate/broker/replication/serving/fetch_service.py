@@ -160,7 +160,7 @@ class FetchService:
         for item in options.items:
             result, readable_end = await self._read_one(item, options, left=left, first=first)
             read.results.append(result)
-            read.urgent = read.urgent or result.urgent
+            read.urgent = read.urgent or result.urgent or _owes_log_start(item, options, result)
             if readable_end is not None:
                 read.readable_ends.append(readable_end)
             if result.records:
@@ -219,6 +219,12 @@ class FetchService:
             records=(records,) if records else (),
         )
         return answer, (partition, readable_end)
+
+
+def _owes_log_start(item: FetchItem, options: FetchOptions, result: FetchResult) -> bool:
+    """Return whether the leader's log start has moved past the follower's: a client may wait for it
+    (DeleteRecords), and Kafka's followers learn of it at the end of their long poll."""
+    return options.from_follower and 0 <= item.log_start_offset < result.log_start_offset
 
 
 def _needs_zstd(partition: PartitionReplica) -> PartitionError:
