@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis import (
     add_raft_voter,
     create_topics,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -64,6 +65,7 @@ _HANDLERS: Final[Mapping[int, _Handler]] = MappingProxyType(
         ApiKey.HEARTBEAT: heartbeat.handle,
         ApiKey.CREATE_TOPICS: create_topics.handle,
         ApiKey.DELETE_TOPICS: delete_topics.handle,
+        ApiKey.DELETE_RECORDS: delete_records.handle,
         ApiKey.INIT_PRODUCER_ID: init_producer_id.handle,
         ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
         ApiKey.DESCRIBE_CONFIGS: describe_configs.handle,

@@ -26,6 +26,7 @@ class ApiKey(IntEnum):
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
@@ -92,6 +93,7 @@ APIS: Final = MappingProxyType(
             _api(ApiKey.API_VERSIONS, 0, 4, flexible=3),
             _api(ApiKey.CREATE_TOPICS, 2, 7, flexible=5),
             _api(ApiKey.DELETE_TOPICS, 1, 6, flexible=4),
+            _api(ApiKey.DELETE_RECORDS, 0, 2, flexible=2),
             _api(ApiKey.INIT_PRODUCER_ID, 0, 4, flexible=2),
             _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, flexible=4),
             _api(ApiKey.DESCRIBE_CONFIGS, 1, 4, flexible=4),

@@ -28,6 +28,7 @@ from quorate.runtime import Buffer, Mapped, Steps, in_slices
 
 if TYPE_CHECKING:
     from kio.schema.create_topics.v7.request import CreateTopicsRequest
+    from kio.schema.delete_records.v2.request import DeleteRecordsRequest, DeleteRecordsTopic
     from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
     from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
     from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
@@ -106,7 +107,7 @@ def _with_message(request: object, refusal: _Refusal) -> _Fields:
 
 
 def _partitions(
-    topics: "Iterable[ListOffsetsTopic | OffsetCommitRequestTopic]", values: _Fields
+    topics: "Iterable[ListOffsetsTopic | OffsetCommitRequestTopic | DeleteRecordsTopic]", values: _Fields
 ) -> Iterator[_Fields]:
     for topic in topics:
         yield {
@@ -117,6 +118,11 @@ def _partitions(
 
 def _list_offsets(request: "ListOffsetsRequest", refusal: _Refusal) -> _Fields:
     nothing: _Fields = {"error_code": refusal.code, "timestamp": -1, "offset": -1}
+    return {"topics": _partitions(request.topics, nothing)}
+
+
+def _delete_records(request: "DeleteRecordsRequest", refusal: _Refusal) -> _Fields:
+    nothing: _Fields = {"error_code": refusal.code, "low_watermark": -1}
     return {"topics": _partitions(request.topics, nothing)}
 
 
@@ -236,6 +242,7 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.API_VERSIONS: _top_level,
         ApiKey.CREATE_TOPICS: _create_topics,
         ApiKey.DELETE_TOPICS: _delete_topics,
+        ApiKey.DELETE_RECORDS: _delete_records,
         ApiKey.INIT_PRODUCER_ID: _init_producer_id,
         ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
         ApiKey.DESCRIBE_CONFIGS: _describe_configs,
