@@ -11,6 +11,7 @@ import typer
 
 from quorate.cli.commands import cluster_commands as cluster
 from quorate.cli.commands import demo
+from quorate.cli.commands import feature_commands as features
 from quorate.cli.commands import log_commands as log_dump
 from quorate.cli.commands import quorum_commands as quorum
 from quorate.cli.commands import server_commands as server
@@ -31,6 +32,7 @@ app.add_typer(server.app, name="server")
 app.add_typer(storage.app, name="storage")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(topics.app, name="topics")
+app.add_typer(features.app, name="features")
 app.add_typer(log_dump.app, name="log")
 app.add_typer(snapshot.app, name="snapshot")
 app.command("demo", epilog="Example: quorate demo --file README.md")(demo.demo)

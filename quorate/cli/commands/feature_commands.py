@@ -1,0 +1,95 @@
+"""`quorate features`: the levels at which the cluster works."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from quorate.cli.cli_errors import ExitCode, fail
+from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="The levels at which the cluster works, such as metadata.version.",
+    epilog="Example: quorate features describe -b localhost:9092",
+)
+_UP, _DOWN, _DOWN_WITH_LOSS = 1, 2, 3
+
+FeatureOption = Annotated[
+    list[str],
+    typer.Option("--feature", metavar="NAME=LEVEL", help="A feature and its new level. Repeatable."),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Check whether it could be done. Change nothing.")
+]
+
+
+def _levels(features: list[str]) -> dict[str, int]:
+    levels: dict[str, int] = {}
+    for text in features:
+        name, _, level = text.partition("=")
+        if not name or not level.isdecimal() or int(level) >= 1 << 15:
+            raise fail(f"--feature: {text!r} is not of the form name=level", ExitCode.USAGE)
+        if name in levels:
+            raise fail(f"--feature: {name} is given twice", ExitCode.USAGE)
+        levels[name] = int(level)
+    return levels
+
+
+def _set(bootstrap: str, levels: dict[str, int], *, upgrade_type: int, dry_run: bool) -> None:
+    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.feature_requests import set_features
+
+    run_with_client(
+        bootstrap,
+        lambda client: set_features(client, levels, upgrade_type=upgrade_type, dry_run=dry_run),
+    )
+    done = "can be set" if dry_run else "is set"
+    for name, level in levels.items():
+        typer.echo(f"{name} {done} to {level}")
+
+
+@app.command(epilog="Example: quorate features describe --json")
+def describe(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
+    """Show each feature, the levels that the broker can work at, and the level of the cluster (0: off)."""
+    from dataclasses import asdict
+
+    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.feature_requests import describe_features
+
+    described = run_with_client(bootstrap, describe_features)
+    if as_json:
+        rows = [asdict(each) for each in described.features]
+        typer.echo(json.dumps({"features": rows, "epoch": described.epoch}))
+        return
+    from rich.table import Table
+
+    from quorate.cli.text_tables import print_table
+
+    table = Table("feature", "supported", "finalized")
+    for each in described.features:
+        table.add_row(each.name, f"{each.min_level} to {each.max_level}", str(each.finalized))
+    print_table(table)
+
+
+@app.command(epilog="Example: quorate features upgrade --feature kraft.version=1")
+def upgrade(
+    feature: FeatureOption, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, dry_run: DryRunOption = False
+) -> None:
+    """Raise features' levels, all or none. Every registered broker must support them.
+
+    kraft.version=1 writes the voters of controller.quorum.voters into the log, as `quorate quorum
+    adopt-voters` does.
+    """
+    _set(bootstrap, _levels(feature), upgrade_type=_UP, dry_run=dry_run)
+
+
+@app.command(epilog="Example: quorate features downgrade --feature metadata.version=1 --dry-run")
+def downgrade(
+    feature: FeatureOption,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    dry_run: DryRunOption = False,
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Also where metadata is lost by it.")] = False,
+) -> None:
+    """Lower features' levels, all or none. Level 0 switches a feature off."""
+    _set(bootstrap, _levels(feature), upgrade_type=_DOWN_WITH_LOSS if unsafe else _DOWN, dry_run=dry_run)
