@@ -180,6 +180,7 @@ class BrokerNode:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._reports.run, self.replicas.leads_in)
                 nursery.start_soon(self.lifecycle.run)
+                nursery.start_soon(self._greet_leaders)
                 nursery.start_soon(self._replicate)
                 nursery.start_soon(self.groups.run)
                 nursery.start_soon(self._start_serving, nursery)
@@ -191,6 +192,11 @@ class BrokerNode:
         finally:
             with trio.CancelScope(shield=True):
                 await self.replicas.close(clean=clean)
+
+    async def _greet_leaders(self) -> None:
+        async for leadership in self._quorum.leadership_changes():
+            if leadership.leader is not None:
+                self.lifecycle.leader_changed()
 
     async def _replicate(self) -> None:
         try:

@@ -2,9 +2,9 @@
 
 import trio
 
-from quorate.broker.controller import Controller, ControllerSettings
+from quorate.broker.controller import BrokerWatch, Controller, ControllerSettings
 from quorate.broker.controller.operations import TopicDefaults
-from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.settings import ServerConfig
 from quorate.metrics import ControllerStats
 from quorate.raft import Quorum
@@ -29,16 +29,26 @@ class ControllerNode:
         self._quorum = quorum
         self._metadata = metadata
         self.stats = ControllerStats()
+        settings = controller_settings(config, cluster_id=cluster_id)
+        confirm_s = settings.refusal_confirm_ms / 1000
+        self._watch: BrokerWatch | None = None
+        if confirm_s:
+            self._watch = BrokerWatch(runtime.network, own_id=config.node_id, confirm_s=confirm_s)
         self.controller = Controller(
             quorum,
-            settings=controller_settings(config, cluster_id=cluster_id),
+            settings=settings,
             entropy=runtime.entropy,
             telemetry=self.stats,
+            watch=self._watch,
+            wall_clock=runtime.wall_clock,
         )
 
     async def run(self) -> None:
         """Run until cancelled."""
-        self._quorum.serve_requests(self.controller.answer_encoded)
+        self._quorum.serve_callers(self.controller.answer_encoded)
+        if self._watch is not None:
+            self._watch.changed(whole_image(self._metadata.image), self._metadata.image)
+            self._metadata.subscribe(self._watch.changed)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.controller.run)
             await self._follow_leadership()
@@ -63,6 +73,7 @@ def controller_settings(config: ServerConfig, *, cluster_id: str) -> ControllerS
     return ControllerSettings(
         cluster_id=cluster_id,
         broker_session_timeout_ms=config.int("broker.session.timeout.ms"),
+        refusal_confirm_ms=config.int("quorate.controller.refusal.confirm.ms"),
         topic_defaults=TopicDefaults(
             num_partitions=config.int("num.partitions"),
             replication_factor=config.int("default.replication.factor"),

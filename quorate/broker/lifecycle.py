@@ -163,6 +163,10 @@ class BrokerLifecycle:
         self._ready = True
         self._contact.hurry()
 
+    def leader_changed(self) -> None:
+        """Another controller may be active, which has not heard of this broker yet."""
+        self._contact.hurry()
+
     async def wait_unfenced(self) -> None:
         """Return when the broker is unfenced in this node's own metadata."""
         await self._unfenced.wait()

@@ -20,6 +20,7 @@ from typing import Final, TypeVar, cast
 import trio
 
 from quorate.broker.controller.administration import Administration
+from quorate.broker.controller.broker_watch import BrokerWatch
 from quorate.broker.controller.chores import Chores
 from quorate.broker.controller.controller_telemetry import ControllerTelemetry, NoControllerTelemetry
 from quorate.broker.controller.metadata_log import MetadataLog
@@ -68,17 +69,20 @@ from quorate.broker.metadata import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     AbortTransaction,
+    ChangeReason,
     FeatureLevel,
     MetadataImage,
     PartitionKey,
 )
 from quorate.error_code import ErrorCode
-from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumStoppedError
-from quorate.runtime import Entropy, Steps, at_once, get_logger, in_slices
+from quorate.raft import Caller, NotLeaderError, OutcomeUnknownError, QuorumStoppedError
+from quorate.runtime import Entropy, Steps, WallClock, at_once, get_logger, in_slices
 from quorate.types import Epoch
 
 log = get_logger(__name__)
 
+FENCING_THE_DEAD: Final = "fencing a broker whose process is gone"
+"""The event of a log line; the simulation compares it with what runs."""
 _LEADERSHIP_LOST: Final = (NotLeaderError, OutcomeUnknownError, QuorumStoppedError)
 _DRAW_LIMIT: Final = 1 << 30
 _MAX_LEADER_MOVES: Final = 1000
@@ -94,6 +98,9 @@ class ControllerSettings:
     cluster_id: str
     broker_session_timeout_ms: int = 9000
     """`broker.session.timeout.ms`"""
+    refusal_confirm_ms: int = 150
+    """How long a broker's address must refuse connections before its process counts as gone; 0: it never
+    does."""
     topic_defaults: TopicDefaults = field(default_factory=TopicDefaults)
     static: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """The node's checked `server.properties`, where topics' defaults come from."""
@@ -119,11 +126,17 @@ class Controller:
         settings: ControllerSettings,
         entropy: Entropy,
         telemetry: ControllerTelemetry | None = None,
+        watch: BrokerWatch | None = None,
+        wall_clock: WallClock | None = None,
     ) -> None:
+        """`watch`: finds brokers whose process has ended; without one they are fenced when their session runs
+        out. `wall_clock`: for records that say when a broker was last heard; without one they don't."""
         self._log = metadata_log
         self._telemetry = telemetry or NoControllerTelemetry()
         self._settings = settings
         self._entropy = entropy
+        self._watch = watch
+        self._wall_clock = wall_clock
         self._active: Tenure | None = None
         self._wake = trio.Event()
         self._rested = True
@@ -175,6 +188,8 @@ class Controller:
         self._active = active
         log.info("controller is active", epoch=epoch, next_offset=self._log.next_offset)
         self._guarded(active, lambda: self._settle(active, in_transaction=in_transaction))
+        if self._watch is not None:
+            self._watch.hurry()
 
     def deactivate(self) -> None:
         """Stop answering and forget what isn't committed. What waits for a commit is answered when the quorum
@@ -189,6 +204,8 @@ class Controller:
         done, for as long as this runs."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.work)
+            if self._watch is not None:
+                nursery.start_soon(self._watch.run, self._fence_gone)
             await self._tend_brokers()
 
     async def _tend_brokers(self) -> None:
@@ -225,8 +242,35 @@ class Controller:
         for broker_id in active.sessions.expired(active.image, now=now, interval=interval):
             log.warning("fencing a broker that went silent", broker_id=broker_id, epoch=active.epoch)
             self._telemetry.broker_timed_out()
-            active.append(fence_broker(active.image, broker_id))
+            self._fence(active, broker_id, ChangeReason.BROKER_FENCED)
         self._begin_chores(active)
+
+    async def _fence_gone(self, broker_id: int, broker_epoch: int) -> None:
+        """Fence a registration whose process has ended, if this controller is active."""
+        active, watch = self._active, self._watch
+        if active is None or watch is None:
+            return
+        await active.wait_turn()
+        # It may have been heard meanwhile.
+        if self._active is active and watch.process_gone(broker_id, broker_epoch):
+            self._guarded(active, lambda: self._fence_dead(active, broker_id, broker_epoch))
+
+    def _fence_dead(self, active: Tenure, broker_id: int, broker_epoch: int) -> None:
+        held = active.image.broker(broker_id)
+        if held is None or held.fenced or held.epoch != broker_epoch:
+            return
+        log.warning(FENCING_THE_DEAD, broker_id=broker_id, broker_epoch=broker_epoch, epoch=active.epoch)
+        self._telemetry.broker_process_gone()
+        active.sessions.end(broker_id)
+        self._fence(active, broker_id, ChangeReason.BROKER_GONE)
+        self._begin_chores(active)
+
+    def _fence(self, active: Tenure, broker_id: int, reason: ChangeReason) -> None:
+        heard_at, last_heard_ms = active.sessions.last_heard(broker_id), None
+        if heard_at is not None and self._wall_clock is not None:
+            last_heard_ms = self._wall_clock.now_ms() - round((trio.current_time() - heard_at) * 1000)
+        groups = fence_broker(active.image, broker_id, reason=reason, last_heard_ms=last_heard_ms)
+        active.append(groups)
 
     # What operations leave to be done
 
@@ -277,13 +321,15 @@ class Controller:
         """Carry out `request`; its answer, when everything it was decided from is committed."""
         return cast(R, await self.operations[type(request)](request))
 
-    async def answer_encoded(self, payload: bytes) -> bytes:
+    async def answer_encoded(self, payload: bytes, caller: Caller | None = None) -> bytes:
         """Do the same as `answer` for another node's bytes. A `Refusal` if `payload` is no request."""
         try:
             request = decode_request(payload)
         except RpcDecodeError as error:
             log.warning("refused a request to the controller", size=len(payload), reason=str(error))
             return encode_response(Refusal(error=ErrorCode.INVALID_REQUEST, error_message=str(error)[:1000]))
+        if isinstance(request, BrokerHeartbeatRequest) and self._watch is not None:
+            self._watch.heard(request.broker_id, request.broker_epoch, caller)
         return encode_response(await self.answer(request))
 
     async def _register_broker(self, request: RegisterBrokerRequest) -> RegisterBrokerResponse:

@@ -12,6 +12,7 @@ from quorate.broker.metadata import MetadataImage
 @dataclass(slots=True, kw_only=True)
 class _Contact:
     at: float
+    heard_at: float | None = None
     metadata_offset: int = -1
     shutdown_offset: int | None = None
     return_offset: int | None = None
@@ -34,7 +35,19 @@ class Sessions:
         too late still says that the broker lives (KAFKA-15019)."""
         contact = self._contacts.setdefault(broker_id, _Contact(at=now))
         contact.at = max(contact.at, now)
+        contact.heard_at = now
         contact.metadata_offset = max(contact.metadata_offset, metadata_offset)
+
+    def last_heard(self, broker_id: int) -> float | None:
+        """When the last heartbeat of the broker came in; None if none did."""
+        contact = self._contacts.get(broker_id)
+        return None if contact is None else contact.heard_at
+
+    def end(self, broker_id: int) -> None:
+        """The broker is fenced before its session has run out."""
+        contact = self._contacts.get(broker_id)
+        if contact is not None:
+            contact.return_offset = None
 
     def forget(self, broker_id: int) -> None:
         self._contacts.pop(broker_id, None)

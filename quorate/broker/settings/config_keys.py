@@ -190,6 +190,10 @@ _OWN_KEYS: Final = (
     _int("quorate.controller.partitions.per.step", 128, 1,
         "The maximum number of partitions that the active controller changes in one step. A higher number is "
         "less work in total. A lower number delays the messages of the quorum less.", 10_000, ours=True),
+    _int("quorate.controller.refusal.confirm.ms", 150, 0,
+        "The time for which the address of a broker must refuse connections, after one was lost, before the "
+        "active controller fences the broker as dead without waiting for its session. 0: it always waits for "
+        "the session.", ours=True),
     _flag("controlled.shutdown.enable", True,
         "true: a broker transfers the leadership of its partitions before it stops."),
     _int("controlled.shutdown.timeout.ms", 10_000, 1, "The maximum time of that transfer.", ours=True),

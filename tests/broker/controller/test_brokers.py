@@ -319,6 +319,22 @@ def test_the_goal_of_a_return_is_fixed_once_after_each_fencing(cluster) -> None:
     assert sessions.return_offset(1, offset=30, now=12.0) == 30
 
 
+def test_a_session_that_ends_early_sets_another_goal_of_a_return(cluster) -> None:
+    sessions = Sessions(timeout=9.0)
+    assert sessions.return_offset(1, offset=10, now=0.0) == 10
+    sessions.end(1)
+    sessions.end(2)
+    assert sessions.return_offset(1, offset=30, now=1.0) == 30
+
+
+def test_who_was_never_heard_was_not_heard_when_its_session_began(cluster) -> None:
+    sessions = Sessions(timeout=9.0)
+    sessions.begin(1, now=1.0)
+    assert sessions.last_heard(1) is sessions.last_heard(2) is None
+    sessions.touch(1, now=2.0, metadata_offset=5)
+    assert sessions.last_heard(1) == 2.0
+
+
 def test_a_broker_is_not_unfenced_before_it_has_applied_what_fenced_it(cluster) -> None:
     """Where Kafka asks for its registration only, it would go on answering as the leader that it was."""
     cluster.start(1)

@@ -7,6 +7,7 @@ import pytest
 import trio
 import trio.testing
 
+from quorate.broker.controller.broker_watch import BrokerWatch, Fence
 from quorate.broker.controller.controller import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
@@ -48,6 +49,7 @@ from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     BrokerEndpoint,
     BrokerRegistrationChange,
+    ChangeReason,
     FeatureLevel,
     PartitionChange,
     Record,
@@ -55,8 +57,10 @@ from quorate.broker.metadata.metadata_records import (
 )
 from quorate.broker.metadata.record_codec import decode, encode
 from quorate.error_code import ErrorCode
+from quorate.metrics.controller_stats import ControllerStats
 from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError
 from quorate.runtime.entropy import Entropy
+from quorate.simulation.world.simulated_network import SimulatedNetwork
 from quorate.types import Epoch, Offset
 
 R = TypeVar("R", bound=Response)
@@ -129,10 +133,55 @@ class MemoryLog:
 SETTINGS = ControllerSettings(cluster_id="c")
 
 
+class Clock:
+    """A wall clock that began at the billionth second."""
+
+    def now_ms(self) -> int:
+        return 10**12 + round(trio.current_time() * 1000)
+
+
+class Watch(BrokerWatch):
+    """The test says whose process is gone."""
+
+    def __init__(self) -> None:
+        super().__init__(SimulatedNetwork(random.Random(1)).for_node("controller"), own_id=0, confirm_s=1)
+        self.gone: set[tuple[int, int]] = set()
+        self.hurried = 0
+        self.heard_of: list[tuple[int, int, object]] = []
+        self.fence: Fence | None = None
+
+    async def run(self, fence: Fence) -> None:
+        self.fence = fence
+        await trio.sleep_forever()
+
+    def hurry(self) -> None:
+        self.hurried += 1
+
+    def heard(self, broker_id: int, broker_epoch: int, caller: object) -> None:
+        self.heard_of.append((broker_id, broker_epoch, caller))
+
+    def process_gone(self, broker_id: int, broker_epoch: int) -> bool:
+        return (broker_id, broker_epoch) in self.gone
+
+    async def report(self, broker_id: int, broker_epoch: int) -> None:
+        self.gone.add((broker_id, broker_epoch))
+        assert self.fence is not None
+        await self.fence(broker_id, broker_epoch)
+
+
 class Node:
     def __init__(self, *, automatic: bool = True, settings: ControllerSettings = SETTINGS) -> None:
         self.log = MemoryLog(automatic=automatic)
-        self.controller = Controller(self.log, settings=settings, entropy=Entropy(random.Random(1)))
+        self.watch = Watch()
+        self.stats = ControllerStats()
+        self.controller = Controller(
+            self.log,
+            settings=settings,
+            entropy=Entropy(random.Random(1)),
+            telemetry=self.stats,
+            watch=self.watch,
+            wall_clock=Clock(),
+        )
         self.epochs: dict[int, int] = {}
         self._works = False
 
@@ -427,6 +476,97 @@ async def test_a_silent_broker_is_fenced_and_one_that_beats_is_not(autojump_cloc
     assert (brokers[1].fenced, brokers[2].fenced) == (True, False)
     [(_, state)] = node.log.image.all_partitions()
     assert (state.leader, state.isr) == (2, (2,))
+
+
+def fencings(node: Node) -> list[tuple[int, ChangeReason | None, int | None]]:
+    """Of each: the broker, why, and when it was last heard (s)."""
+    return [
+        (each.broker_id, each.reason, each.last_heard_ms and each.last_heard_ms - 10**12)
+        for each in node.log.committed
+        if isinstance(each, BrokerRegistrationChange) and each.fenced
+    ]
+
+
+async def test_the_log_says_when_a_silent_broker_was_last_heard(autojump_clock) -> None:
+    node = Node()
+    node.activate()
+    await trio.sleep(5)
+    await node.start(1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.controller.run)
+        await trio.sleep(20)
+        nursery.cancel_scope.cancel()
+    assert fencings(node) == [(1, ChangeReason.BROKER_FENCED, 5000)]
+    assert (node.stats.timed_out_heartbeats, node.stats.dead_brokers) == (1, 0)
+
+
+async def test_a_broker_whose_process_is_gone_is_fenced_at_once(autojump_clock) -> None:
+    node = Node()
+    node.activate()
+    assert node.watch.hurried == 1
+    await node.start(1, 2)
+    assert node.watch.heard_of == [(1, 1, None), (2, 3, None)]
+    await node.create("t", factor=2)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.controller.run)
+        await trio.sleep(2)
+        await node.beat(1)
+        await trio.sleep(1)
+        await node.watch.report(1, node.epochs[1])
+        assert node.log.image.brokers[1].fenced
+        assert fencings(node) == [(1, ChangeReason.BROKER_GONE, 2000)]
+        [(_, state)] = node.log.image.all_partitions()
+        assert (state.leader, state.isr) == (2, (2,))
+        assert await node.register(1, incarnation=1) is ErrorCode.NONE, "nobody waits for the session"
+        nursery.cancel_scope.cancel()
+    assert (node.stats.timed_out_heartbeats, node.stats.dead_brokers) == (0, 1)
+
+
+async def test_only_the_registration_that_is_gone_is_fenced_and_once(autojump_clock) -> None:
+    node = Node()
+    node.activate()
+    await node.start(1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.controller.run)
+        await trio.testing.wait_all_tasks_blocked()
+        await node.watch.report(1, node.epochs[1] - 1)
+        await node.watch.report(2, 7)
+        assert fencings(node) == []
+        for _ in range(2):
+            await node.watch.report(1, node.epochs[1])
+        assert len(fencings(node)) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_inactive_controller_fences_nobody(autojump_clock) -> None:
+    node = Node()
+    node.activate()
+    await node.start(1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.controller.run)
+        await trio.testing.wait_all_tasks_blocked()
+        node.controller.deactivate()
+        await node.watch.report(1, node.epochs[1])
+        assert fencings(node) == []
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_that_was_heard_while_its_fencing_waited_for_its_turn_stays(autojump_clock) -> None:
+    node = Node()
+    node.activate()
+    await node.start(1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.controller.run)
+        await trio.testing.wait_all_tasks_blocked()
+        active = node.controller._active
+        assert active is not None
+        async with active.alone():
+            nursery.start_soon(node.watch.report, 1, node.epochs[1])
+            await trio.sleep(0.1)
+            node.watch.gone.clear()
+        await trio.sleep(0.1)
+        assert fencings(node) == []
+        nursery.cancel_scope.cancel()
 
 
 async def test_leaders_go_back_to_their_first_replica_after_a_while(autojump_clock) -> None:

@@ -33,6 +33,7 @@ from quorate.broker.metadata import (
     ApiError,
     BrokerRegistrationChange,
     BrokerState,
+    ChangeReason,
     MetadataImage,
     PartitionChange,
     PartitionKey,
@@ -118,8 +119,16 @@ def _out_of_service(broker: BrokerState) -> Groups:
     return ((_fencing(broker),),) if broker.active else ()
 
 
-def _fencing(broker: BrokerState) -> BrokerRegistrationChange:
-    return BrokerRegistrationChange(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=True)
+def _fencing(
+    broker: BrokerState, *, reason: ChangeReason | None = None, last_heard_ms: int | None = None
+) -> BrokerRegistrationChange:
+    return BrokerRegistrationChange(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.epoch,
+        fenced=True,
+        reason=reason,
+        last_heard_ms=last_heard_ms,
+    )
 
 
 def _registration(
@@ -264,10 +273,18 @@ def leave_isrs(
     )
 
 
-def fence_broker(image: MetadataImage, broker_id: int) -> Groups:
+def fence_broker(
+    image: MetadataImage,
+    broker_id: int,
+    *,
+    reason: ChangeReason | None = None,
+    last_heard_ms: int | None = None,
+) -> Groups:
     """Fence a broker that is registered and isn't fenced; nothing for any other."""
     broker = image.broker(broker_id)
-    return () if broker is None or broker.fenced else ((_fencing(broker),),)
+    if broker is None or broker.fenced:
+        return ()
+    return ((_fencing(broker, reason=reason, last_heard_ms=last_heard_ms),),)
 
 
 def unfence_broker(broker: BrokerState) -> Groups:
