@@ -54,6 +54,7 @@ _SLOW_KINDS: Final = (
 _MAX_SLOW_REQUESTS = 64
 """Under way at once on one connection; further ones wait in the socket."""
 
+
 class Inbound(Protocol):
     """The receiver of the server's requests."""
 
@@ -242,9 +243,7 @@ class Server:
             await limit.acquire_on_behalf_of(borrower)
         nursery.start_soon(self._answer_slow, frame, answer, connection.outbox, limit, borrower)
 
-    def _answer_of(
-        self, frame: Frame, connection: PeerConnection
-    ) -> Callable[[], Awaitable[list[Buffer]]]:
+    def _answer_of(self, frame: Frame, connection: PeerConnection) -> Callable[[], Awaitable[list[Buffer]]]:
         """What to do for it. Raises `PeerProtocolError` for what can't be decoded."""
         match frame.kind:
             case FrameKind.CHANGE_VOTERS:

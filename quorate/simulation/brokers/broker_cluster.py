@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import trio
 
 from quorate.broker import BrokerServer, SameDirectoryError, UntoldFailureError
+from quorate.broker.controller import FENCING_THE_DEAD
 from quorate.broker.metadata import MetadataImage, PartitionState
 from quorate.broker.replication import AllFoldersFailedError, DuplicateReplicaError
 from quorate.broker.settings import ServerConfig
@@ -18,9 +19,10 @@ from quorate.raft.storage import format_folder
 from quorate.runtime import Address, DiskError, parse_uuid, uuid_text
 from quorate.simulation.checkers import Checker, LostReplica, NodeView, WatchedTelemetry, validate_quorum
 from quorate.simulation.faults import FOLDER, SimulatedCluster, VotersIn, VotingNode, adopt_voters
-from quorate.simulation.violations import LivenessViolation
+from quorate.simulation.violations import LivenessViolation, SafetyViolation
 from quorate.simulation.world import (
     DiskSpeed,
+    LogEntry,
     NetworkSettings,
     Scheduler,
     SimulatedDisk,
@@ -187,12 +189,33 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
             trace,
         )
         self.checker = Checker(self.nodes, trace, self.found, self._voters_of)
+        trace.on_event = self._logged
         self.creating = 0
         """Topics whose creation was asked for and not answered yet."""
+        self.fenced_dead = 0
+        """How often a controller has fenced a broker because its process was gone."""
 
     @property
     def voters(self) -> Sequence[BrokerHost]:
         return self.nodes
+
+    def _logged(self, event: str, fields: LogEntry) -> None:
+        """What a controller takes for dead doesn't run: neither a pause nor any fault of the network shows
+        that a process has ended."""
+        if event != FENCING_THE_DEAD:
+            return
+        self.fenced_dead += 1
+        for node in self.running:
+            broker = node.serving.broker
+            if (
+                broker is not None
+                and (node.id, broker.lifecycle.broker_epoch) == (fields["broker_id"], fields["broker_epoch"])
+                and not (node.stop.is_set() or node.disk_failing or node.disk.has_failed)
+            ):
+                self.found(
+                    "WhoRunsIsNotDead",
+                    SafetyViolation(f"{node.name} runs, and is fenced because its process is gone"),
+                )
 
     def _voters_of(self, view: NodeView) -> Sequence[NodeView]:
         quorum = self.nodes[view.id - 1].quorum

@@ -1,5 +1,6 @@
 """The simulated world: clock, disks, network, and the trace of events."""
 
+from quorate.simulation.world.logs import LogEntry
 from quorate.simulation.world.scheduler import Scheduler, current_process, run
 from quorate.simulation.world.simulated_disk import Operation, SimulatedDisk, Volume
 from quorate.simulation.world.simulated_network import LinkQuality, NetworkSettings, SimulatedNetwork
@@ -10,6 +11,7 @@ from quorate.simulation.world.trace import Trace, logs_into
 __all__ = [
     "DiskSpeed",
     "LinkQuality",
+    "LogEntry",
     "NetworkSettings",
     "Operation",
     "Scheduler",

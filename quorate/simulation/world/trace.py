@@ -15,7 +15,7 @@ _ERRORS = ("error", "critical")
 class Trace:
     """Lines are kept only if asked for; the hash always covers all of them."""
 
-    __slots__ = ("_hash", "_show", "events", "on_error")
+    __slots__ = ("_hash", "_show", "events", "on_error", "on_event")
 
     def __init__(self, show: Callable[[str], None] | None = None) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
@@ -23,6 +23,8 @@ class Trace:
         self.events = 0
         self.on_error: Callable[[str], None] | None = None
         """Called with each line that the library logs as an error (see `logs_into`)."""
+        self.on_event: Callable[[str, LogEntry], None] | None = None
+        """Called with the event and the fields of each line that the library logs."""
 
     def add(self, where: str, what: str) -> None:
         """`where`: the node, link or client. A detail that differs between runs of one seed is a bug here."""
@@ -48,6 +50,8 @@ def logs_into(trace: Trace) -> Iterator[None]:
         level, event = entry.pop("log_level"), entry.pop("event")
         line = f"{level} {event} {' '.join(f'{name}={value}' for name, value in sorted(entry.items()))}"
         trace.add("log", line)
+        if trace.on_event is not None:
+            trace.on_event(str(event), entry)
         if trace.on_error is not None and level in _ERRORS:
             trace.on_error(line)
 

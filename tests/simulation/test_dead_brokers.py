@@ -1,0 +1,172 @@
+"""A broker whose process was killed is fenced at once. One that may live isn't, whatever breaks."""
+
+import pytest
+import trio
+
+from quorate.simulation.brokers.broker_clients import BrokerClientSettings
+from quorate.simulation.brokers.broker_cluster import BrokerHost
+from quorate.simulation.brokers.broker_story import BrokerScene, Story, tell
+
+CLIENTS = BrokerClientSettings(idempotent=1, plain=0, consumers=1)
+SESSION_S = 9.0
+DEFAULTS = {
+    "broker.heartbeat.interval.ms": "2000",
+    "broker.session.timeout.ms": "9000",
+    "controller.quorum.election.timeout.ms": "1000",
+    "controller.quorum.fetch.timeout.ms": "2000",
+}
+"""Kafka's, of what stories make shorter."""
+AT_ONCE_S = 0.5
+
+
+def in_defaults(seed: int, story: Story) -> None:
+    tell(seed, story, clients=CLIENTS, partitions=2, values=DEFAULTS)
+
+
+def controller_and_others(scene: BrokerScene) -> tuple[BrokerHost, list[BrokerHost]]:
+    active = scene.cluster.leader()
+    assert active is not None
+    return active, [node for node in scene.cluster.nodes if node is not active]
+
+
+async def fenced_after(scene: BrokerScene, victim: BrokerHost, *, patience_s: float) -> float:
+    """The seconds until the active controller's metadata has `victim` fenced, and nothing led by it."""
+    began = trio.current_time()
+    with trio.fail_after(patience_s):
+        while True:
+            active = scene.cluster.leader()
+            if active is not None and active is not victim:
+                image = active.image
+                if not image.is_active(victim.id) and not image.leader_count(victim.id):
+                    return trio.current_time() - began
+            await trio.sleep(0.01)
+
+
+async def all_in_sync(scene: BrokerScene) -> None:
+    while True:
+        if scene.cluster.all_in_sync():
+            return
+        await trio.sleep(0.1)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_broker_that_is_killed_is_fenced_at_once(seed: int) -> None:
+    async def story(scene: BrokerScene) -> None:
+        _, (victim, _) = controller_and_others(scene)
+        await trio.sleep(3)
+        await scene.cluster.crash(victim, power_loss=False)
+        assert await fenced_after(scene, victim, patience_s=30) < AT_ONCE_S
+
+    in_defaults(seed, story)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_the_controller_that_is_killed_is_fenced_at_once_by_the_next_one(seed: int) -> None:
+    async def story(scene: BrokerScene) -> None:
+        victim, _ = controller_and_others(scene)
+        await trio.sleep(3)
+        await scene.cluster.crash(victim, power_loss=False)
+        assert await fenced_after(scene, victim, patience_s=30) < AT_ONCE_S
+        assert scene.cluster.fenced_dead == 1
+
+    in_defaults(seed, story)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_host_that_loses_power_is_fenced_when_its_session_has_run_out(seed: int) -> None:
+    async def story(scene: BrokerScene) -> None:
+        _, (victim, _) = controller_and_others(scene)
+        await trio.sleep(3)
+        await scene.cluster.crash(victim, power_loss=True)
+        assert SESSION_S - 2.5 < await fenced_after(scene, victim, patience_s=30) < SESSION_S + 1.5
+        assert scene.cluster.fenced_dead == 0
+
+    in_defaults(seed, story)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_process_that_is_stopped_is_fenced_when_its_session_has_run_out(seed: int) -> None:
+    async def story(scene: BrokerScene) -> None:
+        _, (victim, _) = controller_and_others(scene)
+        await trio.sleep(3)
+        scene.scheduler.pause(victim.name)
+        assert SESSION_S - 2.5 < await fenced_after(scene, victim, patience_s=30) < SESSION_S + 1.5
+        scene.scheduler.resume(victim.name)
+        assert scene.cluster.fenced_dead == 0
+
+    in_defaults(seed, story)
+
+
+@pytest.mark.parametrize("to_victim", [True, False])
+def test_a_host_that_is_parted_one_way_is_fenced_when_its_session_has_run_out(to_victim: bool) -> None:
+    async def story(scene: BrokerScene) -> None:
+        active, (victim, other) = controller_and_others(scene)
+        await trio.sleep(3)
+        for node in (active, other):
+            source, target = (node, victim) if to_victim else (victim, node)
+            scene.cluster.network.block(source.name, target.name)
+        assert SESSION_S - 2.5 < await fenced_after(scene, victim, patience_s=30) < SESSION_S + 1.5
+        assert scene.cluster.fenced_dead == 0
+
+    in_defaults(1, story)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("how", ["cut", "half_open"])
+def test_connections_that_break_again_and_again_fence_nobody(seed: int, how: str) -> None:
+    async def story(scene: BrokerScene) -> None:
+        active, (victim, other) = controller_and_others(scene)
+        await trio.sleep(3)
+        for _ in range(100):
+            for node in (active, other):
+                getattr(scene.cluster.network, how)(node.name, victim.name)
+            await trio.sleep(0.05)
+            assert active.image.is_active(victim.id)
+        assert scene.cluster.fenced_dead == 0
+
+    in_defaults(seed, story)
+
+
+@pytest.mark.parametrize("down_s", [0.0, 0.05, 0.1])
+def test_a_broker_that_restarts_at_once_is_registered_anew(down_s: float) -> None:
+    async def story(scene: BrokerScene) -> None:
+        _, (victim, _) = controller_and_others(scene)
+        await trio.sleep(3)
+        before = victim.serving.broker
+        assert before is not None
+        await scene.cluster.crash(victim, power_loss=False)
+        await trio.sleep(down_s)
+        scene.cluster.start(victim)
+        with trio.fail_after(2 * SESSION_S):
+            await all_in_sync(scene)
+        after = victim.serving.broker
+        assert after is not None
+        assert after.lifecycle.broker_epoch > before.lifecycle.broker_epoch
+        assert scene.cluster.fenced_dead == 0
+
+    in_defaults(1, story)
+
+
+def test_a_broker_that_is_killed_and_started_again_does_not_wait_for_its_session() -> None:
+    async def story(scene: BrokerScene) -> None:
+        _, (victim, _) = controller_and_others(scene)
+        await trio.sleep(3)
+        await scene.cluster.crash(victim, power_loss=False)
+        await trio.sleep(0.5)
+        scene.cluster.start(victim)
+        with trio.fail_after(2):
+            await all_in_sync(scene)
+
+    in_defaults(1, story)
+
+
+def test_without_the_confirmation_a_broker_that_is_killed_waits_for_its_session() -> None:
+    async def story(scene: BrokerScene) -> None:
+        _, (victim, _) = controller_and_others(scene)
+        await trio.sleep(3)
+        await scene.cluster.crash(victim, power_loss=False)
+        assert await fenced_after(scene, victim, patience_s=30) > SESSION_S - 2.5
+        assert scene.cluster.fenced_dead == 0
+
+    values = DEFAULTS | {"quorate.controller.refusal.confirm.ms": "0"}
+    tell(1, story, clients=CLIENTS, partitions=2, values=values)
