@@ -1,3 +1,4 @@
+import dataclasses
 import uuid
 from collections import Counter
 
@@ -244,5 +245,99 @@ def test_fenced_brokers_fill_up_where_active_ones_are_too_few_and_never_lead() -
 
 
 def test_a_placement_without_an_active_broker_is_refused() -> None:
-    with pytest.raises(ApiError, match="0 of them active"):
+    with pytest.raises(ApiError, match="All brokers are currently fenced"):
         place([], fenced=[1, 2, 3], partitions=1, replication_factor=3, start=0, shift=0)
+
+
+def test_a_placement_on_more_brokers_than_there_are_is_refused() -> None:
+    with pytest.raises(ApiError, match=r"factor of 4 cannot be reached because only 3 broker\(s\)"):
+        place([1, 2], fenced=[3], partitions=1, replication_factor=4, start=0, shift=0)
+
+
+CLUSTERS = st.dictionaries(
+    st.integers(0, 50), st.tuples(st.sampled_from([None, "a", "b", "c", "d"]), st.booleans()), min_size=1
+).filter(lambda brokers: any(active for _, active in brokers.values()))
+"""Of each broker: its rack, and whether it is active."""
+
+
+@given(
+    cluster=CLUSTERS,
+    partitions=st.integers(1, 60),
+    start=st.integers(0, 1 << 30),
+    shift=st.integers(0, 1 << 30),
+    data=st.data(),
+)
+def test_racks_share_a_partitions_replicas_and_active_brokers_come_first(
+    cluster: dict[int, tuple[str | None, bool]],
+    partitions: int,
+    start: int,
+    shift: int,
+    data: st.DataObject,
+) -> None:
+    racks = {broker: rack for broker, (rack, _) in cluster.items()}
+    active = [broker for broker, (_, is_active) in cluster.items() if is_active]
+    fenced = [broker for broker in cluster if broker not in active]
+    factor = data.draw(st.integers(1, len(cluster)))
+    placed = list(
+        place(
+            active,
+            fenced=fenced,
+            partitions=partitions,
+            replication_factor=factor,
+            start=start,
+            shift=shift,
+            racks=racks,
+        )
+    )
+    assert len(placed) == partitions
+    for replicas in placed:
+        assert len(replicas) == len(set(replicas)) == factor
+        assert sum(broker in active for broker in replicas) == min(factor, len(active))
+        assert replicas[0] in active
+        if factor <= len(active):
+            used = Counter(racks[broker] for broker in replicas)
+            fullest = max(used.values())
+            roomy = [
+                rack for rack, brokers in Counter(map(racks.get, active)).items() if brokers > used[rack]
+            ]
+            assert all(used[rack] >= fullest - 1 for rack in roomy)
+    leaders = Counter(replicas[0] for replicas in placed)
+    assert max(leaders.values()) - min(leaders[each] for each in active) <= 1
+
+
+@given(
+    racks=st.integers(1, 5),
+    in_each=st.integers(1, 4),
+    rounds=st.integers(1, 4),
+    start=st.integers(0, 1 << 30),
+    shift=st.integers(0, 1 << 30),
+    data=st.data(),
+)
+def test_with_equal_racks_every_broker_has_as_many_replicas_and_every_leader_many_partners(
+    racks: int, in_each: int, rounds: int, start: int, shift: int, data: st.DataObject
+) -> None:
+    brokers = range(racks * in_each)
+    factor = data.draw(st.integers(1, len(brokers)))
+    placed = list(
+        place(
+            brokers,
+            partitions=rounds * len(brokers),
+            replication_factor=factor,
+            start=start,
+            shift=shift,
+            racks={broker: f"rack-{broker % racks}" for broker in brokers},
+        )
+    )
+    assert set(Counter(broker for replicas in placed for broker in replicas).values()) == {rounds * factor}
+    if factor > 1 and len(brokers) > 2:
+        partners = {replicas[1] for replicas in placed if replicas[0] == 0}
+        assert len(partners) >= min(rounds, in_each if racks > 1 else in_each - 1, 2)
+
+
+def test_a_new_topic_spreads_its_replicas_over_the_brokers_racks(cluster) -> None:
+    cluster.start(1, 2, 3, 4)
+    for broker_id, rack in ((1, "a"), (2, "a"), (3, "b"), (4, "b")):
+        cluster.image._brokers[broker_id] = dataclasses.replace(cluster.image.broker(broker_id), rack=rack)
+    [made] = create(cluster, NewTopic(name="t", num_partitions=8, replication_factor=2))
+    for state in cluster.image.partitions(made.topic_id):
+        assert {broker <= 2 for broker in state.replicas} == {True, False}

@@ -268,6 +268,7 @@ def _automatic(
         replication_factor=factor,
         start=draw.start,
         shift=draw.shift,
+        racks={broker.broker_id: broker.rack for broker in image.brokers.values()},
     )
 
 
