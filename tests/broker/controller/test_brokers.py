@@ -3,9 +3,9 @@ import pytest
 from quorate.broker.controller.operations.brokers import (
     heartbeat,
     register_broker,
-    settle_elrs,
     unregister_broker,
 )
+from quorate.broker.controller.operations.leaderships import settle_elrs
 from quorate.broker.controller.rpc.rpc import BrokerHeartbeatRequest, UnregisterBrokerRequest
 from quorate.broker.controller.sessions import Sessions
 from quorate.broker.metadata.metadata_records import (

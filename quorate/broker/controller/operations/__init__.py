@@ -4,14 +4,9 @@ from quorate.broker.controller.operations.alter_configs import alter_configs
 from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.operations.belongings import Belongings
 from quorate.broker.controller.operations.brokers import (
-    Partitions,
-    elect_leaderless,
-    elect_preferred,
     fence_broker,
     heartbeat,
-    leave_isrs,
     register_broker,
-    settle_elrs,
     unregister_broker,
 )
 from quorate.broker.controller.operations.directory_changes import (
@@ -23,6 +18,13 @@ from quorate.broker.controller.operations.directory_changes import (
     may_lead,
 )
 from quorate.broker.controller.operations.features import update_features
+from quorate.broker.controller.operations.leaderships import (
+    Partitions,
+    elect_leaderless,
+    elect_preferred,
+    leave_isrs,
+    settle_elrs,
+)
 from quorate.broker.controller.operations.outcome import Departure, Groups, Outcome
 from quorate.broker.controller.operations.producer_id_blocks import allocate_producer_ids
 from quorate.broker.controller.operations.topics import (

@@ -6,7 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from quorate.broker.controller.operations.directory_changes import may_lead
-from quorate.broker.controller.operations.elections import Selector, elect, eligible_after
+from quorate.broker.controller.operations.elections import eligible_after
+from quorate.broker.controller.operations.leader_selectors import reassigned_partition
 from quorate.broker.controller.operations.outcome import Outcome
 from quorate.broker.controller.rpc import (
     AlterPartitionItem,
@@ -179,15 +180,14 @@ def _completed_reassignment(
         return None
     target = tuple(each for each in state.replicas if each not in state.removing_replicas)
     isr = tuple(each for each in state.isr if each not in state.removing_replicas)
-    elr = tuple(each for each in state.elr if each not in state.removing_replicas)
     if not isr or not set(target) <= set(isr):
         return None
-    election = elect(
-        state._replace(isr=isr, replicas=target, eligible=as_eligible(elr, ())),
+    election = reassigned_partition(
+        state,
+        target=target,
         acceptable=partial(may_lead, image, state),
         min_isr=min_isr,
         unclean=unclean_elections(image, image.topics[item.topic_id].name, static=static),
-        selector=Selector.REASSIGNED,
     )
     # With a replica removed the epoch rises even if the leader stays, so that the removed one is fenced.
     moved = election.leader != state.leader or bool(state.removing_replicas)

@@ -7,18 +7,14 @@ is registered anew or unregistered; it is unfenced before it is elected.
 """
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import assert_never
 
 from quorate.broker.controller.operations.directory_changes import (
     check_registration,
     lose_directories,
-    may_lead,
     newly_failed,
     returning,
 )
-from quorate.broker.controller.operations.elections import Selector, as_change, elect, eligible_after
 from quorate.broker.controller.operations.outcome import Departure, Groups, Outcome
 from quorate.broker.controller.rpc import (
     BrokerHeartbeatRequest,
@@ -29,24 +25,15 @@ from quorate.broker.controller.rpc import (
     UnregisterBrokerResponse,
 )
 from quorate.broker.metadata import (
-    NO_LEADER,
     ApiError,
     BrokerRegistrationChange,
     BrokerState,
     ChangeReason,
     MetadataImage,
-    PartitionChange,
-    PartitionKey,
-    PartitionState,
     RegisterBroker,
     UnregisterBroker,
-    min_insync_replicas,
-    unclean_elections,
 )
 from quorate.error_code import ErrorCode
-
-Partitions = Iterable[tuple[PartitionKey, PartitionState]]
-"""Some of the image's partitions as they are now."""
 
 
 def register_broker(
@@ -250,29 +237,6 @@ def _next_status(
     return BrokerStatus.UNFENCED
 
 
-def leave_isrs(
-    image: MetadataImage,
-    broker_id: int,
-    *,
-    among: Partitions,
-    static: Mapping[str, str],
-    lost: bool = False,
-) -> Iterator[tuple[PartitionChange]]:
-    """Take an inactive broker out of the ISRs of some partitions, and what it leads to other leaders. `lost`:
-    out of their ELRs too, because it may lack records that were committed."""
-    broker = image.broker(broker_id)
-    in_order = broker is not None and broker.in_controlled_shutdown and not broker.fenced
-    return _elections(
-        image,
-        ((key, state) for key, state in among if broker_id in state.isr or (lost and broker_id in state.elr)),
-        acceptable=partial(may_lead, image),
-        selector=Selector.CONTROLLED_SHUTDOWN if in_order else Selector.OFFLINE,
-        leaving=broker_id,
-        lost=lost,
-        static=static,
-    )
-
-
 def fence_broker(
     image: MetadataImage,
     broker_id: int,
@@ -307,61 +271,6 @@ def begin_controlled_shutdown(broker: BrokerState) -> Groups:
     return ((record,),)
 
 
-def elect_leaderless(
-    image: MetadataImage, *, among: Partitions, static: Mapping[str, str]
-) -> Iterator[tuple[PartitionChange]]:
-    """Leaders for those of some partitions that have none and could have one."""
-    return _elections(
-        image,
-        ((key, state) for key, state in among if state.leader == NO_LEADER),
-        acceptable=partial(may_lead, image),
-        selector=Selector.OFFLINE,
-        leaving=None,
-        static=static,
-    )
-
-
-def settle_elrs(
-    image: MetadataImage, *, among: Partitions, static: Mapping[str, str]
-) -> Iterator[tuple[PartitionChange]]:
-    """Those of some partitions whose ISR has enough members by now, because min.insync.replicas was lowered:
-    nobody else is eligible, and until that is committed their leaders commit nothing."""
-    least: dict[str, int] = {}
-    for key, state in among:
-        if not state.elr:
-            continue
-        topic = image.topics[key.topic_id].name
-        if topic not in least:
-            least[topic] = min_insync_replicas(image, topic, static=static)
-        if not eligible_after(state, isr=state.isr, min_isr=least[topic]):
-            yield (
-                PartitionChange(
-                    topic_id=key.topic_id, partition_id=key.partition_id, eligible_leader_replicas=()
-                ),
-            )
-
-
-def elect_preferred(
-    image: MetadataImage, *, among: Partitions, static: Mapping[str, str]
-) -> Iterator[tuple[PartitionChange]]:
-    """Give those of some partitions back to their first replica where that can lead: leaders that moved away
-    when a broker stopped don't come back by themselves."""
-    return _elections(
-        image,
-        (
-            (key, state)
-            for key, state in among
-            if state.leader not in (NO_LEADER, state.replicas[0])
-            and state.replicas[0] in state.isr
-            and may_lead(image, state, state.replicas[0])
-        ),
-        acceptable=partial(may_lead, image),
-        selector=Selector.PREFERRED,
-        leaving=None,
-        static=static,
-    )
-
-
 def unregister_broker(
     image: MetadataImage, request: UnregisterBrokerRequest, *, departed: int | None = None
 ) -> Outcome[UnregisterBrokerResponse]:
@@ -381,37 +290,3 @@ def unregister_broker(
         )
     record = UnregisterBroker(broker_id=broker.broker_id, broker_epoch=broker.epoch)
     return Outcome(response=UnregisterBrokerResponse(), groups=((record,),))
-
-
-def _elections(
-    image: MetadataImage,
-    partitions: Partitions,
-    *,
-    acceptable: Callable[[PartitionState, int], bool],
-    selector: Selector,
-    leaving: int | None,
-    static: Mapping[str, str],
-    lost: bool = False,
-) -> Iterator[tuple[PartitionChange]]:
-    by_topic: dict[str, tuple[bool, int]] = {}
-    for key, state in partitions:
-        topic = image.topics[key.topic_id].name
-        held = by_topic.get(topic)
-        if held is None:
-            held = by_topic[topic] = (
-                unclean_elections(image, topic, static=static),
-                min_insync_replicas(image, topic, static=static),
-            )
-        unclean, min_isr = held
-        election = elect(
-            state,
-            acceptable=partial(acceptable, state),
-            unclean=unclean,
-            min_isr=min_isr,
-            selector=selector,
-            leaving=leaving,
-            lost=lost,
-        )
-        change = as_change(key.topic_id, key.partition_id, state, election)
-        if change is not None:
-            yield (change,)

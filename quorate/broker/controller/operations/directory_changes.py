@@ -12,8 +12,10 @@ from functools import partial
 from typing import Final
 
 from quorate.broker.controller.operations.belongings import Belongings
-from quorate.broker.controller.operations.elections import Election, Selector, as_change, elect
+from quorate.broker.controller.operations.elections import Election, NoLeader, as_change
+from quorate.broker.controller.operations.leader_selectors import offline_partition
 from quorate.broker.controller.operations.outcome import Groups, Outcome
+from quorate.broker.controller.operations.topic_rules import TopicRules
 from quorate.broker.controller.rpc import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -35,8 +37,6 @@ from quorate.broker.metadata import (
     PartitionState,
     as_eligible,
     is_reserved,
-    min_insync_replicas,
-    unclean_elections,
 )
 from quorate.error_code import ErrorCode
 
@@ -298,36 +298,24 @@ def _given_up(
 
 
 class _Rules:
-    """The settings that elections go by, looked up once for each topic."""
+    """Elections by the settings of the partition's topic."""
 
     def __init__(self, image: MetadataImage, static: Mapping[str, str]) -> None:
         self._image = image
-        self._static = static
-        self._by_topic: dict[uuid.UUID, tuple[bool, int]] = {}
-
-    def _of(self, topic_id: uuid.UUID) -> tuple[bool, int]:
-        held = self._by_topic.get(topic_id)
-        if held is None:
-            name = self._image.topics[topic_id].name
-            held = self._by_topic[topic_id] = (
-                unclean_elections(self._image, name, static=self._static),
-                min_insync_replicas(self._image, name, static=self._static),
-            )
-        return held
+        self._topics = TopicRules(image, static)
 
     def unclean(self, key: PartitionKey) -> bool:
-        return self._of(key.topic_id)[0]
+        return self._topics.of(key.topic_id).unclean
 
     def elect(
         self, key: PartitionKey, state: PartitionState, *, leaving: int | None = None, lost: bool = False
     ) -> Election:
-        unclean, min_isr = self._of(key.topic_id)
-        return elect(
+        unclean, min_isr = self._topics.of(key.topic_id)
+        return offline_partition(
             state,
             acceptable=partial(may_lead, self._image, state),
             unclean=unclean,
             min_isr=min_isr,
-            selector=Selector.OFFLINE,
             leaving=leaving,
             lost=lost,
         )
@@ -341,7 +329,11 @@ def _leave(
     others = {*state.isr, *state.elr} - {broker_id}
     if awaited and not others and not rules.unclean(key):
         return Election(
-            leader=NO_LEADER, isr=(), recovery=state.leader_recovery_state, last_known=(broker_id,)
+            leader=NO_LEADER,
+            isr=(),
+            recovery=state.leader_recovery_state,
+            last_known=(broker_id,),
+            none=NoLeader.DIRECTORY_AWAITED,
         )
     return rules.elect(key, state, leaving=broker_id, lost=lost)
 

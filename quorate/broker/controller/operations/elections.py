@@ -1,32 +1,39 @@
-"""Elections: the leader of a partition, its ISR and its eligible replicas. The four selectors of Kafka's
-first controller as KRaft has them, in one function, with the eligible leader replicas of KIP-966.
-
-What never happens here: a leader that may lack a committed record, unless unclean elections are on or nobody
-is left who is sure to have them all. A member that can't lead leaves the ISR, the last one too: it stays
-eligible (in the ELR) until it is known to have lost records.
+"""The outcome of an election: the leader of a partition, its ISR and its eligible replicas (KIP-966), or why
+nobody leads, and the record that makes it true. `leader_selectors` has the four ways to hold one.
 """
 
 import enum
 import uuid
-from collections.abc import Callable, Container
+from collections.abc import Container
 from dataclasses import dataclass
 
-from quorate.broker.metadata import NO_LEADER, LeaderRecoveryState, PartitionChange, PartitionState
-from quorate.runtime import WORK
+from quorate.broker.metadata import LeaderRecoveryState, PartitionChange, PartitionState
 
 
-class Selector(enum.Enum):
-    """Why a leader is chosen."""
+class NoLeader(enum.Enum):
+    """Why an election gives no partition a leader, or not the leader that was asked for."""
 
-    OFFLINE = "offline"
-    """A leader may be gone or come back: keep the current one if it can lead, else the first that can."""
-    PREFERRED = "preferred"
-    """Lead from the first replica if it can, else as OFFLINE."""
-    REASSIGNED = "reassigned"
-    """The replicas have changed: as OFFLINE over the new ones, which the partition given has already."""
-    CONTROLLED_SHUTDOWN = "controlled shutdown"
-    """A broker leaves in order: as OFFLINE without it, but never uncleanly, since the broker that leaves has
-    all the data and will be back."""
+    ISR_UNAVAILABLE = (
+        "every in-sync replica is fenced, shutting down or in an offline directory, and "
+        "unclean.leader.election.enable is off"
+    )
+    ELR_UNAVAILABLE = (
+        "no replica is in sync, every eligible one is fenced, shutting down or in an offline directory, and "
+        "unclean.leader.election.enable is off"
+    )
+    LAST_LEADER_UNAVAILABLE = (
+        "no replica is sure to have every committed record, the last known leader is not available, and "
+        "unclean.leader.election.enable is off"
+    )
+    REPLICAS_UNAVAILABLE = "every replica is fenced, shutting down or in an offline directory"
+    SHUTTING_DOWN = (
+        "only the broker that shuts down is sure to have every committed record, and it will be back"
+    )
+    DIRECTORY_AWAITED = (
+        "only a replica in an offline directory is sure to have every committed record, and it may come back"
+    )
+    PREFERRED_NOT_IN_SYNC = "the first replica is not in sync"
+    PREFERRED_UNAVAILABLE = "the first replica is fenced, shutting down or in an offline directory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,86 +46,10 @@ class Election:
     elr: tuple[int, ...] = ()
     last_known: tuple[int, ...] = ()
     """Who led last, where the ISR is empty."""
-
-
-def elect(
-    partition: PartitionState,
-    *,
-    acceptable: Callable[[int], bool],
-    unclean: bool,
-    min_isr: int,
-    selector: Selector,
-    leaving: int | None = None,
-    lost: bool = False,
-) -> Election:
-    """Choose a leader.
-
-    `acceptable` says of a broker whether it may lead: unfenced, not shutting down, its directory online
-    (`directories.may_lead`). `leaving`: a broker to
-    take out of the ISR, which may not lead whatever `acceptable` says. `lost`: that broker may have lost
-    records, so it is not eligible either.
-
-    With the ISR and the ELR empty, every replica that was sure to have all committed records has lost some:
-    then the last known leader leads again with what it has, and must say that it has recovered. A sole
-    replica whose host lost power is the usual case.
-    """
-    WORK.partitions += 1
-    among = partition.replicas
-    isr = tuple(each for each in partition.isr if each != leaving)
-    gone = (leaving,) if lost and leaving is not None else ()
-    eligible = eligible_after(partition, isr=(), min_isr=min_isr, lost=gone)
-
-    def can_lead(broker: int) -> bool:
-        return broker != leaving and acceptable(broker)
-
-    candidates = [each for each in among if each in isr and can_lead(each)]
-    if candidates:
-        if selector is Selector.PREFERRED and among[0] == candidates[0]:
-            leader = candidates[0]
-        elif partition.leader in candidates:
-            leader = partition.leader
-        else:
-            leader = candidates[0]
-        return _clean(partition, leader=leader, isr=isr, min_isr=min_isr, lost=gone)
-    leader = next((each for each in among if each in eligible and can_lead(each)), NO_LEADER)
-    if leader != NO_LEADER:
-        return _clean(partition, leader=leader, isr=(leader,), min_isr=min_isr, lost=gone)
-    last_known = _last_known(partition)
-    if selector is not Selector.CONTROLLED_SHUTDOWN:
-        willing = (*last_known, *among) if unclean else () if eligible else last_known
-        leader = next((each for each in willing if each in among and can_lead(each)), NO_LEADER)
-        if leader != NO_LEADER:
-            return Election(leader=leader, isr=(leader,), recovery=LeaderRecoveryState.RECOVERING)
-    return Election(
-        leader=NO_LEADER,
-        isr=isr,
-        recovery=partition.leader_recovery_state,
-        elr=eligible_after(partition, isr=isr, min_isr=min_isr, lost=gone),
-        last_known=() if isr else last_known,
-    )
-
-
-def _clean(
-    partition: PartitionState,
-    *,
-    leader: int,
-    isr: tuple[int, ...],
-    min_isr: int,
-    lost: Container[int],
-) -> Election:
-    return Election(
-        leader=leader,
-        isr=isr,
-        recovery=partition.leader_recovery_state,
-        elr=eligible_after(partition, isr=isr, min_isr=min_isr, lost=lost),
-    )
-
-
-def _last_known(partition: PartitionState) -> tuple[int, ...]:
-    if partition.leader != NO_LEADER:
-        return (partition.leader,)
-    # A log from before KIP-966 doesn't say who led; its last member did.
-    return partition.eligible.last_known or (partition.isr if len(partition.isr) == 1 else ())
+    unclean: bool = False
+    """The leader may lack records that were committed."""
+    none: NoLeader | None = None
+    """Why nobody leads; None if somebody does."""
 
 
 def eligible_after(
