@@ -39,6 +39,7 @@ BY_NAME: dict[str, st.SearchStrategy[object]] = {
     "min_level": st.integers(0, 32767),
     "max_level": st.integers(0, 32767),
     "level": st.integers(0, 32767),
+    "num_partitions": st.integers(1, (1 << 31) - 1),
     "leader": st.integers(-1, 1 << 20),
 }
 
