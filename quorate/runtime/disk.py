@@ -9,6 +9,7 @@ Two implementations: `RealDisk` of `quorate.runtime.real` and `SimulatedDisk` of
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
@@ -34,6 +35,15 @@ class DescriptorsExhaustedError(DiskError):
 
 class DiskLockedError(DiskError):
     """Another process holds the lock on this folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskSpace:
+    """The space of a file system, in bytes."""
+
+    total: int
+    usable: int
+    """The part that is free for this user."""
 
 
 class File(Protocol):
@@ -142,6 +152,10 @@ class Disk(Protocol):
     def in_background(self) -> "Disk":
         """Return the same files for bulk work, such as a snapshot of gigabytes: no operation blocks the event
         loop, even if this disk syncs inline (`SyncStrategy.INLINE`)."""
+        ...
+
+    def space(self, path: str) -> DiskSpace:
+        """Return the space of the file system that has this folder. Raises `DiskError`."""
         ...
 
     def descriptors_left(self) -> int | None:

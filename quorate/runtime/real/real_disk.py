@@ -26,6 +26,7 @@ from quorate.runtime.disk import (
     DiskError,
     DiskFullError,
     DiskLockedError,
+    DiskSpace,
 )
 from quorate.runtime.real import descriptors
 
@@ -347,6 +348,13 @@ class RealDisk:
             await _on(self._worker, sync)
         except OSError as error:
             raise _disk_error(error, path) from error
+
+    def space(self, path: str) -> DiskSpace:
+        try:
+            found = os.statvfs(path)
+        except OSError as error:
+            raise _disk_error(error, path) from error
+        return DiskSpace(total=found.f_blocks * found.f_frsize, usable=found.f_bavail * found.f_frsize)
 
     def descriptors_left(self) -> int:
         return descriptors.left()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import trio
 
-from quorate.runtime import DescriptorsExhaustedError, DiskError, DiskLockedError
+from quorate.runtime import DescriptorsExhaustedError, DiskError, DiskLockedError, DiskSpace
 from quorate.simulation.world.disk_content import (
     Created,
     FileContent,
@@ -27,6 +27,8 @@ from quorate.simulation.world.disk_content import (
 from quorate.simulation.world.disk_faults import DiskFaults
 from quorate.simulation.world.disk_faults import Operation as Operation
 from quorate.simulation.world.disk_file import SimulatedFile as SimulatedFile
+
+_SIZE_BYTES = 1 << 40
 
 
 def _folder_of(path: str) -> str:
@@ -288,6 +290,11 @@ class SimulatedDisk:
 
     def in_background(self) -> "SimulatedDisk":
         return self
+
+    def space(self, path: str) -> DiskSpace:
+        self.enter(None, path)
+        usable = _SIZE_BYTES if self.space_left is None else self.space_left
+        return DiskSpace(total=max(_SIZE_BYTES, usable), usable=usable)
 
     def descriptors_left(self) -> int | None:
         return self.descriptors
