@@ -10,6 +10,7 @@ from quorate.broker.replication.replication_errors import (
 from quorate.broker.replication.requests import (
     DeleteRecordsItem,
     DeleteRecordsResult,
+    DescribedProducer,
     FetchItem,
     FetchOptions,
     FetchResult,
@@ -21,6 +22,7 @@ __all__ = [
     "AllFoldersFailedError",
     "DeleteRecordsItem",
     "DeleteRecordsResult",
+    "DescribedProducer",
     "DuplicateReplicaError",
     "FetchItem",
     "FetchOptions",

@@ -30,6 +30,7 @@ from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.replication_errors import AllFoldersFailedError, PartitionError
 from quorate.broker.replication.requests import (
     DeleteRecordsItem,
+    DescribedProducer,
     EpochEndResult,
     FetchOptions,
     FetchResult,
@@ -47,7 +48,7 @@ from quorate.broker.replication.serving import (
     find_offset,
 )
 from quorate.broker.replication.stats import PartitionCounts, ReplicationStats
-from quorate.broker.replication.storage import BadDirectory, Directory, LogManager, Proof
+from quorate.broker.replication.storage import BadDirectory, Directory, DirectoryReport, LogManager, Proof
 from quorate.broker.replication.upkeep import Upkeep
 from quorate.error_code import ErrorCode
 from quorate.runtime import Address, DescriptorsExhaustedError, DiskError, Runtime, Tasks, get_logger
@@ -79,6 +80,7 @@ class ReplicaManager:
         self.stats = ReplicationStats()
         self._config = config
         self._compute = runtime.compute
+        self._wall_clock = runtime.wall_clock
         self._logs = logs
         self._static = static
         self._broker_epoch = -1
@@ -202,6 +204,10 @@ class ReplicaManager:
     def failed_folders(self) -> tuple[str, ...]:
         """The folders of `log.dirs` that are not used: they were bad at the start, or have failed since."""
         return self._logs.unused_dirs
+
+    def log_directories(self) -> list[DirectoryReport]:
+        """Describe the folders of `log.dirs` and the logs in them."""
+        return self._logs.reports()
 
     def leads_in(self, directory: uuid.UUID) -> bool:
         """Return whether this broker leads, by the metadata that it knows, a partition with its replica in
@@ -509,6 +515,14 @@ class ReplicaManager:
         if found is None:
             return EpochEndResult()
         return EpochEndResult(leader_epoch=found.epoch, end_offset=found.end_offset)
+
+    def producers(self, topic: TopicRef, partition_id: int) -> Iterator[DescribedProducer]:
+        """Yield the idempotent producers of a replica here, leader or not. Each is as it is when it is
+        reached. Raises `PartitionError`."""
+        partition = self.partition(topic, partition_id)
+        if partition.failure is not None:
+            raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, partition.failure)
+        return partition.producers.described(self._wall_clock.now_ms)
 
     # Disks
 

@@ -144,3 +144,16 @@ class DeleteRecordsResult:
     partition_id: int
     error: ErrorCode = ErrorCode.NONE
     low_watermark: Offset = UNKNOWN_OFFSET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedProducer:
+    """An idempotent producer of one partition."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    """The sequence of its last record (inclusive)."""
+    last_timestamp_ms: int
+    """The wall clock when this broker saw its last batch: the time until it expires counts from here. Kafka
+    has the largest timestamp in that batch, which the producer chooses."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kio.schema.delete_records.v2.request import DeleteRecordsRequest, DeleteRecordsTopic
     from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
     from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
+    from kio.schema.describe_producers.v0.request import DescribeProducersRequest
     from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
     from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
     from kio.schema.join_group.v7.request import JoinGroupRequest
@@ -215,6 +216,19 @@ def _update_features(request: "UpdateFeaturesRequest", refusal: _Refusal) -> _Fi
     return told | {"results": (told | {"feature": each.feature} for each in request.feature_updates)}
 
 
+def _describe_producers(request: "DescribeProducersRequest", refusal: _Refusal) -> _Fields:
+    told = _with_message(request, refusal)
+    return {
+        "topics": (
+            {
+                "name": topic.name,
+                "partitions": (told | {"partition_index": index} for index in topic.partition_indexes),
+            }
+            for topic in request.topics
+        )
+    }
+
+
 def _init_producer_id(request: object, refusal: _Refusal) -> _Fields:
     return {"error_code": refusal.code, "producer_id": -1, "producer_epoch": -1}
 
@@ -246,9 +260,11 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.INIT_PRODUCER_ID: _init_producer_id,
         ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
         ApiKey.DESCRIBE_CONFIGS: _describe_configs,
+        ApiKey.DESCRIBE_LOG_DIRS: _top_level,
         ApiKey.DESCRIBE_QUORUM: _with_message,
         ApiKey.UPDATE_FEATURES: _update_features,
         ApiKey.DESCRIBE_CLUSTER: _with_message,
+        ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
         ApiKey.ADD_RAFT_VOTER: _with_message,
         ApiKey.REMOVE_RAFT_VOTER: _with_message,

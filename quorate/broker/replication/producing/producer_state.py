@@ -6,13 +6,14 @@ unchecked (KAFKA-6003).
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import trio
 
 from quorate.broker.replication.replication_errors import PartitionError
+from quorate.broker.replication.requests import DescribedProducer
 from quorate.error_code import ErrorCode
 from quorate.log.batches import BatchHeader
 from quorate.present import present
@@ -173,6 +174,18 @@ class ProducerState:
     def silent_ms(self, producer: Producer) -> int:
         """Return the time since its last batch."""
         return max(0, self._now_ms() - producer.seen_ms)
+
+    def described(self, wall_clock_ms: Callable[[], int]) -> Iterator[DescribedProducer]:
+        """Yield the producers by id; those that expire or come meanwhile may be missing."""
+        for key in sorted(self.producers):
+            producer = self.producers.get(key)
+            if producer is not None:
+                yield DescribedProducer(
+                    producer_id=key,
+                    producer_epoch=producer.epoch,
+                    last_sequence=producer.last.last_sequence,
+                    last_timestamp_ms=wall_clock_ms() - self.silent_ms(producer),
+                )
 
     def restore(self, producer_id: int, epoch: int, batches: deque[KeptBatch], *, silent_ms: int) -> None:
         """Restore a producer from a snapshot. The time that this broker was down does not count as

@@ -7,6 +7,7 @@ from quorate.broker.replication.storage.directory_files import (
     folder_name,
     parse_folder_name,
 )
+from quorate.broker.replication.storage.directory_report import DirectoryReport
 from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory, may_open
 
@@ -14,6 +15,7 @@ __all__ = [
     "NO_PROOF",
     "BadDirectory",
     "Directory",
+    "DirectoryReport",
     "LogManager",
     "Proof",
     "UnreadablePartitionMetadataError",

@@ -30,6 +30,7 @@ from quorate.broker.replication.storage.directory_files import (
     store_page_cache,
     store_partition_metadata,
 )
+from quorate.broker.replication.storage.directory_report import DirectoryReport, report
 from quorate.broker.replication.storage.log_directory import LogDirectory
 from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory
 from quorate.log import Log, LogConfig, TopicPartition
@@ -177,6 +178,13 @@ class LogManager:
         """Return whether a folder is left, and that of the metadata log has not failed."""
         failed = [each for each in self._directories if each.failure is not None]
         return len(failed) < len(self._directories) and not any(each.holds_metadata for each in failed)
+
+    def reports(self) -> list[DirectoryReport]:
+        """Describe every folder of `log.dirs`, those that were bad at the start included."""
+        bad = [report(self._disk, each.path, failure=each.reason, logs={}) for each in self._bad]
+        return bad + [
+            report(self._disk, each.path, failure=each.failure, logs=each.logs) for each in self._directories
+        ]
 
     def held(self) -> list[tuple[str, int, uuid.UUID]]:
         """Return (topic, partition, topic id) of every folder."""
