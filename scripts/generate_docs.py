@@ -132,7 +132,7 @@ def apis() -> str:
             name(api.key.name),
             int(api.key),
             f"{api.min_version} to {api.max_version}",
-            f"from {api.first_flexible}",
+            "never" if api.first_flexible is None else f"from {api.first_flexible}",
             ""
             if api.advertised_from == api.min_version
             else f"advertised from {api.advertised_from}, refused below {api.min_version}",

@@ -48,6 +48,10 @@ class Broker:
         broker = self.image.broker(broker_id)
         return None if broker is None or broker.fenced else endpoint_of(broker, listener)
 
+    def partition_exists(self, topic: str, partition: int) -> bool:
+        state = self.image.topic(topic)
+        return state is not None and self.image.partition(state.topic_id, partition) is not None
+
     def controller_id(self) -> int:
         """Return the broker that clients should send their changes to: this one, because it is alive and
         forwards them, while the active controller may hang until it is fenced (Kafka's brokers name a random

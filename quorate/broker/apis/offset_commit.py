@@ -60,7 +60,7 @@ class _Asked:
         yield piece
 
     def commit(self, ref: MemberRef, piece: Sequence[tuple[str, "OffsetCommitRequestPartition"]]) -> None:
-        known = [_exists(self._broker, name, part.partition_index) for name, part in piece]
+        known = [self._broker.partition_exists(name, part.partition_index) for name, part in piece]
         offsets = [
             OffsetToCommit(
                 topic=name,
@@ -97,11 +97,6 @@ class _Asked:
             self.deferred.complete(respond(self._context, topics=topics))
         else:
             self.deferred.complete_with(lambda: encoded_in_slices(self._context, topics=topics))
-
-
-def _exists(broker: Broker, name: str, index: int) -> bool:
-    topic = broker.image.topic(name)
-    return topic is not None and broker.image.partition(topic.topic_id, index) is not None
 
 
 def _topics(request: "OffsetCommitRequest", outcome: Sequence[ErrorCode]) -> Iterator[dict[str, object]]:

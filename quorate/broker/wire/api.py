@@ -23,6 +23,8 @@ class ApiKey(IntEnum):
     HEARTBEAT = 12
     LEAVE_GROUP = 13
     SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -31,11 +33,14 @@ class ApiKey(IntEnum):
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
     DESCRIBE_LOG_DIRS = 35
+    DELETE_GROUPS = 42
+    OFFSET_DELETE = 47
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     UNREGISTER_BROKER = 64
+    CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_TOPIC_PARTITIONS = 75
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
@@ -50,23 +55,29 @@ class Api:
     advertised_from: int
     min_version: int
     max_version: int
-    first_flexible: int
+    first_flexible: int | None
+    """None: no version is flexible."""
 
     def serves(self, version: int) -> bool:
         return self.min_version <= version <= self.max_version
 
     def flexible(self, version: int) -> bool:
         """Return whether requests of this version have varint lengths and tagged fields (KIP-482)."""
-        return version >= self.first_flexible
+        return self.first_flexible is not None and version >= self.first_flexible
 
     def flexible_response_header(self, version: int) -> bool:
         """Return whether the response header has tagged fields. Never for ApiVersions, because the client
         does not know our versions yet (KIP-511)."""
-        return version >= self.first_flexible and self.key is not ApiKey.API_VERSIONS
+        return self.flexible(version) and self.key is not ApiKey.API_VERSIONS
 
 
 def _api(
-    key: ApiKey, min_version: int, max_version: int, *, flexible: int, advertised_from: int | None = None
+    key: ApiKey,
+    min_version: int,
+    max_version: int,
+    *,
+    flexible: int | None,
+    advertised_from: int | None = None,
 ) -> Api:
     return Api(
         key=key,
@@ -92,6 +103,8 @@ APIS: Final = MappingProxyType(
             _api(ApiKey.HEARTBEAT, 0, 4, flexible=4),
             _api(ApiKey.LEAVE_GROUP, 0, 4, flexible=4),
             _api(ApiKey.SYNC_GROUP, 0, 5, flexible=4),
+            _api(ApiKey.DESCRIBE_GROUPS, 0, 6, flexible=5),
+            _api(ApiKey.LIST_GROUPS, 0, 5, flexible=3),
             _api(ApiKey.API_VERSIONS, 0, 4, flexible=3),
             _api(ApiKey.CREATE_TOPICS, 2, 7, flexible=5),
             _api(ApiKey.DELETE_TOPICS, 1, 6, flexible=4),
@@ -100,11 +113,14 @@ APIS: Final = MappingProxyType(
             _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, flexible=4),
             _api(ApiKey.DESCRIBE_CONFIGS, 1, 4, flexible=4),
             _api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, flexible=2),
+            _api(ApiKey.DELETE_GROUPS, 0, 2, flexible=2),
+            _api(ApiKey.OFFSET_DELETE, 0, 0, flexible=None),
             _api(ApiKey.DESCRIBE_QUORUM, 0, 2, flexible=0),
             _api(ApiKey.UPDATE_FEATURES, 0, 2, flexible=0),
             _api(ApiKey.DESCRIBE_CLUSTER, 0, 2, flexible=0),
             _api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, flexible=0),
             _api(ApiKey.UNREGISTER_BROKER, 0, 0, flexible=0),
+            _api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, flexible=0),
             _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, flexible=0),
             _api(ApiKey.ADD_RAFT_VOTER, 0, 1, flexible=0),
             _api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, flexible=0),

@@ -27,10 +27,13 @@ from quorate.broker.wire.exchanges import EncodedResponse, Request, Response
 from quorate.runtime import Buffer, Mapped, Steps, in_slices
 
 if TYPE_CHECKING:
+    from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
     from kio.schema.create_topics.v7.request import CreateTopicsRequest
+    from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
     from kio.schema.delete_records.v2.request import DeleteRecordsRequest, DeleteRecordsTopic
     from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
     from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
+    from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest
     from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
     from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
@@ -166,6 +169,25 @@ def _offset_fetch(request: "OffsetFetchRequest", refusal: _Refusal) -> _Fields:
     return {"error_code": code, "topics": topics}
 
 
+def _described_groups(group_ids: Iterable[str], refusal: _Refusal, **rest: object) -> Iterator[_Fields]:
+    nothing: _Fields = {"group_state": "", "members": ()} | rest | _with_message(None, refusal)
+    for group_id in group_ids:
+        yield nothing | {"group_id": group_id}
+
+
+def _describe_groups(request: "DescribeGroupsRequest", refusal: _Refusal) -> _Fields:
+    return {"groups": _described_groups(request.groups, refusal, protocol_type="", protocol_data="")}
+
+
+def _consumer_group_describe(request: "ConsumerGroupDescribeRequest", refusal: _Refusal) -> _Fields:
+    nothing: _Fields = {"group_epoch": 0, "assignment_epoch": 0, "assignor_name": ""}
+    return {"groups": _described_groups(request.group_ids, refusal, **nothing)}
+
+
+def _delete_groups(request: "DeleteGroupsRequest", refusal: _Refusal) -> _Fields:
+    return {"results": ({"group_id": each, "error_code": refusal.code} for each in request.groups_names)}
+
+
 def _find_coordinator(request: "FindCoordinatorRequest", refusal: _Refusal) -> _Fields:
     nobody = {"node_id": -1, "host": "", "port": -1} | _with_message(request, refusal)
     if refusal.version < 4:
@@ -253,6 +275,8 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.HEARTBEAT: _top_level,
         ApiKey.LEAVE_GROUP: _top_level,
         ApiKey.SYNC_GROUP: _top_level,
+        ApiKey.DESCRIBE_GROUPS: _describe_groups,
+        ApiKey.LIST_GROUPS: _top_level,
         ApiKey.API_VERSIONS: _top_level,
         ApiKey.CREATE_TOPICS: _create_topics,
         ApiKey.DELETE_TOPICS: _delete_topics,
@@ -261,10 +285,13 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
         ApiKey.DESCRIBE_CONFIGS: _describe_configs,
         ApiKey.DESCRIBE_LOG_DIRS: _top_level,
+        ApiKey.DELETE_GROUPS: _delete_groups,
+        ApiKey.OFFSET_DELETE: _top_level,
         ApiKey.DESCRIBE_QUORUM: _with_message,
         ApiKey.UPDATE_FEATURES: _update_features,
         ApiKey.DESCRIBE_CLUSTER: _with_message,
         ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
+        ApiKey.CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
         ApiKey.ADD_RAFT_VOTER: _with_message,
         ApiKey.REMOVE_RAFT_VOTER: _with_message,

@@ -5,7 +5,7 @@ Every API that is served has a scenario here, or says why there is none; a new o
 replicas, groups and the controller do has tests of its own, and so has the taking in of bytes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 import trio
 from gaps import within_gap
+from kio.schema.errors import ErrorCode as WireErrorCode
 from kio.serial import entity_reader
 from large_metadata import PARTITIONS, TOPICS, large_image, no_full_collection, topic_id
 
@@ -25,7 +26,20 @@ from quorate.broker.controller.rpc.rpc import (
     DeletedTopic,
     DeleteTopicsResponse,
 )
+from quorate.broker.groups.group import Group
+from quorate.broker.groups.group_administration import GroupAdministration
 from quorate.broker.groups.group_messages import CommittedOffset, JoinedMember, JoinResult, SyncResult
+from quorate.broker.groups.group_records import (
+    GroupKey,
+    GroupValue,
+    MemberValue,
+    OffsetKey,
+    OffsetValue,
+    group_record,
+    offset_record,
+)
+from quorate.broker.groups.group_state import GroupLimits
+from quorate.broker.groups.shards import Shards
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication.requests import (
     EpochEndResult,
@@ -57,6 +71,8 @@ from quorate.broker.wire.codecs.produce_codec import (
 from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestContext
 from quorate.broker.wire.request_codec import decode_request, encode_response
 from quorate.error_code import ErrorCode
+from quorate.log.batches.records import KeyValue, Record
+from quorate.types import Offset
 
 pytestmark = pytest.mark.real_time
 
@@ -110,7 +126,80 @@ class Replicas:
         return EpochEndResult(leader_epoch=1, end_offset=7)
 
 
+class GroupsLog:
+    """`GroupLog`: a partition with 20,000 groups that only commit, then 2 of 5,000 members each."""
+
+    async def records(self, partition: int) -> AsyncIterator[Sequence[Record]]:
+        await trio.lowlevel.checkpoint()
+        for number in range(MANY_GROUPS):
+            yield [_record(offset_record(OffsetKey(f"g{number}", "t0", 0), COMMITTED))]
+        yield [_record(offset_record(OffsetKey("g0", "t1", each), COMMITTED)) for each in range(PARTITIONS)]
+        members = tuple(
+            MemberValue(
+                member_id=str(each),
+                instance_id=None,
+                client_id="c",
+                client_host="h",
+                rebalance_timeout_ms=1,
+                session_timeout_ms=1,
+                subscription=SUBSCRIPTION,
+                assignment=b"a",
+            )
+            for each in range(5000)
+        )
+        value = GroupValue(protocol_type="consumer", generation=1, protocol="p", leader=None, members=members)
+        for name in ("large", "larger"):
+            yield [_record(group_record(GroupKey(name), value))]
+
+    def append(
+        self, partition: int, records: Sequence[KeyValue], done: Callable[[Any, Offset], None]
+    ) -> None:
+        done(WireErrorCode.none, Offset(MANY_GROUPS * 2))
+
+
+MANY_GROUPS = 20_000
+COMMITTED = OffsetValue(offset=Offset(1), commit_timestamp_ms=1)
+SUBSCRIPTION = b"\0\0" + (20).to_bytes(4, "big") + b"".join(b"\0\4s%03d" % each for each in range(20))
+
+
+def _record(each: KeyValue) -> Record:
+    return Record(1, 0, each.key, each.value)
+
+
+class GroupOwner:
+    """`GroupHost`: nothing times out."""
+
+    def arm(self, *rest: object) -> None:
+        pass
+
+    def cancel(self, *rest: object) -> None:
+        pass
+
+    def now_ms(self) -> int:
+        return 1
+
+
+@pytest.fixture
+async def administration() -> AsyncIterator[GroupAdministration]:
+    limits = GroupLimits()
+    shards = Shards(
+        GroupsLog(),
+        partition_count=lambda: 1,
+        new_group=lambda name: Group(name, cast(Any, GroupOwner()), limits),
+    )
+    shards.elect(0, 1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(shards.run)
+        while shards.of("g") is WireErrorCode.coordinator_load_in_progress:
+            await trio.lowlevel.checkpoint()
+        yield GroupAdministration(shards)
+        nursery.cancel_scope.cancel()
+
+
 class Groups:
+    def __init__(self, administration: GroupAdministration) -> None:
+        self.administration = administration
+
     def check(self, group_id: str) -> Any:
         return build(response_type(ApiKey.HEARTBEAT, 0)).error_code  # type: ignore[attr-defined]
 
@@ -184,7 +273,7 @@ def _no_full_collection() -> Iterator[None]:
         yield
 
 
-def broker_of(metadata: MetadataCache, tasks: trio.Nursery) -> Broker:
+def broker_of(metadata: MetadataCache, tasks: trio.Nursery, administration: GroupAdministration) -> Broker:
     unused = cast(Any, None)
     return Broker(
         config=ServerConfig.parse(CONFIG),
@@ -193,7 +282,7 @@ def broker_of(metadata: MetadataCache, tasks: trio.Nursery) -> Broker:
         quorum=unused,
         channel=cast(Any, Channel()),
         replicas=cast(Any, Replicas()),
-        groups=cast(Any, Groups()),
+        groups=cast(Any, Groups(administration)),
         cluster_metadata=unused,
         topics=cast(Any, Topics()),
         producer_ids=unused,
@@ -356,6 +445,32 @@ SCENARIOS: dict[str, tuple[ApiKey, int, dict[str, object] | Callable[[], bytes],
         },
         TOPICS,
     ),
+    "20,000 groups and two large ones are listed": (ApiKey.LIST_GROUPS, 5, {}, MANY_GROUPS + 2),
+    "none of 20,000 groups is wanted": (ApiKey.LIST_GROUPS, 5, {"states_filter": ["Dead"]}, 0),
+    "many groups and a large one are described": (
+        ApiKey.DESCRIBE_GROUPS,
+        6,
+        {"groups": ["large", *(f"g{each}" for each in range(5000))]},
+        5001,
+    ),
+    "5,000 groups are described in the new form": (
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        1,
+        {"group_ids": [f"g{each}" for each in range(5000)]},
+        5000,
+    ),
+    "5,000 groups are deleted": (
+        ApiKey.DELETE_GROUPS,
+        2,
+        {"groups_names": [f"g{each}" for each in range(5000)]},
+        5000,
+    ),
+    "10,000 offsets of a large group are deleted": (
+        ApiKey.OFFSET_DELETE,
+        0,
+        {"group_id": "large", "topics": of_partitions(partition_index=0)},
+        ASKED,
+    ),
     "a thousand topics are created": (ApiKey.CREATE_TOPICS, 7, {"topics": NAMED}, TOPICS),
     "a thousand topics are deleted": (ApiKey.DELETE_TOPICS, 6, {"topics": NAMED}, TOPICS),
 }
@@ -374,7 +489,9 @@ NOT_MEASURED = {
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_no_answer_of_an_api_holds_the_loop(scenario: str, metadata: MetadataCache) -> None:
+async def test_no_answer_of_an_api_holds_the_loop(
+    scenario: str, metadata: MetadataCache, administration: GroupAdministration
+) -> None:
     key, version, values, expected = SCENARIOS[scenario]
     if callable(values):
         body = memoryview(values())
@@ -393,7 +510,7 @@ async def test_no_answer_of_an_api_holds_the_loop(scenario: str, metadata: Metad
         return b"".join(encode_response(answer))
 
     async with trio.open_nursery() as tasks:
-        dispatcher = Dispatcher(broker_of(metadata, tasks))
+        dispatcher = Dispatcher(broker_of(metadata, tasks, administration))
         encoded = await within_gap(answered(dispatcher), what=scenario)
     # Without the guard, which bounds what a peer may send.
     if key is ApiKey.FETCH:
@@ -408,7 +525,7 @@ async def test_no_answer_of_an_api_holds_the_loop(scenario: str, metadata: Metad
     assert len(elements) == expected
 
 
-_ARRAYS = ("topics", "results", "responses", "coordinators", "members")
+_ARRAYS = ("topics", "results", "responses", "coordinators", "members", "groups")
 
 
 def test_every_api_that_is_served_has_a_scenario() -> None:

@@ -154,6 +154,31 @@ SCENARIOS: dict[str, tuple[ApiKey, int, Any]] = {
         4,
         lambda many: body(ApiKey.LEAVE_GROUP, 4, members=[{"member_id": "m"}] * many),
     ),
+    "DescribeGroups": (
+        ApiKey.DESCRIBE_GROUPS,
+        6,
+        lambda many: body(ApiKey.DESCRIBE_GROUPS, 6, groups=["g"] * many),
+    ),
+    "ListGroups": (
+        ApiKey.LIST_GROUPS,
+        5,
+        lambda many: body(ApiKey.LIST_GROUPS, 5, states_filter=["s"] * many),
+    ),
+    "DeleteGroups": (
+        ApiKey.DELETE_GROUPS,
+        2,
+        lambda many: body(ApiKey.DELETE_GROUPS, 2, groups_names=["g"] * many),
+    ),
+    "OffsetDelete": (
+        ApiKey.OFFSET_DELETE,
+        0,
+        lambda many: body(ApiKey.OFFSET_DELETE, 0, group_id="g", topics=partitions(many)),
+    ),
+    "ConsumerGroupDescribe": (
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        1,
+        lambda many: body(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=["g"] * many),
+    ),
     "CreateTopics": (
         ApiKey.CREATE_TOPICS,
         7,

@@ -108,7 +108,7 @@ def client(net, name="client", **options):
 
 
 def frame(api_key, version, number, body, client_id=b"raw"):
-    flexible = version >= APIS[api_key].first_flexible if api_key in APIS else False
+    flexible = APIS[api_key].flexible(version) if api_key in APIS else False
     head = api_key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + number.to_bytes(4, "big")
     head += len(client_id).to_bytes(2, "big") + client_id + (b"\0" if flexible else b"")
     return (len(head) + len(body)).to_bytes(4, "big") + head + body
@@ -595,13 +595,13 @@ def test_every_api_can_refuse_in_every_version(key, version, entities):
 
 def asked_for(message):
     """How many things in a request each need an error of their own."""
-    for name in ("groups", "coordinator_keys", "topic_names", "resources"):
+    for name in ("groups", "group_ids", "groups_names", "coordinator_keys", "topic_names", "resources"):
         if hasattr(message, name):
             return len(getattr(message, name))
     topics = getattr(message, "topics", None)
     if topics is None:
         return int(not hasattr(message, "topics"))
-    if type(message).__name__ == "DescribeQuorumRequest":
+    if type(message).__name__ in ("DescribeQuorumRequest", "OffsetDeleteRequest"):
         return 1
     return sum(
         len(getattr(topic, "partitions", getattr(topic, "partition_indexes", (1,)))) for topic in topics
