@@ -218,8 +218,8 @@ async def test_a_new_controller_finds_who_died_before_it_was_active(autojump_clo
         async def not_active(broker_id: int, broker_epoch: int) -> None:
             refused.append(trio.current_time())
 
-        it.watch._fence = not_active
         await trio.sleep(5)
+        it.watch._fence = not_active
         it.kill(VICTIM)
         await trio.sleep(30)
         assert refused

@@ -16,6 +16,7 @@ from large_metadata import PARTITIONS, TOPICS, directory, large_image, no_full_c
 
 from quorate.broker.controller.controller import Controller, ControllerSettings
 from quorate.broker.controller.operations.directory_changes import MAX_ASSIGNMENTS
+from quorate.broker.controller.rpc.feature_rpc import FeatureUpdate, UpdateFeaturesRequest
 from quorate.broker.controller.rpc.rpc import (
     AllocateProducerIdsRequest,
     AlterConfigsItem,
@@ -278,6 +279,15 @@ def others_are_eligible(rig: Rig) -> None:
     )
 
 
+async def updates_features(rig: Rig) -> None:
+    updates = (
+        FeatureUpdate(name="metadata.version", level=1),
+        *(FeatureUpdate(name=f"f{number}", level=0) for number in range(1000)),
+    )
+    answer = await rig.controller.answer(UpdateFeaturesRequest(updates=updates))
+    assert answer.error is ErrorCode.INVALID_UPDATE_VERSION
+
+
 async def nothing_more(rig: Rig) -> None:
     await rig.until(lambda: rig.image.isr_count(1) == 0)
 
@@ -332,6 +342,7 @@ SCENARIOS: dict[str, tuple[type | None, Callable[[Rig], None], Callable[[Rig], A
     "every topic is deleted": (DeleteTopicsRequest, as_it_is, deletes_topics),
     "producer ids are given out": (AllocateProducerIdsRequest, as_it_is, allocates),
     "settings empty every ELR": (AlterConfigsRequest, others_are_eligible, alters_settings),
+    "as many features as a request takes are updated": (UpdateFeaturesRequest, as_it_is, updates_features),
     "a controller finds a fencing half done": (None, one_is_fenced, nothing_more),
     "leaders go back to their first replicas": (None, nobody_prefers, rebalances),
 }
