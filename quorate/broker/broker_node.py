@@ -9,10 +9,12 @@ import trio
 
 from quorate.broker.apis import (
     Broker,
+    ClientThrottles,
     ClusterMetadataReader,
     Dispatcher,
     LeaderReadiness,
     ProducerIdSource,
+    QuotaWindows,
     TopicCreator,
     error_table,
     features_of,
@@ -232,6 +234,7 @@ class BrokerNode:
                 replicas=self.replicas,
                 connect=self._connect,
             ),
+            throttles=ClientThrottles(lambda: self._metadata.image, QuotaWindows()),
             tasks=nursery,
         )
         dispatcher, errors = Dispatcher(broker), error_table()

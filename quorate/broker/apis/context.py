@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
 from quorate.broker.apis.leader_readiness import LeaderReadiness
 from quorate.broker.apis.producer_ids import ProducerIdSource
@@ -36,6 +37,7 @@ class Broker:
     topics: TopicCreator
     producer_ids: ProducerIdSource
     leaders: LeaderReadiness
+    throttles: ClientThrottles
     tasks: trio.Nursery
     """The nursery of slow answers."""
 

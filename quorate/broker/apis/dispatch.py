@@ -8,11 +8,13 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis import (
     add_raft_voter,
+    alter_client_quotas,
     consumer_group_describe,
     create_topics,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -88,6 +90,8 @@ _HANDLERS: Final[Mapping[int, _Handler]] = MappingProxyType(
         ApiKey.ADD_RAFT_VOTER: add_raft_voter.handle,
         ApiKey.REMOVE_RAFT_VOTER: remove_raft_voter.handle,
         ApiKey.UPDATE_RAFT_VOTER: update_raft_voter.handle,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas.handle,
+        ApiKey.ALTER_CLIENT_QUOTAS: alter_client_quotas.handle,
         ApiKey.UPDATE_FEATURES: update_features.handle,
         ApiKey.UNREGISTER_BROKER: unregister_broker.handle,
     }

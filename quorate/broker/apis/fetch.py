@@ -1,6 +1,8 @@
 """Fetch, for consumers and followers. There are no fetch sessions: every answer has session id 0."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import trio
@@ -10,6 +12,7 @@ from quorate.broker.apis.cluster_metadata import is_cluster_metadata
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.fetched_once import each_once
 from quorate.broker.apis.leader_hints import leader_endpoints
+from quorate.broker.metadata import CONSUMER_BYTE_RATE
 from quorate.broker.replication import FetchItem, FetchOptions, FetchResult
 from quorate.broker.replication.serving import ParkedFetch
 from quorate.broker.wire import Answer, Deferred, EncodedResponse, RequestContext, Response, wire_code
@@ -44,6 +47,14 @@ async def handle(broker: Broker, context: RequestContext, request: KafkaFetchReq
             )
         )
     request = await in_slices(each_once(request))
+    if request.replica_id < 0 and broker.image.has_quotas:
+        throttled = broker.throttles.overdrawn(CONSUMER_BYTE_RATE, context)
+        if throttled > 0:
+            return _nothing_yet(request, throttled)
+        room = broker.throttles.room(CONSUMER_BYTE_RATE, context)
+        if room is not None:
+            # The first batch comes whole, whatever its size.
+            request = replace(request, max_bytes=min(request.max_bytes, math.ceil(room)))
     if await in_slices(_of_cluster_metadata(request)):
         return broker.later(lambda: _with_cluster_metadata(broker, context, request))
     options = await in_slices(_options(request, request.topics, max_wait_ms=request.max_wait_ms))
@@ -124,18 +135,27 @@ def _response(
     body = yield from encode_fetch_steps(
         response, node_endpoints=lambda: leader_endpoints(broker, context, leaders)
     )
-    _count(broker, request, size)
+    _count(broker, context, request, size)
     if len(results) > _AT_ONCE:
         yield from let_go(results)
         yield from request.let_go_steps()
     return EncodedResponse(body)
 
 
-def _count(broker: Broker, request: KafkaFetchRequest, size: int) -> None:
+def _count(broker: Broker, context: RequestContext, request: KafkaFetchRequest, size: int) -> None:
     if request.replica_id >= 0:
         broker.replicas.stats.bytes_to_followers += size
     else:
         broker.replicas.stats.bytes_to_consumers += size
+        if broker.image.has_quotas:
+            broker.throttles.charge(CONSUMER_BYTE_RATE, context, size)
+
+
+def _nothing_yet(request: KafkaFetchRequest, seconds: float) -> Response:
+    """Return the answer to a consumer that has read more than its quota: no partitions, as from Kafka, and
+    how long to wait."""
+    response = KafkaFetchResponse(version=request.version, throttle_ms=math.ceil(seconds * 1000))
+    return EncodedResponse(encode_fetch_response(response))
 
 
 def _encoded(
@@ -196,7 +216,7 @@ async def _with_cluster_metadata(
             if others:
                 nursery.start_soon(watch_others)
     results = await broker.replicas.fetch(await in_slices(_options(request, others, max_wait_ms=0)))
-    _count(broker, request, sum(result.size for result in results))
+    _count(broker, context, request, sum(result.size for result in results))
     fetched = iter(results)
     topics: list[FetchedTopic] = []
     for topic in request.topics:

@@ -1,5 +1,6 @@
 """Produce."""
 
+import math
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -7,6 +8,7 @@ from kio.schema.errors import ErrorCode
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.leader_hints import leader_endpoints
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
+from quorate.broker.metadata import PRODUCER_BYTE_RATE
 from quorate.broker.replication import ParkedProduce, ProduceItem, ProduceResult
 from quorate.broker.wire import (
     Answer,
@@ -43,6 +45,7 @@ async def handle(broker: Broker, context: RequestContext, request: ProduceReques
     if request.transactional_id is not None:
         raise KafkaError(ErrorCode.invalid_request, "transactions are not served by this version of quorate")
     items = await in_slices(_items(request))
+    throttle_ms = _throttle_ms(broker, context, items)
     pending = await broker.replicas.produce(
         items, acks=request.acks, timeout_ms=request.timeout_ms, zstd=request.version >= _ZSTD_FROM
     )
@@ -52,15 +55,17 @@ async def handle(broker: Broker, context: RequestContext, request: ProduceReques
     if request.acks == 0:
         return await in_slices(_close_if_refused(request, pending))
     if pending.done:
-        return await in_slices(_response(broker, context, request, pending))
+        return await in_slices(_response(broker, context, request, pending, throttle_ms))
     skeleton = await in_slices(request.skeleton_steps())
     deferred = Deferred()
 
     async def large() -> Response:
-        return await in_slices(_response(broker, context, skeleton, pending))
+        return await in_slices(_response(broker, context, skeleton, pending, throttle_ms))
 
     if small:
-        pending.notify(lambda: deferred.complete(at_once(_response(broker, context, skeleton, pending))))
+        pending.notify(
+            lambda: deferred.complete(at_once(_response(broker, context, skeleton, pending, throttle_ms)))
+        )
     else:
         pending.notify(lambda: deferred.complete_with(large))
     return deferred
@@ -76,6 +81,13 @@ def _items(request: ProduceRequest) -> Steps[list[ProduceItem]]:
             if len(items) % PER_STEP == 0:
                 yield
     return items
+
+
+def _throttle_ms(broker: Broker, context: RequestContext, items: list[ProduceItem]) -> int:
+    if not broker.image.has_quotas:
+        return 0
+    size = sum(len(item.records) for item in items)
+    return math.ceil(broker.throttles.charge(PRODUCER_BYTE_RATE, context, size) * 1000)
 
 
 def _close_if_refused(request: ProduceRequest, pending: ParkedProduce) -> Steps[CloseConnection | None]:
@@ -101,7 +113,11 @@ def _close_if_refused(request: ProduceRequest, pending: ParkedProduce) -> Steps[
 
 
 def _response(
-    broker: Broker, context: RequestContext, request: ProduceRequest, pending: ParkedProduce
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    pending: ParkedProduce,
+    throttle_ms: int,
 ) -> Steps[Response]:
     """Build the response. The part of each partition is made when it is encoded."""
     results = iter(pending.results())
@@ -120,6 +136,7 @@ def _response(
     body = yield from encode_produce_steps(
         Mapped(request.topics, topic_of),
         version=request.version,
+        throttle_ms=throttle_ms,
         node_endpoints=lambda: leader_endpoints(broker, context, leaders),
     )
     if len(pending.results()) > _AT_ONCE:

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from quorate.broker.controller.chores import LOOKS_PER_CHANGE
 from quorate.broker.controller.operations import (
     Outcome,
+    alter_client_quotas,
     alter_configs,
     delete_topics,
     partitions_of,
@@ -16,6 +17,8 @@ from quorate.broker.controller.operations import (
 )
 from quorate.broker.controller.portions import joined
 from quorate.broker.controller.rpc import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
     AlterConfigsRequest,
     AlterConfigsResponse,
     DeleteTopicsRequest,
@@ -27,7 +30,7 @@ from quorate.broker.controller.rpc import (
     UpdateFeaturesResponse,
 )
 from quorate.broker.controller.tenure import leadership_lost
-from quorate.broker.metadata import ConfigResource, MetadataImage
+from quorate.broker.metadata import ConfigResource, MetadataImage, QuotaEntity
 from quorate.runtime import Steps
 
 T = TypeVar("T")
@@ -61,6 +64,7 @@ class Administration:
     def __init__(self, controller: Performs) -> None:
         self._controller = controller
         self.operations: Mapping[type[Request[Response]], Callable[..., Awaitable[Response]]] = {
+            AlterClientQuotasRequest: self._alter_client_quotas,
             AlterConfigsRequest: self._alter_configs,
             DeleteTopicsRequest: self._delete_topics,
             UpdateFeaturesRequest: self._update_features,
@@ -81,6 +85,15 @@ class Administration:
             cost=cost,
         )
         return replace(answers[-1], topics=joined(each.topics for each in answers))
+
+    async def _alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+        seen: set[QuotaEntity] = set()
+        answers = await self._controller.perform_portions(
+            request.alterations,
+            lambda part, image: alter_client_quotas(image, replace(request, alterations=part), seen=seen),
+            AlterClientQuotasResponse,
+        )
+        return replace(answers[-1], results=joined(each.results for each in answers))
 
     async def _update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         return await self._controller.perform_on_image(

@@ -62,6 +62,13 @@ from quorate.broker.metadata.metadata_records import (
     is_reserved,
 )
 from quorate.broker.metadata.metadata_snapshot import ImageLoader
+from quorate.broker.metadata.quota_precedence import (
+    CLIENT_QUOTAS,
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    QuotaKey,
+    quota_of,
+)
 from quorate.broker.metadata.record_codec import (
     MAX_FIRST_EPOCHS,
     MAX_RECORD_BYTES,
@@ -100,6 +107,8 @@ from quorate.broker.metadata.topic_keys import BROKER_KEYS, TOPIC_KEYS
 
 __all__ = [
     "BROKER_KEYS",
+    "CLIENT_QUOTAS",
+    "CONSUMER_BYTE_RATE",
     "INT_MAX",
     "LATEST_METADATA_VERSION",
     "LONG_MAX",
@@ -109,6 +118,7 @@ __all__ = [
     "METADATA_VERSION",
     "MIGRATING",
     "NO_LEADER",
+    "PRODUCER_BYTE_RATE",
     "SUPPORTED_FEATURES",
     "TOPIC_KEYS",
     "TYPE_NUMBERS",
@@ -146,6 +156,7 @@ __all__ = [
     "PartitionState",
     "ProducerIds",
     "QuotaEntity",
+    "QuotaKey",
     "Record",
     "RecordDecodeError",
     "RegisterBroker",
@@ -182,6 +193,7 @@ __all__ = [
     "only",
     "partition_id",
     "quota_entity",
+    "quota_of",
     "rack",
     "recovery_state",
     "replicas",

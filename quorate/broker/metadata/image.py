@@ -244,6 +244,11 @@ class MetadataImage:
         """Return the entity's own quotas, without defaults."""
         return self._quotas.get(entity, _NO_QUOTAS)
 
+    @property
+    def has_quotas(self) -> bool:
+        """True if any client has a quota."""
+        return bool(self._quotas)
+
     def quota_entities(self) -> Iterator[QuotaEntity]:
         """Return the entities that have quotas."""
         return iter(self._quotas)

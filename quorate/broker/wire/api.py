@@ -35,6 +35,8 @@ class ApiKey(IntEnum):
     DESCRIBE_LOG_DIRS = 35
     DELETE_GROUPS = 42
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
@@ -115,6 +117,8 @@ APIS: Final = MappingProxyType(
             _api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, flexible=2),
             _api(ApiKey.DELETE_GROUPS, 0, 2, flexible=2),
             _api(ApiKey.OFFSET_DELETE, 0, 0, flexible=None),
+            _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, flexible=1),
+            _api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, flexible=1),
             _api(ApiKey.DESCRIBE_QUORUM, 0, 2, flexible=0),
             _api(ApiKey.UPDATE_FEATURES, 0, 2, flexible=0),
             _api(ApiKey.DESCRIBE_CLUSTER, 0, 2, flexible=0),

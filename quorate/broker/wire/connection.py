@@ -92,6 +92,7 @@ class Connection:
     ) -> None:
         self._stream = stream
         self._context = context
+        self._gate = context.gate
         self._handler = handler
         self._errors = errors
         self._features = features
@@ -175,6 +176,8 @@ class Connection:
                 self._busy = False
                 self._frames.release()
                 self._send_ready()
+                if self._gate.opens_at > self._last_active:
+                    await self._wait_at_gate()
         except (MalformedError, _CloseAskedError) as error:
             self._end(str(error))
         except NetworkError as error:
@@ -186,6 +189,8 @@ class Connection:
 
     async def _handle(self, frame: memoryview) -> None:
         await self._wait_for_room()
+        if self._gate.opens_at > self._last_active:
+            await self._wait_at_gate()
         header = read_request_header(frame)
         api = APIS[header.api_key]
         context = RequestContext(
@@ -227,6 +232,14 @@ class Connection:
             self._enqueue(context, answer)
         else:
             raise RuntimeError(f"the handler gave no answer to {api.key.name} v{header.version}")
+
+    async def _wait_at_gate(self) -> None:
+        """Read and handle nothing more for as long as the client has to wait. Its answers leave before."""
+        busy, self._busy = self._busy, True
+        self._wake_writer()
+        await trio.sleep_until(self._gate.opens_at)
+        self._last_active = trio.current_time()
+        self._busy = busy
 
     async def _refuse_version(
         self, header: RequestHeader, frame: memoryview, context: RequestContext

@@ -27,6 +27,7 @@ from quorate.broker.wire.exchanges import EncodedResponse, Request, Response
 from quorate.runtime import Buffer, Mapped, Steps, in_slices
 
 if TYPE_CHECKING:
+    from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntryData
     from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
     from kio.schema.create_topics.v7.request import CreateTopicsRequest
     from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
@@ -251,6 +252,20 @@ def _describe_producers(request: "DescribeProducersRequest", refusal: _Refusal) 
     }
 
 
+def _describe_client_quotas(request: object, refusal: _Refusal) -> _Fields:
+    return _with_message(request, refusal) | {"entries": None}
+
+
+def _alter_client_quotas(request: "AlterClientQuotasRequest", refusal: _Refusal) -> _Fields:
+    told = _with_message(request, refusal)
+
+    def refused(entry: "EntryData") -> _Fields:
+        parts = ({"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity)
+        return told | {"entity": parts}
+
+    return {"entries": map(refused, request.entries)}
+
+
 def _init_producer_id(request: object, refusal: _Refusal) -> _Fields:
     return {"error_code": refusal.code, "producer_id": -1, "producer_epoch": -1}
 
@@ -288,6 +303,8 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.DELETE_GROUPS: _delete_groups,
         ApiKey.OFFSET_DELETE: _top_level,
         ApiKey.DESCRIBE_QUORUM: _with_message,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_client_quotas,
+        ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
         ApiKey.UPDATE_FEATURES: _update_features,
         ApiKey.DESCRIBE_CLUSTER: _with_message,
         ApiKey.DESCRIBE_PRODUCERS: _describe_producers,

@@ -1,9 +1,11 @@
 """The values that pass between a connection and its broker."""
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+import trio
 from kio.static.protocol import RequestPayload, ResponsePayload
 
 from quorate.broker.wire.codecs import KafkaFetchRequest, ProduceRequest
@@ -23,6 +25,20 @@ class EncodedResponse:
 Response: TypeAlias = ResponsePayload | EncodedResponse
 
 
+class Gate:
+    """Closed while a client that has used more than its quota has to wait: its connection's next request is
+    not looked at (KIP-219)."""
+
+    __slots__ = ("opens_at",)
+
+    def __init__(self) -> None:
+        self.opens_at = -math.inf
+        """On trio's clock."""
+
+    def close_for(self, seconds: float) -> None:
+        self.opens_at = max(self.opens_at, trio.current_time() + seconds)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionContext:
     """The properties that all requests of a connection share."""
@@ -33,6 +49,7 @@ class ConnectionContext:
     listener: str
     """Name of the listener that accepted it, such as PLAINTEXT."""
     principal: str = "User:ANONYMOUS"
+    gate: Gate = field(default_factory=Gate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from quorate.cli.commands import (
     cluster_commands,
     demo,
+    feature_commands,
     log_commands,
     quorum_commands,
     server_commands,
@@ -14,6 +15,7 @@ from quorate.cli.commands import (
 __all__ = [
     "cluster_commands",
     "demo",
+    "feature_commands",
     "log_commands",
     "quorum_commands",
     "server_commands",

@@ -72,6 +72,7 @@ def broker_with(answer: object, nursery: trio.Nursery) -> Broker:
         topics=unused,
         producer_ids=unused,
         leaders=cast(Any, Leaders()),
+        throttles=unused,
         tasks=nursery,
     )
 

@@ -78,6 +78,7 @@ def broker_of(records: Iterable[Record]) -> Broker:
         topics=unused,
         producer_ids=unused,
         leaders=unused,
+        throttles=unused,
         tasks=unused,
     )
 

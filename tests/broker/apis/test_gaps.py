@@ -287,6 +287,7 @@ def broker_of(metadata: MetadataCache, tasks: trio.Nursery, administration: Grou
         topics=cast(Any, Topics()),
         producer_ids=unused,
         leaders=cast(Any, Leaders()),
+        throttles=unused,
         tasks=tasks,
     )
 
@@ -484,6 +485,8 @@ NOT_MEASURED = {
     ApiKey.REMOVE_RAFT_VOTER: "one voter",
     ApiKey.UPDATE_RAFT_VOTER: "one voter",
     ApiKey.UNREGISTER_BROKER: "one broker",
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: "made in slices of an iterator",
+    ApiKey.ALTER_CLIENT_QUOTAS: "ten thousand entities at most",
     ApiKey.UPDATE_FEATURES: "a thousand updates at most, each refused or of one of a few features",
 }
 

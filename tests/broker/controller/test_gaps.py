@@ -17,6 +17,12 @@ from large_metadata import PARTITIONS, TOPICS, directory, large_image, no_full_c
 from quorate.broker.controller.controller import Controller, ControllerSettings
 from quorate.broker.controller.operations.directory_changes import MAX_ASSIGNMENTS
 from quorate.broker.controller.rpc.feature_rpc import FeatureUpdate, UpdateFeaturesRequest
+from quorate.broker.controller.rpc.quota_rpc import (
+    AlterClientQuotasRequest,
+    QuotaAlteration,
+    QuotaEntityPart,
+    QuotaOperation,
+)
 from quorate.broker.controller.rpc.rpc import (
     AllocateProducerIdsRequest,
     AlterConfigsItem,
@@ -288,6 +294,21 @@ async def updates_features(rig: Rig) -> None:
     assert answer.error is ErrorCode.INVALID_UPDATE_VERSION
 
 
+async def sets_quotas(rig: Rig) -> None:
+    operations = (QuotaOperation(key="producer_byte_rate", value=1.0),)
+    answer = await rig.controller.answer(
+        AlterClientQuotasRequest(
+            alterations=tuple(
+                QuotaAlteration(
+                    entity=(QuotaEntityPart(type="user", name=f"u{number}"),), operations=operations
+                )
+                for number in range(10_000)
+            )
+        )
+    )
+    assert not any(each.error for each in answer.results)
+
+
 async def nothing_more(rig: Rig) -> None:
     await rig.until(lambda: rig.image.isr_count(1) == 0)
 
@@ -343,6 +364,7 @@ SCENARIOS: dict[str, tuple[type | None, Callable[[Rig], None], Callable[[Rig], A
     "producer ids are given out": (AllocateProducerIdsRequest, as_it_is, allocates),
     "settings empty every ELR": (AlterConfigsRequest, others_are_eligible, alters_settings),
     "as many features as a request takes are updated": (UpdateFeaturesRequest, as_it_is, updates_features),
+    "as many quotas as a request takes are set": (AlterClientQuotasRequest, as_it_is, sets_quotas),
     "a controller finds a fencing half done": (None, one_is_fenced, nothing_more),
     "leaders go back to their first replicas": (None, nobody_prefers, rebalances),
 }

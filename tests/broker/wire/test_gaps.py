@@ -240,6 +240,30 @@ SCENARIOS: dict[str, tuple[ApiKey, int, Any]] = {
         0,
         lambda many: body(ApiKey.UPDATE_RAFT_VOTER, 0, listeners=[{"name": "C", "host": "h"}] * many),
     ),
+    "very many quotas": (
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        0,
+        lambda many: body(
+            ApiKey.ALTER_CLIENT_QUOTAS,
+            0,
+            entries=[
+                {
+                    "entity": [{"entity_type": "user", "entity_name": "u"}],
+                    "ops": [{"key": "k", "value": 1.0, "remove": False}],
+                }
+            ]
+            * many,
+        ),
+    ),
+    "very many components of a filter": (
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        0,
+        lambda many: body(
+            ApiKey.DESCRIBE_CLIENT_QUOTAS,
+            0,
+            components=[{"entity_type": "user", "match_type": 2, "match": None}] * many,
+        ),
+    ),
     "very many features": (
         ApiKey.UPDATE_FEATURES,
         0,

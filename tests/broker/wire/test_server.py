@@ -595,13 +595,21 @@ def test_every_api_can_refuse_in_every_version(key, version, entities):
 
 def asked_for(message):
     """How many things in a request each need an error of their own."""
-    for name in ("groups", "group_ids", "groups_names", "coordinator_keys", "topic_names", "resources"):
+    for name in (
+        "groups",
+        "group_ids",
+        "groups_names",
+        "coordinator_keys",
+        "topic_names",
+        "resources",
+        "entries",
+    ):
         if hasattr(message, name):
             return len(getattr(message, name))
     topics = getattr(message, "topics", None)
     if topics is None:
         return int(not hasattr(message, "topics"))
-    if type(message).__name__ in ("DescribeQuorumRequest", "OffsetDeleteRequest"):
+    if type(message).__name__ in ("DescribeQuorumRequest", "DescribeLogDirsRequest", "OffsetDeleteRequest"):
         return 1
     return sum(
         len(getattr(topic, "partitions", getattr(topic, "partition_indexes", (1,)))) for topic in topics

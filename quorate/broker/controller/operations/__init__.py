@@ -9,6 +9,7 @@ from quorate.broker.controller.operations.brokers import (
     register_broker,
     unregister_broker,
 )
+from quorate.broker.controller.operations.client_quotas import alter_client_quotas
 from quorate.broker.controller.operations.directory_changes import (
     MAX_ASSIGNMENTS,
     assign_replicas_to_dirs,
@@ -46,6 +47,7 @@ __all__ = [
     "Partitions",
     "TopicDefaults",
     "allocate_producer_ids",
+    "alter_client_quotas",
     "alter_configs",
     "alter_partition",
     "assign_replicas_to_dirs",

@@ -6,6 +6,14 @@ from quorate.broker.controller.rpc.feature_rpc import (
     UpdateFeaturesResponse,
     UpgradeType,
 )
+from quorate.broker.controller.rpc.quota_rpc import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    QuotaAlteration,
+    QuotaAlterationResult,
+    QuotaEntityPart,
+    QuotaOperation,
+)
 from quorate.broker.controller.rpc.rpc import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -55,6 +63,8 @@ from quorate.broker.controller.rpc.rpc_codec import (
 __all__ = [
     "AllocateProducerIdsRequest",
     "AllocateProducerIdsResponse",
+    "AlterClientQuotasRequest",
+    "AlterClientQuotasResponse",
     "AlterConfigsItem",
     "AlterConfigsRequest",
     "AlterConfigsResponse",
@@ -82,6 +92,10 @@ __all__ = [
     "FeatureUpdate",
     "IsrMember",
     "NewTopic",
+    "QuotaAlteration",
+    "QuotaAlterationResult",
+    "QuotaEntityPart",
+    "QuotaOperation",
     "Refusal",
     "RegisterBrokerRequest",
     "RegisterBrokerResponse",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
-from quorate.broker.controller.rpc import feature_rpc, rpc
+from quorate.broker.controller.rpc import feature_rpc, quota_rpc, rpc
 from quorate.broker.controller.rpc.controller_codes import CONTROLLER_CODES
 from quorate.broker.metadata import (
     ConfigType,
@@ -30,6 +30,7 @@ from quorate.cbor import (
     boolean,
     identifier,
     integer,
+    number,
     one_of,
     optional,
     row,
@@ -140,6 +141,16 @@ _feature_update = Struct(
     upgrade_type=one_of(feature_rpc.UpgradeType),
 )
 
+_MAX_IN_ENTITY: Final = 1 << 10
+_quota_part = Struct(quota_rpc.QuotaEntityPart, type=text(most=32767), name=optional(text(most=32767)))
+_quota_operation = Struct(quota_rpc.QuotaOperation, key=text(most=32767), value=optional(number))
+_quota_alteration = Struct(
+    quota_rpc.QuotaAlteration,
+    entity=sequence(_quota_part.kind, most=_MAX_IN_ENTITY),
+    operations=sequence(_quota_operation.kind, most=_MAX_IN_ENTITY),
+)
+_quota_result = Struct(quota_rpc.QuotaAlterationResult, **_OUTCOME)
+
 _REQUESTS: Final[Messages[rpc.Request[rpc.Response]]] = Messages(
     "request to the controller",
     row(
@@ -202,6 +213,13 @@ _REQUESTS: Final[Messages[rpc.Request[rpc.Response]]] = Messages(
         validate_only=boolean,
     ),
     row(
+        49,
+        0,
+        quota_rpc.AlterClientQuotasRequest,
+        alterations=sequence(_quota_alteration.kind, most=_MAX_ITEMS),
+        validate_only=boolean,
+    ),
+    row(
         57,
         0,
         feature_rpc.UpdateFeaturesRequest,
@@ -250,6 +268,13 @@ _RESPONSES: Final[Messages[rpc.Response]] = Messages(
         resources=sequence(_alter_configs_result.kind, most=_MAX_ITEMS),
     ),
     row(57, 0, feature_rpc.UpdateFeaturesResponse, **_OUTCOME),
+    row(
+        49,
+        0,
+        quota_rpc.AlterClientQuotasResponse,
+        **_OUTCOME,
+        results=sequence(_quota_result.kind, most=_MAX_ITEMS),
+    ),
     error=RpcDecodeError,
     max_bytes=MAX_MESSAGE_BYTES,
 )

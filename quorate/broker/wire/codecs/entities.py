@@ -67,7 +67,7 @@ def encode_entity(message: Entity) -> list[Buffer]:
     return pieces.finish()
 
 
-def build(entity: type[E], **values: object) -> E:
+def build(entity: type[E], /, **values: object) -> E:
     """An entity of any version of a message from values by field name.
 
     Values of fields that this version lacks are dropped, fields that are not given take their default, else

@@ -1,0 +1,123 @@
+"""AlterClientQuotas: each entity wholly or not at all (KIP-546)."""
+
+import ipaddress
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from quorate.broker.controller.operations.outcome import Outcome
+from quorate.broker.controller.rpc import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    QuotaAlteration,
+    QuotaAlterationResult,
+    QuotaEntityPart,
+    QuotaOperation,
+)
+from quorate.broker.metadata import CLIENT_QUOTAS, ApiError, ClientQuota, MetadataImage, QuotaEntity, QuotaKey
+from quorate.error_code import ErrorCode
+
+_TYPES: Final[Mapping[str, str]] = MappingProxyType({"user": "user", "client-id": "client_id", "ip": "ip"})
+"""The fields of a `QuotaEntity` by Kafka's names."""
+_NOT_ENFORCED: Final = frozenset(
+    {"request_percentage", "controller_mutation_rate", "connection_creation_rate"}
+)
+_MAX_NAME: Final = 1 << 12
+
+
+def alter_client_quotas(
+    image: MetadataImage, request: AlterClientQuotasRequest, *, seen: set[QuotaEntity] | None = None
+) -> Outcome[AlterClientQuotasResponse]:
+    """`seen`: the entities of the request's earlier portions, to which these are added."""
+    seen = set() if seen is None else seen
+    results: list[QuotaAlterationResult] = []
+    groups: list[tuple[ClientQuota, ...]] = []
+    for alteration in request.alterations:
+        try:
+            records = _records(image, alteration, seen=seen)
+        except ApiError as error:
+            results.append(QuotaAlterationResult(error=error.code, error_message=error.message))
+            continue
+        results.append(QuotaAlterationResult())
+        if records and not request.validate_only:
+            groups.append(records)
+    return Outcome(response=AlterClientQuotasResponse(results=tuple(results)), groups=tuple(groups))
+
+
+def _records(
+    image: MetadataImage, alteration: QuotaAlteration, *, seen: set[QuotaEntity]
+) -> tuple[ClientQuota, ...]:
+    """What is new in the entity's quotas. Raises `ApiError`."""
+    entity = _entity(alteration.entity)
+    if entity in seen:
+        raise _invalid("The entity appears more than once in the request.")
+    seen.add(entity)
+    keys = [operation.key for operation in alteration.operations]
+    if len(set(keys)) < len(keys):
+        raise _invalid("A quota appears more than once in the entity's operations.")
+    for operation in alteration.operations:
+        _check(operation, entity)
+    held = image.quotas(entity)
+    return tuple(
+        ClientQuota(entity=entity, key=operation.key, value=operation.value)
+        for operation in alteration.operations
+        if held.get(operation.key) != operation.value
+    )
+
+
+def _entity(parts: tuple[QuotaEntityPart, ...]) -> QuotaEntity:
+    if not parts:
+        raise _invalid("The entity has no parts; name a user, a client-id, both, or an ip.")
+    named: dict[str, str] = {}
+    for part in parts:
+        field = _TYPES.get(part.type)
+        if field is None:
+            raise _invalid(f"Entity type {part.type!r:.60} is none of user, client-id and ip.")
+        if field in named:
+            raise _invalid(f"Entity type {part.type} appears more than once.")
+        if part.name == "":
+            raise _invalid(f"The {part.type} has an empty name; the default of its type has none (null).")
+        if part.name is not None and len(part.name) > _MAX_NAME:
+            raise _invalid(f"The {part.type}'s name has more than {_MAX_NAME} characters.")
+        named[field] = part.name or ""
+    if "ip" in named:
+        if len(named) > 1:
+            raise _invalid("An ip can't be combined with other entity types.")
+        named["ip"] = _address(named["ip"])
+    return QuotaEntity(**named)
+
+
+def _address(text: str) -> str:
+    """In one form, so that the address of a connection is found. A host name isn't looked up: what it
+    resolves to may be another address tomorrow."""
+    if not text:
+        return text
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise _invalid(f"{text!r:.60} is no IP address.") from None
+
+
+def _check(operation: QuotaOperation, entity: QuotaEntity) -> None:
+    if operation.key in _NOT_ENFORCED:
+        raise _invalid(f"{operation.key} isn't enforced by this version of quorate.")
+    quota = CLIENT_QUOTAS.get(operation.key)
+    if quota is None or entity.ip is not None:
+        allowed = ", ".join(sorted(CLIENT_QUOTAS)) if entity.ip is None else "none in this version of quorate"
+        raise _invalid(f"{operation.key!r:.60} is no quota of this entity; it may have {allowed}.")
+    if operation.value is not None:
+        _check_value(operation.key, operation.value, quota)
+
+
+def _check_value(key: str, number: float, quota: QuotaKey) -> None:
+    if not math.isfinite(number) or number <= 0:
+        raise _invalid(f"{key} is {number:g}; it must be greater than 0. Remove it for no limit.")
+    if number != math.floor(number):
+        raise _invalid(f"{key} is {number:g}; it must be a whole number.")
+    if number > quota.most:
+        raise _invalid(f"{key} is {number:g}; it must be at most {quota.most:g}.")
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, message)

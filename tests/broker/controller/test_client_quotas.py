@@ -1,0 +1,160 @@
+"""AlterClientQuotas: each entity wholly or not at all. And whose quota counts for a client."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.broker.controller.operations.client_quotas import alter_client_quotas
+from quorate.broker.controller.rpc.quota_rpc import (
+    AlterClientQuotasRequest,
+    QuotaAlteration,
+    QuotaEntityPart,
+    QuotaOperation,
+)
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import ClientQuota, QuotaEntity
+from quorate.broker.metadata.quota_precedence import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, quota_of
+from quorate.error_code import ErrorCode
+
+
+def alteration(entity: dict[str, str | None], **quotas: float | None) -> QuotaAlteration:
+    return QuotaAlteration(
+        entity=tuple(QuotaEntityPart(type=kind, name=name) for kind, name in entity.items()),
+        operations=tuple(QuotaOperation(key=key, value=value) for key, value in quotas.items()),
+    )
+
+
+def alter(cluster, *alterations: QuotaAlteration, validate_only: bool = False) -> list[tuple[ErrorCode, str]]:
+    request = AlterClientQuotasRequest(alterations=alterations, validate_only=validate_only)
+    answer = cluster.do(alter_client_quotas(cluster.image, request))
+    return [(each.error, each.error_message or "") for each in answer.results]
+
+
+FINE = (ErrorCode.NONE, "")
+
+
+def test_quotas_are_set_changed_and_removed(cluster) -> None:
+    ann = QuotaEntity(user="ann")
+    assert alter(cluster, alteration({"user": "ann"}, producer_byte_rate=5, consumer_byte_rate=6)) == [FINE]
+    assert cluster.image.quotas(ann) == {"producer_byte_rate": 5.0, "consumer_byte_rate": 6.0}
+    assert alter(cluster, alteration({"user": "ann"}, producer_byte_rate=None, consumer_byte_rate=7)) == [
+        FINE
+    ]
+    assert cluster.image.quotas(ann) == {"consumer_byte_rate": 7.0}
+    assert alter(cluster, alteration({"user": "bob"}, consumer_byte_rate=None)) == [FINE], "it is not there"
+
+
+def test_a_default_has_no_name(cluster) -> None:
+    assert alter(cluster, alteration({"user": None, "client-id": "app"}, consumer_byte_rate=12)) == [FINE]
+    assert cluster.image.quotas(QuotaEntity(user="", client_id="app")) == {"consumer_byte_rate": 12.0}
+
+
+def test_what_is_held_already_takes_no_record(cluster) -> None:
+    alter(cluster, alteration({"user": "ann"}, producer_byte_rate=5))
+    held = len(cluster.log)
+    assert alter(cluster, alteration({"user": "ann"}, producer_byte_rate=5)) == [FINE]
+    assert alter(cluster, alteration({"user": "ann"}, producer_byte_rate=6), validate_only=True) == [FINE]
+    assert len(cluster.log) == held
+
+
+@pytest.mark.parametrize(
+    ("entity", "quotas", "why"),
+    [
+        ({}, {"producer_byte_rate": 1}, "The entity has no parts"),
+        ({"host": "a"}, {"producer_byte_rate": 1}, "'host' is none of user, client-id and ip"),
+        ({"user": ""}, {"producer_byte_rate": 1}, "empty name"),
+        ({"user": "a" * 5000}, {"producer_byte_rate": 1}, "more than 4096 characters"),
+        ({"user": "a", "ip": "1.2.3.4"}, {"producer_byte_rate": 1}, "can't be combined"),
+        ({"ip": "nowhere"}, {"connection_creation_rate": 1}, "'nowhere' is no IP address"),
+        ({"ip": "1.2.3.4"}, {"connection_creation_rate": 1}, "isn't enforced by this version"),
+        ({"ip": "1.2.3.4"}, {"producer_byte_rate": 1}, "is no quota of this entity"),
+        ({"user": "a"}, {"controller_mutation_rate": 1}, "isn't enforced by this version"),
+        (
+            {"user": "a"},
+            {"bytes": 1},
+            "it may have consumer_byte_rate, producer_byte_rate",
+        ),
+        ({"user": "a"}, {"producer_byte_rate": 0}, "must be greater than 0"),
+        ({"user": "a"}, {"producer_byte_rate": -1}, "must be greater than 0"),
+        ({"user": "a"}, {"producer_byte_rate": 1.5}, "must be a whole number"),
+        ({"user": "a"}, {"producer_byte_rate": 1e19}, "must be at most"),
+        ({"user": "a"}, {"consumer_byte_rate": float("nan")}, "must be greater than 0"),
+    ],
+)
+def test_a_refused_entity_is_named_with_the_reason_and_spoils_no_other(
+    cluster, entity: dict[str, str | None], quotas: dict[str, float], why: str
+) -> None:
+    good = alteration({"client-id": "app"}, producer_byte_rate=1)
+    bad = alteration(entity, **quotas)
+    (error, message), fine = alter(cluster, bad, good)
+    assert error is ErrorCode.INVALID_REQUEST
+    assert why in message
+    assert fine == FINE
+    assert list(cluster.image.quota_entities()) == [QuotaEntity(client_id="app")]
+
+
+def test_an_entity_or_a_quota_named_twice_is_refused(cluster) -> None:
+    twice = QuotaAlteration(
+        entity=(QuotaEntityPart(type="user", name="a"),),
+        operations=(QuotaOperation(key="producer_byte_rate", value=1.0),) * 2,
+    )
+    parts = QuotaAlteration(entity=(QuotaEntityPart(type="user", name="a"), QuotaEntityPart(type="user")))
+    first = alteration({"user": "b"}, producer_byte_rate=1)
+    outcomes = alter(cluster, twice, parts, first, alteration({"user": "b"}, producer_byte_rate=2))
+    assert [error for error, _ in outcomes] == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REQUEST,
+    ]
+    assert cluster.image.quotas(QuotaEntity(user="b")) == {"producer_byte_rate": 1.0}, "not the second"
+
+
+PRECEDENCE = (
+    QuotaEntity(user="ann", client_id="app"),
+    QuotaEntity(user="ann", client_id=""),
+    QuotaEntity(user="ann"),
+    QuotaEntity(user="", client_id="app"),
+    QuotaEntity(user="", client_id=""),
+    QuotaEntity(user=""),
+    QuotaEntity(client_id="app"),
+    QuotaEntity(client_id=""),
+)
+"""Kafka's, the first counts."""
+OTHERS = (QuotaEntity(user="bob"), QuotaEntity(client_id="tool"), QuotaEntity(user="bob", client_id="app"))
+
+
+@given(st.sets(st.sampled_from(PRECEDENCE + OTHERS)), st.sets(st.sampled_from(PRECEDENCE)))
+def test_the_most_specific_quota_of_a_user_comes_first(
+    producing: set[QuotaEntity], consuming: set[QuotaEntity]
+) -> None:
+    image = MetadataImage()
+    for key, entities in ((PRODUCER_BYTE_RATE, producing), (CONSUMER_BYTE_RATE, consuming)):
+        for entity in entities:
+            quota = 100.0 + (PRECEDENCE + OTHERS).index(entity)
+            record = ClientQuota(entity=entity, key=key, value=quota)
+            image.apply(record, offset=image.offset + 1, epoch=1)
+    found = quota_of(image, PRODUCER_BYTE_RATE, user="ann", client_id="app")
+    expected = next((each for each in PRECEDENCE if each in producing), None)
+    assert (None if found is None else found[1]) == (
+        None if expected is None else 100.0 + PRECEDENCE.index(expected)
+    )
+
+
+def test_clients_of_a_default_have_a_quota_each_and_those_of_a_user_share_his() -> None:
+    image = MetadataImage()
+
+    def sharing(user: str, client_id: str) -> QuotaEntity:
+        found = quota_of(image, PRODUCER_BYTE_RATE, user=user, client_id=client_id)
+        assert found is not None
+        return found[0]
+
+    image.apply(
+        ClientQuota(entity=QuotaEntity(client_id=""), key=PRODUCER_BYTE_RATE, value=1.0), offset=0, epoch=1
+    )
+    assert sharing("ann", "a") != sharing("ann", "b")
+    assert sharing("ann", "a") == sharing("bob", "a")
+    image.apply(
+        ClientQuota(entity=QuotaEntity(user="ann"), key=PRODUCER_BYTE_RATE, value=1.0), offset=1, epoch=1
+    )
+    assert sharing("ann", "a") == sharing("ann", "b") == QuotaEntity(user="ann")

@@ -1,0 +1,208 @@
+"""Quotas of clients over the wire, and clients that are slowed down to them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from confluent_kafka import Consumer, Producer
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.kafka_client import WireClient
+from tests.broker.server.test_apis import create
+
+MakeNodes = Callable[..., Any]
+EXACT, DEFAULT, ANY = 0, 1, 2
+
+
+async def alter(client: WireClient, entity: dict[str, str | None], **quotas: float | None) -> Any:
+    answer: Any = await client.call(
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        entries=[
+            {
+                "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()],
+                "ops": [
+                    {"key": key, "value": value or 0.0, "remove": value is None}
+                    for key, value in quotas.items()
+                ],
+            }
+        ],
+    )
+    return answer.entries[0]
+
+
+async def describe(
+    client: WireClient, *components: tuple[str, int, str | None], strict: bool = False
+) -> dict[tuple[tuple[str, str | None], ...], dict[str, float]]:
+    answer: Any = await client.call(
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        components=[
+            {"entity_type": kind, "match_type": how, "match": name} for kind, how, name in components
+        ],
+        strict=strict,
+    )
+    assert answer.error_code is ErrorCode.none, answer.error_message
+    return {
+        tuple((part.entity_type, part.entity_name) for part in entry.entity): {
+            each.key: each.value for each in entry.values
+        }
+        for entry in answer.entries
+    }
+
+
+async def test_quotas_are_described_as_the_filter_wants_them(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        for entity in (
+            {"user": "ann"},
+            {"user": "ann", "client-id": "app"},
+            {"user": None},
+            {"client-id": "app"},
+        ):
+            altered = await alter(client, entity, producer_byte_rate=10.0, consumer_byte_rate=50.0)
+            assert altered.error_code is ErrorCode.none, altered.error_message
+        ann, both, anybody, app = (
+            (("user", "ann"),),
+            (("user", "ann"), ("client-id", "app")),
+            (("user", None),),
+            (("client-id", "app"),),
+        )
+        everything = await describe(client)
+        assert set(everything) == {ann, both, anybody, app}
+        assert everything[both] == {"producer_byte_rate": 10.0, "consumer_byte_rate": 50.0}
+        assert set(await describe(client, ("user", EXACT, "ann"))) == {ann, both}
+        assert set(await describe(client, ("user", EXACT, "ann"), strict=True)) == {ann}
+        assert set(await describe(client, ("user", DEFAULT, None))) == {anybody}
+        assert set(await describe(client, ("user", ANY, None), ("client-id", ANY, None))) == {both}
+        await alter(client, {"user": "ann"}, producer_byte_rate=None, consumer_byte_rate=None)
+        assert set(await describe(client, ("user", EXACT, "ann"))) == {both}
+
+
+@pytest.mark.parametrize(
+    ("components", "code"),
+    [
+        ([("", ANY, None)], ErrorCode.invalid_request),
+        ([("group", ANY, None)], ErrorCode.unsupported_version),
+        ([("user", ANY, None), ("user", EXACT, "a")], ErrorCode.invalid_request),
+        ([("user", EXACT, None)], ErrorCode.invalid_request),
+        ([("user", DEFAULT, "a")], ErrorCode.invalid_request),
+        ([("user", 7, None)], ErrorCode.invalid_request),
+        ([("ip", ANY, None), ("user", ANY, None)], ErrorCode.invalid_request),
+    ],
+)
+async def test_a_filter_that_is_none_is_refused_whole(
+    make_nodes: MakeNodes, components: list[tuple[str, int, str | None]], code: ErrorCode
+) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        answer: Any = await client.call(
+            ApiKey.DESCRIBE_CLIENT_QUOTAS,
+            components=[
+                {"entity_type": kind, "match_type": how, "match": name} for kind, how, name in components
+            ],
+        )
+        assert (answer.error_code, answer.entries) == (code, None)
+        assert answer.error_message
+
+
+async def test_a_refused_quota_says_why(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        refused = await alter(client, {"user": "ann"}, producer_byte_rate=-1.0)
+        assert refused.error_code is ErrorCode.invalid_request
+        assert refused.error_message == (
+            "producer_byte_rate is -1; it must be greater than 0. Remove it for no limit."
+        )
+        assert [(part.entity_type, part.entity_name) for part in refused.entity] == [("user", "ann")]
+        infinite = await alter(client, {"user": "ann"}, producer_byte_rate=float("inf"))
+        assert infinite.error_code is ErrorCode.invalid_request
+
+
+QUOTA = 20_000
+BURST = 10 * QUOTA
+
+
+def produced(bootstrap: str) -> tuple[list[float], float]:
+    """Produce a burst and a second's worth more, then one record. The throttle times (s) that the client was
+    told, and how long the last record took."""
+    import time
+
+    told: list[float] = []
+    client = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "client.id": "greedy",
+            "linger.ms": 0,
+            "throttle_cb": lambda event: told.append(event.throttle_time),
+        }
+    )
+    client.produce("t", b"x" * (BURST + QUOTA))
+    assert client.flush(10) == 0
+    began = time.monotonic()
+    client.produce("t", b"one more")
+    assert client.flush(10) == 0
+    took = time.monotonic() - began
+    client.poll(0.1)
+    return told, took
+
+
+async def test_a_producer_above_its_quota_is_told_and_waits(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        await create(client, "t")
+        await alter(client, {"client-id": "greedy"}, producer_byte_rate=QUOTA)
+        told, took = await trio.to_thread.run_sync(produced, nodes.bootstrap)
+        assert any(0.5 < each < 1.1 for each in told), f"told {told}"
+        assert took > 0.5, f"the next record took {took:.2f} s"
+        await alter(client, {"client-id": "greedy"}, producer_byte_rate=None)
+        told, took = await trio.to_thread.run_sync(produced, nodes.bootstrap)
+        assert not any(told), f"told {told} without a quota"
+
+
+def consumed(bootstrap: str, size: int) -> float:
+    """Read that many bytes; how long it took (s)."""
+    import time
+
+    client = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "client.id": "reader",
+            "group.id": "unused",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+        }
+    )
+    try:
+        from confluent_kafka import TopicPartition
+
+        client.assign([TopicPartition("t", 0, 0)])
+        began = time.monotonic()
+        got = 0
+        while got < size and time.monotonic() - began < 20:
+            message = client.poll(0.5)
+            if message is not None:
+                assert message.error() is None, message.error()
+                got += len(message.value())
+        assert got == size, f"read {got} of {size} bytes"
+        return time.monotonic() - began
+    finally:
+        client.close()
+
+
+async def test_a_consumer_above_its_quota_waits_and_gets_everything(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    records = 12
+    async with nodes.client(1) as client:
+        await create(client, "t")
+        writer = Producer({"bootstrap.servers": nodes.bootstrap, "linger.ms": 0, "batch.size": 1})
+        for _ in range(records):
+            writer.produce("t", b"x" * QUOTA)
+        assert await trio.to_thread.run_sync(writer.flush, 10) == 0
+        quick = await trio.to_thread.run_sync(consumed, nodes.bootstrap, records * QUOTA)
+        await alter(client, {"client-id": "reader"}, consumer_byte_rate=QUOTA)
+        slow = await trio.to_thread.run_sync(consumed, nodes.bootstrap, records * QUOTA)
+        assert slow > 1.0, (
+            f"{records} s worth of quota, of which 10 at once, took {slow:.2f} s ({quick:.2f} s without)"
+        )
