@@ -1,4 +1,4 @@
-"""What consumers put into the bytes of the classic protocol (`ConsumerProtocolSubscription`, `-Assignment`).
+"""Subscriptions and assignments of consumers: the bytes that the classic protocol carries unread.
 
 Every version begins with the fields of version 0, so these are read whatever the version (as in Kafka).
 """

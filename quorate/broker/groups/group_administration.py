@@ -1,4 +1,4 @@
-"""What operators ask of groups: to list, to describe and to delete them, and to delete offsets.
+"""The requests of operators: list, describe and delete groups, and delete committed offsets.
 
 A deletion is a matter of tombstones: one for each offset, then one for the group. It is answered when every
 replica in sync has them.

@@ -1,4 +1,4 @@
-"""Which groups a ListGroups asks for (KIP-518, KIP-848)."""
+"""The filter of ListGroups, by state and type (KIP-518, KIP-848)."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
