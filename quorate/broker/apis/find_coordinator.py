@@ -13,7 +13,7 @@ from quorate.broker.wire import Answer, Deferred, RequestContext, Response
 from quorate.error_code import ErrorCode
 
 if TYPE_CHECKING:
-    from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+    from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 
 _Fields = dict[str, object]
 _GROUP: Final = 0

@@ -10,7 +10,7 @@ from quorate.broker.groups import JoinRequest, JoinResult, Protocol
 from quorate.broker.wire import Answer, Deferred, KafkaError, RequestContext
 
 if TYPE_CHECKING:
-    from kio.schema.join_group.v7.request import JoinGroupRequest
+    from kio.schema.join_group.v9.request import JoinGroupRequest
 
 _PROTOCOLS_MAX: Final = 100
 """The protocols that one member may offer. Clients offer one to three; each rebalance compares all members'

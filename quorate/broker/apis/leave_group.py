@@ -9,7 +9,7 @@ from quorate.broker.wire import Answer, RequestContext
 from quorate.runtime import Slices
 
 if TYPE_CHECKING:
-    from kio.schema.leave_group.v4.request import LeaveGroupRequest
+    from kio.schema.leave_group.v5.request import LeaveGroupRequest
 
 _AT_ONCE: Final = 100
 """Members that are answered in one piece."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.asked_topics import AskedTopic, asked_topic
 from quorate.broker.apis.context import Broker, encoded_in_slices, respond
 from quorate.broker.groups import MemberRef, OffsetToCommit
 from quorate.broker.wire import Answer, Deferred, RequestContext
@@ -12,7 +13,11 @@ from quorate.runtime import Slices
 from quorate.types import Epoch, Offset
 
 if TYPE_CHECKING:
-    from kio.schema.offset_commit.v8.request import OffsetCommitRequest, OffsetCommitRequestPartition
+    from kio.schema.offset_commit.v10.request import (
+        OffsetCommitRequest,
+        OffsetCommitRequestPartition,
+        OffsetCommitRequestTopic,
+    )
 
 _AT_ONCE: Final = 200
 """Partitions that are committed, and answered, in one piece; some 3 ms."""
@@ -44,23 +49,31 @@ class _Asked:
         self._context = context
         self._request = request
         self._errors: list[ErrorCode] = []
+        self._topics: list[AskedTopic] = []
         self._waiting = 1
         """Pieces without an answer; the last one's place is kept until all have begun."""
         self.deferred = Deferred()
 
-    def pieces(self) -> Iterator[list[tuple[str, "OffsetCommitRequestPartition"]]]:
+    def pieces(self) -> Iterator[list[tuple[str | None, "OffsetCommitRequestPartition"]]]:
         """Yield at least one piece: a request of nothing is a sign of life."""
-        piece: list[tuple[str, OffsetCommitRequestPartition]] = []
+        piece: list[tuple[str | None, OffsetCommitRequestPartition]] = []
         for topic in self._request.topics:
+            asked = asked_topic(self._broker, self._context, topic)
+            self._topics.append(asked)
             for part in topic.partitions:
                 if len(piece) == _AT_ONCE:
                     yield piece
                     piece = []
-                piece.append((topic.name, part))
+                piece.append((asked.name, part))
         yield piece
 
-    def commit(self, ref: MemberRef, piece: Sequence[tuple[str, "OffsetCommitRequestPartition"]]) -> None:
-        known = [self._broker.partition_exists(name, part.partition_index) for name, part in piece]
+    def commit(
+        self, ref: MemberRef, piece: Sequence[tuple[str | None, "OffsetCommitRequestPartition"]]
+    ) -> None:
+        known = [
+            name is not None and self._broker.partition_exists(name, part.partition_index)
+            for name, part in piece
+        ]
         offsets = [
             OffsetToCommit(
                 topic=name,
@@ -70,10 +83,13 @@ class _Asked:
                 metadata=part.committed_metadata or "",
             )
             for (name, part), exists in zip(piece, known, strict=True)
-            if exists
+            if exists and name is not None
         ]
         start = len(self._errors)
-        self._errors += [ErrorCode.unknown_topic_or_partition] * len(piece)
+        self._errors += [
+            ErrorCode.unknown_topic_id if name is None else ErrorCode.unknown_topic_or_partition
+            for name, _ in piece
+        ]
         self._waiting += 1
 
         def answered(errors: Sequence[ErrorCode]) -> None:
@@ -83,7 +99,15 @@ class _Asked:
                     self._errors[place] = next(rest)
             self._settle()
 
-        self._broker.groups.commit(ref, offsets, answered)
+        self._broker.groups.commit(
+            ref,
+            offsets,
+            answered,
+            # Until version 8 clients know no group that is gone (KIP-848).
+            unknown_group=ErrorCode.group_id_not_found
+            if self._context.version >= 9
+            else ErrorCode.illegal_generation,
+        )
 
     def all_begun(self) -> None:
         self._settle()
@@ -92,18 +116,21 @@ class _Asked:
         self._waiting -= 1
         if self._waiting:
             return
-        topics = _topics(self._request, self._errors)
+        topics = _topics(self._request.topics, self._topics, self._errors)
         if len(self._errors) + len(self._request.topics) <= _AT_ONCE:
             self.deferred.complete(respond(self._context, topics=topics))
         else:
             self.deferred.complete_with(lambda: encoded_in_slices(self._context, topics=topics))
 
 
-def _topics(request: "OffsetCommitRequest", outcome: Sequence[ErrorCode]) -> Iterator[dict[str, object]]:
+def _topics(
+    topics: "Sequence[OffsetCommitRequestTopic]",
+    asked: Sequence[AskedTopic],
+    outcome: Sequence[ErrorCode],
+) -> Iterator[dict[str, object]]:
     errors = iter(outcome)
-    for topic in request.topics:
-        yield {
-            "name": topic.name,
+    for topic, each in zip(topics, asked, strict=True):
+        yield each.fields | {
             "partitions": (
                 {"partition_index": part.partition_index, "error_code": next(errors)}
                 for part in topic.partitions

@@ -140,9 +140,11 @@ class GroupCoordinator:
         ref: MemberRef,
         offsets: Sequence[OffsetToCommit],
         reply: Callable[[Sequence[ErrorCode]], None],
+        *,
+        unknown_group: ErrorCode = ErrorCode.illegal_generation,
     ) -> None:
         """Commit the offsets. `reply` gets an error for each, in order, when every replica in sync has
-        them."""
+        them. `unknown_group`: the error of a member of a group that is not there."""
 
         def refuse(error: ErrorCode) -> None:
             reply([error] * len(offsets))
@@ -153,7 +155,7 @@ class GroupCoordinator:
             return
         group = shard.groups.get(ref.group_id)
         if group is None and ref.generation >= 0:
-            refuse(ErrorCode.illegal_generation)
+            refuse(unknown_group)
             return
         error = (group or self._shards.group(shard, ref.group_id)).check_commit(ref)
         if error is not ErrorCode.none:

@@ -19,9 +19,11 @@ from quorate.broker.wire.exchanges import (
 from quorate.broker.wire.feature_levels import Features, SupportedFeature
 from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.broker.wire.kafka_server import KafkaServerConfig, WireServer
+from quorate.broker.wire.newest_version import BY_NAME
 from quorate.broker.wire.wire_errors import ErrorTable, KafkaError, wire_code
 
 __all__ = [
+    "BY_NAME",
     "Answer",
     "ApiKey",
     "CloseConnection",

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest
     from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
-    from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
-    from kio.schema.join_group.v7.request import JoinGroupRequest
+    from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
+    from kio.schema.join_group.v9.request import JoinGroupRequest
     from kio.schema.list_offsets.v11.request import ListOffsetsRequest, ListOffsetsTopic
     from kio.schema.metadata.v12.request import MetadataRequest
-    from kio.schema.offset_commit.v8.request import OffsetCommitRequest, OffsetCommitRequestTopic
-    from kio.schema.offset_fetch.v8.request import OffsetFetchRequest
+    from kio.schema.offset_commit.v10.request import OffsetCommitRequest, OffsetCommitRequestTopic
+    from kio.schema.offset_fetch.v10.request import OffsetFetchRequest
     from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest
     from kio.schema.update_features.v2.request import UpdateFeaturesRequest
 
@@ -115,10 +115,15 @@ def _partitions(
     topics: "Iterable[ListOffsetsTopic | OffsetCommitRequestTopic | DeleteRecordsTopic]", values: _Fields
 ) -> Iterator[_Fields]:
     for topic in topics:
-        yield {
-            "name": topic.name,
-            "partitions": ({"partition_index": part.partition_index, **values} for part in topic.partitions),
+        yield _as_asked(topic) | {
+            "partitions": ({"partition_index": part.partition_index, **values} for part in topic.partitions)
         }
+
+
+def _as_asked(topic: object) -> _Fields:
+    """Return a topic in the form of its request: `BY_NAME` has those with two."""
+    field = "name" if hasattr(topic, "name") else "topic_id"
+    return {field: getattr(topic, field)}
 
 
 def _list_offsets(request: "ListOffsetsRequest", refusal: _Refusal) -> _Fields:
@@ -160,10 +165,8 @@ def _offset_fetch(request: "OffsetFetchRequest", refusal: _Refusal) -> _Fields:
         return {"groups": ({"group_id": group.group_id, "error_code": code} for group in request.groups)}
     nothing: _Fields = {"committed_offset": -1, "metadata": "", "error_code": code}
     topics = (
-        {
-            "name": topic.name,
-            "partitions": (nothing | {"partition_index": index} for index in topic.partition_indexes),
-        }
+        _as_asked(topic)
+        | {"partitions": (nothing | {"partition_index": index} for index in topic.partition_indexes)}
         for group in request.groups
         for topic in group.topics or ()
     )

@@ -137,10 +137,16 @@ class WireClient:
         return decode_entity(response, body)
 
     async def call(
-        self, api_key: ApiKey, *, timeout_s: float | None = None, **values: object
+        self,
+        api_key: ApiKey,
+        *,
+        timeout_s: float | None = None,
+        at_most: int | None = None,
+        **values: object,
     ) -> ResponsePayload:
-        """Send a request of the highest common version, built from values by field name."""
-        version = self.version(api_key)
+        """Send a request of the highest common version, and no higher than `at_most`, built from values by
+        field name."""
+        version = self.version(api_key, at_most=at_most)
         request = build(request_type(api_key, version), **values)
         return await self.send(request, response_type(api_key, version), timeout_s=timeout_s)
 

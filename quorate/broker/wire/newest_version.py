@@ -1,7 +1,7 @@
 """Requests of every version in the form of the newest that we serve.
 
 kio has a class for each version of a message. Handlers read the newest one's, as Kafka's read one class for
-all versions: a type checker knows every field that they read.
+all versions: a type checker knows every field that they read. `BY_NAME` has the two exceptions.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Never, TypeVar, cast
 
 from kio.static.protocol import Entity, RequestPayload
 
-from quorate.broker.wire.api import APIS
+from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs import Struct, build, request_type, struct_arrays
 from quorate.runtime import Steps
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=Entity)
 
+BY_NAME: Final = MappingProxyType({ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9})
+"""The last versions with names of topics. Later ones have ids in their place. Neither can be made of the
+other here, so these requests have two forms, and their handlers look at the version."""
+
 _PER_STEP: Final = 32
 """Elements between two yields, 0.1 ms."""
 _Former = Callable[[Never], Iterable[object]]
@@ -32,7 +36,13 @@ _Former = Callable[[Never], Iterable[object]]
 def newest_steps(api_key: int, request: RequestPayload) -> Steps[RequestPayload]:
     """Return a request with all fields of the newest version. A field that its version lacks has kio's
     default; the four that replaced others are made of these. A complete request is passed on as it is."""
-    return (yield from _converted(request, request_type(api_key, APIS[api_key].max_version)))
+    return (yield from _converted(request, request_type(api_key, newest_form(api_key, request.__version__))))
+
+
+def newest_form(api_key: int, version: int) -> int:
+    """Return the version whose form a request of this version gets."""
+    by_name = BY_NAME.get(ApiKey(api_key), -1)
+    return by_name if version <= by_name else APIS[api_key].max_version
 
 
 def _converted(message: Entity, newest: type[E]) -> Steps[E]:

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Final, cast
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
+from quorate.broker.wire import BY_NAME, ApiKey, KafkaError, WireClient, open_client
 from quorate.runtime import Address, NetworkError
 from quorate.simulation.brokers.broker_cluster import BrokerCluster
 from quorate.simulation.cluster_run import Clients
 from quorate.simulation.violations import SafetyViolation
 
 if TYPE_CHECKING:
-    from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
+    from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse
     from kio.schema.heartbeat.v4.response import HeartbeatResponse
-    from kio.schema.join_group.v7.response import JoinGroupResponse
-    from kio.schema.offset_commit.v8.response import OffsetCommitResponse
-    from kio.schema.offset_fetch.v8.response import OffsetFetchResponse
+    from kio.schema.join_group.v9.response import JoinGroupResponse
+    from kio.schema.offset_commit.v10.response import OffsetCommitResponse
+    from kio.schema.offset_fetch.v10.response import OffsetFetchResponse
     from kio.schema.sync_group.v5.response import SyncGroupResponse
 
 GROUP: Final = "readers"
@@ -190,6 +190,7 @@ class GroupMembers(Clients[BrokerCluster]):
         """Return the committed offsets; -1 where nothing was committed."""
         received = await connection.call(
             ApiKey.OFFSET_FETCH,
+            at_most=BY_NAME[ApiKey.OFFSET_FETCH],
             groups=[
                 {
                     "group_id": GROUP,
@@ -210,6 +211,7 @@ class GroupMembers(Clients[BrokerCluster]):
         before = dict(self.acknowledged)
         received = await connection.call(
             ApiKey.OFFSET_COMMIT,
+            at_most=BY_NAME[ApiKey.OFFSET_COMMIT],
             group_id=GROUP,
             generation_id_or_member_epoch=generation.number,
             member_id=generation.member_id,

@@ -226,7 +226,9 @@ class Groups:
     def fetch_offset(self, group_id: str, topic: str, index: int) -> CommittedOffset:
         return CommittedOffset(offset=7, leader_epoch=1, metadata="")
 
-    def commit(self, ref: object, offsets: Sequence[object], answer: Callable[[Any], None]) -> None:
+    def commit(
+        self, ref: object, offsets: Sequence[object], answer: Callable[[Any], None], **rest: object
+    ) -> None:
         answer([self.check("g")] * len(offsets))
 
 
