@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _Fields = dict[str, object]
 _GROUP: Final = 0
+_TRANSACTION: Final = 1
 _AT_ONCE: Final = 100
 """The groups that are answered in one piece."""
 _NOT_AVAILABLE: Final = WireErrorCode.coordinator_not_available
@@ -43,7 +44,11 @@ async def _after_creation(
 def _answer(
     broker: Broker, context: RequestContext, request: "FindCoordinatorRequest"
 ) -> Response | Deferred:
-    if request.key_type != _GROUP:
+    if request.key_type not in (_GROUP, _TRANSACTION):
+        # The coordinators of share groups (version 6) are of a kind that is not here.
+        message = f"there are no coordinators of key type {request.key_type}"
+        return _respond(context, request, lambda key: _nobody(WireErrorCode.invalid_request, message))
+    if request.key_type == _TRANSACTION:
         return _respond(context, request, lambda key: _nobody(transactions.REFUSAL, transactions.REASON))
     listener = context.connection.listener
     return _respond(context, request, lambda key: _coordinator(broker, key, listener))

@@ -39,6 +39,8 @@ def handle(broker: Broker, context: RequestContext, request: "JoinGroupRequest")
         protocol_type=request.protocol_type,
         protocols=tuple(Protocol(each.name, bytes(each.metadata)) for each in request.protocols),
         needs_member_id=context.version >= 4,
+        skips_assignment=context.version >= 9,
+        reason=request.reason or "",
     )
 
     def reply(result: JoinResult) -> None:
@@ -66,6 +68,7 @@ def _values(context: RequestContext, result: JoinResult) -> dict[str, object]:
         "protocol_type": result.protocol_type,
         "protocol_name": protocol,
         "leader": result.leader,
+        "skip_assignment": result.skip_assignment,
         "member_id": result.member_id,
         "members": (
             {"member_id": each.member_id, "group_instance_id": each.instance_id, "metadata": each.metadata}

@@ -25,7 +25,9 @@ async def handle(broker: Broker, context: RequestContext, request: "LeaveGroupRe
     slices = Slices()
     left: list[ErrorCode] = []
     for each in request.members:
-        left.append(broker.groups.leave(request.group_id, each.member_id, each.group_instance_id))
+        left.append(
+            broker.groups.leave(request.group_id, each.member_id, each.group_instance_id, each.reason or "")
+        )
         await slices.pause()
     members = (
         {

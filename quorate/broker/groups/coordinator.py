@@ -128,12 +128,13 @@ class GroupCoordinator:
         group = shard.groups.get(ref.group_id)
         return ErrorCode.unknown_member_id if group is None else group.heartbeat(ref)
 
-    def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
+    def leave(self, group_id: str, member_id: str, instance_id: str | None, reason: str = "") -> ErrorCode:
+        """Remove a member; `reason` is its own (KIP-800)."""
         shard = self._shard(group_id)
         if isinstance(shard, ErrorCode):
             return shard
         group = shard.groups.get(group_id)
-        return ErrorCode.unknown_member_id if group is None else group.leave(member_id, instance_id)
+        return ErrorCode.unknown_member_id if group is None else group.leave(member_id, instance_id, reason)
 
     def commit(
         self,

@@ -4,7 +4,7 @@ States and rules are those of Kafka's GroupCoordinator (KIP-62, KIP-345, KIP-394
 synchronous; answers go to callbacks, at once or when the group gets there.
 """
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from kio.schema.errors import ErrorCode
 
@@ -26,6 +26,8 @@ from quorate.broker.groups.group_state import GroupTimer as GroupTimer
 from quorate.broker.groups.member import Member
 from quorate.broker.groups.member_list import MemberList, shared_protocols
 from quorate.broker.groups.rebalance import Rebalance
+
+_REASON_MAX: Final = 255
 
 
 class Group:
@@ -137,7 +139,7 @@ class Group:
     def _add(self, member: Member, request: JoinRequest, reply: JoinReply) -> None:
         member.on_join = reply
         member.is_new = True
-        self._rebalance.add(member, request.protocol_type)
+        self._rebalance.add(member, request.protocol_type, _because(request.reason))
 
     def _replace_static(self, old: Member, member_id: str, request: JoinRequest, reply: JoinReply) -> None:
         """Replace a static member that came back without its id, after a restart: the old one is fenced
@@ -151,9 +153,11 @@ class Group:
         rebalance.replace(old, member)
         if self.state is not GroupState.STABLE or not unchanged:
             member.on_join = reply
-            rebalance.begin(f"static member {request.instance_id} came back")
+            rebalance.begin(f"static member {request.instance_id} came back{_because(request.reason)}")
             return
         generation = self.generation
+        skips = request.skips_assignment and member_id == self._members.leader
+        joined = rebalance.joined(member).members if skips else ()
 
         def stored(error: ErrorCode) -> None:
             reply(
@@ -163,8 +167,11 @@ class Group:
                     generation=generation,
                     protocol_type=rebalance.protocol_type,
                     protocol=rebalance.protocol,
-                    # Not the new id: a member that takes itself for the leader would assign anew.
-                    leader=old_leader or "",
+                    # Not the new id before version 9: a member that takes itself for the leader would assign
+                    # anew.
+                    leader=(self._members.leader if request.skips_assignment else old_leader) or "",
+                    skip_assignment=skips,
+                    members=joined,
                 )
             )
 
@@ -198,7 +205,7 @@ class Group:
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.on_join = reply
         self._members.expect_heartbeat(member)
-        self._rebalance.begin(f"member {member.member_id} joined again")
+        self._rebalance.begin(f"member {member.member_id} joined again{_because(request.reason)}")
 
     def _supports(self, request: JoinRequest) -> bool:
         if not request.protocol_type or not request.protocols:
@@ -278,7 +285,7 @@ class Group:
             case _:
                 assert_never(self.state)
 
-    def leave(self, member_id: str, instance_id: str | None) -> ErrorCode:
+    def leave(self, member_id: str, instance_id: str | None, reason: str = "") -> ErrorCode:
         if self.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
         if instance_id is not None and not member_id:
@@ -289,7 +296,7 @@ class Group:
             return ErrorCode.none
         error = self._members.check(member_id, instance_id)
         if error is ErrorCode.none:
-            self._rebalance.remove(self._members[member_id], "left")
+            self._rebalance.remove(self._members[member_id], f"left{_because(reason)}")
         return error
 
     def timed_out(self, timer: GroupTimer) -> None:
@@ -342,3 +349,8 @@ class Group:
         if self.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
         return self._members.check(ref.member_id, ref.instance_id)
+
+
+def _because(reason: str) -> str:
+    """Return a member's own reason for a log line. Kafka's clients cut theirs at 255 characters."""
+    return f" ({reason[:_REASON_MAX]})" if reason else ""

@@ -36,6 +36,10 @@ class JoinRequest:
     """The protocols in the member's order of preference."""
     needs_member_id: bool
     """True if a new member first gets an id and joins again with it (KIP-394; version 4 on)."""
+    skips_assignment: bool = False
+    """True if the member can be told that it leads and must not assign anew (KIP-814; version 9 on)."""
+    reason: str = ""
+    """The member's reason to join (KIP-800; version 8 on)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,8 @@ class JoinResult:
     protocol_type: str | None = None
     protocol: str | None = None
     leader: str = ""
+    skip_assignment: bool = False
+    """True for a leader that finds the assignment made, and gets the members all the same (KIP-814)."""
     members: tuple[JoinedMember, ...] = ()
     """All of them for the leader, none for the others."""
 

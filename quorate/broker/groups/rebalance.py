@@ -74,13 +74,14 @@ class Rebalance:
 
     # Members come and go
 
-    def add(self, member: Member, protocol_type: str) -> None:
-        """Rebalance with a new member. The first one decides the type of protocol."""
+    def add(self, member: Member, protocol_type: str, because: str) -> None:
+        """Rebalance with a new member. The first one decides the type of protocol. `because`: the end of the
+        log line, with the member's reason."""
         if not self._members:
             self.protocol_type = protocol_type
         self._members.add(member)
         self._joined_meanwhile = True
-        self.begin(f"member {member.member_id} joined")
+        self.begin(f"member {member.member_id} joined{because}")
 
     def replace(self, old: Member, member: Member) -> None:
         """Expect the sync of a static member under its new id."""

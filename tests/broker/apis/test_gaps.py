@@ -217,7 +217,7 @@ class Groups:
     def sync(self, request: object, reply: Callable[[SyncResult], None]) -> None:
         reply(SyncResult(protocol_type="p", protocol="p"))
 
-    def leave(self, group_id: str, member_id: str, instance_id: str | None) -> Any:
+    def leave(self, group_id: str, member_id: str, instance_id: str | None, reason: str) -> Any:
         return self.check(group_id)
 
     def heartbeat(self, ref: object) -> Any:

@@ -128,6 +128,8 @@ class Cluster:
         session_ms: int = 10_000,
         rebalance_ms: int = 60_000,
         protocol_type: str = "consumer",
+        skips_assignment: bool = False,
+        reason: str = "",
     ) -> Waiting:
         waiting = Waiting()
         request = JoinRequest(
@@ -141,6 +143,8 @@ class Cluster:
             protocol_type=protocol_type,
             protocols=tuple(Protocol(*each) for each in protocols),
             needs_member_id=needs_member_id,
+            skips_assignment=skips_assignment,
+            reason=reason,
         )
         self.groups.join(request, waiting)
         return waiting

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.coordinator import java_hash, partition_of
 from quorate.broker.groups.group import GroupState
 from quorate.broker.groups.group_messages import JoinResult, MemberRef
+from quorate.simulation.world.logs import captured_logs
 
 Cluster = Any
 """Of conftest.py. pytest-trio takes a test's clock from the test's own arguments only."""
@@ -202,6 +204,48 @@ async def test_a_static_member_that_comes_back_takes_its_old_place_without_a_reb
     assert (await cluster.sync(back)).assignment == b"a"
     old = MemberRef(group_id="g1", member_id=joined.member_id, instance_id="one", generation=1)
     assert cluster.groups.heartbeat(old) is ErrorCode.fenced_instance_id
+
+
+@pytest.mark.parametrize("skips", [False, True])
+async def test_a_static_leader_that_comes_back_must_not_assign_anew(
+    cluster: Cluster, skips: bool, autojump_clock: object
+) -> None:
+    """It is told so from version 9 on (KIP-814); before, it is not told that it leads."""
+    joined = await cluster.join(instance="one", needs_member_id=False)
+    await cluster.sync(joined, {joined.member_id: b"a"})
+    back = cluster.start_join(instance="one", skips_assignment=skips).answers[0]
+    assert back.skip_assignment is skips
+    assert back.leader == (back.member_id if skips else joined.member_id)
+    assert [each.member_id for each in back.members] == ([back.member_id] if skips else [])
+    assert (await cluster.sync(back)).assignment == b"a"
+    assert cluster.groups.group("g1").generation == 1
+
+
+async def test_a_static_follower_that_comes_back_is_told_who_leads(
+    cluster: Cluster, autojump_clock: object
+) -> None:
+    results: dict[str, Any] = {}
+
+    async def take_part(instance: str) -> None:
+        results[instance] = await cluster.join(instance=instance, needs_member_id=False)
+
+    async with trio.open_nursery() as nursery:
+        for instance in ("one", "two"):
+            nursery.start_soon(take_part, instance)
+    leads, follows = sorted(results, key=lambda each: results[each].member_id != results[each].leader)
+    await cluster.sync(results[leads], {results[each].member_id: b"a" for each in results})
+    back = cluster.start_join(instance=follows, skips_assignment=True).answers[0]
+    assert (back.leader, back.skip_assignment, back.members) == (results[leads].member_id, False, ())
+
+
+async def test_the_reasons_of_members_are_in_the_log(cluster: Cluster, autojump_clock: object) -> None:
+    with captured_logs() as lines:
+        joined = await cluster.join(reason="a new topic")
+        await cluster.sync(joined)
+        assert cluster.groups.leave("g1", joined.member_id, None, "x" * 999) is ErrorCode.none
+    told = " ".join(map(str, lines))
+    assert "(a new topic)" in told
+    assert f"({'x' * 255})" in told
 
 
 async def test_a_repeated_join_of_a_follower_is_answered_from_the_generation_there_is(

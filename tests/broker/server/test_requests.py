@@ -169,6 +169,16 @@ async def test_transactions_are_refused_for_good(make_nodes: MakeNodes, version:
         assert drawn.error_code is ErrorCode.transactional_id_authorization_failed
 
 
+@pytest.mark.parametrize("version", range(1, 7))
+async def test_a_coordinator_of_an_unknown_kind_is_refused(make_nodes: MakeNodes, version: int) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        asked = {"coordinator_keys": ["x", "y"]} if version >= 4 else {"key": "x"}
+        found: Any = await ask(client, ApiKey.FIND_COORDINATOR, version, key_type=2, **asked)
+        answers = found.coordinators if version >= 4 else [found]
+        assert {each.error_code for each in answers} == {ErrorCode.invalid_request}
+
+
 def init_transactions(bootstrap: str) -> KafkaException:
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "x"})
     with pytest.raises(KafkaException) as caught:
