@@ -1,0 +1,200 @@
+"""`quorate log-dirs` and `quorate delete-records`: the data on brokers."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from quorate.cli.cli_errors import ExitCode, fail
+from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+
+if TYPE_CHECKING:
+    from quorate.cli.data_requests import BrokerDirectories, TopicPartition
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="The log directories of brokers, and what is in them.",
+    epilog="Example: quorate log-dirs describe -b localhost:9092",
+)
+
+_HINTS = {
+    "OFFSET_OUT_OF_RANGE": "the offset is above the high watermark, or negative and not -1",
+    "POLICY_VIOLATION": "its topic is only compacted; set cleanup.policy=compact,delete",
+    "UNKNOWN_TOPIC_OR_PARTITION": "there is no such partition",
+    "INVALID_TOPIC_EXCEPTION": "records of an internal topic can't be deleted",
+    "REQUEST_TIMED_OUT": "a follower has not deleted them yet; repeat the command",
+    "LEADER_NOT_AVAILABLE": "the partition has no leader that answers; repeat the command",
+    "NOT_LEADER_OR_FOLLOWER": "the partition's leader keeps changing; repeat the command",
+    "KAFKA_STORAGE_ERROR": "the leader's disk has failed",
+}
+
+
+@app.command(epilog="Example: quorate log-dirs describe --broker 1 --topic orders --json")
+def describe(
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    broker: Annotated[
+        list[int] | None, typer.Option(help="The id of a broker. Repeatable. Default: all live brokers.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", help="Show only the replicas of this topic. Repeatable."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show each directory of log.dirs with its space, and the size and lag of the replicas in it.
+
+    A replica that is being moved is there twice, and its future one says how many records it has yet to copy.
+    """
+    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.data_requests import describe_log_dirs, log_dirs_as_dict
+
+    found = run_with_client(
+        bootstrap, lambda client: describe_log_dirs(client, brokers=broker or (), topics=topic or ())
+    )
+    if as_json:
+        typer.echo(json.dumps(log_dirs_as_dict(found)))
+    else:
+        _print_directories(found)
+        _print_replicas(found)
+
+
+def _print_directories(found: "list[BrokerDirectories]") -> None:
+    from kio.schema.errors import ErrorCode
+    from rich.table import Table
+
+    from quorate.cli.text_tables import print_table
+
+    table = Table()
+    for column in ("broker", "directory", "state", "replicas", "bytes", "usable bytes", "total bytes"):
+        table.add_column(column)
+    for each in found:
+        for directory in each.directories:
+            sizes = [part.partition_size for topic in directory.topics for part in topic.partitions]
+            healthy = directory.error_code is ErrorCode.none
+            table.add_row(
+                str(each.broker_id),
+                directory.log_dir,
+                "online" if healthy else directory.error_code.name.upper(),
+                str(len(sizes)),
+                str(sum(sizes)),
+                *((str(directory.usable_bytes), str(directory.total_bytes)) if healthy else ("", "")),
+            )
+    print_table(table)
+
+
+def _print_replicas(found: "list[BrokerDirectories]") -> None:
+    from rich.table import Table
+
+    from quorate.cli.text_tables import print_table
+
+    table = Table()
+    for column in ("broker", "directory", "topic", "partition", "bytes", "lag", "future"):
+        table.add_column(column)
+    for each in found:
+        for directory in each.directories:
+            for topic in directory.topics:
+                for part in topic.partitions:
+                    table.add_row(
+                        str(each.broker_id),
+                        directory.log_dir,
+                        str(topic.name),
+                        str(part.partition_index),
+                        str(part.partition_size),
+                        str(part.offset_lag),
+                        "yes" if part.is_future_key else "",
+                    )
+    if table.row_count:
+        print_table(table)
+
+
+def delete_records(
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC:PARTITION=OFFSET",
+            help="Delete the records of a partition below this offset. -1: all that are committed. "
+            "Repeatable.",
+        ),
+    ] = None,
+    offset_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="The same for many, as kafka-delete-records takes it: "
+            '{"partitions": [{"topic": "t", "partition": 0, "offset": 1}], "version": 1}.'
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete the records of partitions below an offset, for ever, and return when every live replica has.
+
+    Consumers that are below go on where their auto.offset.reset says.
+    """
+    offsets: dict[TopicPartition, int] = {}
+    for key, offset in [_parse_offset(each) for each in topic or ()] + _from_file(offset_json_file):
+        if key in offsets:
+            raise fail(f"{key[0]}:{key[1]} is given twice; give each partition one offset", ExitCode.USAGE)
+        offsets[key] = offset
+    if not offsets:
+        raise fail("nothing to delete; give --topic or --offset-json-file", ExitCode.USAGE)
+    from quorate.cli import data_requests
+    from quorate.cli.bootstrap import run_with_client
+
+    results = run_with_client(bootstrap, lambda client: data_requests.delete_records(client, offsets))
+    failed = [each for each in results if each.error]
+    if as_json:
+        typer.echo(
+            json.dumps(
+                [
+                    {
+                        "topic": each.topic,
+                        "partition": each.partition,
+                        "lowWatermark": each.low_watermark,
+                        "error": each.error.name.upper() if each.error else None,
+                    }
+                    for each in results
+                ]
+            )
+        )
+    else:
+        for each in results:
+            if not each.error:
+                typer.echo(f"{each.topic}:{each.partition} starts at {each.low_watermark}")
+    for each in failed:
+        name = each.error.name.upper()
+        fail(f"{each.topic}:{each.partition}: {name}: {_HINTS.get(name, 'refused')}", ExitCode.FAILED)
+    if failed:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _parse_offset(text: str) -> "tuple[TopicPartition, int]":
+    partition, _, offset = text.rpartition("=")
+    topic, _, number = partition.rpartition(":")
+    try:
+        if topic:
+            return (topic, int(number)), int(offset)
+    except ValueError:
+        pass
+    raise fail(f"--topic: {text!r} is not TOPIC:PARTITION=OFFSET, such as orders:0=500", ExitCode.USAGE)
+
+
+def _from_file(path: Path | None) -> "list[tuple[TopicPartition, int]]":
+    if path is None:
+        return []
+    try:
+        content = json.loads(path.read_text())
+        return [
+            ((str(each["topic"]), int(each["partition"])), int(each["offset"]))
+            for each in content["partitions"]
+        ]
+    except OSError as error:
+        raise fail(f"--offset-json-file: {path}: {error.strerror}", ExitCode.USAGE) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise fail(
+            f"--offset-json-file: {path} is not of the form "
+            '{"partitions": [{"topic": "t", "partition": 0, "offset": 1}], "version": 1}',
+            ExitCode.USAGE,
+        ) from None
