@@ -12,14 +12,7 @@ class ControllerStats:
     """Counts of one node's controller since the node started (KIP-835). It implements the controller's
     `ControllerTelemetry`."""
 
-    __slots__ = (
-        "_processing",
-        "_queued",
-        "dead_brokers",
-        "errors",
-        "operations_timed_out",
-        "timed_out_heartbeats",
-    )
+    __slots__ = ("_processing", "_queued", "errors", "operations_timed_out", "timed_out_heartbeats")
 
     def __init__(self) -> None:
         self._queued = Histogram()
@@ -27,7 +20,6 @@ class ControllerStats:
         self.errors = 0
         self.operations_timed_out = 0
         self.timed_out_heartbeats = 0
-        self.dead_brokers = 0
 
     @property
     def operations_started(self) -> int:
@@ -46,10 +38,6 @@ class ControllerStats:
     def broker_timed_out(self) -> None:
         """Count a broker whose heartbeats have stopped."""
         self.timed_out_heartbeats += 1
-
-    def broker_process_gone(self) -> None:
-        """Count a broker whose process has ended."""
-        self.dead_brokers += 1
 
     def failed(self) -> None:
         """Count an unexpected error in the controller."""

@@ -465,11 +465,15 @@ class Quorum(Generic[Outcome]):
         """Answer the requests that other nodes send with `request_leader`. The handler runs in one task per
         request."""
 
-        async def answer(payload: bytes, _: Caller) -> bytes:
-            assert handler is not None  # for the type checker
-            return await handler(payload)
+        if handler is None:
+            self.serve_callers(None)
+            return
+        answer = handler
 
-        self.serve_callers(None if handler is None else answer)
+        async def without_caller(payload: bytes, _: Caller) -> bytes:
+            return await answer(payload)
+
+        self.serve_callers(without_caller)
 
     def serve_callers(self, handler: CallerHandler | None) -> None:
         """Do the same as `serve_requests`. The handler is also given the `Caller`: whose connection is over

@@ -230,7 +230,7 @@ def test_brokers_that_die_and_leaders_that_move() -> None:
         assert leader is not None
         victim, other = (node for node in cluster.nodes if node is not leader)
         await create(cluster, "one", (victim.id, other.id, leader.id), (leader.id, victim.id, other.id))
-        await cluster.crash(victim, power_loss=False)
+        await cluster.crash(victim, power_loss=True)
         await until(lambda: shown(leader)["FencedBrokerCount"] == 1)
         await settled(cluster)
         assert [shown(node)["TimedOutBrokerHeartbeatCount"] for node in (leader, other)] == [1, 0]

@@ -1,4 +1,4 @@
-"""Watches the processes of brokers, so that one that was killed is fenced without waiting for its session.
+"""A watch over the processes of brokers: one that was killed is fenced without waiting for its session.
 
 Every controller, active or not, holds an idle connection to each address of every unfenced broker. When one
 ends, it dials the address again, a few times in quick succession, and whenever a refusal completes the
@@ -45,7 +45,7 @@ class _Watched:
 
 
 class BrokerWatch:
-    """Of one controller. Call `changed` with every change of metadata."""
+    """The watch of one controller. Call `changed` with every change of metadata."""
 
     def __init__(self, network: Network, *, own_id: int, confirm_s: float) -> None:
         """`own_id`: who shares the controller's process isn't watched. `confirm_s`: how long an address must

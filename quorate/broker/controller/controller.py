@@ -260,7 +260,6 @@ class Controller:
         if held is None or held.fenced or held.epoch != broker_epoch:
             return
         log.warning(FENCING_THE_DEAD, broker_id=broker_id, broker_epoch=broker_epoch, epoch=active.epoch)
-        self._telemetry.broker_process_gone()
         active.sessions.end(broker_id)
         self._fence(active, broker_id, ChangeReason.BROKER_GONE)
         self._begin_chores(active)

@@ -18,10 +18,6 @@ class ControllerTelemetry(Protocol):
         """The active controller fences a broker that went silent."""
         ...
 
-    def broker_process_gone(self) -> None:
-        """The active controller fences a broker whose process has ended."""
-        ...
-
     def failed(self) -> None:
         """A fault of ours ended this controller's leadership."""
         ...
@@ -39,9 +35,6 @@ class NoControllerTelemetry:
         pass
 
     def broker_timed_out(self) -> None:
-        pass
-
-    def broker_process_gone(self) -> None:
         pass
 
     def failed(self) -> None:

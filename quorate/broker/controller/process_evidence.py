@@ -1,4 +1,4 @@
-"""What one node knows of whether a broker's process still runs: the judgement, without the dialing.
+"""The judgement whether a broker's process still runs, without the dialing.
 
 The system closes the sockets of a process that ends, however it ends, and refuses connects to its listeners.
 A host that is silent, a process that is stopped and a network that is parted do neither: their addresses
@@ -28,8 +28,8 @@ class _Refusals:
 
 
 class ProcessEvidence:
-    """Of one registration of a broker. Addresses are known by number; times are seconds on one monotonic
-    clock."""
+    """The signs of life and death of one registration of a broker. Addresses are known by number; times are
+    seconds on one monotonic clock."""
 
     __slots__ = ("_caller", "_confirm_s", "_reached", "_refusals")
 

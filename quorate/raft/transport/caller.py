@@ -1,4 +1,4 @@
-"""Who sent a request of the application: the connection that it came on."""
+"""The caller of an application's request, as the connection that it came on."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
