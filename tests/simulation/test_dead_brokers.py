@@ -1,9 +1,13 @@
 """A broker whose process was killed is fenced at once. One that may live isn't, whatever breaks."""
 
+from typing import Any
+
 import pytest
 import trio
 
-from quorate.simulation.brokers.broker_clients import BrokerClientSettings
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.kafka_client import open_client
+from quorate.simulation.brokers.broker_clients import TOPIC, BrokerClientSettings
 from quorate.simulation.brokers.broker_cluster import BrokerHost
 from quorate.simulation.brokers.broker_story import BrokerScene, Story, tell
 
@@ -170,3 +174,81 @@ def test_without_the_confirmation_a_broker_that_is_killed_waits_for_its_session(
 
     values = DEFAULTS | {"quorate.controller.refusal.confirm.ms": "0"}
     tell(1, story, clients=CLIENTS, partitions=2, values=values)
+
+
+async def metadata_of(scene: BrokerScene, asked: BrokerHost, *, topics: object) -> tuple[int, set[int]]:
+    """The leader of the topic's first partition, -1 if it wasn't asked for, and the brokers, as told."""
+    network = scene.cluster.network.for_node("asker")
+    async with open_client(network, asked.address, timeout_s=10) as client:
+        answer: Any = await client.call(ApiKey.METADATA, topics=topics)
+    leaders = [part.leader_id for topic in answer.topics for part in topic.partitions if topic.name == TOPIC]
+    return (leaders or [-1])[0], {each.node_id for each in answer.brokers}
+
+
+TOLD: list[object] = [None, [{"name": TOPIC, "topic_id": None}]]
+
+
+@pytest.mark.parametrize("topics", TOLD)
+def test_a_client_is_told_of_the_next_leader_not_of_the_one_that_was_just_killed(topics: object) -> None:
+    async def story(scene: BrokerScene) -> None:
+        await trio.sleep(3)
+        victim = scene.leader_of(0)
+        other = next(node for node in scene.cluster.nodes if node is not victim)
+        await scene.cluster.crash(victim, power_loss=False)
+        # The followers hear of it as soon as the network lets them.
+        await trio.sleep(0.01)
+        assert other.image.is_active(victim.id)
+        began = trio.current_time()
+        leader, brokers = await metadata_of(scene, other, topics=topics)
+        assert leader not in (-1, victim.id)
+        assert victim.id in brokers, "librdkafka would forget the leader together with the broker"
+        assert trio.current_time() - began < AT_ONCE_S
+        await trio.sleep(2)
+        assert await metadata_of(scene, other, topics=topics) == (leader, brokers - {victim.id})
+
+    in_defaults(1, story)
+
+
+def test_a_client_that_asks_for_nothing_of_a_lost_leader_is_answered_at_once() -> None:
+    async def story(scene: BrokerScene) -> None:
+        await trio.sleep(3)
+        victim = scene.leader_of(0)
+        other = next(node for node in scene.cluster.nodes if node is not victim)
+        await scene.cluster.crash(victim, power_loss=False)
+        await trio.sleep(0.01)
+        began = trio.current_time()
+        await metadata_of(scene, other, topics=[])
+        assert trio.current_time() - began < 0.02
+
+    in_defaults(1, story)
+
+
+def test_a_leader_whose_connections_broke_is_told_of_again_when_they_are_back() -> None:
+    async def story(scene: BrokerScene) -> None:
+        await trio.sleep(3)
+        leader = scene.leader_of(0)
+        other = next(node for node in scene.cluster.nodes if node is not leader)
+        scene.cluster.network.cut(leader.name, other.name)
+        await trio.sleep(0.001)
+        began = trio.current_time()
+        assert (await metadata_of(scene, other, topics=None))[0] == leader.id
+        assert trio.current_time() - began < 0.1
+
+    in_defaults(1, story)
+
+
+def test_a_leader_that_was_lost_and_is_not_replaced_is_named_after_a_second() -> None:
+    async def story(scene: BrokerScene) -> None:
+        await trio.sleep(3)
+        leader = scene.leader_of(0)
+        other = next(node for node in scene.cluster.nodes if node is not leader)
+        for node in scene.cluster.nodes:
+            if node is not leader:
+                scene.cluster.network.cut(leader.name, node.name)
+                scene.cluster.network.partition([leader.name], [node.name])
+        await trio.sleep(0.001)
+        began = trio.current_time()
+        assert (await metadata_of(scene, other, topics=None))[0] == leader.id
+        assert 0.9 < trio.current_time() - began < 1.1
+
+    in_defaults(1, story)

@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA, CLUSTER_METADATA_ID
 from quorate.broker.apis.context import Broker, encoded_in_slices, endpoint_of, respond, respond_in_slices
+from quorate.broker.apis.doubted_leaders import wait_settled
 from quorate.broker.apis.topic_creation import INTERNAL_TOPICS
 from quorate.broker.controller.operations import check_name, directory_online
 from quorate.broker.groups import OFFSETS_TOPIC
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 
 _Fields = dict[str, object]
+_LISTED_S: Final = 2.0
+"""For so long after this broker lost it a leader is listed, though it is fenced by then."""
 _AT_ONCE: Final = 100
 """Topics and partitions that are answered in one piece, which takes some 3 ms."""
 
@@ -33,6 +36,13 @@ async def handle(broker: Broker, context: RequestContext, request: "MetadataRequ
     """
     missing = await in_slices(_missing(broker, request))
     if not missing:
+        if doubted := _doubted(broker, context, request):
+
+            async def answer() -> Response:
+                await wait_settled(broker, doubted)
+                return await encoded_in_slices(context, **_answer(broker, context, request, {}))
+
+            return broker.later(answer)
         if _is_small(broker, context, request):
             return respond(context, **_answer(broker, context, request, {}))
         return respond_in_slices(context, **_answer(broker, context, request, {}))
@@ -105,19 +115,36 @@ def _wants_all(context: RequestContext, request: "MetadataRequest") -> bool:
     return request.topics is None or (context.version == 0 and not request.topics)
 
 
-def _is_small(broker: Broker, context: RequestContext, request: "MetadataRequest") -> bool:
+def _doubted(broker: Broker, context: RequestContext, request: "MetadataRequest") -> list[int]:
+    """Return the leaders that the answer would name and that may just have died. Of a large answer, all that
+    lead anything: it isn't walked for that."""
     image = broker.image
-    left = _AT_ONCE
+    doubted = [leader for leader in broker.replicas.lost_leaders.recent() if image.leader_count(leader)]
+    if not doubted or not _is_small(broker, context, request):
+        return doubted
+    topics = (topic for topic in _asked(broker, context, request) if topic is not None)
+    leaders = {state.leader for topic in topics for state in image.partitions(topic.topic_id)}
+    return [leader for leader in doubted if leader in leaders]
+
+
+def _asked(
+    broker: Broker, context: RequestContext, request: "MetadataRequest"
+) -> Iterator[TopicState | None]:
+    image = broker.image
     if _wants_all(context, request):
-        asked: Iterator[TopicState | None] = iter(image.topics.values())
-    elif _by_id(request):
-        asked = (
+        return iter(image.topics.values())
+    if _by_id(request):
+        return (
             None if each.topic_id is None else image.topic_by_id(each.topic_id)
             for each in request.topics or ()
         )
-    else:
-        asked = (image.topic(each.name or "") for each in request.topics or ())
-    for topic in asked:
+    return (image.topic(each.name or "") for each in request.topics or ())
+
+
+def _is_small(broker: Broker, context: RequestContext, request: "MetadataRequest") -> bool:
+    image = broker.image
+    left = _AT_ONCE
+    for topic in _asked(broker, context, request):
         left -= 1 if topic is None else 1 + len(image.partitions(topic.topic_id))
         if left < 0:
             return False
@@ -153,10 +180,14 @@ def _answer(
         if _wants_all(context, request)
         else _named_topics(broker, context, request, errors)
     )
+    # librdkafka forgets a broker that is not listed any more, and, if that comes with the news of who leads
+    # its partitions instead, may forget that too: then it asks again a second later.
+    lately = set(broker.replicas.lost_leaders.recent(within_s=_LISTED_S))
     brokers: list[_Fields] = [
         {"node_id": each.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": each.rack}
         for each in image.brokers.values()
-        if not each.fenced and (endpoint := endpoint_of(each, listener)) is not None
+        if (not each.fenced or each.broker_id in lately)
+        and (endpoint := endpoint_of(each, listener)) is not None
     ]
     controller_id: object = broker.controller_id()
     if broker.replicas.any_cut_off:

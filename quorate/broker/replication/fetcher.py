@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import trio
 
+from quorate.broker.replication.lost_leaders import LostLeaders
 from quorate.broker.replication.replica import Cutting, FollowerState, PartitionReplica
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.replication_errors import ReplicaFailedError
@@ -80,6 +81,7 @@ class FetcherContext:
     disk_failed: Callable[[PartitionReplica, Exception], None]
     log_starts_raised: Callable[[Sequence[PartitionReplica]], Awaitable[None]]
     """Makes the log starts durable."""
+    lost: LostLeaders
 
 
 class LeaderFetcher:
@@ -154,21 +156,29 @@ class LeaderFetcher:
             timeout_s=config.replica_socket_timeout_ms / 1000,
         ) as client:
             self._interruptible = False
-            version = client.version(ApiKey.FETCH)
-            while True:
-                self._changed = trio.Event()
-                request, asked, retry_at = await self._request(version)
-                if self._changed.is_set():
-                    # While the request was put together. What is new is not in it, and must not wait for it.
-                    request = replace(request, max_wait_ms=0)
-                if not asked:
-                    if not self._followed:
-                        return
-                    await self._wait(retry_at)
-                    continue
-                answer = await self._fetch(client, request)
-                self._backoff_s = 0.0
-                await self._take(answer, asked)
+            self._context.lost.found(self.leader)
+            try:
+                await self._fetch_all(client)
+            except NetworkError:
+                self._context.lost.lost(self.leader)
+                raise
+
+    async def _fetch_all(self, client: WireClient) -> None:
+        version = client.version(ApiKey.FETCH)
+        while True:
+            self._changed = trio.Event()
+            request, asked, retry_at = await self._request(version)
+            if self._changed.is_set():
+                # While the request was put together. What is new is not in it, and must not wait for it.
+                request = replace(request, max_wait_ms=0)
+            if not asked:
+                if not self._followed:
+                    return
+                await self._wait(retry_at)
+                continue
+            answer = await self._fetch(client, request)
+            self._backoff_s = 0.0
+            await self._take(answer, asked)
 
     async def _fetch(
         self, client: WireClient, request: KafkaFetchRequest

@@ -23,6 +23,7 @@ from quorate.broker.replication.gauges import count_partitions
 from quorate.broker.replication.hosting import Hosting
 from quorate.broker.replication.isr_updater import AlterPartition, IsrUpdater
 from quorate.broker.replication.log_starts import LogStarts
+from quorate.broker.replication.lost_leaders import LostLeaders
 from quorate.broker.replication.producing import BatchChecker
 from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replica import Eligible, PartitionReplica
@@ -115,6 +116,7 @@ class ReplicaManager:
         self._tasks = Tasks()
         log_starts = LogStarts(logs, tasks=self._tasks, has=self._is_served, disk_failed=self._disk_failed)
         self._deletions = DeletionService(self._deletable, self._purgatory, log_starts.raised)
+        self.lost_leaders = LostLeaders()
         fetcher_context = FetcherContext(
             broker_id=broker_id,
             broker_epoch=lambda: self._broker_epoch,
@@ -125,6 +127,7 @@ class ReplicaManager:
             cutting=lambda partition, offset: logs.cutting(partition.topic, partition.partition_id, offset),
             disk_failed=self._disk_failed,
             log_starts_raised=log_starts.raised,
+            lost=self.lost_leaders,
         )
         self._hosting = Hosting(
             broker_id,
