@@ -41,6 +41,7 @@ from quorate.broker.groups.group_records import (
 from quorate.broker.groups.group_state import GroupLimits
 from quorate.broker.groups.shards import Shards
 from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.replication.lost_leaders import LostLeaders
 from quorate.broker.replication.requests import (
     EpochEndResult,
     FetchOptions,
@@ -90,6 +91,7 @@ class Replicas:
 
     def __init__(self) -> None:
         self.stats = ReplicationStats()
+        self.lost_leaders = LostLeaders()
 
     async def produce(self, items: Sequence[ProduceItem], **rest: object) -> ParkedProduce:
         pending = ParkedProduce(lambda: None)
