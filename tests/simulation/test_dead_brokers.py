@@ -252,3 +252,26 @@ def test_a_leader_that_was_lost_and_is_not_replaced_is_named_after_a_second() ->
         assert 0.9 < trio.current_time() - began < 1.1
 
     in_defaults(1, story)
+
+
+def test_a_new_controller_hears_of_every_broker_at_once() -> None:
+    """Long before their next heartbeats are due, so that nobody who lives is judged by refusals alone."""
+
+    async def story(scene: BrokerScene) -> None:
+        old, others = controller_and_others(scene)
+        await trio.sleep(3)
+        scene.cluster.resign(old)
+        with trio.fail_after(5):
+            while True:
+                new = scene.cluster.leader()
+                if new is not None and new is not old:
+                    break
+                await trio.sleep(0.001)
+        await trio.sleep(0.1)
+        node = new.serving.controller
+        assert node is not None
+        active = node.controller._active
+        assert active is not None
+        assert None not in [active.sessions.last_heard(each.id) for each in (old, *others)]
+
+    in_defaults(1, story)
