@@ -115,6 +115,19 @@ def test_a_host_that_is_parted_one_way_is_fenced_when_its_session_has_run_out(to
     in_defaults(1, story)
 
 
+def test_connections_that_break_before_the_network_parts_fence_nobody_early() -> None:
+    async def story(scene: BrokerScene) -> None:
+        active, (victim, other) = controller_and_others(scene)
+        await trio.sleep(3)
+        for node in (active, other):
+            scene.cluster.network.cut(node.name, victim.name)
+            scene.cluster.network.partition([node.name], [victim.name])
+        assert SESSION_S - 2.5 < await fenced_after(scene, victim, patience_s=30) < SESSION_S + 1.5
+        assert scene.cluster.fenced_dead == 0
+
+    in_defaults(1, story)
+
+
 @pytest.mark.parametrize("seed", range(1, 4))
 @pytest.mark.parametrize("how", ["cut", "half_open"])
 def test_connections_that_break_again_and_again_fence_nobody(seed: int, how: str) -> None:

@@ -125,6 +125,22 @@ async def test_a_broker_on_a_silent_host_is_not_reported(autojump_clock) -> None
         assert it.fenced == []
 
 
+async def test_a_broker_that_is_cut_off_and_does_not_answer_any_more_is_not_reported(
+    autojump_clock,
+) -> None:
+    """A dial without an answer is no refusal, though the connection broke before."""
+    async with scene() as it:
+        await it.listen(VICTIM)
+        it.register(VICTIM)
+        await trio.sleep(5)
+        dials = it.network.dials
+        it.net.cut("controller", f"node-{VICTIM}")
+        it.net.block("controller", f"node-{VICTIM}")
+        await trio.sleep(60)
+        assert it.network.dials - dials > 10
+        assert it.fenced == []
+
+
 async def test_a_broker_whose_connections_are_reset_but_not_its_listener_is_not_reported(
     autojump_clock,
 ) -> None:
