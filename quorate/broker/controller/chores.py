@@ -38,6 +38,7 @@ from quorate.broker.controller.operations import (
 from quorate.broker.controller.sweep import Sweep
 from quorate.broker.metadata import (
     BrokerRegistrationChange,
+    ChangeReason,
     Config,
     MetadataImage,
     PartitionChange,
@@ -130,7 +131,17 @@ class Chore:
 class Chores:
     """The work that is under way, a piece of each in turn. Owned by one active controller."""
 
-    __slots__ = ("_by_name", "_has", "_lost", "_order", "_size", "_static", "image")
+    __slots__ = (
+        "_by_name",
+        "_elects_for",
+        "_has",
+        "_leaves_for",
+        "_lost",
+        "_order",
+        "_size",
+        "_static",
+        "image",
+    )
 
     def __init__(self, image: MetadataImage, *, static: Mapping[str, str], size: int) -> None:
         """`size`: how many partitions one piece may change."""
@@ -143,6 +154,10 @@ class Chores:
         self._lost: set[int] = set()
         self._has: dict[int, set[Belongings]] = {}
         """What brokers that are about to register anew have."""
+        self._leaves_for: dict[int, ChangeReason] = {}
+        """Why brokers leave, as far as the records of this controller's time say."""
+        self._elects_for = ChangeReason.BROKER_UNFENCED
+        """Why partitions without a leader may have one."""
 
     def __bool__(self) -> bool:
         return bool(self._order)
@@ -157,7 +172,7 @@ class Chores:
                 self.leave(broker_id)
         self.offline()
         self.settle()
-        self.elect()
+        self.elect(ChangeReason.BROKER_UNFENCED)
 
     def after(self, record: Record) -> None:
         """Whatever the record, which is applied by now, makes necessary."""
@@ -166,16 +181,18 @@ class Chores:
                 if record.log_dirs is not None:
                     self.offline()
                 if fenced or leaves:
+                    if record.reason is not None:
+                        self._leaves_for[broker_id] = record.reason
                     self.leave(broker_id)
                 elif fenced is False:
-                    self.elect()
+                    self.elect(ChangeReason.BROKER_UNFENCED)
             case RegisterBroker(broker_epoch=epoch) if epoch != self.image.offset:
                 # The same incarnation again, perhaps with fewer directories: a new one has left everything.
                 self.offline()
             case Config(name="min.insync.replicas"):
                 self.settle()
             case Config(name="unclean.leader.election.enable"):
-                self.elect()
+                self.elect(ChangeReason.CONFIG_CHANGED)
             case _:
                 pass
 
@@ -190,7 +207,10 @@ class Chores:
         def changes(image: MetadataImage, among: Partitions) -> Changes:
             lost, has = broker_id in self._lost, self._has.get(broker_id)
             if has is None or lost:
-                return leave_isrs(image, broker_id, among=among, static=self._static, lost=lost)
+                reason = self._leaves_for.get(broker_id) or _why_inactive(image, broker_id)
+                return leave_isrs(
+                    image, broker_id, among=among, static=self._static, reason=reason, lost=lost
+                )
             return leave_with(image, broker_id, has, among=among, static=self._static)
 
         def needed(image: MetadataImage) -> bool:
@@ -208,6 +228,7 @@ class Chores:
         """Do the same as `leave`, for a broker that registers again or is unregistered."""
         broker_id, has = departure.broker_id, departure.has
         if has is None:
+            self._leaves_for[broker_id] = ChangeReason.BROKER_UNREGISTERED
             return self.leave(broker_id, lost=True)
         if has not in self._has.setdefault(broker_id, set()):
             self._has[broker_id].add(has)
@@ -234,13 +255,16 @@ class Chores:
             chore for name, chore in self._by_name.items() if name.kind in (ChoreKind.SETTLE, ChoreKind.ELECT)
         )
 
-    def elect(self) -> Chore:
-        """Leaders for the partitions that have none and could have one."""
+    def elect(self, reason: ChangeReason) -> Chore:
+        """Leaders for the partitions that have none and could have one. `reason`: why they could."""
         name = Name(ChoreKind.ELECT)
+        self._elects_for = reason
         self._again(name)
         return self._begin(
             name,
-            lambda image, among: elect_leaderless(image, among=among, static=self._static),
+            lambda image, among: elect_leaderless(
+                image, among=among, static=self._static, reason=self._elects_for
+            ),
             lambda image: image.leaderless_count > 0,
         )
 
@@ -302,6 +326,7 @@ class Chores:
         if name.kind is ChoreKind.LEAVE:
             log.info("a broker has left its ISRs", broker_id=name.broker_id)
             self._lost.discard(name.broker_id)
+            self._leaves_for.pop(name.broker_id, None)
             self._has.pop(name.broker_id, None)
         self._order.remove(name)
         del self._by_name[name]
@@ -312,3 +337,13 @@ class Chores:
         self._order.clear()
         for chore in self._by_name.values():
             chore.finished.set()
+
+
+def _why_inactive(image: MetadataImage, broker_id: int) -> ChangeReason:
+    """Why a broker is inactive that an earlier controller took out of service: as far as the image says."""
+    broker = image.broker(broker_id)
+    if broker is None:
+        return ChangeReason.BROKER_UNREGISTERED
+    if broker.in_controlled_shutdown and not broker.fenced:
+        return ChangeReason.CONTROLLED_SHUTDOWN
+    return ChangeReason.BROKER_FENCED

@@ -174,7 +174,7 @@ class Controller:
         now = trio.current_time()
         sessions = Sessions(timeout=self._settings.broker_session_timeout_ms / 1000)
         for broker_id in image.brokers:
-            sessions.begin(broker_id, now=now)
+            sessions.begin(broker_id, now=now, heard=False)
         settings = self._settings
         active = Tenure(
             epoch=epoch,
@@ -265,11 +265,15 @@ class Controller:
         self._begin_chores(active)
 
     def _fence(self, active: Tenure, broker_id: int, reason: ChangeReason) -> None:
-        heard_at, last_heard_ms = active.sessions.last_heard(broker_id), None
-        if heard_at is not None and self._wall_clock is not None:
-            last_heard_ms = self._wall_clock.now_ms() - round((trio.current_time() - heard_at) * 1000)
-        groups = fence_broker(active.image, broker_id, reason=reason, last_heard_ms=last_heard_ms)
-        active.append(groups)
+        last_heard_ms = self._last_heard_ms(active, broker_id)
+        active.append(fence_broker(active.image, broker_id, reason=reason, last_heard_ms=last_heard_ms))
+
+    def _last_heard_ms(self, active: Tenure, broker_id: int) -> int | None:
+        """When this controller last heard of the broker, by the wall clock; None if it never did."""
+        heard_at = active.sessions.last_heard(broker_id)
+        if heard_at is None or self._wall_clock is None:
+            return None
+        return max(0, self._wall_clock.now_ms() - round((trio.current_time() - heard_at) * 1000))
 
     # What operations leave to be done
 
@@ -344,6 +348,7 @@ class Controller:
                 and active.sessions.live(request.broker_id, now=now),
                 next_offset=self._log.next_offset,
                 departed=departed,
+                last_heard_ms=self._last_heard_ms(active, request.broker_id),
             )
             registered = outcome.response
             if (
@@ -387,6 +392,7 @@ class Controller:
                 shutdown_offset=sessions.shutdown_offset(request.broker_id),
                 lowest_active_offset=sessions.lowest_active_offset(active.image),
                 leaves=leaves,
+                now_ms=None if self._wall_clock is None else self._wall_clock.now_ms(),
             )
 
         def answer(active: Tenure, response: BrokerHeartbeatResponse) -> BrokerHeartbeatResponse:
@@ -417,7 +423,12 @@ class Controller:
 
     async def _unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         def decide(active: Tenure, departed: int | None) -> Outcome[UnregisterBrokerResponse]:
-            outcome = unregister_broker(active.image, request, departed=departed)
+            outcome = unregister_broker(
+                active.image,
+                request,
+                departed=departed,
+                last_heard_ms=self._last_heard_ms(active, request.broker_id),
+            )
             if outcome.first is None and outcome.response.error is ErrorCode.NONE:
                 active.sessions.forget(request.broker_id)
             return outcome

@@ -26,9 +26,10 @@ class Sessions:
         self._contacts: dict[int, _Contact] = {}
         self._last_check: float | None = None
 
-    def begin(self, broker_id: int, *, now: float) -> None:
-        """A session starts anew: what was known of the broker is forgotten."""
-        self._contacts[broker_id] = _Contact(at=now)
+    def begin(self, broker_id: int, *, now: float, heard: bool = True) -> None:
+        """A session starts anew: what was known of the broker is forgotten. `heard`: because the broker
+        registered, and not because another controller is active."""
+        self._contacts[broker_id] = _Contact(at=now, heard_at=now if heard else None)
 
     def touch(self, broker_id: int, *, now: float, metadata_offset: int) -> None:
         """A heartbeat came in. Call it on arrival, whatever becomes of the heartbeat: one that is answered
@@ -39,7 +40,7 @@ class Sessions:
         contact.metadata_offset = max(contact.metadata_offset, metadata_offset)
 
     def last_heard(self, broker_id: int) -> float | None:
-        """When the last heartbeat of the broker came in; None if none did."""
+        """When the broker was last heard of; None if it never was."""
         contact = self._contacts.get(broker_id)
         return None if contact is None else contact.heard_at
 

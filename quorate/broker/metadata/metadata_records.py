@@ -77,6 +77,12 @@ class ChangeReason(enum.IntEnum):
     """A setting like min.insync.replicas or unclean.leader.election.enable has another value."""
     LEADER_RECOVERED = 14
     """A leader that was elected uncleanly has recovered."""
+    DIRECTORY_ASSIGNED = 15
+    """The broker said in which directory its replica is, and where nobody led the partition it may."""
+    ISR_CONFIRMED = 16
+    """The leader took back a change of the ISR that it had asked for."""
+    ELECTION_ASKED_FOR = 17
+    """An administrator asked for an election."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

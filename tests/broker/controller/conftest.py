@@ -26,7 +26,14 @@ from quorate.broker.controller.rpc.rpc import (
 )
 from quorate.broker.metadata.configs import min_insync_replicas
 from quorate.broker.metadata.image import MetadataImage
-from quorate.broker.metadata.metadata_records import NO_LEADER, BrokerEndpoint, Record
+from quorate.broker.metadata.metadata_records import (
+    NO_LEADER,
+    BrokerEndpoint,
+    BrokerRegistrationChange,
+    ChangeReason,
+    PartitionChange,
+    Record,
+)
 from quorate.broker.metadata.record_codec import decode, encode
 from quorate.broker.metadata.states import PartitionState
 from quorate.error_code import ErrorCode
@@ -53,6 +60,8 @@ class ModelCluster:
         self.patience = 1_000_000
         """Pieces until who asked for something gives up; the rest is still under way then."""
         self._chores: Chores | None = None
+        self.last_heard_ms = 1_700_000_000_000
+        """Of brokers that are fenced."""
         self._drawn = 0
 
     def append(self, *records: Record) -> None:
@@ -70,6 +79,8 @@ class ModelCluster:
     def write(self, groups: Groups) -> None:
         """As the controller does: what follows from a record is noted."""
         for record in (record for group in groups for record in group):
+            if isinstance(record, PartitionChange | BrokerRegistrationChange):
+                assert record.reason is not None, f"the log must say why: {record}"
             self.append(record)
             self.chores.after(record)
 
@@ -233,7 +244,11 @@ class ModelCluster:
         return tuple(result.error for result in response.results)
 
     def fence(self, broker_id: int) -> None:
-        self.write(fence_broker(self.image, broker_id))
+        self.write(
+            fence_broker(
+                self.image, broker_id, reason=ChangeReason.BROKER_FENCED, last_heard_ms=self.last_heard_ms
+            )
+        )
         self.work()
 
     def draw(self) -> Draw:

@@ -9,7 +9,13 @@ from quorate.broker.controller.rpc.rpc import (
     AlterPartitionResult,
     IsrMember,
 )
-from quorate.broker.metadata.metadata_records import LeaderRecoveryState, Partition, PartitionChange, Topic
+from quorate.broker.metadata.metadata_records import (
+    ChangeReason,
+    LeaderRecoveryState,
+    Partition,
+    PartitionChange,
+    Topic,
+)
 from quorate.error_code import ErrorCode
 
 TOPIC = uuid.UUID(int=1000)
@@ -73,7 +79,9 @@ def test_a_shrink_is_written_and_answered_with_the_new_partition_epoch(led) -> N
     assert result == AlterPartitionResult(
         topic_id=TOPIC, partition_id=0, leader=1, leader_epoch=5, isr=(1, 2), partition_epoch=8
     )
-    assert led.log[-1] == PartitionChange(topic_id=TOPIC, partition_id=0, isr=(1, 2))
+    assert led.log[-1] == PartitionChange(
+        topic_id=TOPIC, partition_id=0, isr=(1, 2), reason=ChangeReason.REPLICA_LAGGED
+    )
     assert led.partition(TOPIC).isr == (1, 2)
 
 

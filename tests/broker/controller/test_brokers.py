@@ -11,6 +11,7 @@ from quorate.broker.controller.sessions import Sessions
 from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
     BrokerRegistrationChange,
+    ChangeReason,
     Config,
     ConfigType,
     LeaderRecoveryState,
@@ -211,8 +212,16 @@ def test_a_broker_is_fenced_before_it_leaves_isrs(cluster) -> None:
     at = len(cluster.log)
     cluster.fence(1)
     assert cluster.log[at:] == [
-        BrokerRegistrationChange(broker_id=1, broker_epoch=cluster.epoch(1), fenced=True),
-        PartitionChange(topic_id=topic, partition_id=0, isr=(2,), leader=2),
+        BrokerRegistrationChange(
+            broker_id=1,
+            broker_epoch=cluster.epoch(1),
+            fenced=True,
+            reason=ChangeReason.BROKER_FENCED,
+            last_heard_ms=cluster.last_heard_ms,
+        ),
+        PartitionChange(
+            topic_id=topic, partition_id=0, isr=(2,), leader=2, reason=ChangeReason.BROKER_FENCED
+        ),
     ]
     cluster.fence(1)
     assert len(cluster.log) == at + 2
@@ -329,8 +338,10 @@ def test_a_session_that_ends_early_sets_another_goal_of_a_return(cluster) -> Non
 
 def test_who_was_never_heard_was_not_heard_when_its_session_began(cluster) -> None:
     sessions = Sessions(timeout=9.0)
-    sessions.begin(1, now=1.0)
+    sessions.begin(1, now=1.0, heard=False)
     assert sessions.last_heard(1) is sessions.last_heard(2) is None
+    sessions.begin(3, now=1.5)
+    assert sessions.last_heard(3) == 1.5, "it registered then"
     sessions.touch(1, now=2.0, metadata_offset=5)
     assert sessions.last_heard(1) == 2.0
 

@@ -1,9 +1,15 @@
 import uuid
 
 from quorate.broker.controller.operations.elections import Election, as_change, eligible_after
-from quorate.broker.metadata.metadata_records import NO_LEADER, LeaderRecoveryState, PartitionChange
+from quorate.broker.metadata.metadata_records import (
+    NO_LEADER,
+    ChangeReason,
+    LeaderRecoveryState,
+    PartitionChange,
+)
 from quorate.broker.metadata.states import PartitionState, as_eligible
 
+WHY = ChangeReason.BROKER_FENCED
 RECOVERED, RECOVERING = LeaderRecoveryState.RECOVERED, LeaderRecoveryState.RECOVERING
 
 
@@ -34,21 +40,28 @@ def test_an_election_that_changes_nothing_needs_no_record() -> None:
     topic = uuid.UUID(int=1)
     state = partition(1, 1, 2)
     same = Election(leader=1, isr=(1, 2), recovery=RECOVERED)
-    assert as_change(topic, 0, state, same) is None
+    assert as_change(topic, 0, state, same, reason=WHY) is None
     shrunk = Election(leader=1, isr=(1,), recovery=RECOVERED, elr=(2,))
-    assert as_change(topic, 0, state, shrunk) == PartitionChange(
-        topic_id=topic, partition_id=0, isr=(1,), eligible_leader_replicas=(2,)
+    assert as_change(topic, 0, state, shrunk, reason=WHY) == PartitionChange(
+        topic_id=topic, partition_id=0, isr=(1,), eligible_leader_replicas=(2,), reason=WHY
     )
-    unclean = Election(leader=2, isr=(2,), recovery=RECOVERING)
-    assert as_change(topic, 0, state, unclean) == PartitionChange(
-        topic_id=topic, partition_id=0, isr=(2,), leader=2, leader_recovery_state=RECOVERING
+    unclean = Election(leader=2, isr=(2,), recovery=RECOVERING, unclean=True)
+    assert as_change(topic, 0, state, unclean, reason=WHY) == PartitionChange(
+        topic_id=topic,
+        partition_id=0,
+        isr=(2,),
+        leader=2,
+        leader_recovery_state=RECOVERING,
+        reason=ChangeReason.UNCLEAN_ELECTION,
     )
+    again = Election(leader=1, isr=(1,), recovery=RECOVERED)
     back = partition(NO_LEADER, elr=(1,), last_known=(2,))
-    assert as_change(topic, 0, back, Election(leader=1, isr=(1,), recovery=RECOVERED)) == PartitionChange(
+    assert as_change(topic, 0, back, again, reason=WHY) == PartitionChange(
         topic_id=topic,
         partition_id=0,
         isr=(1,),
         leader=1,
         eligible_leader_replicas=(),
         last_known_elr=(),
+        reason=WHY,
     )

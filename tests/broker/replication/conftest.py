@@ -31,6 +31,7 @@ from quorate.broker.metadata.delta import apply_records
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     BrokerEndpoint,
+    ChangeReason,
     Config,
     ConfigType,
     PartitionChange,
@@ -184,7 +185,9 @@ class Controller:
         self.finish()
 
     def fence(self, broker_id):
-        self.commit_groups(fence_broker(self.image, broker_id))
+        self.commit_groups(
+            fence_broker(self.image, broker_id, reason=ChangeReason.BROKER_FENCED, last_heard_ms=None)
+        )
         self.finish()
 
     def elect_leaderless(self):

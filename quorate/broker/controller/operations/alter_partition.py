@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from quorate.broker.controller.operations.directory_changes import may_lead
-from quorate.broker.controller.operations.elections import eligible_after
+from quorate.broker.controller.operations.elections import eligible_after, said_of
 from quorate.broker.controller.operations.leader_selectors import reassigned_partition
 from quorate.broker.controller.operations.outcome import Outcome
 from quorate.broker.controller.rpc import (
@@ -18,6 +18,7 @@ from quorate.broker.controller.rpc import (
 )
 from quorate.broker.metadata import (
     ApiError,
+    ChangeReason,
     LeaderRecoveryState,
     MetadataImage,
     PartitionChange,
@@ -126,7 +127,9 @@ def _change(
             return None
         # A leader takes back what it asked for before: a new epoch, so that a request of then which is still
         # on its way is refused when it arrives.
-        return PartitionChange(topic_id=item.topic_id, partition_id=item.partition_id)
+        return PartitionChange(
+            topic_id=item.topic_id, partition_id=item.partition_id, reason=ChangeReason.ISR_CONFIRMED
+        )
     isr = tuple(member.broker_id for member in item.new_isr)
     if len(set(isr)) != len(isr) or not set(isr) <= set(state.replicas) or state.leader not in isr:
         raise ApiError(
@@ -155,7 +158,16 @@ def _change(
         isr=isr if isr != state.isr else None,
         leader_recovery_state=recovered,
         eligible_leader_replicas=elr if elr != state.elr else None,
+        reason=_reason(state, isr, recovered=recovered is not None),
     )
+
+
+def _reason(state: PartitionState, isr: tuple[int, ...], *, recovered: bool) -> ChangeReason:
+    """Why the leader asks for `isr`. It grows and shrinks in requests of their own; if one does both, who
+    left matters more."""
+    if recovered:
+        return ChangeReason.LEADER_RECOVERED
+    return ChangeReason.REPLICA_CAUGHT_UP if set(state.isr) <= set(isr) else ChangeReason.REPLICA_LAGGED
 
 
 def _eligible(image: MetadataImage, state: PartitionState, member: IsrMember) -> bool:
@@ -200,4 +212,5 @@ def _completed_reassignment(
         adding_replicas=(),
         leader=election.leader if moved else None,
         eligible_leader_replicas=election.elr,
+        reason=said_of(election, ChangeReason.REASSIGNMENT),
     )

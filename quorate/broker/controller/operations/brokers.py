@@ -44,6 +44,7 @@ def register_broker(
     live_session: bool,
     next_offset: int,
     departed: int | None = None,
+    last_heard_ms: int | None = None,
 ) -> Outcome[RegisterBrokerResponse]:
     """Register a broker process.
 
@@ -55,7 +56,7 @@ def register_broker(
 
     Its predecessor must have left every ISR before, and every ELR where data may be missing: a broker acts
     upon its registration as soon as it has it, and must not find that it leads something. `departed`: the
-    broker epoch that has left them.
+    broker epoch that has left them. `last_heard_ms`: when the incarnation registered now was.
     """
 
     def refuse(error: ErrorCode, message: str) -> Outcome[RegisterBrokerResponse]:
@@ -94,20 +95,20 @@ def register_broker(
         ):
             return Outcome(
                 response=RegisterBrokerResponse(),
-                groups=_out_of_service(held),
+                groups=_out_of_service(held, ChangeReason.BROKER_RESTARTED, last_heard_ms),
                 first=Departure(broker_id=held.broker_id, broker_epoch=held.epoch, has=has),
             )
     record = _registration(request, epoch=next_offset, fenced=True, leaving=False)
     return Outcome(response=RegisterBrokerResponse(broker_epoch=next_offset), groups=((record,),))
 
 
-def _out_of_service(broker: BrokerState) -> Groups:
+def _out_of_service(broker: BrokerState, reason: ChangeReason, last_heard_ms: int | None) -> Groups:
     """The record that takes a broker out of service before it leaves its ISRs, unless it is out already."""
-    return ((_fencing(broker),),) if broker.active else ()
+    return ((_fencing(broker, reason=reason, last_heard_ms=last_heard_ms),),) if broker.active else ()
 
 
 def _fencing(
-    broker: BrokerState, *, reason: ChangeReason | None = None, last_heard_ms: int | None = None
+    broker: BrokerState, *, reason: ChangeReason, last_heard_ms: int | None
 ) -> BrokerRegistrationChange:
     return BrokerRegistrationChange(
         broker_id=broker.broker_id,
@@ -158,6 +159,7 @@ def heartbeat(
     shutdown_offset: int | None,
     lowest_active_offset: int | None,
     leaves: bool = False,
+    now_ms: int | None = None,
 ) -> Outcome[BrokerHeartbeatResponse]:
     """Answer a heartbeat, and move the broker on in its life.
 
@@ -165,7 +167,8 @@ def heartbeat(
     its registration. `shutdown_offset`: what every active broker must have applied (inclusive) before this
     one may stop; None until its controlled shutdown has taken it out of every ISR. `lowest_active_offset`:
     what every active broker is known to have applied (inclusive); None if there is none. `leaves`: it was
-    taken out of service and has not left all that it has to.
+    taken out of service and has not left all that it has to. `now_ms`: when it came in, ms since the Unix
+    epoch.
     """
     broker = image.broker(request.broker_id)
     if broker is None:
@@ -190,7 +193,13 @@ def heartbeat(
     groups: Groups = ()
     match status:
         case BrokerStatus.FENCED | BrokerStatus.SHUTDOWN_NOW:
-            groups = fence_broker(image, broker.broker_id)
+            leaves_in_order = status is BrokerStatus.SHUTDOWN_NOW
+            groups = fence_broker(
+                image,
+                broker.broker_id,
+                reason=ChangeReason.CONTROLLED_SHUTDOWN if leaves_in_order else ChangeReason.BROKER_FENCED,
+                last_heard_ms=now_ms,
+            )
         case BrokerStatus.UNFENCED:
             if failed := newly_failed(broker, request.offline_log_dirs):
                 # Before it may lead anything of them; it is unfenced with the next heartbeat.
@@ -241,10 +250,11 @@ def fence_broker(
     image: MetadataImage,
     broker_id: int,
     *,
-    reason: ChangeReason | None = None,
-    last_heard_ms: int | None = None,
+    reason: ChangeReason,
+    last_heard_ms: int | None,
 ) -> Groups:
-    """Fence a broker that is registered and isn't fenced; nothing for any other."""
+    """Fence a broker that is registered and isn't fenced; nothing for any other. `last_heard_ms`: when it
+    was last heard of, ms since the Unix epoch."""
     broker = image.broker(broker_id)
     if broker is None or broker.fenced:
         return ()
@@ -259,6 +269,7 @@ def unfence_broker(broker: BrokerState) -> Groups:
         broker_epoch=broker.epoch,
         fenced=False,
         in_controlled_shutdown=False if broker.in_controlled_shutdown else None,
+        reason=ChangeReason.BROKER_UNFENCED,
     )
     return ((record,),)
 
@@ -266,13 +277,20 @@ def unfence_broker(broker: BrokerState) -> Groups:
 def begin_controlled_shutdown(broker: BrokerState) -> Groups:
     """Keep a broker that wants to stop from getting leaderships. It may go when it has none left."""
     record = BrokerRegistrationChange(
-        broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=True
+        broker_id=broker.broker_id,
+        broker_epoch=broker.epoch,
+        in_controlled_shutdown=True,
+        reason=ChangeReason.CONTROLLED_SHUTDOWN,
     )
     return ((record,),)
 
 
 def unregister_broker(
-    image: MetadataImage, request: UnregisterBrokerRequest, *, departed: int | None = None
+    image: MetadataImage,
+    request: UnregisterBrokerRequest,
+    *,
+    departed: int | None = None,
+    last_heard_ms: int | None = None,
 ) -> Outcome[UnregisterBrokerResponse]:
     """Forget a broker. Its replicas stay assigned to it, but it leaves every ISR and ELR before: who
     registers with its id one day may have an empty disk. `departed`: the broker epoch that has left them."""
@@ -285,7 +303,7 @@ def unregister_broker(
     if broker.epoch != departed and (image.isr_count(broker.broker_id) or image.elr_count(broker.broker_id)):
         return Outcome(
             response=UnregisterBrokerResponse(),
-            groups=_out_of_service(broker),
+            groups=_out_of_service(broker, ChangeReason.BROKER_UNREGISTERED, last_heard_ms),
             first=Departure(broker_id=broker.broker_id, broker_epoch=broker.epoch, has=None),
         )
     record = UnregisterBroker(broker_id=broker.broker_id, broker_epoch=broker.epoch)

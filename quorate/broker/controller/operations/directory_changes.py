@@ -31,6 +31,7 @@ from quorate.broker.metadata import (
     ApiError,
     BrokerRegistrationChange,
     BrokerState,
+    ChangeReason,
     MetadataImage,
     PartitionChange,
     PartitionKey,
@@ -127,12 +128,15 @@ def leave_with(
         lost = gone or any(each.lost(directory) for each in has)
         change: PartitionChange | None = None
         if broker_id in state.isr or (lost and broker_id in state.elr):
-            change = as_change(*key, state, _leave(rules, key, state, broker_id, lost=lost, awaited=gone))
+            election = _leave(rules, key, state, broker_id, lost=lost, awaited=gone)
+            change = as_change(*key, state, election, reason=ChangeReason.BROKER_RESTARTED)
         elif state.leader != NO_LEADER or broker_id not in state.eligible.last_known:
             continue
         if gone and is_reserved(directory) and directory != LOST:
             # Or what nobody wrote down would pass for what it has now.
-            change = _with_directories(key, change, state.moved_to(broker_id, LOST))
+            change = _with_directories(
+                key, change, state.moved_to(broker_id, LOST), reason=ChangeReason.BROKER_RESTARTED
+            )
         if change is not None:
             yield (change,)
 
@@ -150,9 +154,13 @@ def newly_failed(broker: BrokerState, offline: Collection[uuid.UUID]) -> frozens
 def lose_directories(broker: BrokerState, failed: Collection[uuid.UUID]) -> Groups:
     """Write down what a broker has left. What was in the others it leaves in pieces (`leave_offline`)."""
     left = tuple(each for each in broker.log_dirs if each not in failed)
-    return (
-        (BrokerRegistrationChange(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left),),
+    record = BrokerRegistrationChange(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.epoch,
+        log_dirs=left,
+        reason=ChangeReason.DIRECTORY_FAILED,
     )
+    return ((record,),)
 
 
 def leave_offline(
@@ -163,11 +171,12 @@ def leave_offline(
     (`assign_replicas_to_dirs`)."""
     rules = _Rules(image, static)
     for key, state in among:
-        after = state
+        after, unclean = state, False
         for broker_id in (*state.isr, *state.elr):
             # Who is not registered has left already, or is about to.
             if image.broker(broker_id) is not None and not directory_online(image, state, broker_id):
-                after = _elected(after, _leave(rules, key, after, broker_id, lost=True, awaited=True))
+                election = _leave(rules, key, after, broker_id, lost=True, awaited=True)
+                after, unclean = _elected(after, election), unclean or election.unclean
         if after is not state:
             change = as_change(
                 *key,
@@ -178,7 +187,9 @@ def leave_offline(
                     recovery=after.leader_recovery_state,
                     elr=after.elr,
                     last_known=after.eligible.last_known,
+                    unclean=unclean,
                 ),
+                reason=ChangeReason.DIRECTORY_FAILED,
             )
             if change is not None:
                 yield (change,)
@@ -276,12 +287,15 @@ def _assigned(
         return None
     after = state._replace(directories=state.moved_to(broker_id, directory))
     change: PartitionChange | None = None
+    reason = ChangeReason.DIRECTORY_ASSIGNED
     if broker.log_dirs and directory not in broker.log_dirs:
+        reason = ChangeReason.DIRECTORY_FAILED
         if broker_id in (*state.isr, *state.elr):
-            change = as_change(*key, after, _leave(rules, key, after, broker_id, lost=True, awaited=True))
+            election = _leave(rules, key, after, broker_id, lost=True, awaited=True)
+            change = as_change(*key, after, election, reason=reason)
     elif state.leader == NO_LEADER:
-        change = as_change(*key, after, rules.elect(key, after))
-    return _with_directories(key, change, after.directories)
+        change = as_change(*key, after, rules.elect(key, after), reason=reason)
+    return _with_directories(key, change, after.directories, reason=reason)
 
 
 def _given_up(
@@ -291,7 +305,9 @@ def _given_up(
     if state.leader != broker_id or len(state.isr) == 1:
         return None
     election = rules.elect(key, state, leaving=broker_id)
-    return as_change(*key, state, election) if election.leader in state.isr else None
+    if election.leader not in state.isr:
+        return None
+    return as_change(*key, state, election, reason=ChangeReason.DIRECTORY_FAILED)
 
 
 # Elections
@@ -339,8 +355,14 @@ def _leave(
 
 
 def _with_directories(
-    key: PartitionKey, change: PartitionChange | None, directories: tuple[uuid.UUID, ...]
+    key: PartitionKey,
+    change: PartitionChange | None,
+    directories: tuple[uuid.UUID, ...],
+    *,
+    reason: ChangeReason,
 ) -> PartitionChange:
     if change is None:
-        return PartitionChange(topic_id=key.topic_id, partition_id=key.partition_id, directories=directories)
+        return PartitionChange(
+            topic_id=key.topic_id, partition_id=key.partition_id, directories=directories, reason=reason
+        )
     return replace(change, directories=directories)

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Container
 from dataclasses import dataclass
 
-from quorate.broker.metadata import LeaderRecoveryState, PartitionChange, PartitionState
+from quorate.broker.metadata import ChangeReason, LeaderRecoveryState, PartitionChange, PartitionState
 
 
 class NoLeader(enum.Enum):
@@ -71,9 +71,15 @@ def eligible_after(
 
 
 def as_change(
-    topic_id: uuid.UUID, partition_id: int, partition: PartitionState, election: Election
+    topic_id: uuid.UUID,
+    partition_id: int,
+    partition: PartitionState,
+    election: Election,
+    *,
+    reason: ChangeReason,
 ) -> PartitionChange | None:
-    """The record that makes `election` true, or None if it is."""
+    """The record that makes `election` true, or None if it is. `reason`: of the election; the record of an
+    unclean one says that it was, whatever led to it."""
     moved = election.leader != partition.leader
     shrunk = election.isr != partition.isr
     recovery = election.recovery if election.recovery is not partition.leader_recovery_state else None
@@ -89,4 +95,10 @@ def as_change(
         leader_recovery_state=recovery,
         eligible_leader_replicas=elr,
         last_known_elr=last_known,
+        reason=said_of(election, reason),
     )
+
+
+def said_of(election: Election, reason: ChangeReason) -> ChangeReason:
+    """Return what the record of an election that `reason` led to says."""
+    return ChangeReason.UNCLEAN_ELECTION if election.unclean else reason

@@ -15,6 +15,7 @@ from quorate.broker.controller.operations.leader_selectors import (
 from quorate.broker.controller.operations.topic_rules import TopicRules
 from quorate.broker.metadata import (
     NO_LEADER,
+    ChangeReason,
     MetadataImage,
     PartitionChange,
     PartitionKey,
@@ -32,10 +33,11 @@ def leave_isrs(
     *,
     among: Partitions,
     static: Mapping[str, str],
+    reason: ChangeReason,
     lost: bool = False,
 ) -> Changes:
     """Take an inactive broker out of the ISRs of some partitions, and what it leads to other leaders. `lost`:
-    out of their ELRs too, because it may lack records that were committed."""
+    out of their ELRs too, because it may lack records that were committed. `reason`: why it is inactive."""
     broker = image.broker(broker_id)
     in_order = broker is not None and broker.in_controlled_shutdown and not broker.fenced
     rules = TopicRules(image, static)
@@ -52,13 +54,15 @@ def leave_isrs(
             election = offline_partition(
                 state, acceptable=acceptable, min_isr=min_isr, unclean=unclean, leaving=broker_id, lost=lost
             )
-        change = as_change(*key, state, election)
+        change = as_change(*key, state, election, reason=reason)
         if change is not None:
             yield (change,)
 
 
-def elect_leaderless(image: MetadataImage, *, among: Partitions, static: Mapping[str, str]) -> Changes:
-    """Leaders for those of some partitions that have none and could have one."""
+def elect_leaderless(
+    image: MetadataImage, *, among: Partitions, static: Mapping[str, str], reason: ChangeReason
+) -> Changes:
+    """Leaders for those of some partitions that have none and could have one. `reason`: why they could."""
     rules = TopicRules(image, static)
     for key, state in among:
         if state.leader != NO_LEADER:
@@ -67,7 +71,7 @@ def elect_leaderless(image: MetadataImage, *, among: Partitions, static: Mapping
         election = offline_partition(
             state, acceptable=partial(may_lead, image, state), min_isr=min_isr, unclean=unclean
         )
-        change = as_change(*key, state, election)
+        change = as_change(*key, state, election, reason=reason)
         if change is not None:
             yield (change,)
 
@@ -82,7 +86,10 @@ def settle_elrs(image: MetadataImage, *, among: Partitions, static: Mapping[str,
         if not eligible_after(state, isr=state.isr, min_isr=rules.of(key.topic_id).min_isr):
             yield (
                 PartitionChange(
-                    topic_id=key.topic_id, partition_id=key.partition_id, eligible_leader_replicas=()
+                    topic_id=key.topic_id,
+                    partition_id=key.partition_id,
+                    eligible_leader_replicas=(),
+                    reason=ChangeReason.CONFIG_CHANGED,
                 ),
             )
 
@@ -97,6 +104,8 @@ def elect_preferred(image: MetadataImage, *, among: Partitions, static: Mapping[
         election = preferred_replica(
             state, acceptable=partial(may_lead, image, state), min_isr=rules.of(key.topic_id).min_isr
         )
-        change = None if isinstance(election, NoLeader) else as_change(*key, state, election)
+        if isinstance(election, NoLeader):
+            continue
+        change = as_change(*key, state, election, reason=ChangeReason.PREFERRED_LEADER)
         if change is not None:
             yield (change,)
