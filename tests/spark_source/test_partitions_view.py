@@ -2,7 +2,14 @@
 
 import uuid
 
-from quorate.broker.metadata.metadata_records import NO_LEADER, Partition, PartitionChange, Record, Topic
+from quorate.broker.metadata.metadata_records import (
+    NO_LEADER,
+    ChangeReason,
+    Partition,
+    PartitionChange,
+    Record,
+    Topic,
+)
 from quorate.spark_source.entries import Entry
 from quorate.spark_source.views.partitions_view import PartitionsView
 
@@ -54,3 +61,15 @@ def test_without_the_beginning_of_the_log_only_changes_are_shown() -> None:
     assert eligible(PartitionsView(), 1, change) == (None, None)
     change = PartitionChange(topic_id=ID, partition_id=0, eligible_leader_replicas=(2,))
     assert eligible(PartitionsView(), 1, change) == ([2], None)
+
+
+def test_each_change_says_why() -> None:
+    view = PartitionsView()
+    created = Partition(topic_id=ID, partition_id=0, replicas=(1, 2), isr=(1, 2), leader=1)
+    change = PartitionChange(topic_id=ID, partition_id=0, isr=(1,), reason=ChangeReason.REPLICA_LAGGED)
+    of_old = PartitionChange(topic_id=ID, partition_id=0, isr=(1, 2))
+    rows = [
+        row for at, each in enumerate((change, created, change, of_old)) for row in view.rows(entry(at, each))
+    ]
+    at = PartitionsView.schema.names.index("reason")
+    assert [row[at] for row in rows] == ["REPLICA_LAGGED", None, "REPLICA_LAGGED", None]

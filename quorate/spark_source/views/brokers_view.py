@@ -18,9 +18,11 @@ from quorate.spark_source.views.view import (
     REGISTER_BROKER,
     TEXT,
     TEXTS,
+    TIMESTAMP,
     UNREGISTER_BROKER,
     Row,
     common,
+    said,
     schema,
 )
 
@@ -41,7 +43,9 @@ class _Broker:
 
 class BrokersView(TypedView):
     """`change`: registered, fenced, unfenced, shutting down, changed or unregistered. Each row holds the
-    broker's whole registration from its `timestamp` on. Listeners read NAME://host:port."""
+    broker's whole registration from its `timestamp` on. Listeners read NAME://host:port.
+    `reason`: why its state changed, as `BROKER_FENCED`; null where it registered, and in records of versions
+    that did not say. `last_heard`, of one that was fenced: when the controller last heard of it."""
 
     schema: ClassVar[StructType] = schema(
         ("change", TEXT),
@@ -52,6 +56,8 @@ class BrokersView(TypedView):
         ("listeners", TEXTS),
         ("fenced", BOOLEAN),
         ("in_controlled_shutdown", BOOLEAN),
+        ("reason", TEXT),
+        ("last_heard", TIMESTAMP),
     )
     remembers: ClassVar[frozenset[int]] = _KINDS
     wants: ClassVar[frozenset[int] | None] = _KINDS
@@ -81,7 +87,14 @@ class BrokersView(TypedView):
                     if change.in_controlled_shutdown is None
                     else change.in_controlled_shutdown,
                 )
-                yield _row(entry, _named(change), broker_id, state)
+                yield _row(
+                    entry,
+                    _named(change),
+                    broker_id,
+                    state,
+                    reason=said(change),
+                    last_heard_ms=change.last_heard_ms,
+                )
             case UnregisterBroker(broker_id=broker_id, broker_epoch=epoch):
                 state = self._brokers.pop(broker_id, _Broker(epoch=epoch))
                 yield _row(entry, "unregistered", broker_id, state)
@@ -93,7 +106,15 @@ def _named(change: BrokerRegistrationChange) -> str:
     return "shutting down" if change.in_controlled_shutdown else "changed"
 
 
-def _row(entry: Entry, change: str, broker_id: int, state: _Broker) -> Row:
+def _row(
+    entry: Entry,
+    change: str,
+    broker_id: int,
+    state: _Broker,
+    *,
+    reason: str | None = None,
+    last_heard_ms: int | None = None,
+) -> Row:
     return (
         *common(entry),
         change,
@@ -104,4 +125,6 @@ def _row(entry: Entry, change: str, broker_id: int, state: _Broker) -> Row:
         None if state.listeners is None else list(state.listeners),
         state.fenced,
         state.in_controlled_shutdown,
+        reason,
+        None if last_heard_ms is None else last_heard_ms * 1000,
     )

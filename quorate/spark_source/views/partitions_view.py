@@ -32,6 +32,7 @@ from quorate.spark_source.views.view import (
     Row,
     TopicNames,
     common,
+    said,
     schema,
 )
 
@@ -41,7 +42,8 @@ _KINDS = BOUNDS | {TOPIC, SHRINK_TOPIC, REMOVE_TOPIC, PARTITION, PARTITION_CHANG
 class PartitionsView(TypedView):
     """`change`: created, changed or removed (with the state it had). Each row holds the partition's whole
     state from its `timestamp` on; `elected` says that the change named a leader, even the same one. `elr` and
-    `last_known_elr` are those who may lead where nobody in sync can (KIP-966).
+    `last_known_elr` are those who may lead where nobody in sync can (KIP-966). `reason`: why it changed, as
+    `BROKER_FENCED`; null where it was created or removed, and in records of versions that did not say.
 
     Where the log no longer has a partition's beginning, what only that would say is null.
     """
@@ -59,6 +61,7 @@ class PartitionsView(TypedView):
         ("elected", BOOLEAN),
         ("elr", INTEGERS),
         ("last_known_elr", INTEGERS),
+        ("reason", TEXT),
     )
     remembers: ClassVar[frozenset[int]] = _KINDS
     wants: ClassVar[frozenset[int] | None] = _KINDS
@@ -106,10 +109,10 @@ class PartitionsView(TypedView):
         if before is None:
             isr, replicas = _listed(change.isr), _listed(change.replicas)
             elr, last_known = _listed(change.eligible_leader_replicas), _listed(change.last_known_elr)
-            known = (change.leader, None, None, isr, replicas, elected, elr, last_known)
+            known = (change.leader, None, None, isr, replicas, elected, elr, last_known, said(change))
             return (*common(entry), "changed", name, uuid_text(topic_id), number, *known)
         state = self._topics[topic_id][number] = changed(before, change)
-        return _row(entry, "changed", name, topic_id, number, state, elected=elected)
+        return _row(entry, "changed", name, topic_id, number, state, elected=elected, reason=said(change))
 
 
 def _listed(brokers: tuple[int, ...] | None) -> list[int] | None:
@@ -125,6 +128,7 @@ def _row(
     state: PartitionState,
     *,
     elected: bool,
+    reason: str | None = None,
 ) -> Row:
     return (
         *common(entry),
@@ -140,4 +144,5 @@ def _row(
         elected,
         list(state.eligible.elr),
         list(state.eligible.last_known),
+        reason,
     )

@@ -40,6 +40,7 @@ TEXT: Final = StringType()
 INTEGER: Final = IntegerType()
 LONG: Final = LongType()
 BOOLEAN: Final = BooleanType()
+TIMESTAMP: Final = TimestampType()
 INTEGERS: Final = ArrayType(IntegerType(), containsNull=False)
 TEXTS: Final = ArrayType(StringType(), containsNull=False)
 
@@ -51,7 +52,7 @@ def schema(*columns: tuple[str, DataType]) -> StructType:
         [
             StructField("offset", LONG, nullable=False),
             StructField("epoch", INTEGER, nullable=False),
-            StructField("timestamp", TimestampType(), nullable=False),
+            StructField("timestamp", TIMESTAMP, nullable=False),
             *(StructField(name, of) for name, of in columns),
         ]
     )
@@ -60,6 +61,11 @@ def schema(*columns: tuple[str, DataType]) -> StructType:
 def common(entry: Entry) -> Row:
     """Values of the first columns. Timestamps are microseconds from here on, as in Spark."""
     return entry.offset, entry.epoch, entry.timestamp_ms * 1000
+
+
+def said(change: PartitionChange | BrokerRegistrationChange) -> str | None:
+    """The name of the change's reason; None if its version did not say."""
+    return None if change.reason is None else change.reason.name
 
 
 _ID: Final = uuid.UUID(int=0)
