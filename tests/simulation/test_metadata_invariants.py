@@ -75,7 +75,7 @@ def test_the_life_of_a_partition_is_legal() -> None:
             ),
             "elects broker 2",
         ),
-        ((change(directories=(UNASSIGNED, THERE), reason=WHY),), "from ReplicaStatus.ONLINE to"),
+        ((change(directories=(UNASSIGNED, THERE), reason=WHY),), "from ReplicaPhase.ONLINE to"),
     ],
 )
 def test_a_log_that_must_not_be_is_a_violation(records: tuple[Record, ...], said: str) -> None:

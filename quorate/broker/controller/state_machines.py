@@ -5,7 +5,7 @@ A record may make two moves at once: a partition is new and online when it is cr
 offline when it is removed. `partition_moves` and `replica_moves` say which moves lie between two states.
 
 What the image can't say is whether a replica that it no longer has is still on its broker's disk. That is
-known from the offset of the removal and the metadata that the broker has applied: `deletion_status`.
+known from the offset of the removal and the metadata that the broker has applied: `deletion_phase`.
 """
 
 import enum
@@ -18,7 +18,7 @@ from quorate.broker.controller.operations import directory_online
 from quorate.broker.metadata import NO_LEADER, UNASSIGNED, BrokerState, MetadataImage, PartitionKey
 
 
-class PartitionStatus(enum.Enum):
+class PartitionPhase(enum.Enum):
     """The state of a partition."""
 
     NON_EXISTENT = "NonExistentPartition"
@@ -31,7 +31,7 @@ class PartitionStatus(enum.Enum):
     """Nobody leads it, or the broker that does was fenced and its successor is not elected yet."""
 
 
-class ReplicaStatus(enum.Enum):
+class ReplicaPhase(enum.Enum):
     """The state of a replica, of a partition on a broker."""
 
     NON_EXISTENT = "NonExistentReplica"
@@ -50,70 +50,70 @@ class ReplicaStatus(enum.Enum):
     """It was removed, and its broker is down: it removes the replica when it is back."""
 
 
-PARTITION_MOVES: Final[Mapping[PartitionStatus, frozenset[PartitionStatus]]] = MappingProxyType(
+PARTITION_MOVES: Final[Mapping[PartitionPhase, frozenset[PartitionPhase]]] = MappingProxyType(
     {
-        PartitionStatus.NON_EXISTENT: frozenset({PartitionStatus.NEW}),
-        PartitionStatus.NEW: frozenset({PartitionStatus.ONLINE, PartitionStatus.OFFLINE}),
-        PartitionStatus.ONLINE: frozenset({PartitionStatus.ONLINE, PartitionStatus.OFFLINE}),
-        PartitionStatus.OFFLINE: frozenset(
-            {PartitionStatus.ONLINE, PartitionStatus.OFFLINE, PartitionStatus.NON_EXISTENT}
+        PartitionPhase.NON_EXISTENT: frozenset({PartitionPhase.NEW}),
+        PartitionPhase.NEW: frozenset({PartitionPhase.ONLINE, PartitionPhase.OFFLINE}),
+        PartitionPhase.ONLINE: frozenset({PartitionPhase.ONLINE, PartitionPhase.OFFLINE}),
+        PartitionPhase.OFFLINE: frozenset(
+            {PartitionPhase.ONLINE, PartitionPhase.OFFLINE, PartitionPhase.NON_EXISTENT}
         ),
     }
 )
 """The states that may follow each."""
 
-REPLICA_MOVES: Final[Mapping[ReplicaStatus, frozenset[ReplicaStatus]]] = MappingProxyType(
+REPLICA_MOVES: Final[Mapping[ReplicaPhase, frozenset[ReplicaPhase]]] = MappingProxyType(
     {
-        ReplicaStatus.NON_EXISTENT: frozenset({ReplicaStatus.NEW}),
-        ReplicaStatus.NEW: frozenset({ReplicaStatus.ONLINE, ReplicaStatus.OFFLINE}),
-        ReplicaStatus.ONLINE: frozenset({ReplicaStatus.ONLINE, ReplicaStatus.OFFLINE}),
+        ReplicaPhase.NON_EXISTENT: frozenset({ReplicaPhase.NEW}),
+        ReplicaPhase.NEW: frozenset({ReplicaPhase.ONLINE, ReplicaPhase.OFFLINE}),
+        ReplicaPhase.ONLINE: frozenset({ReplicaPhase.ONLINE, ReplicaPhase.OFFLINE}),
         # Not in Kafka's table: a broker is back and has still not said where the replica is.
-        ReplicaStatus.OFFLINE: frozenset(
+        ReplicaPhase.OFFLINE: frozenset(
             {
-                ReplicaStatus.ONLINE,
-                ReplicaStatus.OFFLINE,
-                ReplicaStatus.NEW,
-                ReplicaStatus.DELETION_STARTED,
-                ReplicaStatus.DELETION_INELIGIBLE,
+                ReplicaPhase.ONLINE,
+                ReplicaPhase.OFFLINE,
+                ReplicaPhase.NEW,
+                ReplicaPhase.DELETION_STARTED,
+                ReplicaPhase.DELETION_INELIGIBLE,
             }
         ),
-        ReplicaStatus.DELETION_STARTED: frozenset(
-            {ReplicaStatus.DELETION_SUCCESSFUL, ReplicaStatus.DELETION_INELIGIBLE}
+        ReplicaPhase.DELETION_STARTED: frozenset(
+            {ReplicaPhase.DELETION_SUCCESSFUL, ReplicaPhase.DELETION_INELIGIBLE}
         ),
-        ReplicaStatus.DELETION_SUCCESSFUL: frozenset({ReplicaStatus.NON_EXISTENT}),
-        ReplicaStatus.DELETION_INELIGIBLE: frozenset({ReplicaStatus.ONLINE, ReplicaStatus.OFFLINE}),
+        ReplicaPhase.DELETION_SUCCESSFUL: frozenset({ReplicaPhase.NON_EXISTENT}),
+        ReplicaPhase.DELETION_INELIGIBLE: frozenset({ReplicaPhase.ONLINE, ReplicaPhase.OFFLINE}),
     }
 )
 """The states that may follow each."""
 
 
-def partition_status(image: MetadataImage, key: PartitionKey) -> PartitionStatus:
+def partition_phase(image: MetadataImage, key: PartitionKey) -> PartitionPhase:
     """Return the state of a partition, whether or not there is one."""
     state = image.partition(*key)
     if state is None:
-        return PartitionStatus.NON_EXISTENT
+        return PartitionPhase.NON_EXISTENT
     if state.leader == NO_LEADER:
-        return PartitionStatus.OFFLINE if state.leader_epoch else PartitionStatus.NEW
-    return PartitionStatus.ONLINE if _up(image.broker(state.leader)) else PartitionStatus.OFFLINE
+        return PartitionPhase.OFFLINE if state.leader_epoch else PartitionPhase.NEW
+    return PartitionPhase.ONLINE if _up(image.broker(state.leader)) else PartitionPhase.OFFLINE
 
 
-def replica_status(image: MetadataImage, key: PartitionKey, broker_id: int) -> ReplicaStatus:
+def replica_phase(image: MetadataImage, key: PartitionKey, broker_id: int) -> ReplicaPhase:
     """Return the state of a broker's replica of a partition. Of one that the image no longer has:
-    NON_EXISTENT, because only `deletion_status` can say more."""
+    NON_EXISTENT, because only `deletion_phase` can say more."""
     state = image.partition(*key)
     if state is None or broker_id not in state.replicas:
-        return ReplicaStatus.NON_EXISTENT
+        return ReplicaPhase.NON_EXISTENT
     if not _up(image.broker(broker_id)) or not directory_online(image, state, broker_id):
-        return ReplicaStatus.OFFLINE
-    return ReplicaStatus.NEW if state.directory_of(broker_id) == UNASSIGNED else ReplicaStatus.ONLINE
+        return ReplicaPhase.OFFLINE
+    return ReplicaPhase.NEW if state.directory_of(broker_id) == UNASSIGNED else ReplicaPhase.ONLINE
 
 
-def deletion_status(broker: BrokerState | None, *, removed_at: int, applied: int) -> ReplicaStatus:
+def deletion_phase(broker: BrokerState | None, *, removed_at: int, applied: int) -> ReplicaPhase:
     """Return the state of a replica that the record at offset `removed_at` removed, on a broker whose last
     applied offset (inclusive) is `applied`; -1: not known."""
     if applied >= removed_at:
-        return ReplicaStatus.DELETION_SUCCESSFUL
-    return ReplicaStatus.DELETION_STARTED if _up(broker) else ReplicaStatus.DELETION_INELIGIBLE
+        return ReplicaPhase.DELETION_SUCCESSFUL
+    return ReplicaPhase.DELETION_STARTED if _up(broker) else ReplicaPhase.DELETION_INELIGIBLE
 
 
 def _up(broker: BrokerState | None) -> bool:
@@ -124,28 +124,28 @@ def _up(broker: BrokerState | None) -> bool:
 # Moves
 
 
-Status = TypeVar("Status", PartitionStatus, ReplicaStatus)
+Status = TypeVar("Status", PartitionPhase, ReplicaPhase)
 
 
-def partition_moves(before: PartitionStatus, after: PartitionStatus) -> tuple[PartitionStatus, ...]:
+def partition_moves(before: PartitionPhase, after: PartitionPhase) -> tuple[PartitionPhase, ...]:
     """Return the states between that one record leads through, with both ends."""
-    gone = PartitionStatus.NON_EXISTENT
-    if before is gone and after in (PartitionStatus.ONLINE, PartitionStatus.OFFLINE):
-        return (before, PartitionStatus.NEW, after)
-    if after is gone and before in (PartitionStatus.NEW, PartitionStatus.ONLINE):
-        return (before, PartitionStatus.OFFLINE, after)
+    gone = PartitionPhase.NON_EXISTENT
+    if before is gone and after in (PartitionPhase.ONLINE, PartitionPhase.OFFLINE):
+        return (before, PartitionPhase.NEW, after)
+    if after is gone and before in (PartitionPhase.NEW, PartitionPhase.ONLINE):
+        return (before, PartitionPhase.OFFLINE, after)
     return (before, after)
 
 
-def replica_moves(before: ReplicaStatus, after: ReplicaStatus) -> tuple[ReplicaStatus, ...]:
+def replica_moves(before: ReplicaPhase, after: ReplicaPhase) -> tuple[ReplicaPhase, ...]:
     """Return the states between that one record leads through, with both ends."""
-    if before is ReplicaStatus.NON_EXISTENT and after in (ReplicaStatus.ONLINE, ReplicaStatus.OFFLINE):
-        return (before, ReplicaStatus.NEW, after)
-    removed = (ReplicaStatus.DELETION_STARTED, ReplicaStatus.DELETION_INELIGIBLE)
-    if before in (ReplicaStatus.NEW, ReplicaStatus.ONLINE) and after in removed:
-        return (before, ReplicaStatus.OFFLINE, after)
-    if before is ReplicaStatus.DELETION_INELIGIBLE and after is ReplicaStatus.DELETION_STARTED:
-        return (before, ReplicaStatus.OFFLINE, after)
+    if before is ReplicaPhase.NON_EXISTENT and after in (ReplicaPhase.ONLINE, ReplicaPhase.OFFLINE):
+        return (before, ReplicaPhase.NEW, after)
+    removed = (ReplicaPhase.DELETION_STARTED, ReplicaPhase.DELETION_INELIGIBLE)
+    if before in (ReplicaPhase.NEW, ReplicaPhase.ONLINE) and after in removed:
+        return (before, ReplicaPhase.OFFLINE, after)
+    if before is ReplicaPhase.DELETION_INELIGIBLE and after is ReplicaPhase.DELETION_STARTED:
+        return (before, ReplicaPhase.OFFLINE, after)
     return (before, after)
 
 
@@ -159,11 +159,11 @@ def illegal_move(
     return None
 
 
-def partition_counts(image: MetadataImage) -> dict[PartitionStatus, int]:
+def partition_counts(image: MetadataImage) -> dict[PartitionPhase, int]:
     """Return the number of partitions in each state that an image can have, from the image's own counts. A
     partition that nobody has ever led counts as offline here: the controller creates each with a leader."""
     online = sum(image.leader_count(each) for each, broker in image.brokers.items() if _up(broker))
     return {
-        PartitionStatus.ONLINE: online,
-        PartitionStatus.OFFLINE: image.partition_count() - online,
+        PartitionPhase.ONLINE: online,
+        PartitionPhase.OFFLINE: image.partition_count() - online,
     }

@@ -1,18 +1,18 @@
-"""What must hold of the metadata log of a broker cluster, record by record, as soon as any node has applied
-it: that it says why, that nobody is elected who can't lead, and that the state machines make legal moves."""
+"""The invariants of the metadata log of a broker cluster, record by record, as soon as any node has applied
+it: it says why, nobody is elected who can't lead, and the state machines make legal moves."""
 
 from collections.abc import Iterable
 
 from quorate.broker.controller import (
     PARTITION_MOVES,
     REPLICA_MOVES,
-    PartitionStatus,
-    ReplicaStatus,
+    PartitionPhase,
+    ReplicaPhase,
     illegal_move,
     partition_moves,
-    partition_status,
+    partition_phase,
     replica_moves,
-    replica_status,
+    replica_phase,
 )
 from quorate.broker.controller.operations import may_lead
 from quorate.broker.metadata import (
@@ -37,8 +37,8 @@ class MetadataMovesAreLegal(Invariant):
     def __init__(self) -> None:
         self._loader = BatchLoader()
         self._next_offset = 0
-        self._partitions: dict[PartitionKey, PartitionStatus] = {}
-        self._replicas: dict[tuple[PartitionKey, int], ReplicaStatus] = {}
+        self._partitions: dict[PartitionKey, PartitionPhase] = {}
+        self._replicas: dict[tuple[PartitionKey, int], ReplicaPhase] = {}
 
     def applied(self, node: NodeView, batch: CommittedBatch) -> None:
         if batch.base_offset < self._next_offset:
@@ -74,11 +74,11 @@ class MetadataMovesAreLegal(Invariant):
 
     def _move(self, image: MetadataImage, keys: Iterable[PartitionKey], offset: int) -> None:
         for key in keys:
-            before = self._partitions.get(key, PartitionStatus.NON_EXISTENT)
-            after = partition_status(image, key)
+            before = self._partitions.get(key, PartitionPhase.NON_EXISTENT)
+            after = partition_phase(image, key)
             if (bad := illegal_move(partition_moves(before, after), PARTITION_MOVES)) is not None:
                 raise SafetyViolation(f"offset {offset} moves {key} from {bad[0]} to {bad[1]}")
-            if after is PartitionStatus.NON_EXISTENT:
+            if after is PartitionPhase.NON_EXISTENT:
                 self._partitions.pop(key, None)
             else:
                 self._partitions[key] = after
@@ -87,9 +87,9 @@ class MetadataMovesAreLegal(Invariant):
                 self._move_replica(image, key, broker_id, offset)
 
     def _move_replica(self, image: MetadataImage, key: PartitionKey, broker_id: int, offset: int) -> None:
-        before = self._replicas.get((key, broker_id), ReplicaStatus.NON_EXISTENT)
-        after = replica_status(image, key, broker_id)
-        if after is ReplicaStatus.NON_EXISTENT:
+        before = self._replicas.get((key, broker_id), ReplicaPhase.NON_EXISTENT)
+        after = replica_phase(image, key, broker_id)
+        if after is ReplicaPhase.NON_EXISTENT:
             # Its deletion is the broker's own matter.
             self._replicas.pop((key, broker_id), None)
             return

@@ -5,20 +5,20 @@ import pytest
 from quorate.broker.controller.state_machines import (
     PARTITION_MOVES,
     REPLICA_MOVES,
-    PartitionStatus,
-    ReplicaStatus,
-    deletion_status,
+    PartitionPhase,
+    ReplicaPhase,
+    deletion_phase,
     illegal_move,
     partition_counts,
     partition_moves,
-    partition_status,
+    partition_phase,
     replica_moves,
-    replica_status,
+    replica_phase,
 )
 from quorate.broker.metadata.metadata_records import PartitionChange, RemoveTopic
 from quorate.broker.metadata.states import PartitionKey
 
-P, R = PartitionStatus, ReplicaStatus
+P, R = PartitionPhase, ReplicaPhase
 
 
 def test_a_partition_is_online_while_a_broker_that_is_not_fenced_leads_it(cluster) -> None:
@@ -26,15 +26,15 @@ def test_a_partition_is_online_while_a_broker_that_is_not_fenced_leads_it(cluste
     topic = cluster.create("t", (1, 2))
     key = PartitionKey(topic, 0)
 
-    def status() -> PartitionStatus:
-        found = partition_status(cluster.image, key)
+    def status() -> PartitionPhase:
+        found = partition_phase(cluster.image, key)
         counts = partition_counts(cluster.image)
         assert counts == {P.ONLINE: int(found is P.ONLINE), P.OFFLINE: int(found is P.OFFLINE)} or (
             found is P.NON_EXISTENT and not any(counts.values())
         )
         return found
 
-    seen = [partition_status(cluster.image, PartitionKey(topic, 1)), status()]
+    seen = [partition_phase(cluster.image, PartitionKey(topic, 1)), status()]
     cluster.fence(2)
     cluster.patience = 0
     cluster.fence(1)
@@ -56,30 +56,30 @@ def test_a_replica_is_new_until_its_broker_says_where_it_is_and_online_while_tha
     cluster.start(1, 2, dirs=(0, 1))
     topic = cluster.create("t", (1,))
     key = PartitionKey(topic, 0)
-    seen = [replica_status(cluster.image, key, 2), replica_status(cluster.image, key, 1)]
+    seen = [replica_phase(cluster.image, key, 2), replica_phase(cluster.image, key, 1)]
     cluster.fence(1)
-    seen.append(replica_status(cluster.image, key, 1))
+    seen.append(replica_phase(cluster.image, key, 1))
     cluster.beat(1)
-    seen.append(replica_status(cluster.image, key, 1))
+    seen.append(replica_phase(cluster.image, key, 1))
     cluster.assign(1, (topic, 0, 1))
-    seen.append(replica_status(cluster.image, key, 1))
+    seen.append(replica_phase(cluster.image, key, 1))
     cluster.beat(1, failed=(1,))
-    seen.append(replica_status(cluster.image, key, 1))
+    seen.append(replica_phase(cluster.image, key, 1))
     assert seen == [R.NON_EXISTENT, R.NEW, R.OFFLINE, R.NEW, R.ONLINE, R.OFFLINE]
     for before, after in pairwise(seen[1:]):
         assert illegal_move(replica_moves(before, after), REPLICA_MOVES) is None
     cluster.unregister(1)
-    assert replica_status(cluster.image, key, 1) is R.OFFLINE
+    assert replica_phase(cluster.image, key, 1) is R.OFFLINE
 
 
 def test_a_removed_replica_is_gone_when_its_broker_has_applied_the_removal(cluster) -> None:
     cluster.start(1, 2)
     cluster.fence(2)
     up, down = cluster.image.broker(1), cluster.image.broker(2)
-    assert deletion_status(up, removed_at=7, applied=6) is R.DELETION_STARTED
-    assert deletion_status(up, removed_at=7, applied=7) is R.DELETION_SUCCESSFUL
-    assert deletion_status(down, removed_at=7, applied=6) is R.DELETION_INELIGIBLE
-    assert deletion_status(None, removed_at=7, applied=-1) is R.DELETION_INELIGIBLE
+    assert deletion_phase(up, removed_at=7, applied=6) is R.DELETION_STARTED
+    assert deletion_phase(up, removed_at=7, applied=7) is R.DELETION_SUCCESSFUL
+    assert deletion_phase(down, removed_at=7, applied=6) is R.DELETION_INELIGIBLE
+    assert deletion_phase(None, removed_at=7, applied=-1) is R.DELETION_INELIGIBLE
 
 
 @pytest.mark.parametrize(
@@ -129,4 +129,4 @@ def test_a_partition_that_nobody_has_ever_led_is_new(cluster) -> None:
     never = cluster.partition(topic)._replace(leader=-1)
     assert never.leader_epoch == 0
     cluster.append(PartitionChange(topic_id=topic, partition_id=0, leader=-1))
-    assert partition_status(cluster.image, PartitionKey(topic, 0)) is P.OFFLINE, "it was led once"
+    assert partition_phase(cluster.image, PartitionKey(topic, 0)) is P.OFFLINE, "it was led once"
