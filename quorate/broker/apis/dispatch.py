@@ -22,6 +22,7 @@ from quorate.broker.apis import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -92,6 +93,7 @@ _HANDLERS: Final[Mapping[int, _Handler]] = MappingProxyType(
         ApiKey.UPDATE_RAFT_VOTER: update_raft_voter.handle,
         ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas.handle,
         ApiKey.ALTER_CLIENT_QUOTAS: alter_client_quotas.handle,
+        ApiKey.ELECT_LEADERS: elect_leaders.handle,
         ApiKey.UPDATE_FEATURES: update_features.handle,
         ApiKey.UNREGISTER_BROKER: unregister_broker.handle,
     }

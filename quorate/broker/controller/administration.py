@@ -12,6 +12,7 @@ from quorate.broker.controller.operations import (
     alter_client_quotas,
     alter_configs,
     delete_topics,
+    elect_leaders,
     partitions_of,
     update_features,
 )
@@ -23,6 +24,8 @@ from quorate.broker.controller.rpc import (
     AlterConfigsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
     Request,
     Response,
     TopicRef,
@@ -30,7 +33,7 @@ from quorate.broker.controller.rpc import (
     UpdateFeaturesResponse,
 )
 from quorate.broker.controller.tenure import leadership_lost
-from quorate.broker.metadata import ConfigResource, MetadataImage, QuotaEntity
+from quorate.broker.metadata import ConfigResource, MetadataImage, PartitionKey, QuotaEntity
 from quorate.runtime import Steps
 
 T = TypeVar("T")
@@ -42,6 +45,9 @@ class Performs(Protocol):
 
     @property
     def image(self) -> MetadataImage | None: ...
+
+    @property
+    def static(self) -> Mapping[str, str]: ...
 
     async def perform_portions(
         self,
@@ -67,6 +73,7 @@ class Administration:
             AlterClientQuotasRequest: self._alter_client_quotas,
             AlterConfigsRequest: self._alter_configs,
             DeleteTopicsRequest: self._delete_topics,
+            ElectLeadersRequest: self._elect_leaders,
             UpdateFeaturesRequest: self._update_features,
         }
 
@@ -92,6 +99,17 @@ class Administration:
             request.alterations,
             lambda part, image: alter_client_quotas(image, replace(request, alterations=part), seen=seen),
             AlterClientQuotasResponse,
+        )
+        return replace(answers[-1], results=joined(each.results for each in answers))
+
+    async def _elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        seen: set[PartitionKey] = set()
+        answers = await self._controller.perform_portions(
+            request.partitions,
+            lambda part, image: elect_leaders(
+                image, replace(request, partitions=part), static=self._controller.static, seen=seen
+            ),
+            ElectLeadersResponse,
         )
         return replace(answers[-1], results=joined(each.results for each in answers))
 

@@ -167,6 +167,11 @@ class Controller:
     def settings(self) -> ControllerSettings:
         return self._settings
 
+    @property
+    def static(self) -> Mapping[str, str]:
+        """The node's checked `server.properties`, where topics' defaults come from."""
+        return self._settings.static
+
     def activate(self, image: MetadataImage, *, epoch: Epoch, in_transaction: bool = False) -> None:
         """Begin to answer as leader of `epoch`. `image`: a copy of the committed one, with everything from
         before this epoch applied; it is the controller's from here on. What an earlier controller left undone

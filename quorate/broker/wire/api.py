@@ -34,6 +34,7 @@ class ApiKey(IntEnum):
     DESCRIBE_CONFIGS = 32
     DESCRIBE_LOG_DIRS = 35
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
     ALTER_CLIENT_QUOTAS = 49
@@ -116,6 +117,7 @@ APIS: Final = MappingProxyType(
             _api(ApiKey.DESCRIBE_CONFIGS, 1, 4, flexible=4),
             _api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, flexible=2),
             _api(ApiKey.DELETE_GROUPS, 0, 2, flexible=2),
+            _api(ApiKey.ELECT_LEADERS, 0, 2, flexible=2),
             _api(ApiKey.OFFSET_DELETE, 0, 0, flexible=None),
             _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, flexible=1),
             _api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, flexible=1),

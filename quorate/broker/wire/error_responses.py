@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest
     from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
+    from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
     from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
     from kio.schema.join_group.v9.request import JoinGroupRequest
     from kio.schema.list_offsets.v11.request import ListOffsetsRequest, ListOffsetsTopic
@@ -242,6 +243,20 @@ def _update_features(request: "UpdateFeaturesRequest", refusal: _Refusal) -> _Fi
     return told | {"results": (told | {"feature": each.feature} for each in request.feature_updates)}
 
 
+def _elect_leaders(request: "ElectLeadersRequest", refusal: _Refusal) -> _Fields:
+    told = _with_message(request, refusal)
+    return {
+        "error_code": refusal.code,
+        "replica_election_results": (
+            {
+                "topic": topic.topic,
+                "partition_result": (told | {"partition_id": each} for each in topic.partitions),
+            }
+            for topic in request.topic_partitions or ()
+        ),
+    }
+
+
 def _describe_producers(request: "DescribeProducersRequest", refusal: _Refusal) -> _Fields:
     told = _with_message(request, refusal)
     return {
@@ -308,6 +323,7 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.DESCRIBE_QUORUM: _with_message,
         ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_client_quotas,
         ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
+        ApiKey.ELECT_LEADERS: _elect_leaders,
         ApiKey.UPDATE_FEATURES: _update_features,
         ApiKey.DESCRIBE_CLUSTER: _with_message,
         ApiKey.DESCRIBE_PRODUCERS: _describe_producers,

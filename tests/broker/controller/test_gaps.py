@@ -16,6 +16,7 @@ from large_metadata import PARTITIONS, TOPICS, directory, large_image, no_full_c
 
 from quorate.broker.controller.controller import Controller, ControllerSettings
 from quorate.broker.controller.operations.directory_changes import MAX_ASSIGNMENTS
+from quorate.broker.controller.rpc.election_rpc import ElectionType, ElectLeadersItem, ElectLeadersRequest
 from quorate.broker.controller.rpc.feature_rpc import FeatureUpdate, UpdateFeaturesRequest
 from quorate.broker.controller.rpc.quota_rpc import (
     AlterClientQuotasRequest,
@@ -245,6 +246,19 @@ def a_topic_is_large(rig: Rig) -> None:
     )
 
 
+async def elects_what_is_asked_for(rig: Rig) -> None:
+    items = tuple(
+        ElectLeadersItem(topic=f"t{number}", partition_id=each)
+        for number in range(10)
+        for each in range(min(PARTITIONS, 1000))
+    )
+    answer = await rig.controller.answer(
+        ElectLeadersRequest(election_type=ElectionType.PREFERRED, partitions=items)
+    )
+    assert len(answer.results) == len(items)
+    assert not any(each.error for each in answer.results)
+
+
 async def creates_many_topics(rig: Rig) -> None:
     topics = tuple(
         NewTopic(name=f"new.{number}", num_partitions=10, replication_factor=3) for number in range(1000)
@@ -361,6 +375,11 @@ SCENARIOS: dict[str, tuple[type | None, Callable[[Rig], None], Callable[[Rig], A
         deletes_a_large_topic,
     ),
     "every topic is deleted": (DeleteTopicsRequest, as_it_is, deletes_topics),
+    "thousands of preferred leaders are asked for": (
+        ElectLeadersRequest,
+        nobody_prefers,
+        elects_what_is_asked_for,
+    ),
     "producer ids are given out": (AllocateProducerIdsRequest, as_it_is, allocates),
     "settings empty every ELR": (AlterConfigsRequest, others_are_eligible, alters_settings),
     "as many features as a request takes are updated": (UpdateFeaturesRequest, as_it_is, updates_features),

@@ -9,6 +9,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.codecs import build, request_type, response_type
 from quorate.broker.wire.kafka_client import WireClient
 
 MakeNodes = Callable[..., Any]
@@ -95,3 +96,73 @@ async def test_a_refused_feature_is_named_with_the_reason(
         answer = await features(client, refused)
         assert answer.error_code is ErrorCode.invalid_update_version
         assert why in answer.error_message
+
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+async def elect(client: WireClient, election_type: int, *, version: int = 2, **topics: list[int]) -> Any:
+    """Rows as {topic: {partition: error}}; of all partitions if no topic is named."""
+    named = [{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()]
+    request = build(
+        request_type(ApiKey.ELECT_LEADERS, version),
+        **({} if version == 0 else {"election_type": election_type}),
+        topic_partitions=named or None,
+        timeout=timedelta(seconds=10),
+    )
+    answer: Any = await client.send(request, response_type(ApiKey.ELECT_LEADERS, version))
+    assert getattr(answer, "error_code", ErrorCode.none) is ErrorCode.none
+    return {
+        row.topic: {each.partition_id: each.error_code.name for each in row.partition_result}
+        for row in answer.replica_election_results
+    }
+
+
+async def test_a_broker_that_is_back_leads_again_when_it_is_asked_for(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(3)
+    async with nodes.client(1) as client:
+        for name in ("moved", "still"):
+            await client.call(
+                ApiKey.CREATE_TOPICS,
+                topics=[
+                    {
+                        "name": name,
+                        "num_partitions": -1,
+                        "replication_factor": -1,
+                        "assignments": [
+                            {"partition_index": 0, "broker_ids": [3, 1] if name == "moved" else [1, 3]}
+                        ],
+                    }
+                ],
+                timeout=timedelta(seconds=10),
+            )
+        metadata = nodes.servers[1].metadata
+
+        def moved() -> Any:
+            return metadata.image.partitions(metadata.image.topic("moved").topic_id)[0]
+
+        await nodes.stop(3)
+        with trio.fail_after(20):
+            await metadata.wait_until(lambda _: moved().leader == 1)
+            assert await elect(client, PREFERRED, moved=[0]) == {
+                "moved": {0: "preferred_leader_not_available"}
+            }
+            await nodes.start(3)
+            await metadata.wait_until(lambda _: 3 in moved().isr)
+        assert await elect(client, UNCLEAN, moved=[0, 1], gone=[0]) == {
+            "moved": {0: "election_not_needed", 1: "unknown_topic_or_partition"},
+            "gone": {0: "unknown_topic_or_partition"},
+        }
+        assert await elect(client, UNCLEAN) == {"moved": {}, "still": {}}
+        assert moved().leader == 1
+        assert await elect(client, PREFERRED) == {"moved": {0: "none"}, "still": {}}
+        with trio.fail_after(10):
+            await metadata.wait_until(lambda _: moved().leader == 3)
+        assert await elect(client, PREFERRED, version=0, still=[0]) == {"still": {0: "election_not_needed"}}
+        refused: Any = await client.call(
+            ApiKey.ELECT_LEADERS,
+            election_type=7,
+            topic_partitions=[{"topic": "still", "partitions": [0]}],
+            timeout=timedelta(seconds=10),
+        )
+        assert refused.error_code is ErrorCode.invalid_request

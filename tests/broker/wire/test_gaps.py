@@ -264,6 +264,13 @@ SCENARIOS: dict[str, tuple[ApiKey, int, Any]] = {
             components=[{"entity_type": "user", "match_type": 2, "match": None}] * many,
         ),
     ),
+    "ElectLeaders": (
+        ApiKey.ELECT_LEADERS,
+        2,
+        lambda many: body(
+            ApiKey.ELECT_LEADERS, 2, topic_partitions=[{"topic": "t", "partitions": [0] * many}]
+        ),
+    ),
     "very many features": (
         ApiKey.UPDATE_FEATURES,
         0,

@@ -28,6 +28,7 @@ from quorate.broker.controller.operations.leaderships import (
 )
 from quorate.broker.controller.operations.outcome import Departure, Groups, Outcome
 from quorate.broker.controller.operations.producer_id_blocks import allocate_producer_ids
+from quorate.broker.controller.operations.requested_elections import elect_leaders
 from quorate.broker.controller.operations.topics import (
     Draw,
     TopicDefaults,
@@ -56,6 +57,7 @@ __all__ = [
     "delete_topics",
     "directory_online",
     "elect_leaderless",
+    "elect_leaders",
     "elect_preferred",
     "fence_broker",
     "heartbeat",

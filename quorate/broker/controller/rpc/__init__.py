@@ -1,5 +1,12 @@
 """The requests of brokers to the active controller, and their codec."""
 
+from quorate.broker.controller.rpc.election_rpc import (
+    ElectionType,
+    ElectLeadersItem,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersResult,
+)
 from quorate.broker.controller.rpc.feature_rpc import (
     FeatureUpdate,
     UpdateFeaturesRequest,
@@ -89,6 +96,11 @@ __all__ = [
     "DeletedTopic",
     "DirectoryAssignment",
     "DirectoryAssignmentResult",
+    "ElectLeadersItem",
+    "ElectLeadersRequest",
+    "ElectLeadersResponse",
+    "ElectLeadersResult",
+    "ElectionType",
     "FeatureUpdate",
     "IsrMember",
     "NewTopic",

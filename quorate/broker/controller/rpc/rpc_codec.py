@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
-from quorate.broker.controller.rpc import feature_rpc, quota_rpc, rpc
+from quorate.broker.controller.rpc import election_rpc, feature_rpc, quota_rpc, rpc
 from quorate.broker.controller.rpc.controller_codes import CONTROLLER_CODES
 from quorate.broker.metadata import (
     ConfigType,
@@ -134,6 +134,12 @@ _alter_configs_result = Struct(
     rpc.AlterConfigsResult, **_OUTCOME, resource_type=one_of(ConfigType), resource_name=_topic_name
 )
 
+_any_number = integer()
+"""Of a partition that a client names, who may be wrong."""
+_elect_leaders_item = Struct(election_rpc.ElectLeadersItem, topic=_topic_name, partition_id=_any_number)
+_elect_leaders_result = Struct(
+    election_rpc.ElectLeadersResult, **_OUTCOME, topic=_topic_name, partition_id=_any_number
+)
 _feature_update = Struct(
     feature_rpc.FeatureUpdate,
     name=text(most=255),
@@ -220,6 +226,13 @@ _REQUESTS: Final[Messages[rpc.Request[rpc.Response]]] = Messages(
         validate_only=boolean,
     ),
     row(
+        43,
+        0,
+        election_rpc.ElectLeadersRequest,
+        election_type=one_of(election_rpc.ElectionType),
+        partitions=sequence(_elect_leaders_item.kind, most=_MAX_ITEMS),
+    ),
+    row(
         57,
         0,
         feature_rpc.UpdateFeaturesRequest,
@@ -266,6 +279,13 @@ _RESPONSES: Final[Messages[rpc.Response]] = Messages(
         rpc.AlterConfigsResponse,
         **_OUTCOME,
         resources=sequence(_alter_configs_result.kind, most=_MAX_ITEMS),
+    ),
+    row(
+        43,
+        0,
+        election_rpc.ElectLeadersResponse,
+        **_OUTCOME,
+        results=sequence(_elect_leaders_result.kind, most=_MAX_ITEMS),
     ),
     row(57, 0, feature_rpc.UpdateFeaturesResponse, **_OUTCOME),
     row(
