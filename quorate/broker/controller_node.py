@@ -81,5 +81,6 @@ def controller_settings(config: ServerConfig, *, cluster_id: str) -> ControllerS
         static=config.static,
         auto_leader_rebalance_enable=config.flag("auto.leader.rebalance.enable"),
         leader_imbalance_check_interval_seconds=config.int("leader.imbalance.check.interval.seconds"),
+        leader_imbalance_per_broker_percentage=config.int("leader.imbalance.per.broker.percentage"),
         partitions_per_step=config.int("quorate.controller.partitions.per.step"),
     )

@@ -17,7 +17,7 @@ no ISR, and isn't unfenced or registered anew before it has left them (`brokers.
 
 import enum
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -278,11 +278,11 @@ class Chores:
             lambda image: image.has_elrs,
         )
 
-    def prefer(self, *, most: int) -> Chore:
-        """Up to `most` partitions back to their first replica."""
+    def prefer(self, *, most: int, brokers: Collection[int]) -> Chore:
+        """Up to `most` partitions back to their first replica, if that is one of `brokers`."""
         return self._begin(
             Name(ChoreKind.PREFER),
-            lambda image, among: elect_preferred(image, among=among, static=self._static),
+            lambda image, among: elect_preferred(image, among=among, static=self._static, brokers=brokers),
             lambda image: True,
             most=most,
         )

@@ -106,6 +106,7 @@ class ControllerSettings:
     """The node's checked `server.properties`, where topics' defaults come from."""
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_seconds: int = 300
+    leader_imbalance_per_broker_percentage: int = 10
     max_batch_bytes: int = 4 << 20
     """Of one append; the quorum's own limit or less. An operation that needs more in one piece is refused."""
     partitions_per_step: int = 128
@@ -238,8 +239,14 @@ class Controller:
         self._fence_silent(active, interval)
         settings = self._settings
         if settings.auto_leader_rebalance_enable and trio.current_time() >= active.rebalance_at:
-            active.chores.prefer(most=_MAX_LEADER_MOVES)
-            self._begin_chores(active)
+            least = settings.leader_imbalance_per_broker_percentage / 100
+            image = active.image
+            brokers = frozenset(
+                each for each in image.brokers if image.is_active(each) and image.imbalance(each) > least
+            )
+            if brokers:
+                active.chores.prefer(most=_MAX_LEADER_MOVES, brokers=brokers)
+                self._begin_chores(active)
             active.rebalance_at = trio.current_time() + settings.leader_imbalance_check_interval_seconds
 
     def _fence_silent(self, active: Tenure, interval: float) -> None:

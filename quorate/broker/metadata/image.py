@@ -231,7 +231,13 @@ class MetadataImage:
     @property
     def imbalanced_count(self) -> int:
         """The number of partitions that another replica than the first leads."""
-        return self._tallies.imbalanced
+        return sum(self._tallies.displaced.values())
+
+    def imbalance(self, broker_id: int) -> float:
+        """Return the share of the partitions whose first replica is on the broker that it does not lead; 0 if
+        there are none."""
+        preferred = self._tallies.preferred.get(broker_id, 0)
+        return self._tallies.displaced.get(broker_id, 0) / preferred if preferred else 0.0
 
     def configs(self, resource: ConfigResource) -> Mapping[str, str]:
         """Return the resource's own settings, without defaults."""

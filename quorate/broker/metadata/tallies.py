@@ -15,7 +15,7 @@ from quorate.broker.metadata.states import PartitionState
 class Tallies:
     """Mutable; owned by one image."""
 
-    __slots__ = ("elrs", "imbalanced", "isrs", "leaderless", "leaders")
+    __slots__ = ("displaced", "elrs", "isrs", "leaderless", "leaders", "preferred")
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
@@ -26,8 +26,10 @@ class Tallies:
         """In how many ELRs each broker is."""
         self.leaderless = 0
         """How many partitions nobody leads."""
-        self.imbalanced = 0
-        """How many partitions their first replica does not lead."""
+        self.preferred: dict[int, int] = {}
+        """Of how many partitions each broker is the first replica."""
+        self.displaced: dict[int, int] = {}
+        """How many of those another broker leads, or nobody."""
 
     def copy(self) -> "Tallies":
         twin = Tallies()
@@ -35,12 +37,13 @@ class Tallies:
         twin.isrs = self.isrs.copy()
         twin.elrs = self.elrs.copy()
         twin.leaderless = self.leaderless
-        twin.imbalanced = self.imbalanced
+        twin.preferred = self.preferred.copy()
+        twin.displaced = self.displaced.copy()
         return twin
 
     def came(self, state: PartitionState) -> None:
         self._lead(state.leader, 1)
-        self.imbalanced += state.leader != state.replicas[0]
+        self._prefer(state, 1)
         _count(self.isrs, state.isr, 1)
         _count(self.elrs, state.elr, 1)
 
@@ -49,7 +52,11 @@ class Tallies:
         in one piece."""
         for leader, times in Counter([state.leader for state in states]).items():
             self._lead(leader, -times)
-        self.imbalanced -= sum([state.leader != state.replicas[0] for state in states])
+        for (first, displaced), times in Counter(
+            [(state.replicas[0], state.leader != state.replicas[0]) for state in states]
+        ).items():
+            _count(self.preferred, (first,), -times)
+            _count(self.displaced, (first,) if displaced else (), -times)
         for isr, times in Counter([state.isr for state in states]).items():
             _count(self.isrs, isr, -times)
         for elr, times in Counter([state.eligible.elr for state in states]).items():
@@ -60,13 +67,20 @@ class Tallies:
             self._lead(before.leader, -1)
             self._lead(after.leader, 1)
         if before.leader != after.leader or before.replicas is not after.replicas:
-            self.imbalanced += (after.leader != after.replicas[0]) - (before.leader != before.replicas[0])
+            self._prefer(before, -1)
+            self._prefer(after, 1)
         if before.isr is not after.isr:
             _count(self.isrs, before.isr, -1)
             _count(self.isrs, after.isr, 1)
         if before.eligible is not after.eligible:
             _count(self.elrs, before.elr, -1)
             _count(self.elrs, after.elr, 1)
+
+    def _prefer(self, state: PartitionState, by: int) -> None:
+        first = state.replicas[0]
+        self.preferred[first] = self.preferred.get(first, 0) + by
+        if state.leader != first:
+            self.displaced[first] = self.displaced.get(first, 0) + by
 
     def _lead(self, leader: int, by: int) -> None:
         if leader == NO_LEADER:

@@ -198,10 +198,13 @@ _OWN_KEYS: Final = (
         "true: a broker transfers the leadership of its partitions before it stops."),
     _int("controlled.shutdown.timeout.ms", 10_000, 1, "The maximum time of that transfer.", ours=True),
     _flag("auto.leader.rebalance.enable", True,
-        "true: the active controller returns the leadership of a partition to its first replica as soon as "
-        "that is in sync."),
+        "true: the active controller returns the leadership of partitions to their first replicas, of each "
+        "broker that leads too few of those whose first replica it has."),
     _long("leader.imbalance.check.interval.seconds", 300, 1,
-        "The time between two checks for such partitions, in seconds."),
+        "The time between two checks for such brokers, in seconds."),
+    _int("leader.imbalance.per.broker.percentage", 10, 0,
+        "The share of the partitions whose first replica is on a broker, in percent, that others may lead "
+        "before the controller returns them to it. 0: none."),
     _long("producer.id.expiration.ms", 86_400_000, 1,
         "The time without a batch after which a partition forgets a producer."),
     # Replication

@@ -91,13 +91,6 @@ KAFKA_KEYS: Final = (
         "The time that an append to the metadata log waits for others to join its batch.",
         "an append never waits for others.",
     ),
-    _number(
-        "leader.imbalance.per.broker.percentage",
-        10,
-        0,
-        "The share of a broker's partitions that another replica than the first may lead.",
-        "the controller returns every partition to its first replica.",
-    ),
     _flag("log.cleaner.enable", True, "true: compacted topics are compacted.", _COMPACTION),
     _number("log.cleaner.threads", 1, 0, "The number of threads that compact.", _COMPACTION),
     _number(

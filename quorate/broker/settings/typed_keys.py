@@ -11,6 +11,7 @@ NumberKey = Literal[
     "default.replication.factor", "fetch.max.bytes", "group.initial.rebalance.delay.ms",
     "group.max.session.timeout.ms", "group.max.size", "group.min.session.timeout.ms",
     "initial.broker.registration.timeout.ms", "leader.imbalance.check.interval.seconds",
+    "leader.imbalance.per.broker.percentage",
     "log.close.timeout.ms", "log.dir.failure.timeout.ms", "log.flush.offset.checkpoint.interval.ms",
     "log.retention.check.interval.ms", "max.connections", "max.connections.per.ip",
     "metadata.log.max.record.bytes.between.snapshots", "metadata.log.max.snapshot.interval.ms",

@@ -313,6 +313,9 @@ class ModelCluster:
             assert image.elr_count(broker_id) == sum(broker_id in state.elr for state in states)
         assert image.has_elrs == any(state.elr for state in states)
         assert sorted(image.isr_members()) == sorted({each for state in states for each in state.isr})
+        for broker_id in {state.replicas[0] for state in states}:
+            first = [state.leader for state in states if state.replicas[0] == broker_id]
+            assert image.imbalance(broker_id) == sum(each != broker_id for each in first) / len(first)
         assert image.imbalanced_count == sum(state.leader != state.replicas[0] for state in states)
         assert image.leaderless_count == sum(state.leader == NO_LEADER for state in states)
 

@@ -569,6 +569,35 @@ async def test_a_broker_that_was_heard_while_its_fencing_waited_for_its_turn_sta
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize(("percentage", "back"), [(25, 0), (24, 1)])
+async def test_a_broker_that_leads_nearly_all_that_it_should_is_left_alone(
+    autojump_clock, percentage: int, back: int
+) -> None:
+    node = Node(
+        settings=ControllerSettings(
+            cluster_id="c",
+            leader_imbalance_check_interval_seconds=30,
+            leader_imbalance_per_broker_percentage=percentage,
+        )
+    )
+    node.activate()
+    await node.start(1, 2)
+    await node.create("t", partitions=8, factor=2)
+    firsts = [key for key, state in node.log.image.all_partitions() if state.replicas[0] == 1]
+    assert len(firsts) == 4
+    moved = PartitionChange(topic_id=firsts[0].topic_id, partition_id=firsts[0].partition_id, leader=2)
+    node.controller._active.append(((moved,),))
+    assert node.log.image.imbalanced_count == 1
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.controller.run)
+        for _ in range(40):
+            await trio.sleep(1)
+            for broker_id in (1, 2):
+                await node.beat(broker_id)
+        nursery.cancel_scope.cancel()
+    assert node.log.image.imbalanced_count == 1 - back
+
+
 async def test_leaders_go_back_to_their_first_replica_after_a_while(autojump_clock) -> None:
     node = Node(settings=ControllerSettings(cluster_id="c", leader_imbalance_check_interval_seconds=30))
     node.activate()

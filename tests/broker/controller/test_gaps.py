@@ -334,7 +334,7 @@ def one_is_fenced(rig: Rig) -> None:
 async def rebalances(rig: Rig) -> None:
     active = rig.controller._active
     assert active is not None
-    chore = active.chores.prefer(most=1000)
+    chore = active.chores.prefer(most=1000, brokers={1, 2, 3})
     rig.controller._begin_chores(active)
     await chore.finished.wait()
     assert rig.image.imbalanced_count == TOPICS * PARTITIONS - 1000

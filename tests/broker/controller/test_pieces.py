@@ -171,7 +171,7 @@ def test_a_rebalance_looks_at_few_partitions_a_piece_even_if_it_moves_none(clust
     cluster.start(1)
     cluster.create("t", *[(1,)] * 1000)
     cluster.piece_size = 4
-    chore = cluster.chores.prefer(most=1000)
+    chore = cluster.chores.prefer(most=1000, brokers={1, 2, 3})
     looked = []
     while not chore.finished.is_set():
         looked += [each for _, each in cluster.chores.piece()]
@@ -184,7 +184,7 @@ def test_a_rebalance_moves_no_more_than_it_may(cluster) -> None:
     topic = cluster.create("t", *[(1, 2)] * 10)
     cluster.append(*(PartitionChange(topic_id=topic, partition_id=each, leader=2) for each in range(10)))
     cluster.piece_size = 4
-    cluster.chores.prefer(most=6)
+    cluster.chores.prefer(most=6, brokers={1, 2, 3})
     cluster.work()
     assert cluster.image.leader_count(1) == 6
 

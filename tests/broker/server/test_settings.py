@@ -286,8 +286,10 @@ def test_producers_are_forgotten_and_leaders_brought_back_as_kafkas_keys_say() -
         producer__id__expiration__ms="60000",
         auto__leader__rebalance__enable="false",
         leader__imbalance__check__interval__seconds="9",
+        leader__imbalance__per__broker__percentage="25",
     )
     assert replication_config(config).producer_id_expiration_ms == 60_000
     settings = controller_settings(config, cluster_id="c")
     assert not settings.auto_leader_rebalance_enable
     assert settings.leader_imbalance_check_interval_seconds == 9
+    assert settings.leader_imbalance_per_broker_percentage == 25

@@ -2,7 +2,7 @@
 time passing. Each is decided from the image as it is, a partition at a time, so that `chores` can stop and go
 on between any two."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
 
 from quorate.broker.controller.operations.directory_changes import may_lead
@@ -94,12 +94,19 @@ def settle_elrs(image: MetadataImage, *, among: Partitions, static: Mapping[str,
             )
 
 
-def elect_preferred(image: MetadataImage, *, among: Partitions, static: Mapping[str, str]) -> Changes:
+def elect_preferred(
+    image: MetadataImage,
+    *,
+    among: Partitions,
+    static: Mapping[str, str],
+    brokers: Container[int] | None = None,
+) -> Changes:
     """Give those of some partitions back to their first replica where that can lead: leaders that moved away
-    when a broker stopped don't come back by themselves."""
+    when a broker stopped don't come back by themselves. `brokers`: only to these; None: to any."""
     rules = TopicRules(image, static)
     for key, state in among:
-        if state.leader in (NO_LEADER, state.replicas[0]):
+        first = state.replicas[0]
+        if state.leader in (NO_LEADER, first) or (brokers is not None and first not in brokers):
             continue
         election = preferred_replica(
             state, acceptable=partial(may_lead, image, state), min_isr=rules.of(key.topic_id).min_isr
