@@ -12,6 +12,7 @@ import typer
 from quorate.cli.commands import cluster_commands as cluster
 from quorate.cli.commands import data_commands as data
 from quorate.cli.commands import demo
+from quorate.cli.commands import election_commands as elections
 from quorate.cli.commands import feature_commands as features
 from quorate.cli.commands import log_commands as log_dump
 from quorate.cli.commands import quorum_commands as quorum
@@ -40,6 +41,10 @@ app.command("delete-records", epilog="Example: quorate delete-records -t orders:
 )
 app.add_typer(log_dump.app, name="log")
 app.add_typer(snapshot.app, name="snapshot")
+app.command(
+    "leader-election",
+    epilog="Example: quorate leader-election --election-type preferred --all-topic-partitions",
+)(elections.leader_election)
 app.command("demo", epilog="Example: quorate demo --file README.md")(demo.demo)
 
 

@@ -3,6 +3,7 @@
 from quorate.cli.commands import (
     cluster_commands,
     demo,
+    election_commands,
     feature_commands,
     log_commands,
     quorum_commands,
@@ -15,6 +16,7 @@ from quorate.cli.commands import (
 __all__ = [
     "cluster_commands",
     "demo",
+    "election_commands",
     "feature_commands",
     "log_commands",
     "quorum_commands",
