@@ -239,6 +239,11 @@ class MetadataImage:
         preferred = self._tallies.preferred.get(broker_id, 0)
         return self._tallies.displaced.get(broker_id, 0) / preferred if preferred else 0.0
 
+    @property
+    def reassigning_count(self) -> int:
+        """The number of partitions whose replicas are being added or removed (KIP-455)."""
+        return self._tallies.reassigning
+
     def configs(self, resource: ConfigResource) -> Mapping[str, str]:
         """Return the resource's own settings, without defaults."""
         return self._configs.get(resource, _NO_CONFIGS)

@@ -93,6 +93,24 @@ class PartitionState(NamedTuple):
                 return directory
         return MIGRATING if not self.directories and broker_id in self.replicas else UNASSIGNED
 
+    @property
+    def is_reassigning(self) -> bool:
+        """True while replicas are being added or removed (KIP-455)."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    @property
+    def original_replicas(self) -> tuple[int, ...]:
+        """The replicas without those that a reassignment under way adds: what its cancellation leaves. Those
+        that it keeps come first, in its order."""
+        adding = self.adding_replicas
+        return tuple(each for each in self.replicas if each not in adding) if adding else self.replicas
+
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        """The replicas without those that a reassignment under way removes: what its end leaves."""
+        removing = self.removing_replicas
+        return tuple(each for each in self.replicas if each not in removing) if removing else self.replicas
+
     def moved_to(self, broker_id: int, directory: uuid.UUID) -> tuple[uuid.UUID, ...]:
         """The directories, with the broker's replica in `directory`."""
         known = self.directories or (MIGRATING,) * len(self.replicas)

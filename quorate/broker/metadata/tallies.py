@@ -15,7 +15,7 @@ from quorate.broker.metadata.states import PartitionState
 class Tallies:
     """Mutable; owned by one image."""
 
-    __slots__ = ("displaced", "elrs", "isrs", "leaderless", "leaders", "preferred")
+    __slots__ = ("displaced", "elrs", "isrs", "leaderless", "leaders", "preferred", "reassigning")
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
@@ -30,6 +30,8 @@ class Tallies:
         """Of how many partitions each broker is the first replica."""
         self.displaced: dict[int, int] = {}
         """How many of those another broker leads, or nobody."""
+        self.reassigning = 0
+        """How many partitions have replicas that are being added or removed."""
 
     def copy(self) -> "Tallies":
         twin = Tallies()
@@ -39,11 +41,13 @@ class Tallies:
         twin.leaderless = self.leaderless
         twin.preferred = self.preferred.copy()
         twin.displaced = self.displaced.copy()
+        twin.reassigning = self.reassigning
         return twin
 
     def came(self, state: PartitionState) -> None:
         self._lead(state.leader, 1)
         self._prefer(state, 1)
+        self.reassigning += state.is_reassigning
         _count(self.isrs, state.isr, 1)
         _count(self.elrs, state.elr, 1)
 
@@ -57,6 +61,8 @@ class Tallies:
         ).items():
             _count(self.preferred, (first,), -times)
             _count(self.displaced, (first,) if displaced else (), -times)
+        if self.reassigning:
+            self.reassigning -= sum([state.is_reassigning for state in states])
         for isr, times in Counter([state.isr for state in states]).items():
             _count(self.isrs, isr, -times)
         for elr, times in Counter([state.eligible.elr for state in states]).items():
@@ -69,6 +75,11 @@ class Tallies:
         if before.leader != after.leader or before.replicas is not after.replicas:
             self._prefer(before, -1)
             self._prefer(after, 1)
+        if (
+            before.adding_replicas is not after.adding_replicas
+            or before.removing_replicas is not after.removing_replicas
+        ):
+            self.reassigning += after.is_reassigning - before.is_reassigning
         if before.isr is not after.isr:
             _count(self.isrs, before.isr, -1)
             _count(self.isrs, after.isr, 1)

@@ -56,12 +56,13 @@ def eligible_after(
     partition: PartitionState, *, isr: tuple[int, ...], min_isr: int, lost: Container[int] = ()
 ) -> tuple[int, ...]:
     """The ELR when `isr` takes the place of the partition's ISR: (ELR + old ISR) - new ISR - `lost`, and
-    nobody while the new one has `min_isr` members (no more than there are replicas).
+    nobody while the new one has `min_isr` members (no more than there are replicas, without those that a
+    reassignment adds).
 
     Sound because a leader commits nothing while its ISR is below `min_isr` or its ELR is not empty
     (`LeaderState.high_watermark`): who was a member when the ISR became too small has all that is committed.
     """
-    if len(isr) >= min(min_isr, len(partition.replicas)):
+    if len(isr) >= min(min_isr, len(partition.original_replicas)):
         return ()
     return tuple(
         each

@@ -33,6 +33,7 @@ class LeaderState:
     __slots__ = (
         "_known_from",
         "_known_to",
+        "_original",
         "broker_id",
         "epoch_start_offset",
         "isr",
@@ -48,6 +49,7 @@ class LeaderState:
         self.leader_epoch = state.leader_epoch
         self.epoch_start_offset = epoch_start_offset
         self.replicas = state.replicas
+        self._original = len(state.original_replicas)
         self.isr = IsrState(
             state.isr,
             elr=state.elr,
@@ -71,6 +73,7 @@ class LeaderState:
         if state.partition_epoch < self.isr.partition_epoch:
             return False
         self.replicas = state.replicas
+        self._original = len(state.original_replicas)
         if state.partition_epoch > self.isr.partition_epoch:
             # The same epoch leaves a pending change pending: it may still be granted.
             self.isr.commit(
@@ -87,8 +90,9 @@ class LeaderState:
         return True
 
     def effective_min_isr(self, min_isr: int) -> int:
-        """Return `min_isr`, but no more than there are replicas (KAFKA-15583)."""
-        return min(min_isr, len(self.replicas))
+        """Return `min_isr`, but no more than there are replicas (KAFKA-15583), without those that a
+        reassignment adds: while they copy, the others serve as before."""
+        return min(min_isr, self._original)
 
     def under_min_isr(self, min_isr: int) -> bool:
         """Return whether the ISR is too small. True as well while eligible leader replicas exist: the
