@@ -11,6 +11,7 @@ from quorate.broker.controller.operations import (
     Outcome,
     alter_client_quotas,
     alter_configs,
+    alter_partition_reassignments,
     delete_topics,
     elect_leaders,
     partitions_of,
@@ -22,6 +23,8 @@ from quorate.broker.controller.rpc import (
     AlterClientQuotasResponse,
     AlterConfigsRequest,
     AlterConfigsResponse,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     ElectLeadersRequest,
@@ -72,6 +75,7 @@ class Administration:
         self.operations: Mapping[type[Request[Response]], Callable[..., Awaitable[Response]]] = {
             AlterClientQuotasRequest: self._alter_client_quotas,
             AlterConfigsRequest: self._alter_configs,
+            AlterPartitionReassignmentsRequest: self._alter_partition_reassignments,
             DeleteTopicsRequest: self._delete_topics,
             ElectLeadersRequest: self._elect_leaders,
             UpdateFeaturesRequest: self._update_features,
@@ -129,3 +133,17 @@ class Administration:
         if not answers[-1].error and not await self._controller.settled():
             return leadership_lost(AlterConfigsResponse, wrote=True)
         return replace(answers[-1], resources=joined(each.resources for each in answers))
+
+    async def _alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        """Answered when it has begun: what ends it is the ISR."""
+        seen: set[PartitionKey] = set()
+        answers = await self._controller.perform_portions(
+            request.partitions,
+            lambda part, image: alter_partition_reassignments(
+                image, replace(request, partitions=part), static=self._controller.static, seen=seen
+            ),
+            AlterPartitionReassignmentsResponse,
+        )
+        return replace(answers[-1], partitions=joined(each.partitions for each in answers))

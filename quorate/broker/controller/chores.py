@@ -28,8 +28,10 @@ from quorate.broker.controller.operations import (
     Departure,
     Groups,
     Partitions,
+    ReassignmentRules,
     elect_leaderless,
     elect_preferred,
+    end_reassignments,
     leave_isrs,
     leave_offline,
     leave_with,
@@ -44,6 +46,7 @@ from quorate.broker.metadata import (
     PartitionChange,
     Record,
     RegisterBroker,
+    UnregisterBroker,
 )
 from quorate.runtime import get_logger
 
@@ -63,6 +66,7 @@ class ChoreKind(enum.Enum):
     SETTLE = "ELRs that are not needed become empty"
     ELECT = "partitions without a leader get one"
     PREFER = "leaders go back to their first replicas"
+    END = "reassignments end whose replicas are in sync"
 
 
 class Name(NamedTuple):
@@ -173,6 +177,7 @@ class Chores:
         self.offline()
         self.settle()
         self.elect(ChangeReason.BROKER_UNFENCED)
+        self.end_reassignments()
 
     def after(self, record: Record) -> None:
         """Whatever the record, which is applied by now, makes necessary."""
@@ -191,6 +196,12 @@ class Chores:
                 self.offline()
             case Config(name="min.insync.replicas"):
                 self.settle()
+                self.end_reassignments()
+            case UnregisterBroker():
+                self.end_reassignments()
+            case PartitionChange(isr=isr) if isr is not None and self._may_end(record):
+                # An election: who asks for an ISR or for replicas ends what can end in the same record.
+                self.end_reassignments()
             case Config(name="unclean.leader.election.enable"):
                 self.elect(ChangeReason.CONFIG_CHANGED)
             case _:
@@ -277,6 +288,26 @@ class Chores:
             lambda image, among: settle_elrs(image, among=among, static=self._static),
             lambda image: image.has_elrs,
         )
+
+    def end_reassignments(self) -> Chore:
+        """No replica is added or removed where enough of the target is in the ISR."""
+        name = Name(ChoreKind.END)
+        self._again(name)
+        return self._begin(
+            name,
+            lambda image, among: end_reassignments(image, among=among, static=self._static),
+            lambda image: image.reassigning_count > 0,
+        )
+
+    def _may_end(self, record: PartitionChange) -> bool:
+        image = self.image
+        if not image.reassigning_count:
+            return False
+        state = image.partition(record.topic_id, record.partition_id)
+        if state is None or not state.is_reassigning:
+            return False
+        topic = image.topics[record.topic_id].name
+        return ReassignmentRules(image, topic, static=self._static).ended(state) is not None
 
     def prefer(self, *, most: int, brokers: Collection[int]) -> Chore:
         """Up to `most` partitions back to their first replica, if that is one of `brokers`."""

@@ -290,7 +290,7 @@ class ModelCluster:
             assert all(may_lead(self.image, state, member) for member in state.isr)
             topic = self.image.topics[key.topic_id].name
             least = min_insync_replicas(self.image, topic, static=self.static)
-            assert not (state.elr and len(state.isr) >= min(least, len(state.replicas)))
+            assert not (state.elr and len(state.isr) >= min(least, len(state.original_replicas)))
 
     def check_between_pieces(self) -> None:
         """What holds of every image, whatever is under way."""
@@ -302,6 +302,10 @@ class ModelCluster:
             assert not (state.isr and state.eligible.last_known)
             assert state.leader == NO_LEADER or state.leader in state.isr
             assert len(state.directories) in (0, len(state.replicas))
+            assert set(state.adding_replicas) | set(state.removing_replicas) <= set(state.replicas)
+            assert not set(state.adding_replicas) & set(state.removing_replicas)
+            assert state.original_replicas
+            assert state.target_replicas
         self.check_counts()
 
     def check_counts(self) -> None:
@@ -317,6 +321,7 @@ class ModelCluster:
             first = [state.leader for state in states if state.replicas[0] == broker_id]
             assert image.imbalance(broker_id) == sum(each != broker_id for each in first) / len(first)
         assert image.imbalanced_count == sum(state.leader != state.replicas[0] for state in states)
+        assert image.reassigning_count == sum(state.is_reassigning for state in states)
         assert image.leaderless_count == sum(state.leader == NO_LEADER for state in states)
 
 

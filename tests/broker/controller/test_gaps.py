@@ -24,6 +24,10 @@ from quorate.broker.controller.rpc.quota_rpc import (
     QuotaEntityPart,
     QuotaOperation,
 )
+from quorate.broker.controller.rpc.reassignment_rpc import (
+    AlterPartitionReassignmentsRequest,
+    ReassignmentItem,
+)
 from quorate.broker.controller.rpc.rpc import (
     AllocateProducerIdsRequest,
     AlterConfigsItem,
@@ -234,6 +238,40 @@ async def places(rig: Rig) -> None:
     assert not any(each.error for each in answer.results)
 
 
+async def reassigns(rig: Rig) -> None:
+    items = tuple(
+        ReassignmentItem(
+            topic=rig.image.topics[key.topic_id].name,
+            partition_id=key.partition_id,
+            replicas=state.replicas[1:],
+        )
+        for key, state in rig.image.all_partitions()
+        if key.partition_id < 10
+    )
+    answer = await rig.controller.answer(AlterPartitionReassignmentsRequest(partitions=items))
+    assert len(answer.partitions) == len(items)
+    assert not any(each.error for each in answer.partitions)
+    assert rig.image.reassigning_count == 0
+
+
+def moves_wait_for_a_broker(rig: Rig) -> None:
+    """One that is unregistered by now."""
+    rig.every_partition(
+        lambda topic, number: PartitionChange(
+            topic_id=topic,
+            partition_id=number,
+            replicas=(1, 2, 9, 3),
+            removing_replicas=(3,),
+            isr=(1, 2),
+            leader=1,
+        )
+    )
+
+
+async def ends_moves(rig: Rig) -> None:
+    await rig.until(lambda: rig.image.reassigning_count == 0)
+
+
 def a_topic_is_large(rig: Rig) -> None:
     rig.apply(
         Topic(name="large", topic_id=topic_id(77_777)),
@@ -366,6 +404,12 @@ SCENARIOS: dict[str, tuple[type | None, Callable[[Rig], None], Callable[[Rig], A
         AssignReplicasToDirsRequest,
         a_broker_has_much_to_place,
         places,
+    ),
+    "replicas of 10,000 partitions are removed": (AlterPartitionReassignmentsRequest, as_it_is, reassigns),
+    "a controller finds reassignments that need to wait no longer": (
+        None,
+        moves_wait_for_a_broker,
+        ends_moves,
     ),
     "a thousand topics are created": (CreateTopicsRequest, as_it_is, creates_many_topics),
     "a topic of 10,000 partitions is created": (CreateTopicsRequest, as_it_is, creates_a_large_topic),

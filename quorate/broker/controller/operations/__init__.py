@@ -2,6 +2,9 @@
 
 from quorate.broker.controller.operations.alter_configs import alter_configs
 from quorate.broker.controller.operations.alter_partition import alter_partition
+from quorate.broker.controller.operations.alter_partition_reassignments import (
+    alter_partition_reassignments,
+)
 from quorate.broker.controller.operations.belongings import Belongings
 from quorate.broker.controller.operations.brokers import (
     fence_broker,
@@ -28,6 +31,7 @@ from quorate.broker.controller.operations.leaderships import (
 )
 from quorate.broker.controller.operations.outcome import Departure, Groups, Outcome
 from quorate.broker.controller.operations.producer_id_blocks import allocate_producer_ids
+from quorate.broker.controller.operations.reassignment import ReassignmentRules, end_reassignments
 from quorate.broker.controller.operations.requested_elections import elect_leaders
 from quorate.broker.controller.operations.topics import (
     Draw,
@@ -46,11 +50,13 @@ __all__ = [
     "Groups",
     "Outcome",
     "Partitions",
+    "ReassignmentRules",
     "TopicDefaults",
     "allocate_producer_ids",
     "alter_client_quotas",
     "alter_configs",
     "alter_partition",
+    "alter_partition_reassignments",
     "assign_replicas_to_dirs",
     "check_name",
     "create_topics",
@@ -59,6 +65,7 @@ __all__ = [
     "elect_leaderless",
     "elect_leaders",
     "elect_preferred",
+    "end_reassignments",
     "fence_broker",
     "heartbeat",
     "leave_isrs",

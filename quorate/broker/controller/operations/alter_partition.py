@@ -2,13 +2,11 @@
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
 
 from quorate.broker.controller.operations.directory_changes import may_lead
-from quorate.broker.controller.operations.elections import eligible_after, said_of
-from quorate.broker.controller.operations.leader_selectors import reassigned_partition
+from quorate.broker.controller.operations.elections import eligible_after
 from quorate.broker.controller.operations.outcome import Outcome
+from quorate.broker.controller.operations.reassignment import ReassignmentRules, reassignment_change
 from quorate.broker.controller.rpc import (
     AlterPartitionItem,
     AlterPartitionRequest,
@@ -27,7 +25,6 @@ from quorate.broker.metadata import (
     as_eligible,
     changed,
     min_insync_replicas,
-    unclean_elections,
 )
 from quorate.error_code import ErrorCode
 
@@ -145,13 +142,17 @@ def _change(
             ErrorCode.INELIGIBLE_REPLICA,
             "a member is fenced, shutting down, unknown or restarted, or its directory is not online",
         )
-    min_isr = min_insync_replicas(image, image.topics[item.topic_id].name, static=static)
+    topic = image.topics[item.topic_id].name
+    min_isr = min_insync_replicas(image, topic, static=static)
     elr = eligible_after(state, isr=isr, min_isr=min_isr)
     after = state._replace(isr=isr, eligible=as_eligible(elr, ()))
-    completed = _completed_reassignment(image, item, after, min_isr=min_isr, static=static)
     recovered = recovery if recovery is not state.leader_recovery_state else None
-    if completed is not None:
-        return replace(completed, leader_recovery_state=recovered)
+    if state.is_reassigning:
+        ended = ReassignmentRules(image, topic, static=static).ended(
+            after._replace(leader_recovery_state=recovery)
+        )
+        if ended is not None:
+            return reassignment_change(PartitionKey(item.topic_id, item.partition_id), state, ended)
     return PartitionChange(
         topic_id=item.topic_id,
         partition_id=item.partition_id,
@@ -176,41 +177,4 @@ def _eligible(image: MetadataImage, state: PartitionState, member: IsrMember) ->
         broker is not None
         and may_lead(image, state, member.broker_id)
         and member.broker_epoch in (-1, broker.epoch)
-    )
-
-
-def _completed_reassignment(
-    image: MetadataImage,
-    item: AlterPartitionItem,
-    state: PartitionState,
-    *,
-    min_isr: int,
-    static: Mapping[str, str],
-) -> PartitionChange | None:
-    """The end of a reassignment, if every target replica is in `state.isr`; else None (KIP-455)."""
-    if not state.adding_replicas and not state.removing_replicas:
-        return None
-    target = tuple(each for each in state.replicas if each not in state.removing_replicas)
-    isr = tuple(each for each in state.isr if each not in state.removing_replicas)
-    if not isr or not set(target) <= set(isr):
-        return None
-    election = reassigned_partition(
-        state,
-        target=target,
-        acceptable=partial(may_lead, image, state),
-        min_isr=min_isr,
-        unclean=unclean_elections(image, image.topics[item.topic_id].name, static=static),
-    )
-    # With a replica removed the epoch rises even if the leader stays, so that the removed one is fenced.
-    moved = election.leader != state.leader or bool(state.removing_replicas)
-    return PartitionChange(
-        topic_id=item.topic_id,
-        partition_id=item.partition_id,
-        replicas=target,
-        isr=election.isr,
-        removing_replicas=(),
-        adding_replicas=(),
-        leader=election.leader if moved else None,
-        eligible_leader_replicas=election.elr,
-        reason=said_of(election, ChangeReason.REASSIGNMENT),
     )

@@ -21,6 +21,12 @@ from quorate.broker.controller.rpc.quota_rpc import (
     QuotaEntityPart,
     QuotaOperation,
 )
+from quorate.broker.controller.rpc.reassignment_rpc import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignmentItem,
+    ReassignmentResult,
+)
 from quorate.broker.controller.rpc.rpc import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -77,6 +83,8 @@ __all__ = [
     "AlterConfigsResponse",
     "AlterConfigsResult",
     "AlterPartitionItem",
+    "AlterPartitionReassignmentsRequest",
+    "AlterPartitionReassignmentsResponse",
     "AlterPartitionRequest",
     "AlterPartitionResponse",
     "AlterPartitionResult",
@@ -108,6 +116,8 @@ __all__ = [
     "QuotaAlterationResult",
     "QuotaEntityPart",
     "QuotaOperation",
+    "ReassignmentItem",
+    "ReassignmentResult",
     "Refusal",
     "RegisterBrokerRequest",
     "RegisterBrokerResponse",

@@ -22,6 +22,7 @@ CONTROLLER_CODES: Final = frozenset(
         ErrorCode.INVALID_REQUEST,
         ErrorCode.POLICY_VIOLATION,
         ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
         ErrorCode.STALE_BROKER_EPOCH,
         ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,

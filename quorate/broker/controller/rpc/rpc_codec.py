@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
-from quorate.broker.controller.rpc import election_rpc, feature_rpc, quota_rpc, rpc
+from quorate.broker.controller.rpc import election_rpc, feature_rpc, quota_rpc, reassignment_rpc, rpc
 from quorate.broker.controller.rpc.controller_codes import CONTROLLER_CODES
 from quorate.broker.metadata import (
     ConfigType,
@@ -146,6 +146,12 @@ _feature_update = Struct(
     level=integer(bits=16),
     upgrade_type=one_of(feature_rpc.UpgradeType),
 )
+_reassignment_item = Struct(
+    reassignment_rpc.ReassignmentItem, topic=_topic_name, partition_id=integer(), replicas=optional(replicas)
+)
+_reassignment_result = Struct(
+    reassignment_rpc.ReassignmentResult, **_OUTCOME, topic=_topic_name, partition_id=integer()
+)
 
 _MAX_IN_ENTITY: Final = 1 << 10
 _quota_part = Struct(quota_rpc.QuotaEntityPart, type=text(most=32767), name=optional(text(most=32767)))
@@ -239,6 +245,13 @@ _REQUESTS: Final[Messages[rpc.Request[rpc.Response]]] = Messages(
         updates=sequence(_feature_update.kind, most=1 << 10),
         validate_only=boolean,
     ),
+    row(
+        45,
+        0,
+        reassignment_rpc.AlterPartitionReassignmentsRequest,
+        partitions=sequence(_reassignment_item.kind, most=_MAX_ITEMS),
+        allow_factor_change=boolean,
+    ),
     error=RpcDecodeError,
     max_bytes=MAX_MESSAGE_BYTES,
 )
@@ -294,6 +307,13 @@ _RESPONSES: Final[Messages[rpc.Response]] = Messages(
         quota_rpc.AlterClientQuotasResponse,
         **_OUTCOME,
         results=sequence(_quota_result.kind, most=_MAX_ITEMS),
+    ),
+    row(
+        45,
+        0,
+        reassignment_rpc.AlterPartitionReassignmentsResponse,
+        **_OUTCOME,
+        partitions=sequence(_reassignment_result.kind, most=_MAX_ITEMS),
     ),
     error=RpcDecodeError,
     max_bytes=MAX_MESSAGE_BYTES,
