@@ -35,6 +35,8 @@ class ApiKey(IntEnum):
     DESCRIBE_LOG_DIRS = 35
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
     ALTER_CLIENT_QUOTAS = 49
@@ -118,6 +120,8 @@ APIS: Final = MappingProxyType(
             _api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, flexible=2),
             _api(ApiKey.DELETE_GROUPS, 0, 2, flexible=2),
             _api(ApiKey.ELECT_LEADERS, 0, 2, flexible=2),
+            _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, flexible=0),
+            _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, flexible=0),
             _api(ApiKey.OFFSET_DELETE, 0, 0, flexible=None),
             _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, flexible=1),
             _api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, flexible=1),

@@ -320,6 +320,8 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.DESCRIBE_LOG_DIRS: _top_level,
         ApiKey.DELETE_GROUPS: _delete_groups,
         ApiKey.OFFSET_DELETE: _top_level,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: _with_message,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: _with_message,
         ApiKey.DESCRIBE_QUORUM: _with_message,
         ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_client_quotas,
         ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,

@@ -19,12 +19,18 @@ from large_metadata import PARTITIONS, TOPICS, large_image, no_full_collection, 
 
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.dispatch import _AWAITED, _HANDLERS, Dispatcher
+from quorate.broker.controller.rpc.reassignment_rpc import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignmentResult,
+)
 from quorate.broker.controller.rpc.rpc import (
     CreatedTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeletedTopic,
     DeleteTopicsResponse,
+    Response,
 )
 from quorate.broker.groups.group import Group
 from quorate.broker.groups.group_administration import GroupAdministration
@@ -238,7 +244,14 @@ class Channel:
     async def describe_quorum(self, **rest: object) -> Any:
         return SimpleNamespace(voters=(), observers=())
 
-    async def ask(self, request: object, **rest: object) -> CreateTopicsResponse | DeleteTopicsResponse:
+    async def ask(self, request: object, **rest: object) -> Response:
+        if isinstance(request, AlterPartitionReassignmentsRequest):
+            return AlterPartitionReassignmentsResponse(
+                partitions=tuple(
+                    ReassignmentResult(topic=each.topic, partition_id=each.partition_id)
+                    for each in request.partitions
+                )
+            )
         if isinstance(request, CreateTopicsRequest):
             return CreateTopicsResponse(
                 topics=tuple(
@@ -475,6 +488,18 @@ SCENARIOS: dict[str, tuple[ApiKey, int, dict[str, object] | Callable[[], bytes],
         0,
         {"group_id": "large", "topics": of_partitions(partition_index=0)},
         ASKED,
+    ),
+    "10,000 reassignments, in two requests to the controller": (
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        1,
+        {"topics": of_partitions(partition_index=0, replicas=(1, 2))},
+        ASKED,
+    ),
+    "a list of the reassignments of 10,000 partitions": (
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        0,
+        {"topics": INDEXES},
+        0,
     ),
     "a thousand topics are created": (ApiKey.CREATE_TOPICS, 7, {"topics": NAMED}, TOPICS),
     "10,000 leaders are asked for": (

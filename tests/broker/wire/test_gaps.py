@@ -269,6 +269,22 @@ SCENARIOS: dict[str, tuple[ApiKey, int, Any]] = {
         2,
         lambda many: body(
             ApiKey.ELECT_LEADERS, 2, topic_partitions=[{"topic": "t", "partitions": [0] * many}]
+    "very many reassignments": (
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        1,
+        lambda many: body(
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            1,
+            topics=[{"name": "t", "partitions": [{"partition_index": 0, "replicas": (1,)}] * many}],
+        ),
+    ),
+    "reassignments of very many partitions": (
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        0,
+        lambda many: body(
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            0,
+            topics=[{"name": "t", "partition_indexes": [0] * many}],
         ),
     ),
     "very many features": (

@@ -1,0 +1,175 @@
+"""Reassignment over the wire: replicas move between real nodes, with their records."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.kafka_client import WireClient
+
+MakeNodes = Callable[..., Any]
+
+
+async def create(client: WireClient, *replicas: list[int]) -> None:
+    topic = {
+        "name": "t",
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": [{"partition_index": i, "broker_ids": each} for i, each in enumerate(replicas)],
+        "configs": (),
+    }
+    answer: Any = await client.call(ApiKey.CREATE_TOPICS, topics=[topic], timeout=timedelta(seconds=10))
+    assert answer.topics[0].error_code is ErrorCode.none
+
+
+async def alter(client: WireClient, replicas: tuple[int, ...] | None, **values: object) -> tuple[Any, str]:
+    """The error and message of partition 0."""
+    answer: Any = await client.call(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        topics=[{"name": "t", "partitions": [{"partition_index": 0, "replicas": replicas}]}],
+        timeout=timedelta(seconds=10),
+        **values,
+    )
+    assert answer.error_code is ErrorCode.none
+    (part,) = answer.responses[0].partitions
+    return part.error_code, part.error_message
+
+
+async def listed(client: WireClient, topics: object = None) -> dict[tuple[str, int], tuple[Any, ...]]:
+    answer: Any = await client.call(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS, topics=topics, timeout=timedelta(seconds=10)
+    )
+    assert answer.error_code is ErrorCode.none
+    return {
+        (topic.name, part.partition_index): (part.replicas, part.adding_replicas, part.removing_replicas)
+        for topic in answer.topics
+        for part in topic.partitions
+    }
+
+
+async def ended(nodes: Any, node: int, replicas: tuple[int, ...]) -> Any:
+    """The partition's state on that node when it has the replicas and all are in sync."""
+
+    def has(image: Any) -> bool:
+        topic = image.topic("t")
+        if topic is None:
+            return False
+        state = image.partition(topic.topic_id, 0)
+        return (
+            state.replicas == replicas and not state.is_reassigning and sorted(state.isr) == sorted(replicas)
+        )
+
+    with trio.fail_after(20):
+        await nodes.servers[node].metadata.wait_until(has)
+    image = nodes.servers[node].metadata.image
+    return image.partition(image.topic("t").topic_id, 0)
+
+
+async def folders(tmp_path: Path, holders: set[int], count: int = 3) -> None:
+    """Return when these nodes have a folder of the partition, and no others."""
+    with trio.fail_after(10):
+        while {n for n in range(1, count + 1) if (tmp_path / f"node-{n}" / "t-0").exists()} != holders:  # noqa: ASYNC110  a task that nobody waits for removes it
+            await trio.sleep(0.02)  # the folder is removed by a task that nobody waits for
+
+
+async def test_a_partition_moves_with_its_records_and_leaves_nothing_behind(
+    make_nodes: MakeNodes, tmp_path: Path
+) -> None:
+    nodes = await make_nodes(3)
+    async with nodes.client(1) as client:
+        await create(client, [1, 2])
+        image = nodes.servers[1].metadata.image
+        before = image.partition(image.topic("t").topic_id, 0)
+        assert await listed(client) == {}
+        assert await alter(client, (3,)) == (ErrorCode.none, None)
+        state = await ended(nodes, 1, (3,))
+        assert (state.leader, state.leader_epoch > before.leader_epoch) == (3, True)
+        await folders(tmp_path, {3})
+        assert await listed(client) == {}
+        # And back, to more than before.
+        assert await alter(client, (1, 2, 3)) == (ErrorCode.none, None)
+        await ended(nodes, 1, (1, 2, 3))
+        await folders(tmp_path, {1, 2, 3})
+
+
+async def test_a_move_to_a_broker_that_is_away_is_listed_shown_and_cancelled(
+    make_nodes: MakeNodes, tmp_path: Path
+) -> None:
+    nodes = await make_nodes(3)
+    async with nodes.client(1) as client:
+        await create(client, [1, 2])
+        await nodes.stop(3)
+        assert await alter(client, (3, 2)) == (ErrorCode.none, None)
+        assert await listed(client) == {("t", 0): ((3, 2, 1), (3,), (1,))}
+        assert await listed(client, [{"name": "t", "partition_indexes": [0, 7]}]) == await listed(client)
+        assert await listed(client, []) == {}
+        assert await listed(client, [{"name": "no", "partition_indexes": [0]}]) == {}
+        described: Any = await client.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, topics=[{"name": "t"}])
+        assert described.topics[0].partitions[0].replica_nodes == (3, 2, 1)
+        metadata: Any = await client.call(ApiKey.METADATA, topics=[{"name": "t", "topic_id": None}])
+        assert metadata.topics[0].partitions[0].replica_nodes == (3, 2, 1)
+        assert await alter(client, None) == (ErrorCode.none, None)
+        assert await listed(client) == {}
+        error, message = await alter(client, None)
+        assert (error, "in progress" in message) == (ErrorCode.no_reassignment_in_progress, True)
+        error, _ = await alter(client, (1,), allow_replication_factor_change=False)
+        assert error is ErrorCode.invalid_replication_factor
+        error, message = await alter(client, (1, 9))
+        assert (error, "not registered" in message) == (ErrorCode.invalid_replica_assignment, True)
+
+
+@pytest.mark.bug("KAFKA-4214, PR 1910")
+async def test_a_move_outlives_its_controller_and_its_receiver_together(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(3)
+    leader = nodes.servers[1].quorum.leader
+    receiver = next(each for each in (1, 2, 3) if each != leader)
+    asked = next(each for each in (1, 2, 3) if each not in (leader, receiver))
+    async with nodes.client(asked) as client:
+        await create(client, [asked])
+        await nodes.crash(receiver)
+        assert await alter(client, (asked, receiver)) == (ErrorCode.none, None)
+        await nodes.crash(leader)
+        await nodes.start(leader)
+        with trio.fail_after(20):
+            while nodes.servers[asked].quorum.leader is None:  # noqa: ASYNC110  nothing tells it
+                await trio.sleep(0.02)  # no event says who leads a quorum
+        assert await listed(client) == {("t", 0): ((asked, receiver), (receiver,), ())}
+        await nodes.start(receiver)
+        await ended(nodes, asked, (asked, receiver))
+
+
+@pytest.mark.bug("KAFKA-13972, PR 13107")
+async def test_a_cancelled_move_leaves_no_stray_replica(make_nodes: MakeNodes, tmp_path: Path) -> None:
+    nodes = await make_nodes(3)
+    async with nodes.client(1) as client:
+        await create(client, [1])
+        # With the one that leads away, the receiver can't catch up, but it has its folder.
+        await nodes.crash(1)
+        async with nodes.client(2) as other:
+            assert (await alter(other, (2, 3)))[0] is ErrorCode.none
+            await folders(tmp_path, {1, 2, 3})
+            assert (await alter(other, None))[0] is ErrorCode.none
+            await folders(tmp_path, {1})
+        await nodes.start(1)
+        await ended(nodes, 2, (1,))
+
+
+@pytest.mark.bug("KAFKA-16892, PR 16206")
+async def test_a_broker_that_was_away_deletes_what_was_moved_from_it(
+    make_nodes: MakeNodes, tmp_path: Path
+) -> None:
+    nodes = await make_nodes(3)
+    async with nodes.client(1) as client:
+        await create(client, [1, 2])
+        await ended(nodes, 1, (1, 2))
+        await nodes.crash(2)
+        assert await alter(client, (1, 3)) == (ErrorCode.none, None)
+        await ended(nodes, 1, (1, 3))
+        await folders(tmp_path, {1, 2, 3})
+        await nodes.start(2)
+        await folders(tmp_path, {1, 3})
