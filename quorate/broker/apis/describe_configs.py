@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.metadata import (
-    BROKER_KEYS,
+    BROKER_VALUES,
     ConfigDescription,
     ConfigKey,
     ConfigSource,
@@ -71,7 +71,7 @@ def _entries(broker: Broker, kind: int, name: str, request: "DescribeConfigsRequ
             yield _entry(each, of_broker(image, each.name, static=static), request)
         if name:
             for key in CONFIG_KEYS.values():
-                if key.name not in BROKER_KEYS and key.effect is not Effect.REFUSED:
+                if key.name not in BROKER_VALUES and key.effect is not Effect.REFUSED:
                     yield _of_node(broker, key, request)
     else:
         raise KafkaError(ErrorCode.invalid_request, f"Resource type {kind} has no configuration here.")

@@ -7,6 +7,7 @@ import trio
 from quorate.broker.controller.rpc import ConfigEntry, CreatedTopic, CreateTopicsRequest, NewTopic
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.broker.groups import OFFSETS_TOPIC
+from quorate.broker.metadata import min_insync_replicas
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.settings import ServerConfig
 from quorate.error_code import ErrorCode
@@ -51,7 +52,9 @@ class TopicCreator:
         factor = min(config.int("offsets.topic.replication.factor"), known)
         if len(image.brokers) < factor:
             return ErrorCode.NOT_ENOUGH_REPLICAS
-        min_isr = min(config.int("min.insync.replicas"), factor)
+        # A topic that isn't there yet has no value of its own.
+        least = min_insync_replicas(image, OFFSETS_TOPIC, static=config.static)
+        min_isr = min(least, factor)
         return await self._create(
             NewTopic(
                 name=OFFSETS_TOPIC,

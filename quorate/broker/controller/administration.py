@@ -129,21 +129,13 @@ class Administration:
             request.resources,
             lambda part, image: alter_configs(image, replace(request, resources=part), seen=seen),
             AlterConfigsResponse,
+            cost=lambda item: max(1, len(item.alterations)),
         )
         if not answers[-1].error and not await self._controller.settled():
             return leadership_lost(AlterConfigsResponse, wrote=True)
-        return replace(answers[-1], resources=joined(each.resources for each in answers))
-
-    async def _alter_partition_reassignments(
-        self, request: AlterPartitionReassignmentsRequest
-    ) -> AlterPartitionReassignmentsResponse:
-        """Answered when it has begun: what ends it is the ISR."""
-        seen: set[PartitionKey] = set()
-        answers = await self._controller.perform_portions(
-            request.partitions,
-            lambda part, image: alter_partition_reassignments(
-                image, replace(request, partitions=part), static=self._controller.static, seen=seen
-            ),
-            AlterPartitionReassignmentsResponse,
+        image = self._controller.image
+        return replace(
+            answers[-1],
+            resources=joined(each.resources for each in answers),
+            metadata_offset=-1 if image is None else image.offset,
         )
-        return replace(answers[-1], partitions=joined(each.partitions for each in answers))

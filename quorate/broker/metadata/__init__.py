@@ -2,34 +2,50 @@
 
 from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.batch_loader import BatchLoader
+from quorate.broker.metadata.broker_keys import BROKER_VALUES, DYNAMIC_KEYS, TOPIC_DEFAULTS
 from quorate.broker.metadata.config_key import (
     INT_MAX,
     LONG_MAX,
     ConfigKey,
     Effect,
+    UpdateMode,
     ValueType,
     anything,
     never,
     not_empty,
     number,
     only,
-    split_list,
+    split_exactly,
     true_or_false,
 )
-from quorate.broker.metadata.config_synonyms import ConfigSynonym, of_broker, of_topic
+from quorate.broker.metadata.config_synonyms import (
+    ConfigSynonym,
+    of_all_brokers,
+    of_broker,
+    of_group,
+    of_topic,
+)
 from quorate.broker.metadata.configs import (
+    ALL_BROKERS,
     ConfigDescription,
     ConfigSource,
+    StaticConfig,
     TopicConfig,
+    check_together,
     check_value,
+    describe_all_brokers,
     describe_broker,
+    describe_group,
     describe_topic,
+    dynamic_values,
     effective,
+    key_of,
     min_insync_replicas,
     unclean_elections,
 )
 from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
 from quorate.broker.metadata.difference import difference
+from quorate.broker.metadata.group_keys import GROUP_KEYS
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     LOST,
@@ -106,9 +122,11 @@ from quorate.broker.metadata.supported_features import (
 from quorate.broker.metadata.topic_keys import BROKER_KEYS, TOPIC_KEYS
 
 __all__ = [
+    "ALL_BROKERS",
     "BROKER_KEYS",
-    "CLIENT_QUOTAS",
-    "CONSUMER_BYTE_RATE",
+    "BROKER_VALUES",
+    "DYNAMIC_KEYS",
+    "GROUP_KEYS",
     "INT_MAX",
     "LATEST_METADATA_VERSION",
     "LONG_MAX",
@@ -118,8 +136,7 @@ __all__ = [
     "METADATA_VERSION",
     "MIGRATING",
     "NO_LEADER",
-    "PRODUCER_BYTE_RATE",
-    "SUPPORTED_FEATURES",
+    "TOPIC_DEFAULTS",
     "TOPIC_KEYS",
     "TYPE_NUMBERS",
     "UNASSIGNED",
@@ -163,24 +180,31 @@ __all__ = [
     "RemoveTopic",
     "RunEncoder",
     "ShrinkTopic",
+    "StaticConfig",
     "Topic",
     "TopicConfig",
     "TopicState",
     "UnregisterBroker",
+    "UpdateMode",
     "ValueType",
     "anything",
     "as_eligible",
     "broker_id",
     "changed",
+    "check_together",
     "check_value",
     "decode",
+    "describe_all_brokers",
     "describe_broker",
+    "describe_group",
     "describe_topic",
     "difference",
+    "dynamic_values",
     "effective",
     "encode",
     "features",
     "is_reserved",
+    "key_of",
     "leader_id",
     "listeners",
     "log_dirs",
@@ -188,7 +212,9 @@ __all__ = [
     "never",
     "not_empty",
     "number",
+    "of_all_brokers",
     "of_broker",
+    "of_group",
     "of_topic",
     "only",
     "partition_id",
@@ -197,7 +223,7 @@ __all__ = [
     "rack",
     "recovery_state",
     "replicas",
-    "split_list",
+    "split_exactly",
     "true_or_false",
     "unclean_elections",
 ]

@@ -39,6 +39,15 @@ class Effect(enum.Enum):
     """It can't be set: it asks for what isn't there, and to ignore it would do harm."""
 
 
+class UpdateMode(enum.Enum):
+    """How a key of a broker may change, in Kafka's words (KIP-226)."""
+
+    READ_ONLY = "read-only"
+    """In server.properties, with a restart."""
+    CLUSTER_WIDE = "cluster-wide"
+    """While brokers run: for one broker, or for all of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Synonym:
     """A broker key that sets a topic key's default, its value times `factor` (hours in ms)."""
@@ -66,6 +75,8 @@ class ConfigKey:
     """Where Kafka's is another."""
     ours: bool = False
     """Whether Kafka has no such key."""
+    update: UpdateMode = UpdateMode.READ_ONLY
+    """Of a broker's key: how it may change."""
     synonyms: tuple[Synonym, ...] = ()
     """Of a topic's key: the brokers' keys that set its default. The first that is set wins."""
 
@@ -156,6 +167,11 @@ def not_empty(value: str) -> None:
 
 def never(value: str) -> None:
     """The check of a key that is always refused: its `why` is the message."""
+
+
+def split_exactly(value: str) -> tuple[str, ...]:
+    """Split at commas as AlterConfigs does: blanks belong to the items."""
+    return tuple(item for item in value.split(",") if item)
 
 
 def split_list(value: str) -> tuple[str, ...]:

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import dropwhile
 
+from quorate.broker.metadata.broker_keys import BROKER_VALUES
 from quorate.broker.metadata.config_key import ConfigKey, Synonym
-from quorate.broker.metadata.configs import ALL_BROKERS, ConfigSource
+from quorate.broker.metadata.configs import ALL_BROKERS, ConfigSource, levels
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.metadata.states import ConfigResource
@@ -34,20 +35,41 @@ def of_topic(
 
 
 def of_broker(image: MetadataImage, name: str, *, static: Mapping[str, str]) -> Iterator[ConfigSynonym]:
-    """Return the synonyms of a broker's key that sets a default of topics. Begins with the key itself:
-    another that counts more for topics doesn't change this one's value."""
+    """Return the synonyms of a broker's key that sets a default of topics, or may change while it runs.
+    Begins with the key itself: another that counts more for topics doesn't change this one's value."""
+    if name not in BROKER_KEYS:
+        yield from _of_brokers(image, BROKER_VALUES[name], (Synonym(name),), static=static)
+        return
     key, synonym = BROKER_KEYS[name]
     found = _of_brokers(image, key, key.synonyms[key.synonyms.index(synonym) :], static=static)
     yield from dropwhile(lambda each: each.name != name, found)
 
 
+def of_all_brokers(image: MetadataImage, name: str) -> Iterator[ConfigSynonym]:
+    """Return the synonyms of a key of all brokers: what is set for them, and nothing behind it."""
+    key, _ = BROKER_KEYS.get(name, (None, None))
+    synonyms = (name,) if key is None else tuple(each.name for each in key.synonyms)
+    held = image.configs(ALL_BROKERS)
+    found = (
+        ConfigSynonym(each, held[each], ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        for each in synonyms
+        if each in held
+    )
+    yield from dropwhile(lambda each: each.name != name, found)
+
+
+def of_group(image: MetadataImage, group: str, key: ConfigKey) -> Iterator[ConfigSynonym]:
+    """Return the synonyms of a group's key."""
+    own = image.configs(ConfigResource(ConfigType.GROUP, group)).get(key.name)
+    if own is not None:
+        yield ConfigSynonym(key.name, own, ConfigSource.GROUP)
+    yield ConfigSynonym(key.name, key.initial, ConfigSource.DEFAULT)
+
+
 def _of_brokers(
     image: MetadataImage, key: ConfigKey, synonyms: tuple[Synonym, ...], *, static: Mapping[str, str]
 ) -> Iterator[ConfigSynonym]:
-    for values, source in (
-        (image.configs(ALL_BROKERS), ConfigSource.DYNAMIC_DEFAULT_BROKER),
-        (static, ConfigSource.STATIC_BROKER),
-    ):
+    for values, source in levels(image, static):
         for synonym in synonyms:
             held = values.get(synonym.name)
             if held is not None:

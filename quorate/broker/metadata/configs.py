@@ -1,20 +1,22 @@
 """The effective configuration of topics.
 
-A topic's value is its own override, else the dynamic default of all brokers, else what the node's
-`server.properties` says, else Kafka's default.
+A topic's value is its own override, else the node's own dynamic value, else the dynamic default of all
+brokers, else what the node's `server.properties` says, else Kafka's default (KIP-226).
 """
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from quorate.broker.metadata.api_error import ApiError
-from quorate.broker.metadata.config_key import ConfigKey, Synonym, split_list
+from quorate.broker.metadata.broker_keys import BROKER_VALUES, DYNAMIC_KEYS
+from quorate.broker.metadata.config_key import ConfigKey, Synonym, UpdateMode, split_list
+from quorate.broker.metadata.group_keys import GROUP_KEYS
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.metadata.states import ConfigResource
-from quorate.broker.metadata.topic_keys import BROKER_KEYS, TOPIC_KEYS
+from quorate.broker.metadata.topic_keys import TOPIC_KEYS
 from quorate.error_code import ErrorCode
 
 
@@ -26,10 +28,50 @@ class ConfigSource(enum.IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    GROUP = 8
 
 
 ALL_BROKERS: Final = ConfigResource(ConfigType.BROKER, "")
 """The resource that holds the dynamic defaults of all brokers."""
+
+
+class StaticConfig(Mapping[str, str]):
+    """The settings of a node's server.properties, and whose they are: the node's own dynamic values come
+    before those of all brokers."""
+
+    __slots__ = ("_values", "resource")
+
+    def __init__(self, values: Mapping[str, str], *, node_id: int) -> None:
+        self._values = dict(values)
+        self.resource = ConfigResource(ConfigType.BROKER, str(node_id))
+        """The resource that holds the dynamic values of this node alone."""
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def levels(
+    image: MetadataImage, static: Mapping[str, str]
+) -> Iterator[tuple[Mapping[str, str], ConfigSource]]:
+    """Return the places of a node's settings, the one that counts most first. `static`: of no node in
+    particular, unless it is a `StaticConfig`."""
+    if isinstance(static, StaticConfig):
+        yield image.configs(static.resource), ConfigSource.DYNAMIC_BROKER
+    yield image.configs(ALL_BROKERS), ConfigSource.DYNAMIC_DEFAULT_BROKER
+    yield static, ConfigSource.STATIC_BROKER
+
+
+def dynamic_values(image: MetadataImage, static: StaticConfig) -> Mapping[str, str]:
+    """Return the values of brokers' keys that were set on the node while it ran."""
+    held = {**image.configs(ALL_BROKERS), **image.configs(static.resource)}
+    return {name: value for name, value in held.items() if name in DYNAMIC_KEYS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +109,36 @@ class ConfigDescription:
     sensitive: bool = False
 
 
+_KEYS_OF: Final[Mapping[ConfigType, Mapping[str, ConfigKey]]] = {
+    ConfigType.TOPIC: TOPIC_KEYS,
+    ConfigType.BROKER: DYNAMIC_KEYS,
+    ConfigType.GROUP: GROUP_KEYS,
+}
+
+
+def key_of(name: str, *, of: ConfigType) -> ConfigKey | None:
+    """Return the key that a resource of this kind may have, or None."""
+    return _KEYS_OF[of].get(name)
+
+
+def check_together(values: Mapping[str, str]) -> None:
+    """Refuse with `ApiError` a topic's own values that contradict one another, as Kafka does. Others it
+    takes: a min.insync.replicas above the number of replicas, a retention below the size of a segment."""
+    name = "compaction.lag.ms"
+    low, high = (
+        int(values.get(f"{bound}.{name}", TOPIC_KEYS[f"{bound}.{name}"].initial)) for bound in ("min", "max")
+    )
+    if low > high:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"conflict topic config setting min.{name} ({low}) > max.{name} ({high}); raise the second or "
+            "lower the first",
+        )
+
+
 def check_value(name: str, value: str, *, of: ConfigType) -> None:
     """Refuse with `ApiError` a key that the resource doesn't have, or a value that may not stand there."""
-    if of is ConfigType.TOPIC:
-        key = TOPIC_KEYS.get(name)
-    else:
-        known = BROKER_KEYS.get(name)
-        key = None if known is None else known[0]
+    key = _KEYS_OF[of].get(name)
     if key is None:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown {of.name.lower()} config name: {name}")
     try:
@@ -91,12 +156,9 @@ def _scaled(value: str, synonym: Synonym) -> str:
 
 
 def _default(
-    key: ConfigKey, *, dynamic: Mapping[str, str], static: Mapping[str, str]
+    key: ConfigKey, places: Iterable[tuple[Mapping[str, str], ConfigSource]]
 ) -> tuple[str, ConfigSource]:
-    for values, source in (
-        (dynamic, ConfigSource.DYNAMIC_DEFAULT_BROKER),
-        (static, ConfigSource.STATIC_BROKER),
-    ):
+    for values, source in places:
         for synonym in key.synonyms:
             held = values.get(synonym.name)
             if held is not None:
@@ -109,29 +171,56 @@ def describe_topic(
 ) -> Iterator[ConfigDescription]:
     """Every key of a topic, its value and where that comes from. `static`: the node's server.properties."""
     overrides = image.configs(ConfigResource(ConfigType.TOPIC, topic))
-    dynamic = image.configs(ALL_BROKERS)
+    places = tuple(levels(image, static))
     for key in TOPIC_KEYS.values():
         held = overrides.get(key.name)
         if held is not None:
             yield ConfigDescription(key=key, name=key.name, value=held, source=ConfigSource.DYNAMIC_TOPIC)
         else:
-            value, source = _default(key, dynamic=dynamic, static=static)
+            value, source = _default(key, places)
             yield ConfigDescription(key=key, name=key.name, value=value, source=source)
 
 
 def describe_broker(image: MetadataImage, *, static: Mapping[str, str]) -> Iterator[ConfigDescription]:
-    """The dynamic keys of a broker; those that are set nowhere with the topic key's default."""
-    dynamic = image.configs(ALL_BROKERS)
-    for name, (key, synonym) in BROKER_KEYS.items():
-        if name in dynamic:
-            value, source = dynamic[name], ConfigSource.DYNAMIC_DEFAULT_BROKER
-        elif name in static:
-            value, source = static[name], ConfigSource.STATIC_BROKER
-        elif synonym.factor == 1:
-            value, source = key.initial, ConfigSource.DEFAULT
-        else:
-            value, source = str(int(key.initial) // synonym.factor), ConfigSource.DEFAULT
-        yield ConfigDescription(key=key, name=name, value=value, source=source)
+    """The keys of a broker that set topics' defaults, or may change while it runs; those that are set nowhere
+    with their default."""
+    places = tuple(levels(image, static))
+    for key in BROKER_VALUES.values():
+        value, source = key.initial, ConfigSource.DEFAULT
+        for values, place in places:
+            if key.name in values:
+                value, source = values[key.name], place
+                break
+        yield ConfigDescription(
+            key=key,
+            name=key.name,
+            value=value,
+            source=source,
+            read_only=key.update is UpdateMode.READ_ONLY,
+        )
+
+
+def describe_all_brokers(image: MetadataImage) -> Iterator[ConfigDescription]:
+    """The keys that are set for all brokers, and no others."""
+    for name, value in image.configs(ALL_BROKERS).items():
+        key = BROKER_VALUES.get(name)
+        if key is not None:
+            yield ConfigDescription(
+                key=key, name=name, value=value, source=ConfigSource.DYNAMIC_DEFAULT_BROKER
+            )
+
+
+def describe_group(image: MetadataImage, group: str) -> Iterator[ConfigDescription]:
+    """Every key of a group, its value and where that comes from. The group need not exist."""
+    own = image.configs(ConfigResource(ConfigType.GROUP, group))
+    for key in GROUP_KEYS.values():
+        held = own.get(key.name)
+        yield ConfigDescription(
+            key=key,
+            name=key.name,
+            value=key.initial if held is None else held,
+            source=ConfigSource.DEFAULT if held is None else ConfigSource.GROUP,
+        )
 
 
 def effective(image: MetadataImage, topic: str, *, static: Mapping[str, str]) -> TopicConfig:
@@ -174,7 +263,7 @@ def min_insync_replicas(image: MetadataImage, topic: str, *, static: Mapping[str
 def _value(image: MetadataImage, topic: str, name: str, *, static: Mapping[str, str]) -> str:
     held = image.configs(ConfigResource(ConfigType.TOPIC, topic)).get(name)
     if held is None:
-        held, _ = _default(TOPIC_KEYS[name], dynamic=image.configs(ALL_BROKERS), static=static)
+        held, _ = _default(TOPIC_KEYS[name], levels(image, static))
     return held
 
 

@@ -1,13 +1,14 @@
 """The keys of `server.properties`: Kafka's, with its names and defaults, and our own."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from quorate.broker.metadata import (
-    BROKER_KEYS,
+    DYNAMIC_KEYS,
     INT_MAX,
     LONG_MAX,
+    TOPIC_DEFAULTS,
     ConfigKey,
     ValueType,
     anything,
@@ -201,12 +202,8 @@ _OWN_KEYS: Final = (
         "true: the active controller returns the leadership of partitions to their first replicas, of each "
         "broker that leads too few of those whose first replica it has."),
     _long("leader.imbalance.check.interval.seconds", 300, 1,
-        "The time between two checks for such brokers, in seconds."),
-    _int("leader.imbalance.per.broker.percentage", 10, 0,
-        "The share of the partitions whose first replica is on a broker, in percent, that others may lead "
-        "before the controller returns them to it. 0: none."),
-    _long("producer.id.expiration.ms", 86_400_000, 1,
-        "The time without a batch after which a partition forgets a producer."),
+        "The time between two checks for such partitions, in seconds."),
+    DYNAMIC_KEYS["producer.id.expiration.ms"],
     # Replication
     _long("replica.lag.time.max.ms", 30_000, 1,
         "The maximum time that a follower in the ISR may stay behind the end of the leader's log. After it, "
@@ -235,10 +232,8 @@ _OWN_KEYS: Final = (
     # Clients
     _int("socket.request.max.bytes", 100 << 20, 1,
         "The maximum size of a request, and of a produced batch after decompression."),
-    _int("max.connections", 10_000, 1,
-        "The maximum number of client connections of a listener.", kafkas="2147483647"),
-    _int("max.connections.per.ip", INT_MAX, 1,
-        "The maximum number of client connections of a listener from one address."),
+    DYNAMIC_KEYS["max.connections"],
+    DYNAMIC_KEYS["max.connections.per.ip"],
     _long("connections.max.idle.ms", 600_000, 1, "The time after which an idle connection is closed."),
     _long("queued.max.request.bytes", 256 << 20, 1,
         "The maximum size of all requests of a listener in memory. A connection waits while there is no "
@@ -271,24 +266,7 @@ _OWN_KEYS: Final = (
 # fmt: on
 
 
-_UNITS: Final = {60_000: ", in minutes", 3_600_000: ", in hours"}
-
-
-def _from_topics() -> Iterator[ConfigKey]:
-    """The keys that set topics' defaults."""
-    for name, (key, synonym) in BROKER_KEYS.items():
-        yield ConfigKey(
-            name=name,
-            type=key.type,
-            default=key.default if synonym.factor == 1 else "",
-            check=key.check,
-            doc=f"The default of topics' {key.name}{_UNITS.get(synonym.factor, '')}. {key.doc}",
-            effect=key.effect,
-            why=key.why,
-        )
-
-
 CONFIG_KEYS: Final[Mapping[str, ConfigKey]] = MappingProxyType(
-    {key.name: key for key in (*_OWN_KEYS, *_from_topics(), *KAFKA_KEYS)}
+    {key.name: key for key in (*_OWN_KEYS, *TOPIC_DEFAULTS, *KAFKA_KEYS)}
 )
 """Every key by its name."""

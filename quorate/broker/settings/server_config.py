@@ -2,14 +2,21 @@
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Final
 
 import javaproperties
 
-from quorate.broker.metadata import BROKER_KEYS, BrokerEndpoint, ConfigKey, Effect
+from quorate.broker.metadata import (
+    BROKER_KEYS,
+    DYNAMIC_KEYS,
+    BrokerEndpoint,
+    ConfigKey,
+    Effect,
+    StaticConfig,
+)
 from quorate.broker.settings.config_keys import CONFIG_KEYS
 from quorate.broker.settings.typed_keys import FlagKey, NumberKey
 from quorate.quorum_state import SERVER
@@ -48,8 +55,8 @@ class ServerConfig:
 
     values: Mapping[str, str]
     """The value of every key: from the file, else the default."""
-    static: Mapping[str, str]
-    """The keys in the file that set defaults of topics."""
+    static: StaticConfig
+    """The keys in the file that set defaults of topics or may change while the node runs."""
     from_file: frozenset[str]
     """The names of all keys that the file sets."""
     is_broker: bool
@@ -76,6 +83,10 @@ class ServerConfig:
     def parse(cls, text: str) -> "ServerConfig":
         """Parse the text of a properties file. Raises `ServerConfigError`."""
         return _build(_Values(_read_lines(text)))
+
+    def with_dynamic(self, values: Mapping[str, str]) -> "ServerConfig":
+        """Return the configuration with `values` in place of the file's, which go on being `static`."""
+        return replace(self, values=MappingProxyType({**self.values, **values}))
 
     def int(self, key: NumberKey) -> int:
         return int(self.values[key])
@@ -293,8 +304,13 @@ def _build(values: _Values) -> ServerConfig:
         )
     return ServerConfig(
         values=MappingProxyType(values.all),
-        static=MappingProxyType(
-            {name: line.value for name, line in values.lines.items() if name in BROKER_KEYS}
+        static=StaticConfig(
+            {
+                name: line.value
+                for name, line in values.lines.items()
+                if name in BROKER_KEYS or name in DYNAMIC_KEYS
+            },
+            node_id=node_id,
         ),
         from_file=frozenset(values.lines),
         is_broker=is_broker,

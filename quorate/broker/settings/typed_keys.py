@@ -15,7 +15,7 @@ NumberKey = Literal[
     "log.close.timeout.ms", "log.dir.failure.timeout.ms", "log.flush.offset.checkpoint.interval.ms",
     "log.retention.check.interval.ms", "max.connections", "max.connections.per.ip",
     "metadata.log.max.record.bytes.between.snapshots", "metadata.log.max.snapshot.interval.ms",
-    "metadata.log.segment.bytes", "metrics.http.port", "min.insync.replicas", "num.partitions",
+    "metadata.log.segment.bytes", "metrics.http.port", "num.partitions",
     "offset.metadata.max.bytes", "offsets.commit.timeout.ms", "offsets.topic.num.partitions",
     "offsets.topic.replication.factor", "producer.id.expiration.ms", "queued.max.request.bytes",
     "quorate.controller.partitions.per.step", "quorate.controller.refusal.confirm.ms",

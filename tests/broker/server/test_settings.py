@@ -198,7 +198,7 @@ def test_setting_a_number_or_a_flag_reaches_a_part_of_the_node(name: str) -> Non
 
 
 NOT_SET = {
-    "controller": {"cluster_id", "max_batch_bytes", "static"},
+    "controller": {"cluster_id", "max_batch_bytes"},
     "groups": set(),
     "lifecycle": set(),
     "replication": set(),

@@ -1,6 +1,6 @@
 """The operations of the controller: pure functions from an image and a request to records."""
 
-from quorate.broker.controller.operations.alter_configs import alter_configs
+from quorate.broker.controller.operations.alter_configs import MAX_VALUE_LENGTH, alter_configs, changed_values
 from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.operations.alter_partition_reassignments import (
     alter_partition_reassignments,
@@ -44,6 +44,7 @@ from quorate.broker.controller.operations.topics import (
 
 __all__ = [
     "MAX_ASSIGNMENTS",
+    "MAX_VALUE_LENGTH",
     "Belongings",
     "Departure",
     "Draw",
@@ -58,6 +59,7 @@ __all__ = [
     "alter_partition",
     "alter_partition_reassignments",
     "assign_replicas_to_dirs",
+    "changed_values",
     "check_name",
     "create_topics",
     "delete_topics",

@@ -30,6 +30,7 @@ from quorate.broker.metadata import (
     Record,
     RemoveTopic,
     Topic,
+    check_together,
     check_value,
 )
 from quorate.error_code import ErrorCode
@@ -176,6 +177,7 @@ def _config_records(topic: NewTopic) -> list[Config]:
         records.append(
             Config(resource_type=ConfigType.TOPIC, resource_name=topic.name, name=name, value=value)
         )
+    check_together({record.name: record.value for record in records if record.value is not None})
     return records
 
 

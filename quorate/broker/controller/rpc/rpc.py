@@ -295,6 +295,8 @@ class AlterConfigsItem:
 class AlterConfigsRequest(Request["AlterConfigsResponse"]):
     resources: tuple[AlterConfigsItem, ...]
     validate_only: bool = False
+    replace_all: bool = False
+    """Keys of a resource that aren't named lose their values: AlterConfigs, not IncrementalAlterConfigs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,4 +309,6 @@ class AlterConfigsResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigsResponse(Response):
+    metadata_offset: int = -1
+    """What was answered is in the metadata from this offset (inclusive) on; -1: unknown."""
     resources: tuple[AlterConfigsResult, ...] = ()

@@ -223,6 +223,7 @@ _REQUESTS: Final[Messages[rpc.Request[rpc.Response]]] = Messages(
         rpc.AlterConfigsRequest,
         resources=sequence(_alter_configs_item.kind, most=_MAX_ITEMS),
         validate_only=boolean,
+        replace_all=boolean,
     ),
     row(
         49,
@@ -291,6 +292,7 @@ _RESPONSES: Final[Messages[rpc.Response]] = Messages(
         0,
         rpc.AlterConfigsResponse,
         **_OUTCOME,
+        metadata_offset=_epoch64,
         resources=sequence(_alter_configs_result.kind, most=_MAX_ITEMS),
     ),
     row(

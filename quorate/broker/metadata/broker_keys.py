@@ -1,0 +1,68 @@
+"""The keys of brokers that the metadata knows: those that set defaults of topics, and those that may change
+while brokers run (KIP-226)."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from quorate.broker.metadata.config_key import INT_MAX, ConfigKey, Effect, UpdateMode, ValueType, number
+from quorate.broker.metadata.topic_keys import BROKER_KEYS
+
+_UNITS: Final = {60_000: ", in minutes", 3_600_000: ", in hours"}
+
+
+def _from_topics() -> Iterator[ConfigKey]:
+    for name, (key, synonym) in BROKER_KEYS.items():
+        # Of the keys of one default, Kafka's brokers reload the one that counts most: the hours are static.
+        dynamic = synonym is key.synonyms[0] and key.effect is Effect.EFFECTIVE
+        yield ConfigKey(
+            name=name,
+            type=key.type,
+            default=key.default if synonym.factor == 1 else str(int(key.initial) // synonym.factor),
+            check=key.check,
+            doc=f"The default of topics' {key.name}{_UNITS.get(synonym.factor, '')}. {key.doc}",
+            effect=key.effect,
+            why=key.why,
+            update=UpdateMode.CLUSTER_WIDE if dynamic else UpdateMode.READ_ONLY,
+        )
+
+
+TOPIC_DEFAULTS: Final = tuple(_from_topics())
+"""The keys that set topics' defaults."""
+
+_ABOUT_BROKERS: Final = (
+    ConfigKey(
+        name="max.connections",
+        type=ValueType.INT,
+        default="10000",
+        check=number(1, INT_MAX),
+        doc="The maximum number of client connections of a listener.",
+        kafkas_default="2147483647",
+        update=UpdateMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        name="max.connections.per.ip",
+        type=ValueType.INT,
+        default=str(INT_MAX),
+        check=number(1, INT_MAX),
+        doc="The maximum number of client connections of a listener from one address.",
+        update=UpdateMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        name="producer.id.expiration.ms",
+        type=ValueType.INT,
+        default="86400000",
+        check=number(1, INT_MAX),
+        doc="The time without a batch after which a partition forgets a producer.",
+        update=UpdateMode.CLUSTER_WIDE,
+    ),
+)
+
+BROKER_VALUES: Final[Mapping[str, ConfigKey]] = MappingProxyType(
+    {key.name: key for key in (*TOPIC_DEFAULTS, *_ABOUT_BROKERS)}
+)
+"""Every key of this module by its name."""
+DYNAMIC_KEYS: Final[Mapping[str, ConfigKey]] = MappingProxyType(
+    {name: key for name, key in BROKER_VALUES.items() if key.update is not UpdateMode.READ_ONLY}
+)
+"""The keys that may change while brokers run, by name."""
