@@ -25,7 +25,14 @@ from quorate.broker.failure_reports import FailureReports
 from quorate.broker.group_log import OffsetsLog
 from quorate.broker.groups import OFFSETS_TOPIC, GroupConfig, GroupCoordinator, GroupLimits
 from quorate.broker.lifecycle import BrokerLifecycle, ControllerContact, Identity, LifecycleTimes
-from quorate.broker.metadata import BrokerEndpoint, MetadataDelta, MetadataImage, PartitionDelta
+from quorate.broker.metadata import (
+    ALL_BROKERS,
+    BrokerEndpoint,
+    MetadataDelta,
+    MetadataImage,
+    PartitionDelta,
+    dynamic_values,
+)
 from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.replication import ReplicaManager, ReplicationConfig
 from quorate.broker.replication.storage import BadDirectory, Directory
@@ -75,6 +82,7 @@ class BrokerNode:
         self._reports = reports
         self.replicas = replicas
         self.groups = groups
+        self._servers: list[WireServer] = []
 
     @classmethod
     async def open(
@@ -238,12 +246,13 @@ class BrokerNode:
             tasks=nursery,
         )
         dispatcher, errors = Dispatcher(broker), error_table()
-        servers: list[WireServer] = []
+        servers = self._servers
+        config = self._config.with_dynamic(dynamic_values(self._metadata.image, self._config.static))
         for asked, listener in zip(self._config.client_listeners, self._listeners, strict=True):
             wire = WireServer(
                 listener,
                 dispatcher,
-                wire_config(self._config),
+                wire_config(config),
                 errors=errors,
                 features=lambda: features_of(self._metadata, self._quorum),
                 listener_name=asked.name,
@@ -257,7 +266,16 @@ class BrokerNode:
             nursery.start_soon(wire.run)
 
     def _metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if any(each in (ALL_BROKERS, self._config.static.resource) for each in delta.configs):
+            self._reconfigure(image)
         self.replicas.apply(delta, image, then=self._coordinate)
+
+    def _reconfigure(self, image: MetadataImage) -> None:
+        """Put the settings that may change while the broker runs into effect."""
+        config = self._config.with_dynamic(dynamic_values(image, self._config.static))
+        self.replicas.reconfigure(replication_config(config))
+        for server in self._servers:
+            server.reconfigure(wire_config(config))
 
     def _coordinate(self, each: PartitionDelta) -> None:
         if each.topic == OFFSETS_TOPIC:

@@ -8,6 +8,7 @@ import trio
 
 from quorate.broker.controller.operations import may_lead
 from quorate.broker.metadata import (
+    ConfigResource,
     ConfigType,
     MetadataDelta,
     MetadataImage,
@@ -195,6 +196,10 @@ class ReplicaManager:
             disk_failed=disk_failed,
         )
 
+    def reconfigure(self, config: ReplicationConfig) -> None:
+        """Let the fields of `config` that may change while a broker runs apply from now on."""
+        self._upkeep.producer_id_expiration_ms = config.producer_id_expiration_ms
+
     def online_dirs(self) -> tuple[uuid.UUID, ...]:
         """Ids of the directories that work: what the broker registers."""
         return self._logs.online_ids
@@ -331,7 +336,7 @@ class ReplicaManager:
 
     def _configure(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[int]:
         topics = {each.name for each in delta.configs if each.type is ConfigType.TOPIC}
-        everywhere = any(each.type is ConfigType.BROKER for each in delta.configs)
+        everywhere = any(self._is_ours(each) for each in delta.configs)
         if not topics and not everywhere:
             return
         configs: dict[str, TopicConfig] = {}
@@ -344,6 +349,10 @@ class ReplicaManager:
                 configs[topic] = effective(image, topic, static=self._static)
             self._hosting.configure(partition, configs[topic])
             yield CHANGED
+
+    def _is_ours(self, resource: ConfigResource) -> bool:
+        """Return whether a resource is of this broker, or of all."""
+        return resource.type is ConfigType.BROKER and resource.name in ("", str(self.broker_id))
 
     def _remove_strays(self, image: MetadataImage) -> Iterator[int]:
         """Remove replicas that were given to others, or whose topic was deleted, while this broker was

@@ -30,6 +30,8 @@ class Upkeep:
         disk_failed: Callable[[PartitionReplica, Exception], None],
     ) -> None:
         self._config = config
+        self.producer_id_expiration_ms = config.producer_id_expiration_ms
+        """May change while the broker runs."""
         self._logs = logs
         self._hosting = hosting
         self._disk = disk
@@ -82,7 +84,7 @@ class Upkeep:
 
     async def _flush_one(self, partition: PartitionReplica) -> None:
         folder = partition.log.folder
-        await in_slices(partition.producers.expire_steps(after_ms=self._config.producer_id_expiration_ms))
+        await in_slices(partition.producers.expire_steps(after_ms=self.producer_id_expiration_ms))
         # Before the sync, as it must not cover what is appended meanwhile.
         snapshot = await take(self._disk, folder, partition.producers)
         await partition.log.flush()

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import trio
@@ -86,6 +86,15 @@ class WireServer:
             idle_timeout_s=config.idle_timeout_s,
             frame_timeout_s=config.frame_timeout_s,
             send_timeout_s=config.send_timeout_s,
+        )
+
+    def reconfigure(self, config: KafkaServerConfig) -> None:
+        """Let `max_connections` and `max_connections_per_ip` of `config` apply from now on. Connections that
+        are open stay open."""
+        self._config = replace(
+            self._config,
+            max_connections=config.max_connections,
+            max_connections_per_ip=config.max_connections_per_ip,
         )
 
     def statistics(self) -> ServerStatistics:

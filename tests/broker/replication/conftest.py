@@ -27,6 +27,7 @@ from quorate.broker.controller.rpc.rpc import (
     RegisterBrokerRequest,
 )
 from quorate.broker.log_directories import open_directories
+from quorate.broker.metadata.configs import StaticConfig
 from quorate.broker.metadata.delta import apply_records
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
@@ -286,7 +287,7 @@ class Broker:
             config,
             directories,
             runtime=runtime,
-            static=controller.static,
+            static=StaticConfig(controller.static, node_id=self.id),
             alter_partition=controller.alter_partition,
             assign_directories=controller.assign_directories,
             connect=self._address_of,

@@ -1,0 +1,179 @@
+"""Settings that change while brokers run take effect on their partitions, in Kafka's order of precedence."""
+
+from typing import Any
+
+import pytest
+import trio
+
+from quorate.broker.metadata.broker_keys import DYNAMIC_KEYS
+from quorate.broker.metadata.metadata_records import Config, ConfigType
+from quorate.broker.metadata.topic_keys import BROKER_KEYS
+from quorate.broker.replication.replication_config import ReplicationConfig
+from quorate.error_code import ErrorCode
+
+DEFAULTS = sorted(DYNAMIC_KEYS.keys() & BROKER_KEYS.keys())
+VALUES = {
+    "compression.gzip.level": ("2", "3", "4"),
+    "compression.lz4.level": ("12", "13", "14"),
+    "compression.type": ("lz4", "zstd", "snappy"),
+    "compression.zstd.level": ("5", "6", "7"),
+    "log.cleanup.policy": ("compact", "delete", "delete,compact"),
+    "log.message.timestamp.type": ("LogAppendTime", "CreateTime", "LogAppendTime"),
+    "unclean.leader.election.enable": ("true", "false", "true"),
+}
+"""For all brokers, for the broker, for the topic; numbers by default."""
+NUMBERS = ("2000001", "2000002", "2000003")
+
+
+def commit(cluster: Any, of: ConfigType, name: str, key: str, value: str | None) -> None:
+    cluster.controller.commit(Config(resource_type=of, resource_name=name, name=key, value=value))
+
+
+def in_force(broker: Any) -> dict[str, object]:
+    """What the partition goes by, by the broker's key."""
+    partition = broker.partition()
+    rules, held = partition.rules, partition.log._config
+    topic = broker.manager._upkeep._topic_config("t")
+    return {
+        "compression.gzip.level": rules.level,
+        "compression.lz4.level": rules.level,
+        "compression.type": None if rules.codec is None else rules.codec.name.lower(),
+        "compression.zstd.level": rules.level,
+        "log.cleanup.policy": (rules.keys_needed, topic.cleanup_delete),
+        "log.index.interval.bytes": held.index_interval_bytes,
+        "log.index.size.max.bytes": held.segment_index_bytes,
+        "log.message.timestamp.after.max.ms": rules.after_max_ms,
+        "log.message.timestamp.before.max.ms": rules.before_max_ms,
+        "log.message.timestamp.type": rules.log_append_time,
+        "log.retention.bytes": topic.retention_bytes,
+        "log.retention.ms": topic.retention_ms,
+        "log.roll.ms": held.segment_ms,
+        "log.segment.bytes": held.segment_bytes,
+        "message.max.bytes": rules.max_message_bytes,
+        "min.insync.replicas": partition.min_isr,
+    }
+
+
+FORMS: dict[str, object] = {
+    "compact": (True, False), "delete": (False, True), "delete,compact": (True, True),
+    "LogAppendTime": True, "CreateTime": False,
+}  # fmt: skip
+
+
+def form(value: str) -> object:
+    return FORMS.get(value, int(value) if value.isdigit() else value)
+
+
+@pytest.mark.parametrize("key", [key for key in DEFAULTS if key != "unclean.leader.election.enable"])
+async def test_a_default_of_topics_changes_in_a_running_broker(
+    make_brokers: Any, autojump_clock: object, key: str
+) -> None:
+    """Topic, this broker, all brokers (KIP-226)."""
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    of_all, own, topics = VALUES.get(key, NUMBERS)
+    if key.endswith(".level"):
+        cluster.controller.configure(compression_type=key.split(".")[1])
+
+    async def now() -> object:
+        await trio.sleep(0.1)
+        return in_force(cluster[1])[key]
+
+    before = await now()
+    commit(cluster, ConfigType.BROKER, "", key, of_all)
+    assert await now() == form(of_all)
+    commit(cluster, ConfigType.BROKER, "2", key, topics)
+    assert await now() == form(of_all), "another broker's value is not for this one"
+    commit(cluster, ConfigType.BROKER, "1", key, own)
+    assert await now() == form(own)
+    name = BROKER_KEYS[key][0].name
+    commit(cluster, ConfigType.TOPIC, "t", name, topics)
+    assert await now() == form(topics)
+    commit(cluster, ConfigType.BROKER, "1", key, None)
+    assert await now() == form(topics)
+    commit(cluster, ConfigType.TOPIC, "t", name, None)
+    assert await now() == form(of_all)
+    commit(cluster, ConfigType.BROKER, "", key, None)
+    assert await now() == before
+
+
+async def test_a_broker_that_starts_has_what_was_set_before(
+    make_brokers: Any, autojump_clock: object
+) -> None:
+    """Q13 (KAFKA-16126): the first metadata is a change too."""
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster[2].start()
+    commit(cluster, ConfigType.BROKER, "", "message.max.bytes", "100")
+    commit(cluster, ConfigType.BROKER, "1", "log.segment.bytes", "200")
+    await cluster[1].start()
+    cluster.controller.create(replicas=(1, 2))
+    await cluster.opened()
+    assert [in_force(cluster[each])["message.max.bytes"] for each in (1, 2)] == [100, 100]
+    assert [in_force(cluster[each])["log.segment.bytes"] for each in (1, 2)] == [200, 1 << 30]
+
+
+async def test_a_smaller_message_max_bytes_refuses_the_next_batch(
+    make_brokers: Any, autojump_clock: object
+) -> None:
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    assert not (await cluster[1].produced("x" * 200)).error
+    commit(cluster, ConfigType.BROKER, "", "message.max.bytes", "100")
+    await trio.sleep(0.1)
+    assert (await cluster[1].produced("x" * 200)).error is ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_a_larger_min_isr_refuses_the_next_write(make_brokers: Any, autojump_clock: object) -> None:
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.start(1)
+    cluster.controller.create(replicas=(1, 2), isr=(1,))
+    await cluster.opened()
+    assert not (await cluster[1].produced("a")).error
+    commit(cluster, ConfigType.BROKER, "", "min.insync.replicas", "2")
+    await trio.sleep(0.1)
+    assert (await cluster[1].produced("b")).error is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+async def test_a_smaller_retention_of_all_brokers_deletes_segments(
+    make_brokers: Any, autojump_clock: object
+) -> None:
+    cluster = make_brokers(brokers=1, min_isr=1, log_retention_check_interval_ms=60_000)
+    await cluster.with_topic(replicas=(1,))
+    cluster.controller.configure(retention_ms=-1)
+    commit(cluster, ConfigType.BROKER, "", "log.segment.bytes", "300")
+    await trio.sleep(0.1)
+    for _ in range(10):
+        await cluster[1].produced("x" * 200)
+    await trio.sleep(61)
+    assert cluster[1].partition().log.log_start_offset == 0
+    commit(cluster, ConfigType.BROKER, "1", "log.retention.bytes", "600")
+    await trio.sleep(61)
+    assert cluster[1].partition().log.log_start_offset > 5
+
+
+async def test_a_lower_segment_ms_rolls_the_present_segment_at_the_next_append(
+    make_brokers: Any, autojump_clock: object
+) -> None:
+    """W12 (KAFKA-7366)."""
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,))
+    await cluster[1].produced("a", timestamp_ms=1000)
+    commit(cluster, ConfigType.BROKER, "", "log.roll.ms", "1000")
+    await trio.sleep(0.1)
+    await cluster[1].produced("b", timestamp_ms=2000)
+    assert len(cluster[1].partition().log._segments) == 1
+    await cluster[1].produced("c", timestamp_ms=2001)
+    assert len(cluster[1].partition().log._segments) == 2
+
+
+async def test_a_shorter_expiration_forgets_producers_sooner(
+    make_brokers: Any, autojump_clock: object
+) -> None:
+    cluster = make_brokers(brokers=1, min_isr=1, producer_id_expiration_ms=86_400_000)
+    await cluster.with_topic(replicas=(1,))
+    await cluster[1].produced("a", producer=(7, 0, 0))
+    await trio.sleep(300)
+    assert len(cluster[1].partition().producers.producers) == 1
+    cluster[1].manager.reconfigure(ReplicationConfig(producer_id_expiration_ms=60_000))
+    await trio.sleep(61)
+    assert not cluster[1].partition().producers.producers
