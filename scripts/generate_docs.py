@@ -7,7 +7,9 @@ from pathlib import Path
 import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from quorate.broker.metadata.broker_keys import DYNAMIC_KEYS
 from quorate.broker.metadata.config_key import ConfigKey, Effect
+from quorate.broker.metadata.group_keys import GROUP_KEYS
 from quorate.broker.metadata.topic_keys import TOPIC_KEYS
 from quorate.broker.settings.config_keys import CONFIG_KEYS
 from quorate.broker.wire.api import APIS
@@ -81,6 +83,19 @@ def keys_without_effect() -> str:
 def refused_keys() -> str:
     rows = ((code(key.name), key.doc, key.why) for key in _with(Effect.REFUSED))
     return table(("key", "in Kafka", "why it is refused"), rows)
+
+
+def dynamic_keys() -> str:
+    rows = ((code(key.name), key.update.value, key.doc) for key in DYNAMIC_KEYS.values())
+    return table(("key", "update mode", "meaning"), rows)
+
+
+def group_keys() -> str:
+    rows = (
+        (code(key.name), key.type.name.lower(), code(key.initial), key.doc, key.difference)
+        for key in GROUP_KEYS.values()
+    )
+    return table(("key", "type", "default", "in Kafka", "difference"), rows)
 
 
 def topic_keys() -> str:
@@ -271,7 +286,9 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "server keys": server_keys,
         "keys without effect": keys_without_effect,
         "refused keys": refused_keys,
+        "dynamic keys": dynamic_keys,
         "topic keys": topic_keys,
+        "group keys": group_keys,
     },
     "docs/reference/metrics.md": {
         "raft metrics": metrics_of(RAFT),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         write_file_atomically,
     )
     from quorate.runtime.entropy import Entropy, parse_uuid, uuid_text
-    from quorate.runtime.event_log import ROOT, get_logger
+    from quorate.runtime.event_log import LOG_LEVELS, ROOT, get_logger, log_levels, set_log_level
     from quorate.runtime.extras import MissingExtraError, need
     from quorate.runtime.forks import tell_forked
     from quorate.runtime.network import (
@@ -64,8 +64,11 @@ _HOMES = {
     "MissingExtraError": "quorate.runtime.extras",
     "need": "quorate.runtime.extras",
     "tell_forked": "quorate.runtime.forks",
+    "LOG_LEVELS": "quorate.runtime.event_log",
     "ROOT": "quorate.runtime.event_log",
     "get_logger": "quorate.runtime.event_log",
+    "log_levels": "quorate.runtime.event_log",
+    "set_log_level": "quorate.runtime.event_log",
     "Address": "quorate.runtime.network",
     "AddressInUseError": "quorate.runtime.network",
     "ConnectRefusedError": "quorate.runtime.network",
@@ -90,6 +93,7 @@ __getattr__ = lazily(__name__, _HOMES)
 
 
 __all__ = [
+    "LOG_LEVELS",
     "ROOT",
     "SLICE_SECONDS",
     "WORK",
@@ -124,10 +128,12 @@ __all__ = [
     "get_logger",
     "in_slices",
     "let_go",
+    "log_levels",
     "loop_clock",
     "need",
     "parse_uuid",
     "read_file",
+    "set_log_level",
     "tell_forked",
     "uuid_text",
     "write_file_atomically",

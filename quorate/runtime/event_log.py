@@ -16,6 +16,35 @@ logging.getLogger(ROOT).addHandler(logging.NullHandler())
 Failure = bool | BaseException | tuple[type[BaseException], BaseException, TracebackType | None] | None
 
 
+_LEVELS: Final = {
+    "TRACE": 5,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+LOG_LEVELS: Final = tuple(_LEVELS)
+"""The levels in Kafka's words, the most talkative first."""
+
+
+def log_levels() -> dict[str, str]:
+    """Return the level of each of quorate's loggers by name: its own, or that of the logger above it."""
+    loggers = [ROOT, *logging.root.manager.loggerDict]
+    names = sorted({name for name in loggers if name == ROOT or name.startswith(f"{ROOT}.")})
+    return {name: _level_in_words(logging.getLogger(name).getEffectiveLevel()) for name in names}
+
+
+def _level_in_words(number: int) -> str:
+    return next((name for name, least in _LEVELS.items() if number <= least), LOG_LEVELS[-1])
+
+
+def set_log_level(name: str, level: str | None) -> None:
+    """Set the level of a logger of this process from now on. `level`: one of `LOG_LEVELS`; None: that of the
+    logger above it."""
+    logging.getLogger(name).setLevel(logging.NOTSET if level is None else _LEVELS[level])
+
+
 class EventLogger:
     """Logs an event, a constant sentence, with the fields that say what it happened to.
 

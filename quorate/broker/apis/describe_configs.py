@@ -1,39 +1,56 @@
-"""DescribeConfigs of topics and brokers."""
+"""DescribeConfigs of topics, brokers, groups and this broker's loggers."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.config_changes import CLIENT_METRICS, LOGGER, check_is_here, config_type
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
+from quorate.broker.apis.loggers import DYNAMIC_BROKER_LOGGER, describe_loggers
+from quorate.broker.controller.operations import check_name
 from quorate.broker.metadata import (
     BROKER_VALUES,
+    ApiError,
     ConfigDescription,
     ConfigKey,
     ConfigSource,
     ConfigSynonym,
+    ConfigType,
     Effect,
+    ValueType,
+    describe_all_brokers,
     describe_broker,
+    describe_group,
     describe_topic,
+    of_all_brokers,
     of_broker,
+    of_group,
     of_topic,
 )
 from quorate.broker.settings import CONFIG_KEYS
-from quorate.broker.wire import Answer, KafkaError, RequestContext
-from quorate.runtime import Address
+from quorate.broker.wire import Answer, KafkaError, RequestContext, wire_code
+from quorate.error_code import ErrorCode as OwnErrorCode
+from quorate.runtime import Address, Slices
 
 if TYPE_CHECKING:
     from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 
 _Fields = dict[str, object]
-_TOPIC: Final = 2
-_BROKER: Final = 4
+_KNOWN_TYPES: Final = frozenset({*map(int, ConfigType), LOGGER, CLIENT_METRICS})
+_TYPES_PER_STEP: Final = 1000
 _AT_ONCE: Final = 5
 """Resources that are answered in one piece; each has some 30 entries."""
 
 
-def handle(broker: Broker, context: RequestContext, request: "DescribeConfigsRequest") -> Answer:
-    """Describe resources; many in slices, each as it is at one moment."""
+async def handle(broker: Broker, context: RequestContext, request: "DescribeConfigsRequest") -> Answer:
+    """Describe resources; many in slices, each as it is at one moment. Raises `KafkaError`."""
+    slices = Slices()
+    for number, asked in enumerate(request.resources, 1):
+        if asked.resource_type not in _KNOWN_TYPES:
+            raise KafkaError(ErrorCode.invalid_request, f"Unknown resource type {asked.resource_type}")
+        if number % _TYPES_PER_STEP == 0:
+            await slices.pause()
     results = (_resource(broker, asked, request) for asked in request.resources)
     if len(request.resources) <= _AT_ONCE:
         return respond(context, results=results)
@@ -44,8 +61,12 @@ def _resource(broker: Broker, asked: "DescribeConfigsResource", request: "Descri
     head: _Fields = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
     try:
         entries = list(_entries(broker, asked.resource_type, asked.resource_name, request))
-    except KafkaError as error:
-        return head | {"error_code": error.code, "error_message": error.message, "configs": ()}
+    except ApiError as error:
+        return head | {
+            "error_code": wire_code(error.code),
+            "error_message": error.message or None,
+            "configs": (),
+        }
     if asked.configuration_keys:
         # They may be many, and each may be in it often.
         wanted = {str(entry["name"]) for entry in entries}.intersection(asked.configuration_keys)
@@ -56,31 +77,61 @@ def _resource(broker: Broker, asked: "DescribeConfigsResource", request: "Descri
 def _entries(broker: Broker, kind: int, name: str, request: "DescribeConfigsRequest") -> Iterator[_Fields]:
     static = broker.config.static
     image = broker.image
-    if kind == _TOPIC:
-        if image.topic(name) is None:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
-        for each in describe_topic(image, name, static=static):
-            yield _entry(each, of_topic(image, name, each.key, static=static), request)
-    elif kind == _BROKER:
-        if name not in ("", str(broker.config.node_id)):
-            raise KafkaError(
-                ErrorCode.invalid_request,
-                f"This is broker {broker.config.node_id}; ask broker {name} itself for its configuration.",
-            )
-        for each in describe_broker(image, static=static):
-            yield _entry(each, of_broker(image, each.name, static=static), request)
-        if name:
+    match kind:
+        case ConfigType.TOPIC:
+            check_name(name)
+            if image.topic(name) is None:
+                raise ApiError(OwnErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+            for each in describe_topic(image, name, static=static):
+                yield _entry(each, of_topic(image, name, each.key, static=static), request)
+        case ConfigType.BROKER if not name:
+            for each in describe_all_brokers(image):
+                yield _entry(each, of_all_brokers(image, each.name), request)
+        case ConfigType.BROKER:
+            check_is_here(broker.config.node_id, name)
+            for each in describe_broker(image, static=static):
+                yield _entry(each, of_broker(image, each.name, static=static), request)
             for key in CONFIG_KEYS.values():
                 if key.name not in BROKER_VALUES and key.effect is not Effect.REFUSED:
                     yield _of_node(broker, key, request)
-    else:
-        raise KafkaError(ErrorCode.invalid_request, f"Resource type {kind} has no configuration here.")
+        case ConfigType.GROUP:
+            if not name:
+                raise ApiError(OwnErrorCode.INVALID_REQUEST, "Group name must not be empty.")
+            for each in describe_group(image, name):
+                yield _entry(each, of_group(image, name, each.key), request)
+        case 8:
+            check_is_here(broker.config.node_id, name)
+            for logger, level in describe_loggers():
+                yield _of_logger(logger, level)
+        case _:
+            config_type(kind)
 
 
 def _entry(
     each: ConfigDescription, synonyms: Iterable[ConfigSynonym], request: "DescribeConfigsRequest"
 ) -> _Fields:
-    return _fields(each.key, request, name=each.name, value=each.value, source=each.source, synonyms=synonyms)
+    return _fields(
+        each.key,
+        request,
+        name=each.name,
+        value=each.value,
+        source=each.source,
+        synonyms=synonyms,
+        read_only=each.read_only,
+    )
+
+
+def _of_logger(name: str, level: str) -> _Fields:
+    return {
+        "name": name,
+        "value": level,
+        "read_only": False,
+        "config_source": DYNAMIC_BROKER_LOGGER,
+        "is_sensitive": False,
+        "config_type": int(ValueType.STRING),
+        "documentation": None,
+        "synonyms": (),
+    }
 
 
 def _of_node(broker: Broker, key: ConfigKey, request: "DescribeConfigsRequest") -> _Fields:

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest
     from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
-    from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
-    from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
-    from kio.schema.join_group.v9.request import JoinGroupRequest
+    from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+    from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConfigsRequest
+    from kio.schema.join_group.v7.request import JoinGroupRequest
     from kio.schema.list_offsets.v11.request import ListOffsetsRequest, ListOffsetsTopic
     from kio.schema.metadata.v12.request import MetadataRequest
     from kio.schema.offset_commit.v10.request import OffsetCommitRequest, OffsetCommitRequestTopic
@@ -226,6 +226,16 @@ def _offset_for_leader_epoch(request: "OffsetForLeaderEpochRequest", refusal: _R
     }
 
 
+def _alter_configs(request: "IncrementalAlterConfigsRequest", refusal: _Refusal) -> _Fields:
+    told = _with_message(request, refusal)
+    return {
+        "responses": (
+            told | {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+            for resource in request.resources
+        )
+    }
+
+
 def _describe_configs(request: "DescribeConfigsRequest", refusal: _Refusal) -> _Fields:
     told = _with_message(request, refusal)
     return {
@@ -317,11 +327,9 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.INIT_PRODUCER_ID: _init_producer_id,
         ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
         ApiKey.DESCRIBE_CONFIGS: _describe_configs,
-        ApiKey.DESCRIBE_LOG_DIRS: _top_level,
-        ApiKey.DELETE_GROUPS: _delete_groups,
-        ApiKey.OFFSET_DELETE: _top_level,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS: _with_message,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: _with_message,
+        ApiKey.ALTER_CONFIGS: _alter_configs,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
+        ApiKey.LIST_CONFIG_RESOURCES: _top_level,
         ApiKey.DESCRIBE_QUORUM: _with_message,
         ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_client_quotas,
         ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,

@@ -208,6 +208,32 @@ SCENARIOS: dict[str, tuple[ApiKey, int, Any]] = {
         4,
         lambda many: body(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, topics=partitions(many, "topic")),
     ),
+    "AlterConfigs": (
+        ApiKey.ALTER_CONFIGS,
+        2,
+        lambda many: body(
+            ApiKey.ALTER_CONFIGS, 2, resources=[{"resource_name": "t", "configs": [{"name": "k"}]}] * many
+        ),
+    ),
+    "IncrementalAlterConfigs": (
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        lambda many: body(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[{"resource_name": "t"}] * many),
+    ),
+    "IncrementalAlterConfigs of many keys": (
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        lambda many: body(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            1,
+            resources=[{"resource_name": "t", "configs": [{"name": "k"}] * many}],
+        ),
+    ),
+    "ListConfigResources": (
+        ApiKey.LIST_CONFIG_RESOURCES,
+        1,
+        lambda many: body(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=[2] * many),
+    ),
     "DescribeConfigs": (
         ApiKey.DESCRIBE_CONFIGS,
         4,

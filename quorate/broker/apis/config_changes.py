@@ -1,0 +1,307 @@
+"""The common part of AlterConfigs and IncrementalAlterConfigs: the checks of a broker, which come before
+those of the controller, and the way there and back."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+import trio
+from kio.schema.errors import ErrorCode as WireErrorCode
+
+from quorate.broker.apis.context import Broker, encoded_in_slices
+from quorate.broker.apis.loggers import alter_loggers
+from quorate.broker.controller.operations import MAX_VALUE_LENGTH
+from quorate.broker.controller.rpc import (
+    AlterConfigsItem,
+    AlterConfigsRequest,
+    ConfigAlteration,
+    ConfigOperation,
+)
+from quorate.broker.controller_channel import ControllerTimedOutError
+from quorate.broker.metadata import DYNAMIC_KEYS, ApiError, ConfigType, ValueType
+from quorate.broker.settings import CONFIG_KEYS
+from quorate.broker.wire import KafkaError, RequestContext, Response, wire_code
+from quorate.error_code import ErrorCode
+from quorate.runtime import Steps, in_slices
+
+LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+MAX_CHANGES: Final = 10_000
+"""Keys in one request, as in Kafka: one operation of its controller writes no more records. Resources too."""
+_MAX_CHANGES_OF_ONE: Final = 1000
+"""Keys of one resource, which is altered in one step. None has a tenth as many."""
+_TIMEOUT_SECONDS: Final = 30.0
+_APPLIED_SECONDS: Final = 5.0
+"""How long an answer waits for this broker's own metadata."""
+_PORTION: Final = 1000
+_PORTION_CHARACTERS: Final = 1 << 20
+_NAME_CHARACTERS: Final = 1 << 12
+_OPERATIONS: Final[Mapping[int, ConfigOperation]] = MappingProxyType(
+    {int(each): each for each in ConfigOperation}
+)
+
+
+class Change(NamedTuple):
+    """A key and what becomes of it. `operation`: Kafka's number, or another that a client sent."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+class AlteredResource(Protocol):
+    """A resource of either request."""
+
+    @property
+    def resource_type(self) -> int: ...
+
+    @property
+    def resource_name(self) -> str: ...
+
+    @property
+    def configs(self) -> Sequence[object]: ...
+
+
+Resource = TypeVar("Resource", bound=AlteredResource)
+
+
+@dataclass(slots=True)
+class AlteredConfig:
+    """A resource with its answer, which is success until something is wrong."""
+
+    type: int
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+    def refuse(self, error: ErrorCode, message: str | None) -> None:
+        self.error, self.message = error, message
+
+
+async def alter_resources(
+    broker: Broker,
+    context: RequestContext,
+    resources: Sequence[Resource],
+    changes_of: Callable[[Resource], list[Change]],
+    *,
+    validate_only: bool,
+    replace_all: bool,
+) -> Response:
+    """Answer with a result for each resource, in the order of the request."""
+    results, forwarded = await in_slices(
+        checked(
+            broker.config.node_id,
+            resources,
+            changes_of,
+            validate_only=validate_only,
+            replace_all=replace_all,
+        )
+    )
+    offset = -1
+    for portion in _portions(forwarded):
+        request = AlterConfigsRequest(
+            resources=tuple(item for _, item in portion), validate_only=validate_only, replace_all=replace_all
+        )
+        try:
+            answer = await broker.channel.ask(request, timeout_seconds=_TIMEOUT_SECONDS)
+        except ControllerTimedOutError as error:
+            for result, _ in portion:
+                result.refuse(ErrorCode.REQUEST_TIMED_OUT, str(error))
+            continue
+        offset = max(offset, answer.metadata_offset)
+        if answer.error is not ErrorCode.NONE:
+            for result, _ in portion:
+                result.refuse(answer.error, answer.error_message)
+            continue
+        for (result, _), told in zip(portion, answer.resources, strict=True):
+            result.refuse(told.error, told.error_message)
+    with trio.move_on_after(_APPLIED_SECONDS):
+        # So that who describes them next, at this broker, sees them.
+        await broker.metadata.wait_until(lambda image: image.offset >= offset)
+    return await encoded_in_slices(
+        context,
+        responses=(
+            {
+                "error_code": wire_code(result.error),
+                "error_message": result.message,
+                "resource_type": result.type,
+                "resource_name": result.name,
+            }
+            for result in results
+        ),
+    )
+
+
+_Forwarded = list[tuple[AlteredConfig, AlterConfigsItem]]
+
+
+def _portions(items: _Forwarded) -> Iterator[_Forwarded]:
+    portion: _Forwarded = []
+    size = 0
+    for result, item in items:
+        length = sum(len(each.name) + len(each.value or "") for each in item.alterations)
+        if portion and (len(portion) == _PORTION or size + length > _PORTION_CHARACTERS):
+            yield portion
+            portion, size = [], 0
+        portion.append((result, item))
+        size += length
+    if portion:
+        yield portion
+
+
+def checked(
+    node_id: int,
+    resources: Sequence[Resource],
+    changes_of: Callable[[Resource], list[Change]],
+    *,
+    validate_only: bool,
+    replace_all: bool,
+) -> Steps[tuple[list[AlteredConfig], _Forwarded]]:
+    """Make the checks of broker `node_id`, in Kafka's order (ConfigAdminManager), and change its loggers.
+    Returns the results, and what is for the controller. Raises `KafkaError` for a request that is too
+    large."""
+    results = [AlteredConfig(each.resource_type, each.resource_name) for each in resources]
+    forwarded: _Forwarded = []
+    total = 0
+    for resource in resources:
+        total += len(resource.configs)
+        yield
+    if total > MAX_CHANGES or len(resources) > MAX_CHANGES:
+        raise KafkaError(
+            WireErrorCode.policy_violation,
+            f"one request may change {MAX_CHANGES} keys of {MAX_CHANGES} resources at most; send several",
+        )
+    times = Counter((each.resource_type, each.resource_name) for each in resources)
+    for resource, result in zip(resources, results, strict=True):
+        yield
+        try:
+            if times[result.type, result.name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            if len(resource.configs) > _MAX_CHANGES_OF_ONE:
+                raise ApiError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"one request may change {_MAX_CHANGES_OF_ONE} keys of a resource at most; send several",
+                )
+            changes = changes_of(resource)
+            _check_changes(changes)
+            if result.type == LOGGER and not replace_all:
+                check_is_here(node_id, result.name)
+                alter_loggers(changes, validate_only=validate_only)
+                continue
+            of = config_type(result.type)
+            if of is ConfigType.BROKER:
+                _check_broker(node_id, result.name, changes)
+            item = _item(of, result.name, changes)
+        except ApiError as error:
+            result.refuse(error.code, error.message)
+            continue
+        forwarded.append((result, item))
+    return results, forwarded
+
+
+def _check_changes(changes: Sequence[Change]) -> None:
+    if len({each.name for each in changes}) != len(changes):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    null = [each.name for each in changes if each.value is None and each.operation != ConfigOperation.DELETE]
+    if null:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for: {', '.join(null):.1000}")
+
+
+def config_type(number: int) -> ConfigType:
+    """Return the kind of resource. Raises `ApiError` for one that the metadata doesn't hold."""
+    if number == CLIENT_METRICS:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "Brokers take no client metrics (KIP-714), so that there is nothing to configure.",
+        )
+    try:
+        return ConfigType(number)
+    except ValueError:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {number}") from None
+
+
+def check_is_here(own: int, name: str) -> None:
+    """Refuse with `ApiError` another name than `own`, this broker's id."""
+    if name != str(own):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {own}, but received {name:.100}; ask that broker itself",
+        )
+
+
+def _check_broker(node_id: int, name: str, changes: Sequence[Change]) -> None:
+    """Here a bad value has INVALID_REQUEST, as in Kafka (KAFKA-13609)."""
+    if name:
+        check_is_here(node_id, name)
+    for each in changes:
+        operation = _operation(each)
+        key = DYNAMIC_KEYS.get(each.name)
+        if operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+            known = CONFIG_KEYS.get(each.name)
+            if known is None or known.type is not ValueType.LIST:
+                raise ApiError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"Can't {operation.name} to key {each.name:.100} because its type is not LIST.",
+                )
+        if operation is ConfigOperation.DELETE or each.value is None:
+            continue
+        if key is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, _why_not_dynamic(each.name))
+        if operation is ConfigOperation.SET:
+            try:
+                key.check(each.value)
+            except ValueError as error:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Invalid value {each.value:.100} for configuration {each.name}: {error}",
+                ) from error
+
+
+def _why_not_dynamic(name: str) -> str:
+    key = CONFIG_KEYS.get(name)
+    if key is None:
+        return f"Cannot update {name:.100} dynamically: brokers have no such key."
+    if key.why:
+        return f"Cannot update {name} dynamically: {key.why}"
+    return f"Cannot update {name} dynamically: set it in server.properties, and restart the broker."
+
+
+def _operation(change: Change) -> ConfigOperation:
+    operation = _OPERATIONS.get(change.operation)
+    if operation is None:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Unknown operation type {change.operation} for {change.name:.100}"
+        )
+    return operation
+
+
+def _item(of: ConfigType, name: str, changes: Sequence[Change]) -> AlterConfigsItem:
+    """Return what the controller is asked for. What no request to it may hold is refused as it would."""
+    alterations = tuple(
+        ConfigAlteration(name=each.name, operation=_operation(each), value=each.value) for each in changes
+    )
+    for each in alterations:
+        if len(each.value or "") > MAX_VALUE_LENGTH or len(each.name) > MAX_VALUE_LENGTH:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"The value of {each.name:.100} may have {MAX_VALUE_LENGTH} characters at most.",
+            )
+    if sum(len(each.name) + len(each.value or "") for each in alterations) > _PORTION_CHARACTERS:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"one request may change {_PORTION_CHARACTERS} characters of a resource at most; send several",
+        )
+    if len(name) > _NAME_CHARACTERS:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION if of is ConfigType.TOPIC else ErrorCode.INVALID_REQUEST
+        raise ApiError(code, f"the name {name:.40}... is longer than {_NAME_CHARACTERS} characters")
+    # A value without effect is not sent: Kafka's tools delete with "".
+    return AlterConfigsItem(
+        resource_type=of,
+        resource_name=name,
+        alterations=tuple(
+            replace(each, value=None) if each.operation is ConfigOperation.DELETE else each
+            for each in alterations
+        ),
+    )
