@@ -1,0 +1,190 @@
+"""`quorate configs`: describe and alter what topics, brokers, loggers and groups are configured with."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from quorate.cli.cli_errors import ExitCode, fail
+from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+
+if TYPE_CHECKING:
+    from quorate.cli.config_requests import Entity, EntityType
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Configs of topics, brokers and groups, and levels of loggers, while the cluster runs.",
+    epilog="Example: quorate configs describe --entity-type topics --entity-name orders",
+)
+
+_TYPES = ("topics", "brokers", "broker-loggers", "groups")
+TypeOption = Annotated[
+    str, typer.Option("--entity-type", metavar="TYPE", help=f"What has configs: {', '.join(_TYPES)}.")
+]
+_DEFAULT_HELP = "The defaults of all brokers, with --entity-type brokers."
+
+
+def _entity_type(text: str) -> "EntityType":
+    from quorate.cli.config_requests import EntityType
+
+    try:
+        return EntityType(text)
+    except ValueError:
+        raise fail(f"--entity-type: {text!r} is none of {', '.join(_TYPES)}", ExitCode.USAGE) from None
+
+
+def _entity(kind: str, name: str | None, *, default: bool) -> "Entity | None":
+    """Return the entity that the options name, or None: they name none."""
+    from quorate.cli.config_requests import Entity, EntityType
+
+    of = _entity_type(kind)
+    if default and name is not None:
+        raise fail("--entity-name and --entity-default exclude one another; leave one out", ExitCode.USAGE)
+    if default and of is not EntityType.BROKERS:
+        raise fail(f"--entity-default: only brokers have defaults, not {kind}", ExitCode.USAGE)
+    if name == "":
+        raise fail("--entity-name is empty; for all brokers write --entity-default", ExitCode.USAGE)
+    if name is None and not default:
+        return None
+    return Entity(of, name or "")
+
+
+_ITEM = re.compile(r"\s*([^=,\s]+)\s*=\s*(\[[^\]]*\]|[^,\[\]]*)\s*(?:,|$)")
+
+
+def _parse_added(text: str) -> Mapping[str, str]:
+    """Parse Kafka's form: key=value,key=[a,b]."""
+    found: dict[str, str] = {}
+    end = 0
+    while end < len(text):
+        item = _ITEM.match(text, end)
+        if item is None:
+            raise fail(
+                f"--add-config: {text[end:]!r} is not key=value or key=[value,value], separated by commas",
+                ExitCode.USAGE,
+            )
+        name, value = item.group(1), item.group(2).strip().removeprefix("[").removesuffix("]")
+        if name in found:
+            raise fail(f"--add-config names {name} twice; name it once", ExitCode.USAGE)
+        found[name] = value
+        end = item.end()
+    return found
+
+
+def _read_added(file: Path) -> Mapping[str, str]:
+    import javaproperties
+
+    try:
+        read: dict[str, str] = javaproperties.loads(file.read_text())
+    except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
+        raise fail(f"--add-config-file: {file} can't be read: {error}", ExitCode.USAGE) from None
+    return {name: value.strip() for name, value in read.items()}
+
+
+@app.command(epilog="Example: quorate configs describe --entity-type topics --entity-name orders --all")
+def describe(
+    entity_type: TypeOption,
+    entity_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A topic, a broker's id or a group. Default: all of the type."),
+    ] = None,
+    entity_default: Annotated[bool, typer.Option("--entity-default", help=_DEFAULT_HELP)] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show what is not set for the entity itself, too.")
+    ] = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    as_json: JsonOption = False,
+) -> None:
+    """Show configs, where their values come from, and what would hold without them.
+
+    Of groups without a name, those that have configs are shown.
+    """
+    entity = _entity(entity_type, entity_name, default=entity_default)
+    kind = _entity_type(entity_type)
+    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.config_requests import DescribedConfig, describe_configs, entities, entity_as_dict
+
+    if TYPE_CHECKING:
+        from quorate.broker.wire import WireClient
+
+    async def ask(client: "WireClient") -> "list[tuple[Entity, list[DescribedConfig]]]":
+        asked = await entities(client, kind) if entity is None else [entity]
+        return [(each, await describe_configs(client, each, everything=everything)) for each in asked]
+
+    described = run_with_client(bootstrap, ask)
+    if as_json:
+        typer.echo(json.dumps([entity_as_dict(each, configs) for each, configs in described]))
+        return
+    from rich.table import Table
+
+    from quorate.cli.text_tables import print_table
+
+    table = Table()
+    for column in ("entity", "key", "value", "source", "else"):
+        table.add_column(column)
+    for each, configs in described:
+        for config in configs:
+            behind = config.synonyms[1:2]
+            table.add_row(
+                each.name or "(default)",
+                config.name,
+                "(hidden)" if config.sensitive else config.value or "",
+                config.source,
+                ", ".join(f"{place.name}={place.value}" for place in behind),
+            )
+    print_table(table)
+
+
+@app.command(
+    epilog="Example: quorate configs alter --entity-type topics --entity-name orders "
+    "--add-config retention.ms=3600000,cleanup.policy=[compact,delete]"
+)
+def alter(
+    entity_type: TypeOption,
+    entity_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A topic, a broker's id or a group.")
+    ] = None,
+    entity_default: Annotated[bool, typer.Option("--entity-default", help=_DEFAULT_HELP)] = False,
+    add_config: Annotated[
+        str | None,
+        typer.Option(metavar="KEY=VALUE,...", help="Keys to set. Brackets hold a list: key=[a,b]."),
+    ] = None,
+    add_config_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A properties file with keys to set.")
+    ] = None,
+    delete_config: Annotated[
+        str | None, typer.Option(metavar="KEY,...", help="Keys whose own value is deleted.")
+    ] = None,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Say whether the change would be accepted.")
+    ] = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Set and delete configs, all or none. They take effect at once, without a restart."""
+    entity = _entity(entity_type, entity_name, default=entity_default)
+    if entity is None:
+        raise fail("name what is altered: --entity-name, or --entity-default", ExitCode.USAGE)
+    if add_config is not None and add_config_file is not None:
+        raise fail("--add-config and --add-config-file exclude one another; leave one out", ExitCode.USAGE)
+    add = {} if add_config is None else dict(_parse_added(add_config))
+    if add_config_file is not None:
+        add = dict(_read_added(add_config_file))
+    delete = [each.strip() for each in (delete_config or "").split(",") if each.strip()]
+    if not add and not delete:
+        raise fail(
+            "nothing is altered: give --add-config, --add-config-file or --delete-config", ExitCode.USAGE
+        )
+    twice = sorted(add.keys() & set(delete))
+    if twice:
+        raise fail(f"{twice[0]} is both set and deleted; leave one out", ExitCode.USAGE)
+    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.config_requests import alter_configs
+
+    run_with_client(
+        bootstrap,
+        lambda client: alter_configs(client, entity, add=add, delete=delete, validate_only=validate_only),
+    )
+    typer.echo(f"{'would alter' if validate_only else 'altered'} {entity}")
