@@ -171,8 +171,9 @@ def test_subtract_removes_what_is_equal_to_the_letter(topic: Any) -> None:
     assert held(topic, TOPIC, "t") == {key: "0:1,2:3"}
 
 
+@pytest.mark.bug("KAFKA-14136")
 def test_the_same_value_again_is_a_record_for_brokers_only(topic: Any) -> None:
-    """Brokers reload (KAFKA-14136)."""
+    """Brokers reload."""
     for of, name, change, more in (
         (TOPIC, "t", RETENTION, 0),
         (GROUP, "g", ("consumer.session.timeout.ms", SET, "50000"), 0),
@@ -186,7 +187,7 @@ def test_the_same_value_again_is_a_record_for_brokers_only(topic: Any) -> None:
 
 
 def test_alter_configs_deletes_what_it_does_not_name(topic: Any) -> None:
-    """Q14: redpanda commit 532f699."""
+    """Redpanda commit 532f699."""
     changes: list[Change] = [
         ("retention.ms", SET, "5"),
         ("segment.ms", SET, "6"),
@@ -211,7 +212,7 @@ def test_alter_configs_deletes_nothing_where_it_is_refused(topic: Any) -> None:
 
 
 def test_a_value_equal_to_the_default_is_the_topics_own(topic: Any) -> None:
-    """Q15: redpanda commits 78fcff7, 6a26dba."""
+    """Redpanda commits 78fcff7, 6a26dba."""
     topic.create("u", (1,))
     alter(topic, item(TOPIC, "t", ("retention.ms", SET, TOPIC_KEYS["retention.ms"].initial)))
 
@@ -231,7 +232,7 @@ def test_a_value_equal_to_the_default_is_the_topics_own(topic: Any) -> None:
 
 
 def test_a_topics_configs_go_with_it_also_from_its_namesake(topic: Any) -> None:
-    """M4: AutoMQ issue 3556."""
+    """AutoMQ issue 3556."""
     alter(topic, item(TOPIC, "t", RETENTION))
     topic.append(RemoveTopic(topic_id=topic.image.topic("t").topic_id))
     topic.create("t", (1,))

@@ -97,10 +97,11 @@ async def test_a_default_of_topics_changes_in_a_running_broker(
     assert await now() == before
 
 
+@pytest.mark.bug("KAFKA-16126")
 async def test_a_broker_that_starts_has_what_was_set_before(
     make_brokers: Any, autojump_clock: object
 ) -> None:
-    """Q13 (KAFKA-16126): the first metadata is a change too."""
+    """The first metadata is a change too."""
     cluster = make_brokers(brokers=2, min_isr=1)
     await cluster[2].start()
     commit(cluster, ConfigType.BROKER, "", "message.max.bytes", "100")
@@ -151,10 +152,10 @@ async def test_a_smaller_retention_of_all_brokers_deletes_segments(
     assert cluster[1].partition().log.log_start_offset > 5
 
 
+@pytest.mark.bug("KAFKA-7366")
 async def test_a_lower_segment_ms_rolls_the_present_segment_at_the_next_append(
     make_brokers: Any, autojump_clock: object
 ) -> None:
-    """W12 (KAFKA-7366)."""
     cluster = make_brokers(brokers=1, min_isr=1)
     await cluster.with_topic(replicas=(1,))
     await cluster[1].produced("a", timestamp_ms=1000)

@@ -269,7 +269,7 @@ async def test_a_brokers_loggers_are_shown_and_set(make_nodes: MakeNodes) -> Non
 
 
 async def test_connection_limits_change_while_brokers_run(make_nodes: MakeNodes) -> None:
-    """Per broker before all brokers; a broker that starts has what was set before (Q13)."""
+    """Per broker before all brokers; a broker that starts has what was set before."""
     nodes = await make_nodes(1)
 
     async def refused() -> bool:
