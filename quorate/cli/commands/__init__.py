@@ -2,6 +2,7 @@
 
 from quorate.cli.commands import (
     cluster_commands,
+    config_commands,
     demo,
     election_commands,
     feature_commands,
@@ -15,6 +16,7 @@ from quorate.cli.commands import (
 
 __all__ = [
     "cluster_commands",
+    "config_commands",
     "demo",
     "election_commands",
     "feature_commands",
