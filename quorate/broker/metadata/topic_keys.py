@@ -22,7 +22,6 @@ from quorate.broker.metadata.config_key import (
 
 _COMPACTION: Final = "quorate does not compact yet."
 _ALL_LOCAL: Final = "there is no tiered storage, so all data is local and retention.* applies to it."
-_UNTHROTTLED: Final = "replication is not throttled."
 _SYNCS: Final = (
     "brokers sync by log.flush.offset.checkpoint.interval.ms, and acks=all counts replicas, not syncs; leave "
     "the key out"
@@ -126,13 +125,11 @@ _KEYS: Final = (
     _key("flush.ms", ValueType.LONG, str(LONG_MAX), only(str(LONG_MAX), _SYNCS),
         "The time after which a partition syncs.", "log.flush.interval.ms", no_effect=f"{_SYNCS}."),
     _key("follower.replication.throttled.replicas", ValueType.LIST, "", _replicas,
-        "The followers whose replication is throttled, as partition:broker pairs. *: all.",
-        no_effect=_UNTHROTTLED),
+        "The followers whose replication is throttled, as partition:broker pairs. *: all."),
     _int("index.interval.bytes", 4096, 0,
         "The size of the log between two entries of the offset index.", "log.index.interval.bytes"),
     _key("leader.replication.throttled.replicas", ValueType.LIST, "", _replicas,
-        "The leaders whose replication is throttled, as partition:broker pairs. *: all.",
-        no_effect=_UNTHROTTLED),
+        "The leaders whose replication is throttled, as partition:broker pairs. *: all."),
     _key("local.retention.bytes", ValueType.LONG, "-2", number(-2, LONG_MAX),
         "The size of a tiered partition that stays on the broker. -2: as retention.bytes.",
         "log.local.retention.bytes", no_effect=_ALL_LOCAL),

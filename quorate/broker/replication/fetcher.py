@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 import trio
 
-from quorate.broker.replication.lost_leaders import LostLeaders
-from quorate.broker.replication.replica import Cutting, FollowerState, PartitionReplica
+from quorate.broker.replication.replica import Cutting, FollowerState, PartitionReplica, ReplicationQuotas
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.replication_errors import ReplicaFailedError
 from quorate.broker.replication.stats import ReplicationStats
@@ -77,6 +76,7 @@ class FetcherContext:
     network: Network
     config: ReplicationConfig
     stats: ReplicationStats
+    quotas: ReplicationQuotas
     cutting: Cutting
     disk_failed: Callable[[PartitionReplica, Exception], None]
     log_starts_raised: Callable[[Sequence[PartitionReplica]], Awaitable[None]]
@@ -220,6 +220,9 @@ class LeaderFetcher:
             if followed.not_before > now:
                 retry_at = min(retry_at, followed.not_before)
                 continue
+            if partition.follower_throttled and self._held_back(partition):
+                retry_at = min(retry_at, now + self._context.quotas.follower.pause_s(now=now))
+                continue
             key = partition.topic if by_name else partition.topic_id
             if key not in topics:
                 parts[key] = []
@@ -255,6 +258,16 @@ class LeaderFetcher:
             topics=tuple(topics.values()),
         )
         return request, asked, retry_at
+
+    def _held_back(self, partition: PartitionReplica) -> bool:
+        """Return whether the partition is left out for now: its replica here is not in the ISR, and throttled
+        ones have copied more than they may (KIP-73)."""
+        state, context = partition.state, self._context
+        return (
+            state is not None
+            and context.broker_id not in state.isr
+            and context.quotas.follower.exceeded(now=trio.current_time())
+        )
 
     async def _take(
         self, answer: dict[tuple[object, int], FetchedPartition], asked: dict[tuple[object, int], _Asked]
@@ -319,6 +332,8 @@ class LeaderFetcher:
         else:
             records = part.records[0] if part.records else b""
             if records:
+                if partition.follower_throttled:
+                    self._context.quotas.follower.record(len(records), now=trio.current_time())
                 await partition.begin_with(role, records, self._context.cutting)
             await partition.append_replicated(role, records, high_watermark=part.high_watermark)
             if part.log_start_offset > partition.log.log_start_offset:

@@ -15,7 +15,13 @@ from quorate.broker.metadata import PartitionState, TopicConfig, is_reserved
 from quorate.broker.replication.directory_assignments import DirectoryAssignments
 from quorate.broker.replication.fetcher import Fetchers
 from quorate.broker.replication.producing import ProduceRules
-from quorate.broker.replication.replica import Eligible, IsrProposal, PartitionReplica, RoleChange
+from quorate.broker.replication.replica import (
+    Eligible,
+    IsrProposal,
+    PartitionReplica,
+    RoleChange,
+    is_throttled,
+)
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.requests import TopicRef
 from quorate.broker.replication.role_lines import RoleLines
@@ -185,7 +191,14 @@ class Hosting:
         partition.min_isr = config.min_insync_replicas
         partition.rules = ProduceRules.of(config)
         partition.log.configure(_log_config(config))
+        partition.leader_throttled = self._throttled(partition, config.leader_throttled_replicas)
+        partition.follower_throttled = self._throttled(partition, config.follower_throttled_replicas)
         partition.advance_high_watermark()
+
+    def _throttled(self, partition: PartitionReplica, replicas: str) -> bool:
+        return bool(replicas) and is_throttled(
+            replicas, partition_id=partition.partition_id, broker_id=self._broker_id
+        )
 
     def _forget(self, hosted: _Hosted, partition_id: int) -> None:
         """Stop serving the partition. Its data is deleted, even if the same replica returns at once."""

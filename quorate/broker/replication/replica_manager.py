@@ -27,7 +27,7 @@ from quorate.broker.replication.log_starts import LogStarts
 from quorate.broker.replication.lost_leaders import LostLeaders
 from quorate.broker.replication.producing import BatchChecker
 from quorate.broker.replication.purgatory import Purgatory
-from quorate.broker.replication.replica import Eligible, PartitionReplica
+from quorate.broker.replication.replica import Eligible, PartitionReplica, ReplicationQuotas
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.replication_errors import AllFoldersFailedError, PartitionError
 from quorate.broker.replication.requests import (
@@ -88,6 +88,7 @@ class ReplicaManager:
         self._broker_epoch = -1
         self._image = MetadataImage()
         self._purgatory = Purgatory()
+        self._quotas = ReplicationQuotas(broker_id)
         self._produces = ProduceService(
             self._writable,
             self._purgatory,
@@ -104,6 +105,7 @@ class ReplicaManager:
             max_bytes=config.fetch_max_bytes,
             disk_failed=self._disk_failed,
             cut_off=self._is_cut_off,
+            quotas=self._quotas,
         )
         self._isr_updater = IsrUpdater(
             broker_id,
@@ -125,6 +127,7 @@ class ReplicaManager:
             network=runtime.network,
             config=config,
             stats=self.stats,
+            quotas=self._quotas,
             cutting=lambda partition, offset: logs.cutting(partition.topic, partition.partition_id, offset),
             disk_failed=self._disk_failed,
             log_starts_raised=log_starts.raised,
@@ -339,6 +342,7 @@ class ReplicaManager:
         everywhere = any(self._is_ours(each) for each in delta.configs)
         if not topics and not everywhere:
             return
+        self._quotas.configure(image)
         configs: dict[str, TopicConfig] = {}
         for partition in self._hosting.each():
             topic = partition.topic

@@ -22,6 +22,7 @@ from quorate.broker.replication.producing.producer_state import KeptBatch, Produ
 from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replica.follower_state import FollowerState
 from quorate.broker.replication.replica.partition_replica import PartitionReplica
+from quorate.broker.replication.replica.replication_quota import ReplicationQuotas
 from quorate.broker.replication.requests import FetchItem, FetchOptions, ProduceItem
 from quorate.broker.replication.serving.fetch_service import FetchService
 from quorate.broker.replication.serving.produce_service import ProduceService
@@ -210,6 +211,7 @@ async def test_a_fetch_of_many_partitions_reads_and_waits_in_slices(tmp_path: Pa
         max_bytes=1 << 20,
         disk_failed=lambda *_: None,
         cut_off=lambda _: False,
+        quotas=ReplicationQuotas(1),
     )
     options = FetchOptions(
         items=[FetchItem("t", number, 0, 1 << 20) for number in range(20_000)],

@@ -108,6 +108,8 @@ class PartitionReplica:
         self.min_isr = min_isr
         self.rules = rules
         """The rules for produced batches."""
+        self.leader_throttled = self.follower_throttled = False
+        """Whether the topic lists this replica among those whose replication is throttled (KIP-73)."""
         self.watchers = Watchers()
         self.lock = trio.Lock()
         """Held while the log is cut or closed."""

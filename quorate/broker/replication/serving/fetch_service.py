@@ -8,7 +8,7 @@ import trio
 
 from quorate.broker.replication.producing import Codec
 from quorate.broker.replication.purgatory import Purgatory, Waiter
-from quorate.broker.replication.replica import PartitionReplica
+from quorate.broker.replication.replica import PartitionReplica, ReplicationQuotas
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult, TopicRef
 from quorate.error_code import ErrorCode
@@ -69,9 +69,11 @@ class FetchService:
         max_bytes: int,
         disk_failed: Callable[[PartitionReplica, Exception], None],
         cut_off: Callable[[PartitionReplica], bool],
+        quotas: ReplicationQuotas,
     ) -> None:
         self._lookup = lookup
         self._cut_off = cut_off
+        self._quota = quotas.leader
         self._disk_failed = disk_failed
         self._purgatory = purgatory
         self._max_bytes = max_bytes
@@ -178,11 +180,16 @@ class FetchService:
             partition = self._lookup(item.topic, item.partition_id)
             readable = partition.readable(item, replica_id=options.replica_id)
             role = partition.role
-            readable_end = self._readable_end(partition, options)
+            readable_end: tuple[object, Offset] | None = self._readable_end(partition, options)
             records = b""
             if not options.zstd and partition.rules.codec is Codec.ZSTD:
                 raise _needs_zstd(partition)
-            if readable.diverging is None and (left > 0 or first):
+            throttled = options.from_follower and partition.leader_throttled
+            if throttled and self._holds_back(partition, options.replica_id):
+                # Not watched: more records would change nothing. The long poll ends, and the follower asks
+                # again.
+                readable_end = None
+            elif readable.diverging is None and (left > 0 or first):
                 records = await partition.log.read(
                     item.fetch_offset,
                     min(item.max_bytes, left),
@@ -197,6 +204,8 @@ class FetchService:
                     # The log may have been cut meanwhile; whatever was read is not ours to give.
                     partition.check_leading(item.current_leader_epoch)
                     records = b""
+                if throttled and records:
+                    self._quota.record(len(records), now=trio.current_time())
         except PartitionError as error:
             return _refused(item, error.code, partition), None
         except OffsetOutOfRangeError:
@@ -218,7 +227,16 @@ class FetchService:
             diverging_epoch=readable.diverging,
             records=(records,) if records else (),
         )
-        return answer, (partition, readable_end)
+        return answer, None if readable_end is None else (partition, readable_end)
+
+    def _holds_back(self, partition: PartitionReplica, replica_id: int) -> bool:
+        """Return whether a follower outside the ISR gets nothing for now (KIP-73)."""
+        leading = partition.leading
+        return (
+            leading is not None
+            and replica_id not in leading.isr.committed
+            and self._quota.exceeded(now=trio.current_time())
+        )
 
 
 def _owes_log_start(item: FetchItem, options: FetchOptions, result: FetchResult) -> bool:
