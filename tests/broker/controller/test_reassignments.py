@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.controller.operations.alter_partition import alter_partition
-from quorate.broker.controller.operations.alter_partition_reassignments import alter_partition_reassignments
 from quorate.broker.controller.operations.directory_changes import may_lead
+from quorate.broker.controller.operations.partition_reassignments import alter_partition_reassignments
 from quorate.broker.controller.operations.topics import delete_topics
 from quorate.broker.controller.rpc.reassignment_rpc import (
     AlterPartitionReassignmentsRequest,
@@ -254,6 +254,21 @@ def test_the_only_replica_in_sync_is_not_given_up(moved) -> None:
     assert moved.partition(moved.t).leader == 1
 
 
+def test_no_fewer_copies_than_the_topic_asks_for_are_left(moved) -> None:
+    configure(moved, "min.insync.replicas", "2")
+    ask(moved, 4, 5, 6)
+    catch_up(moved, 4)
+    moved.fence(2)
+    moved.fence(3)
+    assert moved.partition(moved.t).isr == (1, 4)
+    # What was committed since is on 1 and 4 alone.
+    assert cancel(moved).error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    moved.beat(2)
+    catch_up(moved, 2)
+    assert cancel(moved).error is ErrorCode.NONE
+    assert moved.partition(moved.t).isr == (1, 2)
+
+
 def test_the_only_replica_in_sync_is_given_up_where_unclean_elections_are_allowed(moved) -> None:
     ask(moved, 4, 5, 6)
     catch_up(moved, 4)
@@ -286,6 +301,21 @@ def test_a_move_does_not_end_with_fewer_in_sync_than_the_topic_asks_for(moved) -
     configure(moved, "min.insync.replicas", "1")
     assert lists(moved) == ((1, 2, 4), (), ()), "the setting is what it waited for"
     moved.check()
+
+
+def test_a_controller_ends_what_the_last_one_left_behind(moved) -> None:
+    configure(moved, "min.insync.replicas", "2")
+    ask(moved, 1, 2, 4)
+    keep(moved, 1, 3)
+    moved.fence(1)
+    catch_up(moved, 4)
+    # The setting is written, and its controller dies before it has looked at what follows.
+    moved.append(
+        Config(resource_type=ConfigType.TOPIC, resource_name="t", name="min.insync.replicas", value="1")
+    )
+    assert lists(moved)[2] == (3,)
+    moved.repair()
+    assert lists(moved) == ((1, 2, 4), (), ())
 
 
 def test_where_fewer_are_added_than_removed_the_whole_target_is_waited_for(moved) -> None:

@@ -475,3 +475,21 @@ async def test_a_request_that_arrives_after_its_repetition_was_refused_changes_n
     assert late.response.partitions[0].error is ErrorCode.INVALID_UPDATE_VERSION
     cluster[1].release_metadata()
     await cluster.in_sync(1, 2, 3)
+
+
+async def test_replicas_that_are_being_added_do_not_count_for_min_insync_replicas(
+    make_brokers, autojump_clock
+) -> None:
+    cluster = make_brokers(min_isr=2, **QUICK)
+    await cluster.start()
+    cluster.cut_off(2)
+    cluster.cut_off(3)
+    cluster.controller.create(replicas=(1,))
+    await cluster.opened()
+    assert not (await cluster[1].produced("one replica")).error
+    # Twice: the leader learns of it as an update of its epoch, and as the begin of one.
+    for changes in ({}, {"leader": 1}):
+        cluster.controller.change(replicas=(1, 2, 3), adding_replicas=(2, 3), **changes)
+        assert not (await cluster[1].produced("while two are added")).error
+    cluster.heal()
+    await cluster.in_sync(1, 2, 3)

@@ -2,9 +2,6 @@
 
 from quorate.broker.controller.operations.alter_configs import MAX_VALUE_LENGTH, alter_configs, changed_values
 from quorate.broker.controller.operations.alter_partition import alter_partition
-from quorate.broker.controller.operations.alter_partition_reassignments import (
-    alter_partition_reassignments,
-)
 from quorate.broker.controller.operations.belongings import Belongings
 from quorate.broker.controller.operations.brokers import (
     fence_broker,
@@ -30,6 +27,9 @@ from quorate.broker.controller.operations.leaderships import (
     settle_elrs,
 )
 from quorate.broker.controller.operations.outcome import Departure, Groups, Outcome
+from quorate.broker.controller.operations.partition_reassignments import (
+    alter_partition_reassignments,
+)
 from quorate.broker.controller.operations.producer_id_blocks import allocate_producer_ids
 from quorate.broker.controller.operations.reassignment import ReassignmentRules, end_reassignments
 from quorate.broker.controller.operations.requested_elections import elect_leaders

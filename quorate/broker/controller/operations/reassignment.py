@@ -49,18 +49,17 @@ class ReassignmentRules:
         """True if enough of the target is in the ISR.
 
         Kafka's rule (4.3): all that are added, and of the others at least one; where fewer are added than
-        removed, the whole target. Two rules of ours on top of it: the end leaves min.insync.replicas in the
-        ISR or the whole target, and a broker that was unregistered isn't waited for unless it is added.
+        removed, the whole target. Two rules of ours on top of it: the end leaves min.insync.replicas or the
+        whole target in the ISR, and a broker that was unregistered isn't waited for unless it is added.
         """
         isr = [each for each in state.isr if each not in state.removing_replicas]
         if not isr or not all(each in isr for each in state.adding_replicas):
             return False
         target = state.target_replicas
-        awaited = [each for each in target if each in isr or self._image.broker(each) is not None]
-        if len(isr) == len(awaited):
-            return True
-        return len(state.adding_replicas) >= len(state.removing_replicas) and len(isr) >= min(
-            self.min_isr, len(target)
+        if len(isr) < min(self.min_isr, len(target)):
+            return False
+        return len(state.adding_replicas) >= len(state.removing_replicas) or all(
+            each in isr or self._image.broker(each) is None for each in target
         )
 
     def ended(self, state: PartitionState) -> PartitionState | None:
@@ -94,18 +93,23 @@ class ReassignmentRules:
         return self.ended(begun) or begun
 
     def _dropped(self, state: PartitionState, begun: PartitionState) -> PartitionState:
-        """Replicas that only an earlier request wanted leave, perhaps the leader among them."""
-        safe = {*state.isr, *state.elr, *state.eligible.last_known} & set(begun.replicas)
-        if not safe:
+        """Replicas that only an earlier request wanted leave, perhaps the leader among them. Not if that
+        leaves fewer than min.insync.replicas with every committed record, as Kafka's does."""
+        had = {*state.isr, *state.elr}
+        safe = had & set(begun.replicas)
+        least = min(self.min_isr, len(state.original_replicas))
+        if not safe and not state.eligible.last_known:
             # An unclean election has a first candidate then, though it may not be here now.
             begun = begun._replace(eligible=as_eligible((), begun.replicas[:1]))
         after = self._elected(begun)
-        if (not safe and not self.unclean) or after.leader == NO_LEADER != state.leader:
+        if (
+            safe != had and len(safe) < least and not self.unclean
+        ) or after.leader == NO_LEADER != state.leader:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Only replicas that are being added are in sync (ISR {list(state.isr)}): without them the "
-                f"partition would lose records. Wait until one of {list(state.original_replicas)} has caught "
-                "up.",
+                f"Replicas that are being added are in sync (ISR {list(state.isr)}), and without them only "
+                f"{len(safe)} would have every record, {least} are needed. Wait until more of "
+                f"{list(state.original_replicas)} have caught up.",
             )
         return after._replace(leader_epoch=Epoch(state.leader_epoch + 1))
 
