@@ -70,6 +70,20 @@ async def test_an_atomic_write_leaves_the_old_content_or_the_new_one() -> None:
     assert seen == {b"old", b"new"}
 
 
+async def test_a_folder_that_is_made_anew_keeps_its_files_when_the_removal_of_the_old_one_is_synced() -> None:
+    disk = SimulatedDisk()
+    for content in (b"old", b"new"):
+        disk.make_folder("d/f")
+        await write_file_atomically(disk, "d/f/id", content)
+        if content == b"old":
+            await disk.sync_folder("d")
+            disk.remove("d/f/id")
+            disk.remove_folder("d/f")
+    await disk.sync_folder("d")
+    disk.lose_power(random.Random(1))
+    assert read_file(disk, "d/f/id") == b"new"
+
+
 async def test_a_slow_sync_of_a_folder_takes_no_rename_that_was_made_after_it_began(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -22,6 +22,7 @@ from quorate.simulation.brokers.broker_cluster import (
 from quorate.simulation.brokers.broker_members import GroupMembers
 from quorate.simulation.brokers.directory_faults import DirectoryFaults
 from quorate.simulation.brokers.lost_disks import LostDisks
+from quorate.simulation.brokers.reassigner import Reassigner
 from quorate.simulation.cluster_run import ClusterRun, ClusterRunSettings, derived
 from quorate.simulation.faults import FOLDER, Fault, Faults, FaultSettings, VoterFaults, VotersIn
 from quorate.simulation.histories import Outcome
@@ -163,6 +164,8 @@ class BrokerRunSettings(ClusterRunSettings):
     cluster: BrokerClusterSettings = field(default_factory=BrokerClusterSettings)
     clients: BrokerClientSettings = field(default_factory=BrokerClientSettings)
     faults: FaultSettings = field(default_factory=lambda: FaultSettings(kinds=BROKER_FAULTS))
+    reassigns: bool = False
+    """Whether replicas are moved meanwhile."""
 
     @classmethod
     def draw(cls, source: random.Random) -> "BrokerRunSettings":
@@ -216,7 +219,10 @@ class BrokerRunSettings(ClusterRunSettings):
             if source.random() < 0.6:
                 kinds += (Fault.LOST_DISK,)
             cluster = replace(cluster, auto_join=source.random() < 0.5)
-        return replace(settings, cluster=cluster, faults=replace(settings.faults, kinds=kinds))
+        reassigns = source.random() < 0.5
+        return replace(
+            settings, cluster=cluster, faults=replace(settings.faults, kinds=kinds), reassigns=reassigns
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +239,8 @@ class BrokerRunResult:
     read: int
     commits: int
     topics: int
+    moves: int
+    """The reassignments and cancellations that were granted."""
     leader_epochs: tuple[int, ...]
     faults: dict[str, int]
 
@@ -257,6 +265,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
             cluster, TOPIC, derived(source), members=settings.members, think_max_s=settings.think_max_s
         )
         faults = BrokerFaults(cluster, self.settings.faults, derived(source))
+        reassigner = Reassigner(cluster, TOPIC, derived(source)) if self.settings.reassigns else None
         await admin.create(TOPIC, partitions=cluster.settings.partitions)
         await cluster.converge(within_s=_PATIENCE_S)
         async with trio.open_nursery() as consumers:
@@ -266,6 +275,8 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
                 others.start_soon(members.run)
                 if settings.churn:
                     others.start_soon(admin.churn)
+                if reassigner is not None:
+                    others.start_soon(reassigner.run)
                 with trio.move_on_after(self.settings.faults_s):
                     await faults.run()
                 cluster.heal()
@@ -281,6 +292,8 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
                 await trio.sleep(2)
                 clients.finish()
                 admin.finish()
+                if reassigner is not None:
+                    reassigner.finish()
                 members.finish()
                 others.cancel_scope.deadline = trio.current_time() + _PATIENCE_S
             if others.cancel_scope.cancelled_caught:
@@ -291,6 +304,8 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
             consumers.cancel_scope.cancel()
         await check_answers(cluster, clients)
         await admin.check(within_s=_PATIENCE_S)
+        if reassigner is not None:
+            await reassigner.check(within_s=_PATIENCE_S)
         if members.acknowledged:
             with trio.move_on_after(_PATIENCE_S) as patience:
                 await members.check()
@@ -311,6 +326,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
             read=sum(len(got) for _, got in clients.consumed.values()),
             commits=members.commits,
             topics=len(admin.fates),
+            moves=0 if reassigner is None else reassigner.begun,
             leader_epochs=leader_epochs,
             faults={fault.value: count for fault, count in faults.counts.items()},
         )

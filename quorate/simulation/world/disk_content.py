@@ -110,6 +110,8 @@ class Renamed:
 @dataclass(frozen=True, slots=True, eq=False)
 class Removed:
     path: str
+    content: FileContent | None = None
+    """With its folder: this file. One of a folder that is made anew in that place stays. None: any."""
 
 
 NameChange = Created | Renamed | Removed
@@ -124,5 +126,6 @@ def apply_change(names: dict[str, FileContent], change: NameChange) -> None:
         case Renamed(old, new):
             if old in names:
                 names[new] = names.pop(old)
-        case Removed(path):
-            names.pop(path, None)
+        case Removed(path, removed):
+            if removed is None or names.get(path) is removed:
+                names.pop(path, None)

@@ -267,7 +267,9 @@ class SimulatedDisk:
             if name.startswith(inside):
                 self._names.pop(name, None)
                 # Durable with the parent's sync, as the folder's own removal is.
-                self._name_changes.setdefault(_folder_of(path), []).append(Removed(name))
+                durable = self._durable_names.get(name)
+                if durable is not None:
+                    self._name_changes.setdefault(_folder_of(path), []).append(Removed(name, durable))
         self._folders = {
             folder for folder in self._folders if folder != path and not folder.startswith(path + "/")
         }
