@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from quorate.cli.commands import broker_commands as brokers
 from quorate.cli.commands import cluster_commands as cluster
 from quorate.cli.commands import config_commands as configs
 from quorate.cli.commands import demo
@@ -16,6 +17,7 @@ from quorate.cli.commands import election_commands as elections
 from quorate.cli.commands import feature_commands as features
 from quorate.cli.commands import log_commands as log_dump
 from quorate.cli.commands import quorum_commands as quorum
+from quorate.cli.commands import reassign_commands as reassign
 from quorate.cli.commands import server_commands as server
 from quorate.cli.commands import snapshot_commands as snapshot
 from quorate.cli.commands import storage_commands as storage
@@ -34,7 +36,9 @@ app.add_typer(server.app, name="server")
 app.add_typer(storage.app, name="storage")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(topics.app, name="topics")
-app.add_typer(configs.app, name="configs")
+app.add_typer(features.app, name="features")
+app.add_typer(brokers.app, name="brokers")
+app.add_typer(reassign.app, name="reassign-partitions")
 app.add_typer(log_dump.app, name="log")
 app.add_typer(snapshot.app, name="snapshot")
 app.command(

@@ -1,6 +1,7 @@
 """One module per group of commands of `quorate`."""
 
 from quorate.cli.commands import (
+    broker_commands,
     cluster_commands,
     config_commands,
     demo,
@@ -8,6 +9,7 @@ from quorate.cli.commands import (
     feature_commands,
     log_commands,
     quorum_commands,
+    reassign_commands,
     server_commands,
     snapshot_commands,
     storage_commands,
@@ -15,6 +17,7 @@ from quorate.cli.commands import (
 )
 
 __all__ = [
+    "broker_commands",
     "cluster_commands",
     "config_commands",
     "demo",
@@ -22,6 +25,7 @@ __all__ = [
     "feature_commands",
     "log_commands",
     "quorum_commands",
+    "reassign_commands",
     "server_commands",
     "snapshot_commands",
     "storage_commands",

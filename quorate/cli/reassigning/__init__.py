@@ -1,0 +1,43 @@
+"""The moves of replicas as the command line plans, begins and watches them."""
+
+from quorate.cli.reassigning.assignment_files import (
+    Assignments,
+    Replica,
+    dump_assignments,
+    load_assignments,
+    load_topics,
+)
+from quorate.cli.reassigning.cluster_view import BrokerView, ClusterView, Move, read_cluster
+from quorate.cli.reassigning.moves import (
+    POLL_SECONDS,
+    begin_moves,
+    check_moves,
+    end_throttles,
+    summary,
+)
+from quorate.cli.reassigning.progress import Progress, progress_of
+from quorate.cli.reassigning.reassignment_requests import alter_reassignments
+from quorate.cli.reassigning.replica_plan import PlanError, drained, spread
+
+__all__ = [
+    "POLL_SECONDS",
+    "Assignments",
+    "BrokerView",
+    "ClusterView",
+    "Move",
+    "PlanError",
+    "Progress",
+    "Replica",
+    "alter_reassignments",
+    "begin_moves",
+    "check_moves",
+    "drained",
+    "dump_assignments",
+    "end_throttles",
+    "load_assignments",
+    "load_topics",
+    "progress_of",
+    "read_cluster",
+    "spread",
+    "summary",
+]

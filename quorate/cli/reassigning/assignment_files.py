@@ -1,0 +1,97 @@
+"""Kafka's JSON files of kafka-reassign-partitions."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from quorate.cli.cli_errors import ExitCode, fail
+
+
+class Replica(NamedTuple):
+    """A partition by name."""
+
+    topic: str
+    partition: int
+
+
+Assignments = Mapping[Replica, tuple[int, ...]]
+"""The replicas of partitions, the preferred leader first."""
+
+
+def load_assignments(path: Path) -> Assignments:
+    """Read `{"version": 1, "partitions": [{"topic", "partition", "replicas"}]}`. Exits with what is wrong
+    and where."""
+    found: dict[Replica, tuple[int, ...]] = {}
+    for number, entry in enumerate(_list(path, "partitions")):
+        where = f"{path}: partitions[{number}]"
+        topic, partition, replicas = (entry.get(name) for name in ("topic", "partition", "replicas"))
+        if not isinstance(topic, str) or not _is_number(partition):
+            raise fail(f"{where} needs a topic (text) and a partition (number)", ExitCode.USAGE)
+        if not isinstance(replicas, list) or not replicas or not all(map(_is_number, replicas)):
+            raise fail(f"{where}: replicas must be a list of broker ids, such as [1, 2, 3]", ExitCode.USAGE)
+        if len(set(replicas)) != len(replicas):
+            raise fail(f"{where}: replicas {replicas} names a broker twice", ExitCode.USAGE)
+        if any(each != "any" for each in cast(list[object], entry.get("log_dirs") or ())):
+            raise fail(
+                f'{where}: log_dirs can only be "any" here; a broker places what it gets in the folder of '
+                "log.dirs with the fewest partitions",
+                ExitCode.USAGE,
+            )
+        key = Replica(topic, cast(int, partition))
+        if key in found:
+            raise fail(f"{where}: partition {partition} of topic {topic} is there twice", ExitCode.USAGE)
+        found[key] = tuple(replicas)
+    if not found:
+        raise fail(f"{path} has no partitions", ExitCode.USAGE)
+    return found
+
+
+def load_topics(path: Path) -> list[str]:
+    """Read `{"version": 1, "topics": [{"topic": "foo"}]}`. Exits with what is wrong and where."""
+    topics: list[str] = []
+    for number, entry in enumerate(_list(path, "topics")):
+        topic = entry.get("topic")
+        if not isinstance(topic, str):
+            raise fail(f"{path}: topics[{number}] needs a topic (text)", ExitCode.USAGE)
+        topics.append(topic)
+    if not topics:
+        raise fail(f"{path} has no topics", ExitCode.USAGE)
+    return topics
+
+
+def dump_assignments(assignments: Assignments) -> str:
+    """Return the JSON of a file for `execute`, on one line as Kafka's tool prints it."""
+    return json.dumps(
+        {
+            "version": 1,
+            "partitions": [
+                {
+                    "topic": key.topic,
+                    "partition": key.partition,
+                    "replicas": list(replicas),
+                    "log_dirs": ["any"] * len(replicas),
+                }
+                for key, replicas in sorted(assignments.items())
+            ],
+        }
+    )
+
+
+def _list(path: Path, name: str) -> list[dict[str, object]]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise fail(f"{path} can't be read: {error}", ExitCode.USAGE) from None
+    except (ValueError, RecursionError) as error:
+        raise fail(f"{path} is not JSON: {error}", ExitCode.USAGE) from None
+    entries = content.get(name) if isinstance(content, dict) else None
+    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+        raise fail(f'{path} must be an object with a list "{name}", as `generate` prints it', ExitCode.USAGE)
+    if content.get("version", 1) != 1:
+        raise fail(f"{path}: version {content['version']!r} is not 1", ExitCode.USAGE)
+    return entries
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31

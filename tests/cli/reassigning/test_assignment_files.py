@@ -1,0 +1,73 @@
+"""Kafka's JSON files of moves."""
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from quorate.cli.cli_errors import ExitCode
+from quorate.cli.reassigning.assignment_files import (
+    Replica,
+    dump_assignments,
+    load_assignments,
+    load_topics,
+)
+
+
+def test_what_is_printed_can_be_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    plan = {Replica("b", 1): (2, 1), Replica("a", 0): (3,)}
+    text = dump_assignments(plan)
+    assert text == (
+        '{"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [3], "log_dirs": ["any"]}, '
+        '{"topic": "b", "partition": 1, "replicas": [2, 1], "log_dirs": ["any", "any"]}]}'
+    )
+    file.write_text(text)
+    assert load_assignments(file) == plan
+
+
+def test_topics_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "topics.json"
+    file.write_text('{"topics": [{"topic": "foo1"}, {"topic": "foo2"}], "version": 1}')
+    assert load_topics(file) == ["foo1", "foo2"]
+
+
+def entry(**changes: object) -> str:
+    import json
+
+    return json.dumps({"partitions": [{"topic": "t", "partition": 0, "replicas": [1]} | changes]})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is not JSON"),
+        ("[]", 'must be an object with a list "partitions"'),
+        ("{}", 'must be an object with a list "partitions"'),
+        ('{"partitions": [7]}', 'must be an object with a list "partitions"'),
+        ('{"partitions": []}', "has no partitions"),
+        ('{"version": 2, "partitions": []}', "version 2 is not 1"),
+        (entry(topic=7), "partitions[0] needs a topic (text) and a partition (number)"),
+        (entry(partition="0"), "partitions[0] needs a topic (text) and a partition (number)"),
+        (entry(partition=-1), "needs a topic"),
+        (entry(partition=True), "needs a topic"),
+        (entry(replicas=[]), "replicas must be a list of broker ids"),
+        (entry(replicas=[1, "2"]), "replicas must be a list of broker ids"),
+        (entry(replicas=[1, 2, 1]), "names a broker twice"),
+        (entry(log_dirs=["/data"]), 'log_dirs can only be "any"'),
+        (entry()[:-2] + "," + entry()[16:], "is there twice"),
+    ],
+)
+def test_a_bad_file_is_refused_with_the_place_of_the_mistake(tmp_path: Path, text, says, capsys) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(text)
+    with pytest.raises(typer.Exit) as ended:
+        load_assignments(file)
+    assert ended.value.exit_code == ExitCode.USAGE
+    assert says in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, capsys) -> None:
+    with pytest.raises(typer.Exit):
+        load_topics(tmp_path / "none.json")
+    assert "none.json can't be read" in capsys.readouterr().err

@@ -1,0 +1,186 @@
+"""`quorate reassign-partitions` and `quorate brokers` on a cluster of three."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from quorate.cli.cli_errors import ExitCode
+from quorate.cli.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.system
+
+Quorate = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    cluster = LocalCluster.plan(tmp_path_factory.mktemp("three") / "cluster", nodes=3, client_port=0)
+    try:
+        cluster.prepare()
+        cluster.start()
+        cluster.wait_ready()
+        yield cluster
+    finally:
+        cluster.kill_all()
+
+
+def replicas(quorate: Quorate, topic: str, *server: str) -> list[list[int]]:
+    (described,) = json.loads(quorate("topics", "describe", "-t", topic, "--json", *server).output)
+    return [part["replicas"] for part in described["partitions"]]
+
+
+def plan(path: Path, topic: str, *assignments: list[int]) -> Path:
+    path.write_text(
+        json.dumps(
+            {
+                "partitions": [
+                    {"topic": topic, "partition": number, "replicas": each}
+                    for number, each in enumerate(assignments)
+                ]
+            }
+        )
+    )
+    return path
+
+
+def test_partitions_are_moved_by_generate_execute_and_verify(
+    quorate: Quorate, three: LocalCluster, tmp_path: Path
+) -> None:
+    server = ("-b", three.bootstrap)
+    quorate("topics", "create", "-t", "orders", "--replica-assignment", "1,1,1", *server)
+    topics = tmp_path / "topics.json"
+    topics.write_text('{"topics": [{"topic": "orders"}]}')
+    generated = quorate(
+        "reassign-partitions",
+        "generate",
+        "--topics-to-move-json-file",
+        topics,
+        "--broker-list",
+        "1,2,3",
+        *server,
+    )
+    assert generated.exit_code == 0, generated.output
+    current, proposed = (json.loads(line) for line in generated.output.splitlines() if line.startswith("{"))
+    assert [each["replicas"] for each in current["partitions"]] == [[1]] * 3
+    assert sorted(each["replicas"] for each in proposed["partitions"]) == [[1], [2], [3]]
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(proposed))
+    begun = quorate("reassign-partitions", "execute", "--reassignment-json-file", file, *server)
+    assert begun.exit_code == 0, begun.output
+    assert "Successfully started partition reassignments for orders-0,orders-1,orders-2" in begun.output
+    done = quorate("reassign-partitions", "verify", "--reassignment-json-file", file, "--watch", *server)
+    assert done.exit_code == 0, done.output
+    assert "Reassignment of partition orders-2 is completed." in done.output
+    assert replicas(quorate, "orders", *server) == [each["replicas"] for each in proposed["partitions"]]
+    assert json.loads(quorate("reassign-partitions", "list", "--json", *server).output) == []
+    cancelled = quorate("reassign-partitions", "cancel", "--reassignment-json-file", file, *server)
+    assert (cancelled.exit_code, cancelled.output) == (0, "None of the file's partitions is being moved\n")
+    other = plan(tmp_path / "other.json", "orders", [3, 2, 1])
+    checked = quorate("reassign-partitions", "verify", "--reassignment-json-file", other, "--json", *server)
+    assert checked.exit_code == ExitCode.FAILED
+    assert json.loads(checked.stdout)["different"] == [
+        {"topic": "orders", "partition": 0, "replicas": proposed["partitions"][0]["replicas"]}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "says"),
+    [([9], "which is not registered"), ([1, 9], "which is not registered")],
+)
+def test_the_clusters_refusal_names_the_partition(
+    quorate: Quorate, three: LocalCluster, tmp_path: Path, assignment: list[int], says: str
+) -> None:
+    server = ("-b", three.bootstrap)
+    quorate("topics", "create", "-t", "refused", "--replica-assignment", "1", *server)
+    file = plan(tmp_path / "plan.json", "refused", assignment)
+    refused = quorate("reassign-partitions", "execute", "--reassignment-json-file", file, *server)
+    assert refused.exit_code == ExitCode.FAILED
+    assert "refused-0" in refused.stderr and says in refused.stderr
+    assert replicas(quorate, "refused", *server) == [[1]]
+
+
+def test_what_does_not_exist_is_named(quorate: Quorate, three: LocalCluster, tmp_path: Path) -> None:
+    server = ("-b", three.bootstrap)
+    file = plan(tmp_path / "plan.json", "nope", [1])
+    missing = quorate("reassign-partitions", "execute", "--reassignment-json-file", file, *server)
+    assert missing.exit_code == ExitCode.FAILED
+    assert "partition 0 of topic nope does not exist" in missing.stderr
+    topics = tmp_path / "topics.json"
+    topics.write_text('{"topics": [{"topic": "nope"}]}')
+    for brokers, says in (("1,2", "topic nope does not exist"), ("1,x", "is not of the form 1,2,3")):
+        result = quorate(
+            "reassign-partitions",
+            "generate",
+            "--topics-to-move-json-file",
+            topics,
+            "--broker-list",
+            brokers,
+            *server,
+        )
+        assert says in result.stderr
+
+
+def test_a_broker_is_drained_and_a_killed_one_is_moved_away_from(
+    quorate: Quorate, three: LocalCluster, tmp_path: Path
+) -> None:
+    server = ("-b", three.bootstrap)
+
+    def brokers() -> dict[int, Any]:
+        return {each["id"]: each for each in json.loads(quorate("brokers", "list", "--json", *server).output)}
+
+    quorate("topics", "create", "-t", "kept", "--replica-assignment", "1:3,3:2,2:1,3:1", *server)
+    full = quorate("topics", "create", "-t", "full", "--replica-assignment", "1:2:3", *server)
+    assert full.exit_code == 0
+    before = replicas(quorate, "kept", *server)
+    nowhere = quorate("brokers", "drain", 3, *server)
+    assert nowhere.exit_code == ExitCode.FAILED
+    assert "partition 0 of topic full has replicas on [1, 2, 3]" in nowhere.stderr
+    assert replicas(quorate, "kept", *server) == before, "nothing is half done"
+    quorate("topics", "delete", "-t", "full", *server)
+    drained = quorate("brokers", "drain", 3, *server)
+    assert drained.exit_code == 0, drained.output
+    assert drained.output.endswith("Broker 3 has no replicas\n")
+    assert replicas(quorate, "kept", *server) == [[1, 2], [1, 2], [2, 1], [2, 1]]
+    assert (brokers()[3]["replicas"], brokers()[3]["leads"]) == (0, 0)
+    assert "not live" not in quorate("brokers", "list", *server).output
+    again = quorate("brokers", "drain", 3, *server)
+    assert (again.exit_code, again.output) == (0, "Broker 3 has no replicas\n")
+
+
+def test_a_move_to_a_broker_that_died_waits_and_is_cancelled(
+    quorate: Quorate, three: LocalCluster, tmp_path: Path
+) -> None:
+    quorate("topics", "create", "-t", "waits", "--replica-assignment", "1:2", "-b", three.bootstrap)
+    bootstrap = ("-b", f"{three.host}:{three.nodes[0].client_port}")
+    three.kill(3)
+    deadline = time.monotonic() + 30
+    while brokers_live(quorate, *bootstrap) != {1, 2}:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    file = plan(tmp_path / "plan.json", "waits", [1, 3])
+    assert (
+        quorate("reassign-partitions", "execute", "--reassignment-json-file", file, *bootstrap).exit_code == 0
+    )
+    waits = quorate("reassign-partitions", "verify", "--reassignment-json-file", file, *bootstrap)
+    assert "Reassignment of partition waits-0 is still in progress" in waits.output
+    (listed,) = json.loads(quorate("reassign-partitions", "list", "--json", *bootstrap).output)
+    assert (listed["adding"], listed["removing"]) == ([3], [2])
+    assert "waits" in quorate("reassign-partitions", "list", *bootstrap).output
+    more = quorate("reassign-partitions", "execute", "--reassignment-json-file", file, *bootstrap)
+    assert more.exit_code == ExitCode.FAILED
+    assert "1 partitions are being moved already" in more.stderr
+    ended = quorate("reassign-partitions", "cancel", "--reassignment-json-file", file, *bootstrap)
+    assert ended.output == "Successfully cancelled partition reassignments for waits-0\n", ended.stderr
+    assert replicas(quorate, "waits", *bootstrap)[0] == [1, 2]
+    three.start(3)
+    three.wait_ready()
+
+
+def brokers_live(quorate: Quorate, *server: str) -> set[int]:
+    listed = json.loads(quorate("brokers", "list", "--json", *server).output)
+    return {each["id"] for each in listed if each["address"] is not None}
