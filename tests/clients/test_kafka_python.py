@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
 pytestmark = pytest.mark.clients
@@ -50,3 +50,33 @@ def test_nothing_is_lost_or_doubled_through_a_leaders_death(
             break
     consumer.close()
     check(received, sent, trouble)
+
+
+def test_a_partition_moves_while_its_producer_goes_on(killable) -> None:
+    topic = "kafka-python-moved"
+    servers = killable.bootstrap.split(",")
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    admin.create_topics([NewTopic(topic, replica_assignments={0: [1]})])
+    moved = TopicPartition(topic, 0)
+    producer = KafkaProducer(bootstrap_servers=servers, acks="all", enable_idempotence=True)
+    sent = [b"%d" % number for number in range(400)]
+    futures = [producer.send(topic, value) for value in sent[:200]]
+    assert admin.alter_partition_reassignments({moved: [2, 3]}) == {moved: None}
+    futures += [producer.send(topic, value) for value in sent[200:]]
+    producer.flush(timeout=60)
+    assert [future.get(timeout=60).offset for future in futures] == list(range(400))
+    producer.close()
+    deadline = time.monotonic() + 30
+    while admin.list_partition_reassignments():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert admin.alter_partition_reassignments({moved: None})[moved].errno == 85
+    (described,) = admin.describe_topics([topic])
+    assert described["partitions"][0]["replica_nodes"] == [2, 3]
+    admin.close()
+    consumer = KafkaConsumer(bootstrap_servers=servers, consumer_timeout_ms=8000)
+    consumer.assign([moved])
+    consumer.seek_to_beginning(moved)
+    received = [message.value for _, message in zip(sent, consumer, strict=False)]
+    consumer.close()
+    assert received == sent

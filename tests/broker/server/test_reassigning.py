@@ -123,7 +123,7 @@ async def test_a_move_to_a_broker_that_is_away_is_listed_shown_and_cancelled(
         assert (error, "not registered" in message) == (ErrorCode.invalid_replica_assignment, True)
 
 
-@pytest.mark.bug("KAFKA-4214, PR 1910")
+@pytest.mark.bug("KAFKA-4214")
 async def test_a_move_outlives_its_controller_and_its_receiver_together(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(3)
     leader = nodes.servers[1].quorum.leader
@@ -143,7 +143,7 @@ async def test_a_move_outlives_its_controller_and_its_receiver_together(make_nod
         await ended(nodes, asked, (asked, receiver))
 
 
-@pytest.mark.bug("KAFKA-13972, PR 13107")
+@pytest.mark.bug("KAFKA-13972")
 async def test_a_cancelled_move_leaves_no_stray_replica(make_nodes: MakeNodes, tmp_path: Path) -> None:
     nodes = await make_nodes(3)
     async with nodes.client(1) as client:
@@ -159,7 +159,7 @@ async def test_a_cancelled_move_leaves_no_stray_replica(make_nodes: MakeNodes, t
         await ended(nodes, 2, (1,))
 
 
-@pytest.mark.bug("KAFKA-16892, PR 16206")
+@pytest.mark.bug("KAFKA-16892")
 async def test_a_broker_that_was_away_deletes_what_was_moved_from_it(
     make_nodes: MakeNodes, tmp_path: Path
 ) -> None:
