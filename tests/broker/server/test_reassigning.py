@@ -27,11 +27,18 @@ async def create(client: WireClient, *replicas: list[int]) -> None:
     assert answer.topics[0].error_code is ErrorCode.none
 
 
-async def alter(client: WireClient, replicas: tuple[int, ...] | None, **values: object) -> tuple[Any, str]:
-    """The error and message of partition 0."""
+async def alter(
+    client: WireClient,
+    replicas: tuple[int, ...] | None,
+    *,
+    topic: str = "t",
+    partition: int = 0,
+    **values: object,
+) -> tuple[Any, str]:
+    """The error and message of the partition."""
     answer: Any = await client.call(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        topics=[{"name": "t", "partitions": [{"partition_index": 0, "replicas": replicas}]}],
+        topics=[{"name": topic, "partitions": [{"partition_index": partition, "replicas": replicas}]}],
         timeout=timedelta(seconds=10),
         **values,
     )
@@ -173,3 +180,55 @@ async def test_a_broker_that_was_away_deletes_what_was_moved_from_it(
         await folders(tmp_path, {1, 2, 3})
         await nodes.start(2)
         await folders(tmp_path, {1, 3})
+
+
+async def commit(client: WireClient) -> Any:
+    part = {
+        "partition_index": 0,
+        "committed_offset": 7,
+        "committed_leader_epoch": -1,
+        "committed_metadata": "",
+    }
+    answer: Any = await client.call(
+        ApiKey.OFFSET_COMMIT,
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[{"name": "t", "partitions": [part]}],
+    )
+    return answer.topics[0].partitions[0].error_code
+
+
+async def committed(client: WireClient) -> None:
+    """Return when the broker has taken a commit of the group."""
+    with trio.fail_after(10):
+        while await commit(client) is not ErrorCode.none:  # noqa: ASYNC110  it loads its groups
+            await trio.sleep(0.02)
+
+
+@pytest.mark.bug("KAFKA-13198")
+async def test_a_coordinator_whose_partition_moves_away_gives_its_groups_up(
+    make_nodes: MakeNodes, tmp_path: Path
+) -> None:
+    nodes = await make_nodes(
+        2, {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"}
+    )
+    async with nodes.client(1) as one, nodes.client(2) as two:
+        clients = {1: one, 2: two}
+        await create(one, [1])
+        found: Any = await one.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=["g"])
+        with trio.fail_after(10):
+            while found.coordinators[0].error_code is not ErrorCode.none:
+                await trio.sleep(0.02)
+                found = await one.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=["g"])
+        old = found.coordinators[0].node_id
+        new = 3 - old
+        await committed(clients[old])
+        assert (await alter(one, (new,), topic="__consumer_offsets"))[0] is ErrorCode.none
+        await committed(clients[new])
+        assert await commit(clients[old]) is ErrorCode.not_coordinator
+        folder = tmp_path / f"node-{old}" / "__consumer_offsets-0"
+        with trio.fail_after(10):
+            while folder.exists():  # noqa: ASYNC110  a task that nobody waits for removes it
+                await trio.sleep(0.02)
