@@ -1,4 +1,4 @@
-"""What the commands do with moves: begin, check, and clear up."""
+"""The steps of the commands on moves: begin, check, and clear up."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

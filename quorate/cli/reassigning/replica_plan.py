@@ -1,4 +1,4 @@
-"""Where replicas should go: pure functions of the cluster as it is.
+"""The places where replicas should go: pure functions of the cluster as it is.
 
 Replicas are spread over racks first, then evenly over brokers, by the number of replicas and of first
 replicas that each has. Equal choices go to the lowest id, so that the same cluster gets the same plan.
