@@ -120,6 +120,13 @@ def test_a_move_begins_with_both_sets_and_ends_when_the_new_one_is_in_sync(moved
     assert moved.replayed() == moved.image
 
 
+def test_a_removed_replica_is_fenced_by_a_new_epoch_though_the_leader_stays(moved) -> None:
+    ask(moved, 1, 2, 4)
+    assert catch_up(moved, 4) is ErrorCode.NONE
+    state = moved.partition(moved.t)
+    assert (state.replicas, state.leader, state.leader_epoch) == ((1, 2, 4), 1, 1)
+
+
 def test_a_new_replica_has_its_brokers_only_directory_or_none_and_the_others_keep_theirs(cluster) -> None:
     cluster.start(1, 2, 3)
     cluster.start(4, dirs=(0, 1))
