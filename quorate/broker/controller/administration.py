@@ -1,43 +1,46 @@
 """The operations that only administrators ask for, from the request to the answer: each is a pure function of
 `operations`, performed in portions of its items."""
 
-import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from quorate.broker.controller.chores import LOOKS_PER_CHANGE
 from quorate.broker.controller.operations import (
+    MAX_NEW_PARTITIONS,
     Outcome,
-    alter_client_quotas,
+    additional,
     alter_configs,
-    alter_partition_reassignments,
+    create_partitions,
     delete_topics,
-    elect_leaders,
     partitions_of,
-    update_features,
+    shrink_topics,
+    surplus,
 )
-from quorate.broker.controller.portions import joined
+from quorate.broker.controller.portions import joined, joined_once
 from quorate.broker.controller.rpc import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     AlterConfigsRequest,
     AlterConfigsResponse,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
+    FewerPartitions,
+    MorePartitions,
     Request,
     Response,
+    ShrinkTopicsRequest,
+    ShrinkTopicsResponse,
     TopicRef,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
 from quorate.broker.controller.tenure import leadership_lost
-from quorate.broker.metadata import ConfigResource, MetadataImage, PartitionKey, QuotaEntity
-from quorate.runtime import Steps
+from quorate.broker.metadata import ConfigResource, MetadataImage
+from quorate.runtime import Steps, at_once
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
@@ -75,14 +78,13 @@ class Administration:
         self.operations: Mapping[type[Request[Response]], Callable[..., Awaitable[Response]]] = {
             AlterClientQuotasRequest: self._alter_client_quotas,
             AlterConfigsRequest: self._alter_configs,
-            AlterPartitionReassignmentsRequest: self._alter_partition_reassignments,
+            CreatePartitionsRequest: self._create_partitions,
             DeleteTopicsRequest: self._delete_topics,
-            ElectLeadersRequest: self._elect_leaders,
-            UpdateFeaturesRequest: self._update_features,
+            ShrinkTopicsRequest: self._shrink_topics,
         }
 
     async def _delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        gone: set[uuid.UUID] = set()
+        asked = Counter(request.topics)
 
         def cost(ref: TopicRef) -> int:
             # A partition that goes costs less than one that changes.
@@ -91,11 +93,50 @@ class Administration:
 
         answers = await self._controller.perform_portions(
             request.topics,
-            lambda part, image: delete_topics(image, replace(request, topics=part), gone=gone),
+            lambda part, image: delete_topics(image, replace(request, topics=part), asked=asked),
             DeleteTopicsResponse,
             cost=cost,
         )
-        return replace(answers[-1], topics=joined(each.topics for each in answers))
+        return replace(answers[-1], topics=joined_once(each.topics for each in answers))
+
+    async def _create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        asked = Counter(topic.name for topic in request.topics)
+
+        def steps(
+            part: tuple[MorePartitions, ...], image: MetadataImage
+        ) -> Steps[Outcome[CreatePartitionsResponse]]:
+            return create_partitions(
+                image, replace(request, topics=part), asked=asked, too_many=total > MAX_NEW_PARTITIONS
+            )
+
+        def cost(item: MorePartitions) -> int:
+            image = self._controller.image
+            return 0 if image is None else additional(image, item)
+
+        total = sum(map(cost, request.topics))
+        answers = await self._controller.perform_portions(
+            request.topics,
+            lambda part, image: at_once(steps(part, image)),
+            CreatePartitionsResponse,
+            cost=cost,
+            steps=steps,
+        )
+        return replace(answers[-1], topics=joined_once(each.topics for each in answers))
+
+    async def _shrink_topics(self, request: ShrinkTopicsRequest) -> ShrinkTopicsResponse:
+        asked = Counter(topic.name for topic in request.topics)
+
+        def cost(item: FewerPartitions) -> int:
+            image = self._controller.image
+            return 1 if image is None else 1 + surplus(image, item) // LOOKS_PER_CHANGE
+
+        answers = await self._controller.perform_portions(
+            request.topics,
+            lambda part, image: shrink_topics(image, replace(request, topics=part), asked=asked),
+            ShrinkTopicsResponse,
+            cost=cost,
+        )
+        return replace(answers[-1], topics=joined_once(each.topics for each in answers))
 
     async def _alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         seen: set[QuotaEntity] = set()

@@ -31,6 +31,7 @@ from quorate.broker.controller.operations import (
     TopicDefaults,
     allocate_producer_ids,
     alter_partition,
+    asks_too_much,
     assign_replicas_to_dirs,
     create_topics,
     fence_broker,
@@ -39,7 +40,7 @@ from quorate.broker.controller.operations import (
     unregister_broker,
 )
 from quorate.broker.controller.packing import TooLargeError
-from quorate.broker.controller.portions import joined, portions
+from quorate.broker.controller.portions import joined, joined_once, portions
 from quorate.broker.controller.rpc import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -478,6 +479,7 @@ class Controller:
     async def _create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         defaults = self._settings.topic_defaults
         asked = Counter(topic.name for topic in request.topics)
+        too_many = asks_too_much(request, defaults)
 
         def steps(part: tuple[NewTopic, ...], image: MetadataImage) -> Steps[Outcome[CreateTopicsResponse]]:
             draws = [
@@ -489,17 +491,22 @@ class Controller:
                 for _ in part
             ]
             return create_topics(
-                image, replace(request, topics=part), draws=draws, defaults=defaults, asked=asked
+                image,
+                replace(request, topics=part),
+                draws=draws,
+                defaults=defaults,
+                asked=asked,
+                too_many=too_many,
             )
 
         answers = await self.perform_portions(
             request.topics,
             lambda part, image: at_once(steps(part, image)),
             CreateTopicsResponse,
-            cost=defaults.partitions_of,
+            cost=(lambda topic: 1) if too_many else defaults.partitions_of,
             steps=steps,
         )
-        return replace(answers[-1], topics=joined(each.topics for each in answers))
+        return replace(answers[-1], topics=joined_once(each.topics for each in answers))
 
     async def _allocate_producer_ids(
         self, request: AllocateProducerIdsRequest

@@ -27,3 +27,9 @@ def portions(
 def joined(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
     """The parts' answers, together again."""
     return tuple(chain.from_iterable(parts))
+
+
+def joined_once(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
+    """Return the parts' answers together, equal ones once: what is asked for twice is refused once, in
+    whichever portions it is."""
+    return tuple(dict.fromkeys(joined(parts)))

@@ -48,6 +48,12 @@ from quorate.broker.controller.rpc.rpc import (
     TopicRef,
     UnregisterBrokerRequest,
 )
+from quorate.broker.controller.rpc.topics_rpc import (
+    CreatePartitionsRequest,
+    FewerPartitions,
+    MorePartitions,
+    ShrinkTopicsRequest,
+)
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     BrokerEndpoint,
@@ -212,6 +218,19 @@ async def alters_partitions(rig: Rig) -> None:
 async def creates_a_large_topic(rig: Rig) -> None:
     topic = NewTopic(name="large", num_partitions=10_000, replication_factor=3)
     answer = await rig.controller.answer(CreateTopicsRequest(topics=(topic,)))
+    assert not answer.topics[0].error
+
+
+async def grows(rig: Rig) -> None:
+    held = len(rig.image.partitions(rig.image.topic("t0").topic_id))
+    topic = MorePartitions(name="t0", count=held + 10_000)
+    answer = await rig.controller.answer(CreatePartitionsRequest(topics=(topic,)))
+    assert not answer.topics[0].error
+
+
+async def shrinks(rig: Rig) -> None:
+    topic = FewerPartitions(name="large", count=1)
+    answer = await rig.controller.answer(ShrinkTopicsRequest(topics=(topic,)))
     assert not answer.topics[0].error
 
 
@@ -418,6 +437,8 @@ SCENARIOS: dict[str, tuple[type | None, Callable[[Rig], None], Callable[[Rig], A
         a_topic_is_large,
         deletes_a_large_topic,
     ),
+    "a topic gets 10,000 more partitions": (CreatePartitionsRequest, as_it_is, grows),
+    "a topic loses 9,999 partitions": (ShrinkTopicsRequest, a_topic_is_large, shrinks),
     "every topic is deleted": (DeleteTopicsRequest, as_it_is, deletes_topics),
     "thousands of preferred leaders are asked for": (
         ElectLeadersRequest,

@@ -5,6 +5,8 @@ from hypothesis import strategies as st
 
 from quorate.broker.controller.operations.alter_configs import alter_configs
 from quorate.broker.controller.operations.alter_partition import alter_partition
+from quorate.broker.controller.operations.create_partitions import create_partitions
+from quorate.broker.controller.operations.shrink_topics import shrink_topics
 from quorate.broker.controller.operations.topics import TopicDefaults, create_topics, delete_topics
 from quorate.broker.controller.rpc.rpc import (
     AlterConfigsItem,
@@ -18,6 +20,12 @@ from quorate.broker.controller.rpc.rpc import (
     IsrMember,
     NewTopic,
     TopicRef,
+)
+from quorate.broker.controller.rpc.topics_rpc import (
+    CreatePartitionsRequest,
+    FewerPartitions,
+    MorePartitions,
+    ShrinkTopicsRequest,
 )
 from quorate.broker.metadata.delta import apply_records
 from quorate.broker.metadata.image import MetadataImage
@@ -39,6 +47,7 @@ STEPS = st.one_of(
     st.tuples(st.just("unregister"), BROKERS),
     st.tuples(st.just("create"), NAMES, st.integers(1, 4), st.integers(1, 3)),
     st.tuples(st.just("delete"), NAMES),
+    st.tuples(st.just("resize"), NAMES, st.integers(1, 6)),
     st.tuples(st.just("unclean"), NAMES, st.booleans()),
     st.tuples(st.just("isr"), NAMES, st.integers(0, 3), st.sets(BROKERS), st.integers(0, 1)),
 )
@@ -80,6 +89,11 @@ def take(cluster, step) -> None:
             )
         case ("delete", name):
             cluster.do(delete_topics(image, DeleteTopicsRequest(topics=(TopicRef(name=name),))))
+        case ("resize", name, count):
+            more = CreatePartitionsRequest(topics=(MorePartitions(name=name, count=count),))
+            less = ShrinkTopicsRequest(topics=(FewerPartitions(name=name, count=count),))
+            cluster.do(at_once(create_partitions(image, more)))
+            cluster.do(shrink_topics(cluster.image, less))
         case ("unclean", name, enabled):
             alteration = ConfigAlteration(
                 name="unclean.leader.election.enable",

@@ -149,14 +149,63 @@ def test_an_invalid_topic_is_refused_and_writes_no_record(cluster, topic: NewTop
     assert len(cluster.log) == before
 
 
-def test_a_name_asked_for_twice_is_refused_twice_and_others_are_made(cluster) -> None:
+def test_a_name_asked_for_twice_is_refused_once_and_others_are_made(cluster) -> None:
     cluster.start(1)
     results = create(cluster, NewTopic(name="a"), NewTopic(name="b"), NewTopic(name="a"))
-    assert [each.error for each in results] == [
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.NONE,
-        ErrorCode.INVALID_REQUEST,
+    assert [(each.name, each.error) for each in results] == [
+        ("a", ErrorCode.INVALID_REQUEST),
+        ("b", ErrorCode.NONE),
     ]
+
+
+@pytest.mark.parametrize(
+    ("topics", "error"),
+    [
+        ((NewTopic(name="t", num_partitions=10_001), NewTopic(name="t")), ErrorCode.INVALID_REQUEST),
+        ((NewTopic(name="is.there", num_partitions=10_001),), ErrorCode.POLICY_VIOLATION),
+        ((NewTopic(name="."), NewTopic(name="a", num_partitions=10_000)), ErrorCode.POLICY_VIOLATION),
+        (
+            (NewTopic(name="a", num_partitions=5_000), NewTopic(name="b", num_partitions=5_001)),
+            ErrorCode.POLICY_VIOLATION,
+        ),
+        (
+            (NewTopic(name=".", configs=(ConfigEntry(name="no.such.key", value="1"),)),),
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ),
+        (
+            (NewTopic(name="t", num_partitions=0, configs=(ConfigEntry(name="no", value="1"),)),),
+            ErrorCode.INVALID_CONFIG,
+        ),
+        (
+            (NewTopic(name="t", num_partitions=0, assignments=manual(())),),
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (
+            (NewTopic(name="t", num_partitions=0, replication_factor=0),),
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+        ),
+        (
+            (NewTopic(name="t", num_partitions=0, replication_factor=9),),
+            ErrorCode.INVALID_PARTITIONS,
+        ),
+        ((NewTopic(name="t", assignments=manual((3,))),), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_of_several_errors_of_a_topic_the_first_in_kafkas_order_is_told(
+    cluster, topics: tuple[NewTopic, ...], error: ErrorCode
+) -> None:
+    cluster.start(1, 2, 3)
+    cluster.fence(3)
+    cluster.create("is.there", (1,))
+    results = create(cluster, *topics)
+    assert {each.error for each in results} == {error}
+    assert len(results) == len({topic.name for topic in topics})
+
+
+def test_of_two_new_names_that_collide_the_first_is_made(cluster) -> None:
+    cluster.start(1)
+    made, refused = create(cluster, NewTopic(name="a.b"), NewTopic(name="a_b"))
+    assert (made.error, refused.error) == (ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 def test_validate_only_answers_and_writes_nothing(cluster) -> None:
@@ -190,13 +239,12 @@ def test_configs_come_with_the_topic_and_go_with_it(cluster) -> None:
     assert not effective(cluster.image, "t", static={}).cleanup_compact
 
 
-def test_topics_are_deleted_by_name_or_by_id_once(cluster) -> None:
+def test_topics_are_deleted_by_name_or_by_id(cluster) -> None:
     cluster.start(1)
     first, second = cluster.create("a", (1,)), cluster.create("b", (1,), (1,))
     refs = (
         TopicRef(name="a"),
         TopicRef(topic_id=second),
-        TopicRef(topic_id=first),
         TopicRef(name="none"),
         TopicRef(topic_id=uuid.UUID(int=99)),
         TopicRef(),
@@ -206,7 +254,6 @@ def test_topics_are_deleted_by_name_or_by_id_once(cluster) -> None:
     assert [each.error for each in response.topics] == [
         ErrorCode.NONE,
         ErrorCode.NONE,
-        ErrorCode.INVALID_REQUEST,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.INVALID_REQUEST,
@@ -215,6 +262,31 @@ def test_topics_are_deleted_by_name_or_by_id_once(cluster) -> None:
     assert (response.topics[1].name, response.topics[1].topic_id) == ("b", second)
     assert cluster.image.partition_count() == 0
     cluster.check()
+
+
+def test_a_topic_asked_for_twice_stays(cluster) -> None:
+    cluster.start(1)
+    by_name, by_id, by_both = (cluster.create(name, (1,)) for name in ("name", "id", "both"))
+    refs = (
+        *(TopicRef(name="name"), TopicRef(topic_id=by_id), TopicRef(name="both")) * 2,
+        TopicRef(topic_id=by_both),
+    )
+    for asked in (refs, (TopicRef(name="both"), TopicRef(topic_id=by_both))):
+        response = cluster.do(delete_topics(cluster.image, DeleteTopicsRequest(topics=asked)))
+        assert {each.error for each in response.topics} == {ErrorCode.INVALID_REQUEST}
+        assert len(response.topics) == len(set(asked))
+    assert set(cluster.image.topics) == {by_name, by_id, by_both}
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state", "__cluster_metadata"])
+def test_an_internal_topic_is_not_deleted(cluster, name: str) -> None:
+    cluster.start(1)
+    topic = cluster.create(name, (1,))
+    for ref in (TopicRef(name=name), TopicRef(topic_id=topic)):
+        response = cluster.do(delete_topics(cluster.image, DeleteTopicsRequest(topics=(ref,))))
+        assert response.topics[0].error is ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert "the cluster keeps its own state in it" in str(response.topics[0].error_message)
+    assert topic in cluster.image.topics
 
 
 @given(

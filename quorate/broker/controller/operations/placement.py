@@ -59,6 +59,11 @@ def place(
     return map(replicas, range(partitions))
 
 
+def place_after(broker: int, *, active: Sequence[int], racks: Mapping[int, str | None]) -> int:
+    """The `start` with which the broker behind `broker` leads first; 0 if that is not active."""
+    return 0 if broker not in active else _Stripes(active, racks).place_of(broker) + 1
+
+
 def _unplaceable(replication_factor: int, why: str) -> ApiError:
     return ApiError(
         ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -84,6 +89,11 @@ class _Stripes:
             if index < len(brokers_there)
         ]
         """Places of leaders: rack and index in it. The racks take turns as long as they have brokers."""
+
+    def place_of(self, broker: int) -> int:
+        return next(
+            place for place, (rack, index) in enumerate(self._order) if self._racks[rack][index] == broker
+        )
 
     def replicas(self, place: int, *, step: int, count: int) -> list[int]:
         """Return `count` different brokers, that of `place` first. With equal racks and one `step` each of

@@ -7,9 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.broker.controller.operations.directory_changes import default_directory
+from quorate.broker.controller.operations.new_partitions import (
+    MAX_NEW_PARTITIONS,
+    TOO_MANY,
+    check_size,
+    new_partitions,
+)
 from quorate.broker.controller.operations.outcome import Outcome
 from quorate.broker.controller.operations.placement import check_manual, place
+from quorate.broker.controller.operations.protected_topics import check_unprotected
 from quorate.broker.controller.rpc import (
     CreatedTopic,
     CreateTopicsRequest,
@@ -30,7 +36,7 @@ from quorate.broker.metadata import (
     Record,
     RemoveTopic,
     Topic,
-    check_together,
+    TopicState,
     check_value,
 )
 from quorate.error_code import ErrorCode
@@ -38,11 +44,6 @@ from quorate.present import present
 from quorate.runtime import Steps
 
 MAX_NAME_LENGTH: Final = 249
-MAX_PARTITIONS_PER_TOPIC: Final = 10_000
-MAX_REPLICAS_PER_TOPIC: Final = 50_000
-"""Of one topic in all."""
-_PER_STEP: Final = 64
-"""Partitions: some hundred microseconds."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -76,12 +77,18 @@ def create_topics(
     draws: Sequence[Draw],
     defaults: TopicDefaults,
     asked: Mapping[str, int] | None = None,
+    too_many: bool | None = None,
 ) -> Steps[Outcome[CreateTopicsResponse]]:
     """Create each topic that can be; each is atomic. `draws`: one for each topic asked for, in order.
-    `asked`: how often each name is in the whole request, where this is a portion. The image stays as it is
-    between the steps."""
+    `asked`: how often each name is in the whole request, where this is a portion; `too_many`: whether that is
+    for more partitions than one may ask for. The image stays as it is between the steps.
+
+    A name that is asked for more than once has one result, an error, at its first place.
+    """
     if asked is None:
         asked = Counter(topic.name for topic in request.topics)
+    if too_many is None:
+        too_many = asks_too_much(request, defaults)
     collisions = _CollidingNames(image)
     results: list[CreatedTopic] = []
     groups: list[tuple[Record, ...]] = []
@@ -90,13 +97,15 @@ def create_topics(
         try:
             if asked[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            check_name(topic.name)
+            if too_many:
+                raise ApiError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
             held = image.topic(topic.name)
             if held is not None and held.topic_id in topic.earlier_ids:
                 results.append(_created(topic.name, held.topic_id, image.partitions(held.topic_id)))
                 continue
             if held is not None:
                 raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+            check_name(topic.name)
             topic_id = draw.topic_id if topic.topic_id is None else topic.topic_id
             if topic_id in ids or image.topic_by_id(topic_id) is not None:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Another topic has the id {topic_id}.")
@@ -109,8 +118,13 @@ def create_topics(
         ids.add(topic_id)
         groups.append((Topic(name=topic.name, topic_id=topic_id), *configs, *partitions))
         results.append(_created(topic.name, topic_id, partitions))
-    response = CreateTopicsResponse(topics=tuple(results))
+    response = CreateTopicsResponse(topics=tuple({each.name: each for each in results}.values()))
     return Outcome(response=response, groups=() if request.validate_only else tuple(groups))
+
+
+def asks_too_much(request: CreateTopicsRequest, defaults: TopicDefaults) -> bool:
+    """Whether all topics together are to have more partitions than one request may ask for."""
+    return sum(map(defaults.partitions_of, request.topics)) > MAX_NEW_PARTITIONS
 
 
 def _created(
@@ -184,40 +198,11 @@ def _config_records(topic: NewTopic) -> list[Config]:
 def _partitions(
     image: MetadataImage, topic: NewTopic, *, topic_id: uuid.UUID, draw: Draw, defaults: TopicDefaults
 ) -> Steps[list[Partition]]:
-    assigned: Iterator[tuple[int, ...]]
     if topic.assignments:
         assigned = _manual(image, topic)
     else:
         assigned = _automatic(image, topic, draw=draw, defaults=defaults)
-    partitions: list[Partition] = []
-    # There are far fewer lists of replicas than partitions.
-    known: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[uuid.UUID, ...]]] = {}
-    for partition_id, replicas in enumerate(assigned):
-        if replicas not in known:
-            known[replicas] = (
-                tuple(broker for broker in replicas if image.is_active(broker)),
-                tuple(default_directory(image, broker) for broker in replicas),
-            )
-        isr, directories = known[replicas]
-        if partition_id % _PER_STEP == _PER_STEP - 1:
-            yield
-        if not isr:
-            raise ApiError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                "All brokers specified in the manual partition assignment for partition "
-                f"{partition_id} are fenced or in controlled shutdown.",
-            )
-        partitions.append(
-            Partition(
-                topic_id=topic_id,
-                partition_id=partition_id,
-                replicas=replicas,
-                isr=isr,
-                leader=isr[0],
-                directories=directories,
-            )
-        )
-    return partitions
+    return (yield from new_partitions(image, assigned, topic=TopicState(name=topic.name, topic_id=topic_id)))
 
 
 def _manual(image: MetadataImage, topic: NewTopic) -> Iterator[tuple[int, ...]]:
@@ -231,7 +216,7 @@ def _manual(image: MetadataImage, topic: NewTopic) -> Iterator[tuple[int, ...]]:
             ErrorCode.INVALID_REQUEST,
             "A manual partition assignment was specified, but numPartitions was not set to -1.",
         )
-    _check_size(len(topic.assignments), 0)
+    check_size(len(topic.assignments), 0)
     ordered = sorted(topic.assignments, key=lambda each: each.partition_id)
     if [each.partition_id for each in ordered] != list(range(len(ordered))):
         raise ApiError(
@@ -239,7 +224,7 @@ def _manual(image: MetadataImage, topic: NewTopic) -> Iterator[tuple[int, ...]]:
             "partitions should be a consecutive 0-based integer sequence",
         )
     factor = len(ordered[0].replicas)
-    _check_size(len(ordered), factor)
+    check_size(len(ordered), factor)
     for each in ordered:
         check_manual(each.replicas, registered=image.brokers.keys(), factor=factor)
         yield each.replicas
@@ -248,21 +233,21 @@ def _manual(image: MetadataImage, topic: NewTopic) -> Iterator[tuple[int, ...]]:
 def _automatic(
     image: MetadataImage, topic: NewTopic, *, draw: Draw, defaults: TopicDefaults
 ) -> Iterator[tuple[int, ...]]:
-    if topic.num_partitions == 0 or topic.num_partitions < -1:
-        raise ApiError(
-            ErrorCode.INVALID_PARTITIONS,
-            "Number of partitions must be larger than 0, or -1 to use the default value.",
-        )
     if topic.replication_factor == 0 or topic.replication_factor < -1:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
+    if topic.num_partitions == 0 or topic.num_partitions < -1:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions must be larger than 0, or -1 to use the default value.",
+        )
     count = defaults.num_partitions if topic.num_partitions == -1 else topic.num_partitions
     factor = defaults.replication_factor if topic.replication_factor == -1 else topic.replication_factor
     active = [broker.broker_id for broker in image.brokers.values() if broker.active]
     fenced = [broker.broker_id for broker in image.brokers.values() if not broker.active]
-    _check_size(count, min(factor, len(image.brokers)))
+    check_size(count, min(factor, len(image.brokers)))
     return place(
         active,
         fenced=fenced,
@@ -274,39 +259,44 @@ def _automatic(
     )
 
 
-def _check_size(partitions: int, factor: int) -> None:
-    if partitions > MAX_PARTITIONS_PER_TOPIC or partitions * factor > MAX_REPLICAS_PER_TOPIC:
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION,
-            f"Unable to perform excessively large batch operation: at most {MAX_PARTITIONS_PER_TOPIC} "
-            f"partitions and {MAX_REPLICAS_PER_TOPIC} replicas in one topic.",
-        )
-
-
 def delete_topics(
-    image: MetadataImage, request: DeleteTopicsRequest, *, gone: set[uuid.UUID] | None = None
+    image: MetadataImage, request: DeleteTopicsRequest, *, asked: Mapping[TopicRef, int] | None = None
 ) -> Outcome[DeleteTopicsResponse]:
-    """Delete each topic named; each is atomic. `gone`: those of the request's earlier portions, to which
-    these are added."""
-    results: list[DeletedTopic] = []
+    """Delete each topic named; each is atomic. `asked`: how often each is in the whole request, where this is
+    a portion.
+
+    A topic that is asked for more than once, by its name and by its id too, stays. It has one result for its
+    name, and one for its id.
+    """
+    if asked is None:
+        asked = Counter(request.topics)
+    results: dict[TopicRef, DeletedTopic] = {}
     groups: list[tuple[Record, ...]] = []
-    gone = set() if gone is None else gone
     for ref in request.topics:
         try:
-            topic_id, name = _find(image, ref)
-            if topic_id in gone:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic in the request.")
-        except ApiError as error:
-            results.append(
-                DeletedTopic(
-                    name=ref.name, topic_id=ref.topic_id, error=error.code, error_message=error.message
+            if (ref.name is None) == (ref.topic_id is None):
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST, "Name a topic by its name or by its id, not by both."
                 )
+            if asked[ref] > 1:
+                kind = "id" if ref.name is None else "name"
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}.")
+            topic = _find(image, ref)
+            other = TopicRef(topic_id=topic.topic_id) if ref.topic_id is None else TopicRef(name=topic.name)
+            if asked.get(other):
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    "The provided topic name maps to an ID that was already supplied.",
+                )
+            check_unprotected(topic.name, "be deleted")
+        except ApiError as error:
+            results[ref] = DeletedTopic(
+                name=ref.name, topic_id=ref.topic_id, error=error.code, error_message=error.message
             )
             continue
-        gone.add(topic_id)
-        groups.append((RemoveTopic(topic_id=topic_id),))
-        results.append(DeletedTopic(name=name, topic_id=topic_id))
-    return Outcome(response=DeleteTopicsResponse(topics=tuple(results)), groups=tuple(groups))
+        groups.append((RemoveTopic(topic_id=topic.topic_id),))
+        results[ref] = DeletedTopic(name=topic.name, topic_id=topic.topic_id)
+    return Outcome(response=DeleteTopicsResponse(topics=tuple(results.values())), groups=tuple(groups))
 
 
 def partitions_of(image: MetadataImage, ref: TopicRef) -> int:
@@ -316,9 +306,7 @@ def partitions_of(image: MetadataImage, ref: TopicRef) -> int:
     return 0 if topic_id is None else len(image.partitions(topic_id))
 
 
-def _find(image: MetadataImage, ref: TopicRef) -> tuple[uuid.UUID, str]:
-    if (ref.name is None) == (ref.topic_id is None):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Name a topic by its name or by its id, not by both.")
+def _find(image: MetadataImage, ref: TopicRef) -> TopicState:
     if ref.name is not None:
         topic = image.topic(ref.name)
         if topic is None:
@@ -329,4 +317,4 @@ def _find(image: MetadataImage, ref: TopicRef) -> tuple[uuid.UUID, str]:
         topic = image.topic_by_id(present(ref.topic_id, "the topic's id"))
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-    return topic.topic_id, topic.name
+    return topic

@@ -1,14 +1,14 @@
 """Requests to the controller and its answers as bytes: the CBOR array [API key, version, {field: value}].
 
-API keys are Kafka's for the same request. What a receiver doesn't know of a body it skips; an API or a
-version it doesn't know is refused.
+API keys are Kafka's for the same request, and 10,000 more for one of ours that stands beside it. What a
+receiver doesn't know of a body it skips; an API or a version it doesn't know is refused.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
-from quorate.broker.controller.rpc import election_rpc, feature_rpc, quota_rpc, reassignment_rpc, rpc
+from quorate.broker.controller.rpc import rpc, topics_rpc
 from quorate.broker.controller.rpc.controller_codes import CONTROLLER_CODES
 from quorate.broker.metadata import (
     ConfigType,
@@ -123,6 +123,16 @@ _topic_ref = Struct(rpc.TopicRef, name=optional(_topic_name), topic_id=optional(
 _deleted_topic = Struct(
     rpc.DeletedTopic, **_OUTCOME, name=optional(_topic_name), topic_id=optional(identifier)
 )
+_more_partitions = Struct(
+    topics_rpc.MorePartitions,
+    name=_topic_name,
+    count=_count,
+    assignments=optional(sequence(replicas, most=1 << 16)),
+    may_be_done=boolean,
+)
+_extended_topic = Struct(topics_rpc.ExtendedTopic, **_OUTCOME, name=_topic_name)
+_fewer_partitions = Struct(topics_rpc.FewerPartitions, name=_topic_name, count=_count)
+_shrunk_topic = Struct(topics_rpc.ShrunkTopic, **_OUTCOME, name=_topic_name)
 _alteration = Struct(rpc.ConfigAlteration, name=_name, operation=one_of(rpc.ConfigOperation), value=_value)
 _alter_configs_item = Struct(
     rpc.AlterConfigsItem,
@@ -215,6 +225,20 @@ _REQUESTS: Final[Messages[rpc.Request[rpc.Response]]] = Messages(
         topics=sequence(_new_topic.kind, most=_MAX_ITEMS),
         validate_only=boolean,
     ),
+    row(
+        37,
+        0,
+        topics_rpc.CreatePartitionsRequest,
+        topics=sequence(_more_partitions.kind, most=_MAX_ITEMS),
+        validate_only=boolean,
+    ),
+    row(
+        10_037,
+        0,
+        topics_rpc.ShrinkTopicsRequest,
+        topics=sequence(_fewer_partitions.kind, most=_MAX_ITEMS),
+        validate_only=boolean,
+    ),
     row(20, 0, rpc.DeleteTopicsRequest, topics=sequence(_topic_ref.kind, most=_MAX_ITEMS)),
     row(67, 0, rpc.AllocateProducerIdsRequest, broker_id=broker_id, broker_epoch=_epoch64),
     row(
@@ -285,6 +309,20 @@ _RESPONSES: Final[Messages[rpc.Response]] = Messages(
         results=sequence(_directory_assignment_result.kind, most=_MAX_ITEMS),
     ),
     row(19, 0, rpc.CreateTopicsResponse, **_OUTCOME, topics=sequence(_created_topic.kind, most=_MAX_ITEMS)),
+    row(
+        37,
+        0,
+        topics_rpc.CreatePartitionsResponse,
+        **_OUTCOME,
+        topics=sequence(_extended_topic.kind, most=_MAX_ITEMS),
+    ),
+    row(
+        10_037,
+        0,
+        topics_rpc.ShrinkTopicsResponse,
+        **_OUTCOME,
+        topics=sequence(_shrunk_topic.kind, most=_MAX_ITEMS),
+    ),
     row(20, 0, rpc.DeleteTopicsResponse, **_OUTCOME, topics=sequence(_deleted_topic.kind, most=_MAX_ITEMS)),
     row(67, 0, rpc.AllocateProducerIdsResponse, **_OUTCOME, first_producer_id=_epoch64, count=integer(low=0)),
     row(
