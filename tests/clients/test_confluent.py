@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 pytestmark = pytest.mark.clients
 
@@ -50,6 +50,18 @@ def test_all_topics_are_listed_and_one_by_name(killable) -> None:
     assert sorted(listed.topics["confluent-listed"].partitions) == [0, 1]
     named = admin.list_topics("confluent-listed", timeout=10)
     assert list(named.topics) == ["confluent-listed"]
+
+
+def test_a_topic_gets_more_partitions(killable) -> None:
+    create(killable.bootstrap, "confluent-grown", partitions=2)
+    admin = AdminClient({"bootstrap.servers": killable.bootstrap})
+    admin.create_partitions([NewPartitions("confluent-grown", 5)])["confluent-grown"].result(timeout=30)
+    assert sorted(admin.list_topics("confluent-grown", timeout=10).topics["confluent-grown"].partitions) == [
+        *range(5)
+    ]
+    refused = admin.create_partitions([NewPartitions("confluent-grown", 3)])["confluent-grown"]
+    with pytest.raises(KafkaException, match="3 would not be an increase"):
+        refused.result(timeout=30)
 
 
 @pytest.mark.parametrize("idempotent", [True, False])

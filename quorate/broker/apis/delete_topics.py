@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> Answer:
     """Delete topics. The answer waits until this broker's own metadata lacks them too."""
     if not broker.config.flag("delete.topic.enable"):
-        raise KafkaError(
-            WireErrorCode.topic_deletion_disabled, "Topic deletion is disabled (delete.topic.enable)."
+        # The code came with version 3.
+        code = (
+            WireErrorCode.topic_deletion_disabled if context.version >= 3 else WireErrorCode.invalid_request
         )
+        raise KafkaError(code, "Topic deletion is disabled (delete.topic.enable).")
     return broker.later(lambda: _delete(broker, context, request))
 
 

@@ -8,9 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis import (
     add_raft_voter,
-    alter_client_quotas,
-    alter_partition_reassignments,
-    consumer_group_describe,
+    create_partitions,
     create_topics,
     delete_groups,
     delete_records,
@@ -82,7 +80,7 @@ _HANDLERS: Final[Mapping[int, _Handler]] = MappingProxyType(
         ApiKey.LIST_GROUPS: list_groups.handle,
         ApiKey.CREATE_TOPICS: create_topics.handle,
         ApiKey.DELETE_TOPICS: delete_topics.handle,
-        ApiKey.DELETE_RECORDS: delete_records.handle,
+        ApiKey.CREATE_PARTITIONS: create_partitions.handle,
         ApiKey.INIT_PRODUCER_ID: init_producer_id.handle,
         ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
         ApiKey.ALTER_CONFIGS: replace_configs.handle,

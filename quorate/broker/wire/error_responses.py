@@ -27,8 +27,7 @@ from quorate.broker.wire.exchanges import EncodedResponse, Request, Response
 from quorate.runtime import Buffer, Mapped, Steps, in_slices
 
 if TYPE_CHECKING:
-    from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntryData
-    from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+    from kio.schema.create_partitions.v3.request import CreatePartitionsRequest
     from kio.schema.create_topics.v7.request import CreateTopicsRequest
     from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
     from kio.schema.delete_records.v2.request import DeleteRecordsRequest, DeleteRecordsTopic
@@ -213,6 +212,11 @@ def _delete_topics(request: "DeleteTopicsRequest", refusal: _Refusal) -> _Fields
     }
 
 
+def _create_partitions(request: "CreatePartitionsRequest", refusal: _Refusal) -> _Fields:
+    told = _with_message(request, refusal)
+    return {"results": (told | {"name": topic.name} for topic in request.topics)}
+
+
 def _offset_for_leader_epoch(request: "OffsetForLeaderEpochRequest", refusal: _Refusal) -> _Fields:
     nothing: _Fields = {"error_code": refusal.code, "leader_epoch": -1, "end_offset": -1}
     return {
@@ -323,7 +327,7 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.API_VERSIONS: _top_level,
         ApiKey.CREATE_TOPICS: _create_topics,
         ApiKey.DELETE_TOPICS: _delete_topics,
-        ApiKey.DELETE_RECORDS: _delete_records,
+        ApiKey.CREATE_PARTITIONS: _create_partitions,
         ApiKey.INIT_PRODUCER_ID: _init_producer_id,
         ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
         ApiKey.DESCRIBE_CONFIGS: _describe_configs,

@@ -502,15 +502,11 @@ SCENARIOS: dict[str, tuple[ApiKey, int, dict[str, object] | Callable[[], bytes],
         0,
     ),
     "a thousand topics are created": (ApiKey.CREATE_TOPICS, 7, {"topics": NAMED}, TOPICS),
-    "10,000 leaders are asked for": (
-        ApiKey.ELECT_LEADERS,
-        2,
-        {
-            "topic_partitions": [
-                {"topic": f"t{number}", "partitions": list(range(10))} for number in range(1000)
-            ]
-        },
-        10_000,
+    "a thousand topics get more partitions": (
+        ApiKey.CREATE_PARTITIONS,
+        3,
+        {"topics": [each | {"count": 2, "assignments": None} for each in NAMED]},
+        TOPICS,
     ),
     "a thousand topics are deleted": (ApiKey.DELETE_TOPICS, 6, {"topics": NAMED}, TOPICS),
 }

@@ -154,6 +154,51 @@ async def test_a_topic_that_was_created_is_in_the_next_metadata_and_gone_after_d
         assert listed.topics == ()
 
 
+async def test_added_partitions_are_in_the_next_metadata(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(3)
+    follower = next(node for node in (1, 2, 3) if node != nodes.servers[1].quorum.leader)
+    async with nodes.client(follower) as client:
+
+        async def partitions() -> int:
+            listed: Any = await client.call(ApiKey.METADATA, topics=[{"name": "t", "topic_id": None}])
+            return len(listed.topics[0].partitions)
+
+        async def extend(version: int, count: int, **values: object) -> dict[str, ErrorCode]:
+            topics = [{"name": name, "count": count, "assignments": None} | values for name in ("t", "u")]
+            request = build(
+                request_type(ApiKey.CREATE_PARTITIONS, version),
+                topics=topics,
+                timeout=timedelta(seconds=5),
+                validate_only=count == 9,
+            )
+            answer: Any = await client.send(request, response_type(ApiKey.CREATE_PARTITIONS, version))
+            return {each.name: each.error_code for each in answer.results}
+
+        await create(client, "t", partitions=1)
+        for version, count in ((0, 2), (1, 3), (2, 4), (3, 5)):
+            made = await extend(version, count)
+            assert made == {"t": ErrorCode.none, "u": ErrorCode.unknown_topic_or_partition}
+            assert await partitions() == count
+        assert (await extend(3, 6, assignments=()))["t"] is ErrorCode.invalid_replica_assignment
+        assert (await extend(3, 9))["t"] is ErrorCode.none, "only validated"
+        assert await partitions() == 5
+
+
+async def test_internal_topics_stay_whole(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        await client.call(ApiKey.FIND_COORDINATOR, coordinator_keys=["g"])
+        name, timeout = "__consumer_offsets", timedelta(seconds=5)
+        deleted: Any = await client.call(
+            ApiKey.DELETE_TOPICS, topics=[{"name": name, "topic_id": None}], timeout=timeout
+        )
+        more = {"name": name, "count": 99, "assignments": None}
+        grown: Any = await client.call(ApiKey.CREATE_PARTITIONS, topics=[more], timeout=timeout)
+        for refused in (deleted.responses[0], grown.results[0]):
+            assert refused.error_code is ErrorCode.invalid_topic_exception
+            assert "the cluster keeps its own state in it" in refused.error_message
+
+
 async def test_asking_for_a_topic_creates_it_only_where_both_sides_want_that(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(1)
 

@@ -198,6 +198,22 @@ SCENARIOS: dict[str, tuple[ApiKey, int, Any]] = {
         6,
         lambda many: body(ApiKey.DELETE_TOPICS, 6, topics=[{"name": "t"}] * many),
     ),
+    "CreatePartitions": (
+        ApiKey.CREATE_PARTITIONS,
+        3,
+        lambda many: body(
+            ApiKey.CREATE_PARTITIONS, 3, topics=[{"name": "t", "count": 2, "assignments": None}] * many
+        ),
+    ),
+    "CreatePartitions with many replicas": (
+        ApiKey.CREATE_PARTITIONS,
+        3,
+        lambda many: body(
+            ApiKey.CREATE_PARTITIONS,
+            3,
+            topics=[{"name": "t", "count": 2, "assignments": [{"broker_ids": [1, 2]}] * (many // 3)}],
+        ),
+    ),
     "DeleteTopics by name": (
         ApiKey.DELETE_TOPICS,
         5,
