@@ -26,11 +26,12 @@ from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.requests import TopicRef
 from quorate.broker.replication.role_lines import RoleLines
 from quorate.broker.replication.stats import ReplicationStats
-from quorate.broker.replication.storage import LogManager, folder_name, may_open
+from quorate.broker.replication.storage import LogManager, PartitionIdentity, folder_name, may_open
 from quorate.error_code import ErrorCode
 from quorate.log import LogConfig, LogError
 from quorate.present import present
 from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, Tasks, get_logger, uuid_text
+from quorate.types import Epoch
 
 log = get_logger(__name__)
 
@@ -45,14 +46,15 @@ _DESCRIPTORS_WAIT_SECONDS = 10.0
 
 @dataclass(slots=True)
 class _Hosted:
-    """One partition by name. A recreated topic has the same folder as its predecessor."""
+    """One partition by name. A recreated topic has the same folder as its predecessor, and so has a partition
+    of a topic that was shrunk and has grown again."""
 
-    topic_id: uuid.UUID
+    identity: PartitionIdentity
     target: PartitionState | None
     """The state to reach. None: the replica is to be removed."""
     partition: PartitionReplica | None = None
     stale: bool = False
-    """The folder's contents belong to another topic id than `target`, and are removed first."""
+    """The folder's contents belong to another partition than `target`, and are removed first."""
     leaving: PartitionReplica | None = None
     """The open replica that no longer serves anybody."""
     busy: bool = False
@@ -150,15 +152,23 @@ class Hosting:
         hosted = self._hosted.get((topic, partition_id))
         return None if hosted is None else hosted.partition
 
-    def host(self, topic: str, topic_id: uuid.UUID, partition_id: int, state: PartitionState) -> None:
-        """Bring this broker's replica to a committed state."""
-        key = (topic, partition_id)
+    def host(
+        self,
+        topic: str,
+        topic_id: uuid.UUID,
+        partition_id: int,
+        state: PartitionState,
+        *,
+        first_epoch: Epoch,
+    ) -> None:
+        """Bring this broker's replica to a committed state. `first_epoch`: with which the partition began."""
+        key, identity = (topic, partition_id), PartitionIdentity(topic_id, first_epoch)
         hosted = self._hosted.get(key)
         if hosted is None:
-            hosted = self._hosted[key] = _Hosted(topic_id, state)
-        elif hosted.topic_id != topic_id:
+            hosted = self._hosted[key] = _Hosted(identity, state)
+        elif hosted.identity != identity:
             self._forget(hosted, partition_id)
-            hosted.topic_id, hosted.target = topic_id, state
+            hosted.identity, hosted.target = identity, state
         else:
             hosted.target = state
             partition = hosted.partition
@@ -172,8 +182,8 @@ class Hosting:
         key = (topic, partition_id)
         hosted = self._hosted.get(key)
         if hosted is None:
-            hosted = self._hosted[key] = _Hosted(topic_id, None)
-        elif hosted.topic_id != topic_id:
+            hosted = self._hosted[key] = _Hosted(PartitionIdentity(topic_id), None)
+        elif hosted.identity.topic_id != topic_id:
             return  # of an earlier topic of this name, which is gone already
         self._forget(hosted, partition_id)
         hosted.target = None
@@ -204,7 +214,7 @@ class Hosting:
         """Stop serving the partition. Its data is deleted, even if the same replica returns at once."""
         partition, hosted.partition = hosted.partition, None
         hosted.stale, hosted.starved_at = True, None
-        self._assignments.forget((hosted.topic_id, partition_id))
+        self._assignments.forget((hosted.identity.topic_id, partition_id))
         if partition is not None:
             hosted.leaving = partition
             partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -240,7 +250,7 @@ class Hosting:
             self._failed(*key, error)
         if hosted.target is None or hosted.stale:
             return True
-        self._report(key, hosted.topic_id, hosted.target)
+        self._report(key, hosted.identity.topic_id, hosted.target)
         # A folder that could not even be made may be made in another directory.
         placed = self._logs.directory_of(*key) is not None
         return placed or hosted.target.directory_of(self._broker_id) in self._logs.failed_ids
@@ -285,7 +295,7 @@ class Hosting:
             log.warning(
                 "giving up the lead of a replica that can't be opened", topic=key[0], partition=key[1]
             )
-            self._assignments.give_up((hosted.topic_id, key[1]))
+            self._assignments.give_up((hosted.identity.topic_id, key[1]))
 
     def _later(self, key: tuple[str, int], hosted: _Hosted) -> None:
         async def wait() -> None:
@@ -303,7 +313,7 @@ class Hosting:
             hosted.stale = False
             await self._remove(key, hosted)
             return False
-        topic_id = hosted.topic_id
+        identity = hosted.identity
         if hosted.target is None:
             self._hosted.pop(key, None)
             return True
@@ -313,14 +323,14 @@ class Hosting:
             directory = hosted.target.directory_of(self._broker_id)
             async with self._opening:
                 self._check_descriptors(key)
-                partition = await self._open(key, topic_id, directory)
+                partition = await self._open(key, identity, directory)
             if hosted.stale:
                 partition.log.close()
                 return False
             # Metadata may have changed while it was opened.
             self.configure(partition, self._topic_config(partition.topic))
             hosted.partition, hosted.starved_at = partition, None
-            self._by_id[topic_id, key[1]] = partition
+            self._by_id[identity.topic_id, key[1]] = partition
         partition = hosted.partition
         # A truncation finishes first. Nothing runs between the release and what follows.
         async with partition.lock:
@@ -350,12 +360,13 @@ class Hosting:
             await self._logs.remove(*key)
 
     async def _open(
-        self, key: tuple[str, int], topic_id: uuid.UUID, directory: uuid.UUID
+        self, key: tuple[str, int], identity: PartitionIdentity, directory: uuid.UUID
     ) -> PartitionReplica:
         topic, partition_id = key
+        topic_id = identity.topic_id
         config = self._topic_config(topic)
         opened = await self._logs.open_log(
-            topic, partition_id, topic_id, _log_config(config), directory=directory
+            topic, partition_id, identity, _log_config(config), directory=directory
         )
         partition = PartitionReplica(
             broker_id=self._broker_id,

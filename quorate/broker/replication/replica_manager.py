@@ -319,7 +319,9 @@ class ReplicaManager:
                 yield cost
                 continue
             if each.after is not None and broker_id in each.after.replicas:
-                self._hosting.host(each.topic, each.topic_id, each.partition_id, each.after)
+                self._hosting.host(
+                    each.topic, each.topic_id, each.partition_id, each.after, first_epoch=each.first_epoch
+                )
                 cost = CHANGED
             elif each.before is not None and broker_id in each.before.replicas:
                 gone.append(each)
@@ -359,11 +361,17 @@ class ReplicaManager:
         return resource.type is ConfigType.BROKER and resource.name in ("", str(self.broker_id))
 
     def _remove_strays(self, image: MetadataImage) -> Iterator[int]:
-        """Remove replicas that were given to others, or whose topic was deleted, while this broker was
-        down."""
-        for topic, partition_id, topic_id in self._logs.held():
-            state = image.partition(topic_id, partition_id)
-            if state is None or self.broker_id not in state.replicas:
+        """Remove replicas that were given to others, or whose topic was deleted or shrunk, while this broker
+        was down. `image` has the broker's registration, so that it is newer than all that it acted upon in an
+        earlier life."""
+        for topic, partition_id, (topic_id, first_epoch) in self._logs.held():
+            held, state = image.topic_by_id(topic_id), image.partition(topic_id, partition_id)
+            if (
+                held is None
+                or state is None
+                or self.broker_id not in state.replicas
+                or held.first_epoch(partition_id) != first_epoch
+            ):
                 log.info("removing a stray replica", topic=topic, partition=partition_id)
                 self._hosting.drop(topic, topic_id, partition_id)
             yield CHANGED

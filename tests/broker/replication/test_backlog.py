@@ -56,7 +56,7 @@ async def test_a_broker_takes_many_roles_in_pieces_and_says_how_far_it_got(
     hosted: list[int] = []
 
     def host(
-        self: Hosting, topic: str, topic_id: uuid.UUID, partition_id: int, state: PartitionState
+        self: Hosting, topic: str, topic_id: uuid.UUID, partition_id: int, state: PartitionState, **_: object
     ) -> None:
         hosted.append(partition_id)
 

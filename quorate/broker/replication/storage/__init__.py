@@ -2,6 +2,7 @@
 
 from quorate.broker.replication.storage.directory_files import (
     NO_PROOF,
+    PartitionIdentity,
     Proof,
     UnreadablePartitionMetadataError,
     folder_name,
@@ -17,6 +18,7 @@ __all__ = [
     "Directory",
     "DirectoryReport",
     "LogManager",
+    "PartitionIdentity",
     "Proof",
     "UnreadablePartitionMetadataError",
     "folder_name",

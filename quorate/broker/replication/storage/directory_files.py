@@ -6,6 +6,7 @@ import uuid
 from typing import Final, NamedTuple
 
 from quorate.runtime import Disk, parse_uuid, read_file, uuid_text, write_file_atomically
+from quorate.types import Epoch
 
 PARTITION_METADATA: Final = "partition.metadata"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
@@ -14,6 +15,8 @@ PAGE_CACHE: Final = ".quorate_page_cache"
 DELETED_MARK: Final = "partition.deleted"
 """Ours: in a folder whose removal has begun, so that what a crash leaves of it is removed, not opened."""
 _VERSION: Final = 0
+_FIRST_EPOCH: Final = "first_leader_epoch"
+"""Ours: a line of the file of a partition that began with another leader epoch than 0."""
 
 
 class Proof(NamedTuple):
@@ -49,14 +52,24 @@ def parse_folder_name(name: str) -> tuple[str, int] | None:
     return (topic, int(number)) if separator and topic and number.isdecimal() else None
 
 
-async def store_partition_metadata(disk: Disk, folder: str, topic_id: uuid.UUID) -> None:
-    """Write the file durably."""
-    content = f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}\n"
+class PartitionIdentity(NamedTuple):
+    """The partition that a folder's records are of, among all that had its name."""
+
+    topic_id: uuid.UUID
+    first_epoch: Epoch = Epoch(0)
+    """The leader epoch with which it began: another than 0 where the topic was shrunk and has grown again."""
+
+
+async def store_partition_metadata(disk: Disk, folder: str, identity: PartitionIdentity) -> None:
+    """Write the file durably. Kafka does not read beyond the topic's id."""
+    content = f"version: {_VERSION}\ntopic_id: {uuid_text(identity.topic_id)}\n"
+    if identity.first_epoch:
+        content += f"{_FIRST_EPOCH}: {identity.first_epoch}\n"
     await write_file_atomically(disk, f"{folder}/{PARTITION_METADATA}", content.encode())
 
 
-def load_partition_metadata(disk: Disk, folder: str) -> uuid.UUID | None:
-    """The topic's id; None if there is no such file. Raises `UnreadablePartitionMetadataError`."""
+def load_partition_metadata(disk: Disk, folder: str) -> PartitionIdentity | None:
+    """Return what the file says; None if there is none. Raises `UnreadablePartitionMetadataError`."""
     path = f"{folder}/{PARTITION_METADATA}"
     try:
         text = read_file(disk, path).decode()
@@ -68,7 +81,7 @@ def load_partition_metadata(disk: Disk, folder: str) -> uuid.UUID | None:
     if fields.get("version") != str(_VERSION) or "topic_id" not in fields:
         raise UnreadablePartitionMetadataError(path, f"not partition metadata of version {_VERSION}")
     try:
-        return parse_uuid(fields["topic_id"])
+        return PartitionIdentity(parse_uuid(fields["topic_id"]), Epoch(int(fields.get(_FIRST_EPOCH, "0"))))
     except ValueError as error:
         raise UnreadablePartitionMetadataError(path, str(error)) from error
 

@@ -1,12 +1,11 @@
 """A folder of `log.dirs`: the logs in it, and its three checkpoint files."""
 
-import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import trio
 
-from quorate.broker.replication.storage.directory_files import Proof
+from quorate.broker.replication.storage.directory_files import PartitionIdentity, Proof
 from quorate.broker.replication.storage.replica_directories import Directory
 from quorate.log import (
     HIGH_WATERMARKS,
@@ -103,10 +102,8 @@ class LogDirectory:
         self.starts_file = OffsetsFile.of_log_starts(disk, path)
         self.recovery_points = dict(self.points_file.held)
         self.high_watermarks = dict(self.marks_file.held)
-        self.log_starts = dict(self.starts_file.held)
-        """The log starts that are in the middle of a segment. May have some that no longer are."""
-        self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
-        """The topic ids of the partition folders that exist."""
+        self.identities: dict[TopicPartition, PartitionIdentity] = {}
+        """The identities of the partition folders that exist."""
         self.unbegun: set[TopicPartition] = set()
         """The partitions whose folder had no segment when it was scanned."""
         self.logs: dict[TopicPartition, Log] = {}
@@ -124,7 +121,7 @@ class LogDirectory:
     def forget(self, key: TopicPartition) -> None:
         """Forget a log whose folder is being removed."""
         self.logs.pop(key, None)
-        self.topic_ids.pop(key, None)
+        self.identities.pop(key, None)
         self.recovery_points.pop(key, None)
         self.high_watermarks.pop(key, None)
         self.log_starts.pop(key, None)
@@ -168,13 +165,13 @@ class LogDirectory:
 
     def _current_high_watermarks(self) -> dict[TopicPartition, Offset]:
         self.high_watermarks.update({key: opened.high_watermark for key, opened in self.logs.items()})
-        return {key: offset for key, offset in self.high_watermarks.items() if key in self.topic_ids}
+        return {key: offset for key, offset in self.high_watermarks.items() if key in self.identities}
 
     def _current_recovery_points(self) -> dict[TopicPartition, Offset]:
         self.recovery_points.update({key: opened.recovery_point for key, opened in self.logs.items()})
         for key, end_offset in self._cuts.items():
             self.recovery_points[key] = min(self.recovery_points.get(key, end_offset), end_offset)
-        return {key: offset for key, offset in self.recovery_points.items() if key in self.topic_ids}
+        return {key: offset for key, offset in self.recovery_points.items() if key in self.identities}
 
     @asynccontextmanager
     async def cutting(self, key: TopicPartition, end_offset: Offset) -> AsyncIterator[None]:

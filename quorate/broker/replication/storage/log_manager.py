@@ -17,6 +17,7 @@ from quorate.broker.replication.storage.directory_files import (
     NO_PROOF,
     PAGE_CACHE,
     PARTITION_METADATA,
+    PartitionIdentity,
     Proof,
     UnreadablePartitionMetadataError,
     drop_page_cache,
@@ -179,20 +180,13 @@ class LogManager:
         failed = [each for each in self._directories if each.failure is not None]
         return len(failed) < len(self._directories) and not any(each.holds_metadata for each in failed)
 
-    def reports(self) -> list[DirectoryReport]:
-        """Describe every folder of `log.dirs`, those that were bad at the start included."""
-        bad = [report(self._disk, each.path, failure=each.reason, logs={}) for each in self._bad]
-        return bad + [
-            report(self._disk, each.path, failure=each.failure, logs=each.logs) for each in self._directories
-        ]
-
-    def held(self) -> list[tuple[str, int, uuid.UUID]]:
-        """Return (topic, partition, topic id) of every folder."""
-        return [(*key, topic_id) for each in self._directories for key, topic_id in each.topic_ids.items()]
+    def held(self) -> list[tuple[str, int, PartitionIdentity]]:
+        """Return (topic, partition, identity) of every folder."""
+        return [(*key, identity) for each in self._directories for key, identity in each.identities.items()]
 
     def log_directory_of(self, topic: str, partition_id: int) -> LogDirectory | None:
         key = (topic, partition_id)
-        return next((each for each in self._directories if key in each.topic_ids), None)
+        return next((each for each in self._directories if key in each.identities), None)
 
     def directory_of(self, topic: str, partition_id: int) -> uuid.UUID | None:
         """The id of the directory that has a folder of the partition."""
@@ -203,25 +197,25 @@ class LogManager:
         self,
         topic: str,
         partition_id: int,
-        topic_id: uuid.UUID,
+        identity: PartitionIdentity,
         config: LogConfig,
         *,
         directory: uuid.UUID = UNASSIGNED,
     ) -> Log:
         """Recover the partition's log, or begin one in `directory` if that is ours, else in the one with the
-        fewest. A folder of an earlier topic of this name is removed first. The high watermark is the
+        fewest. A folder of an earlier partition of this name is removed first. The high watermark is the
         checkpoint's.
 
         Raises `DiskError`, `DamagedLogError`.
         """
         key = (topic, partition_id)
         where = self.log_directory_of(*key)
-        if where is not None and where.topic_ids[key] != topic_id:
+        if where is not None and where.identities[key] != identity:
             await self.remove(topic, partition_id)
             where = None
         if where is None:
             where = self._place_for(directory)
-            await self._create(where, key, topic_id)
+            await self._create(where, key, identity)
         if where.failure is not None:
             raise DiskError(where.failure, path=where.path)
         opened = await Log.open(
@@ -263,17 +257,17 @@ class LogManager:
         usable = self._sound()
         if not usable:
             raise DiskError("every folder of log.dirs has failed", path=self._directories[0].path)
-        return min(usable, key=lambda each: len(each.topic_ids) + each.expected)
+        return min(usable, key=lambda each: len(each.identities) + each.expected)
 
-    async def _create(self, where: LogDirectory, key: TopicPartition, topic_id: uuid.UUID) -> None:
+    async def _create(self, where: LogDirectory, key: TopicPartition, identity: PartitionIdentity) -> None:
         where.expected += 1
         try:
             await where.forget_durably(key)
             folder = f"{where.path}/{folder_name(*key)}"
             self._disk.make_folder(folder)
-            await store_partition_metadata(self._disk, folder, topic_id)
+            await store_partition_metadata(self._disk, folder, identity)
             await self._disk.sync_folder(where.path)
-            where.topic_ids[key] = topic_id
+            where.identities[key] = identity
         finally:
             where.expected -= 1
 
@@ -411,7 +405,7 @@ async def _settle_duplicates(disk: Disk, opened: Sequence[LogDirectory]) -> None
     """Remove the empty folder of a replica that was made elsewhere after the disk failed."""
     found: dict[TopicPartition, LogDirectory] = {}
     for each in opened:
-        for key in list(each.topic_ids):
+        for key in list(each.identities):
             first = found.setdefault(key, each)
             if first is each:
                 continue
@@ -435,10 +429,10 @@ async def _scan(disk: Disk, where: LogDirectory) -> None:
         if DELETED_MARK in files:
             await _remove_folder(disk, folder)
             continue
-        topic_id = load_partition_metadata(disk, folder)
+        identity = load_partition_metadata(disk, folder)
         begun = any(file.endswith(".log") for file in files)
-        if topic_id is not None:
-            where.topic_ids[key] = topic_id
+        if identity is not None:
+            where.identities[key] = identity
             if not begun:
                 where.unbegun.add(key)
         elif begun:
@@ -447,8 +441,8 @@ async def _scan(disk: Disk, where: LogDirectory) -> None:
             # Its creation was interrupted before anything could be written to it.
             disk.remove_folder(folder)
     # The files go on naming what is gone, until something of the same name is made.
-    for known in (where.recovery_points, where.high_watermarks, where.log_starts):
-        for key in [key for key in known if key not in where.topic_ids]:
+    for known in (where.recovery_points, where.high_watermarks):
+        for key in [key for key in known if key not in where.identities]:
             del known[key]
 
 
@@ -460,4 +454,6 @@ async def _remove_folder(disk: Disk, folder: str) -> None:
         if name != DELETED_MARK:
             disk.remove(f"{folder}/{name}")
             await trio.lowlevel.checkpoint()
+    # A power loss may undo any of these removals, but not after that of the mark.
+    await disk.sync_folder(folder)
     disk.remove_folder(folder)
