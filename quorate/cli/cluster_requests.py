@@ -3,11 +3,17 @@
 import datetime
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kio.schema.add_raft_voter.v0.request import AddRaftVoterRequest, Listener
 from kio.schema.add_raft_voter.v0.response import AddRaftVoterResponse
+from kio.schema.create_partitions.v3.request import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kio.schema.create_partitions.v3.response import CreatePartitionsResponse
 from kio.schema.create_topics.v5.request import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -37,8 +43,10 @@ from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i16, i32, i32Timedelta, u16
 
+from quorate.broker.controller.rpc import FewerPartitions, ShrinkTopicsRequest
 from quorate.broker.wire import KafkaError, WireClient
-from quorate.raft import QuorumDescription, ReplicaStatus
+from quorate.cli.controllers import Controllers
+from quorate.raft import QuorumDescription, ReplicaStatus, RequestRefusedError
 from quorate.runtime import Address, parse_uuid, uuid_text
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter
 
@@ -63,8 +71,10 @@ async def create_topic(
     replication_factor: int = -1,
     assignment: Sequence[Sequence[int]] = (),
     configs: Sequence[tuple[str, str]] = (),
-) -> None:
-    """Create a topic, and return when it exists. Raises `KafkaError`."""
+    if_not_exists: bool = False,
+) -> bool:
+    """Create a topic, and return when it exists. Raises `KafkaError`. False: it was there before, which is no
+    error with `if_not_exists`."""
     manual = tuple(
         CreatableReplicaAssignment(
             partition_index=i32(index), broker_ids=tuple(BrokerId(broker) for broker in brokers)
@@ -84,8 +94,45 @@ async def create_topic(
         timeout_s=_TIMEOUT_SECONDS + _MARGIN_SECONDS,
     )
     result = response.topics[0]
+    if if_not_exists and result.error_code is ErrorCode.topic_already_exists:
+        return False
     if result.error_code is not ErrorCode.none:
         raise _refused(result.error_code, result.error_message, topic)
+    return True
+
+
+async def create_partitions(
+    client: WireClient, topic: str, *, count: int, assignment: Sequence[Sequence[int]] = ()
+) -> None:
+    """Let a topic have `count` partitions, and return when it has. `assignment`: the replicas of the new
+    ones. Raises `KafkaError`."""
+    manual = tuple(
+        CreatePartitionsAssignment(broker_ids=tuple(BrokerId(broker) for broker in brokers))
+        for brokers in assignment
+    )
+    wanted = CreatePartitionsTopic(name=TopicName(topic), count=i32(count), assignments=manual or None)
+    response = await client.send(
+        CreatePartitionsRequest(topics=(wanted,), timeout=_timeout(), validate_only=False),
+        CreatePartitionsResponse,
+        timeout_s=_TIMEOUT_SECONDS + _MARGIN_SECONDS,
+    )
+    result = response.results[0]
+    if result.error_code is not ErrorCode.none:
+        raise _refused(result.error_code, result.error_message, topic)
+
+
+async def shrink_topic(controllers: Controllers, topic: str, *, count: int, validate_only: bool) -> None:
+    """Let a topic keep its first `count` partitions alone. Raises `RequestRefusedError` and what
+    `Controllers.ask` does."""
+    request = ShrinkTopicsRequest(
+        topics=(FewerPartitions(name=topic, count=count),), validate_only=validate_only
+    )
+    answer = await controllers.ask(request)
+    errors = [(answer.error, answer.error_message)]
+    errors += [(result.error, result.error_message) for result in answer.topics]
+    for error, message in errors:
+        if error:
+            raise RequestRefusedError(error, f"topic {topic}: {message or error.name}")
 
 
 async def delete_topic(client: WireClient, topic: str) -> None:
@@ -139,6 +186,23 @@ async def describe_topics(client: WireClient, topic: str | None) -> list[TopicDe
         cursor = Cursor(
             topic_name=page.next_cursor.topic_name, partition_index=page.next_cursor.partition_index
         )
+
+
+def only_partitions(
+    topics: Sequence[TopicDescription], *, under_replicated: bool, unavailable: bool
+) -> list[TopicDescription]:
+    """Return the partitions with a replica out of sync, or without a leader, and the topics that have any."""
+    found: list[TopicDescription] = []
+    for topic in topics:
+        partitions = tuple(
+            each
+            for each in topic.partitions
+            if (under_replicated and len(each.isr_nodes) < len(each.replica_nodes))
+            or (unavailable and each.leader_id < 0)
+        )
+        if partitions:
+            found.append(replace(topic, partitions=partitions))
+    return found
 
 
 async def topic_names(client: WireClient) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 import trio
 
+from quorate.broker.controller.rpc import Request, Response, RpcDecodeError, decode_answer, encode_request
 from quorate.error_code import ErrorCode
 from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumDescription, RequestRefusedError
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, VoterChange
@@ -16,6 +17,7 @@ from quorate.runtime.real import RealNetwork
 from quorate.types import Epoch, NodeId, ReplicaKey, SnapshotId, Voter
 
 Answer = TypeVar("Answer")
+R = TypeVar("R", bound=Response)
 
 _CONNECT_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 0.2
@@ -106,6 +108,29 @@ class Controllers:
         raise OutcomeUnknownError(
             f"no snapshot within {self._timeout_ms} ms; it may come yet: see `quorate snapshot list`"
         )
+
+    async def ask(self, request: Request[R]) -> R:
+        """Return the active controller's answer, which may be an error of the request."""
+        with self._deadline():
+            while True:
+                leader = await self._leader()
+                try:
+                    async with self._channel(leader.address, cluster_id=leader.cluster_id) as channel:
+                        answer = await channel.request(encode_request(request))
+                except (NotLeaderError, NetworkError):
+                    answer = b""
+                if answer:
+                    try:
+                        found = decode_answer(request, answer)
+                    except RpcDecodeError as error:
+                        raise OutcomeUnknownError(str(error)) from error
+                    if found.error is ErrorCode.REQUEST_TIMED_OUT:
+                        raise OutcomeUnknownError(found.error_message or found.error.name)
+                    if found.error is not ErrorCode.NOT_CONTROLLER:
+                        return found
+                # One that leads no more, or not yet: nothing happened.
+                await trio.sleep(_RETRY_SECONDS)
+        raise OutcomeUnknownError(f"no answer of the controller within {self._timeout_ms} ms")
 
     async def _change(self, change: VoterChange) -> None:
         refused: RequestRefusedError | None = None

@@ -42,6 +42,37 @@ def test_a_topic_is_created_listed_described_and_deleted(quorate: Quorate, one_n
     assert quorate("topics", "list", *server).output == ""
 
 
+def test_a_topic_grows_and_shrinks(quorate: Quorate, one_node: LocalCluster) -> None:
+    server = ("-b", one_node.bootstrap)
+
+    def count() -> int:
+        (described,) = json.loads(quorate("topics", "describe", "-t", "sized", "--json", *server).output)
+        return len(described["partitions"])
+
+    create = ("topics", "create", "-t", "sized", "--if-not-exists", *server)
+    assert quorate(*create).output == "created topic sized\n"
+    assert quorate(*create).output == "topic sized exists already\n"
+    grown = quorate("topics", "alter", "-t", "sized", "--partitions", 4, *server)
+    assert (grown.exit_code, grown.output) == (0, "topic sized has 4 partitions\n")
+    assert count() == 4
+    again = quorate("topics", "alter", "-t", "sized", "--partitions", 4, *server)
+    assert again.exit_code == ExitCode.FAILED
+    assert "topic sized: Topic 'sized' already has 4 partition(s)." in again.stderr
+    shrink = ("topics", "shrink", "-t", "sized", "--partitions")
+    tried = quorate(*shrink, 2, *server)
+    assert "can be shrunk to 2 partitions" in tried.output and count() == 4
+    done = quorate(*shrink, 2, "--yes", *server)
+    assert (done.exit_code, done.output) == (0, "topic sized has 2 partitions\n"), done.stderr
+    wider = quorate(*shrink, 2, "--yes", *server)
+    assert wider.exit_code == ExitCode.FAILED
+    assert "2 would not be a decrease" in wider.stderr
+    missing = quorate("topics", "shrink", "-t", "nope", "--partitions", 1, *server)
+    assert "topic nope: This server does not host" in missing.stderr
+    filters = ("--under-replicated-partitions", "--unavailable-partitions", "--json")
+    assert json.loads(quorate("topics", "describe", *filters, *server).output) == []
+    quorate("topics", "delete", "-t", "sized", *server)
+
+
 def test_the_clusters_refusal_is_printed_in_its_own_words(quorate: Quorate, one_node: LocalCluster) -> None:
     server = ("-b", one_node.bootstrap)
     missing = quorate("topics", "describe", "-t", "nope", *server)

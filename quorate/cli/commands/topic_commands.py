@@ -1,4 +1,4 @@
-"""`quorate topics`: create, list, describe, delete."""
+"""`quorate topics`: create, list, describe, alter, shrink, delete."""
 
 import json
 from typing import Annotated
@@ -7,6 +7,7 @@ import typer
 
 from quorate.cli.cli_errors import ExitCode, fail
 from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from quorate.cli.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -60,6 +61,9 @@ def create(
     config: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A topic setting. Repeatable.")
     ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Leave a topic of this name as it is, without an error.")
+    ] = False,
 ) -> None:
     """Create a topic and return when it exists."""
     assignment = _parse_assignment(replica_assignment)
@@ -73,7 +77,7 @@ def create(
     from quorate.cli.bootstrap import run_with_client
     from quorate.cli.cluster_requests import create_topic
 
-    run_with_client(
+    created = run_with_client(
         bootstrap,
         lambda client: create_topic(
             client,
@@ -82,9 +86,10 @@ def create(
             replication_factor=replication_factor,
             assignment=assignment,
             configs=configs,
+            if_not_exists=if_not_exists,
         ),
     )
-    typer.echo(f"created topic {topic}")
+    typer.echo(f"created topic {topic}" if created else f"topic {topic} exists already")
 
 
 @app.command("list", epilog="Example: quorate topics list -b localhost:9092")
@@ -107,6 +112,13 @@ def describe(
         str | None, typer.Option("--topic", "-t", help="The name of one topic. Default: all topics.")
     ] = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    under_replicated: Annotated[
+        bool,
+        typer.Option("--under-replicated-partitions", help="Only those with a replica that is not in sync."),
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable-partitions", help="Only those without a leader.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show partitions, leaders, replicas, in-sync replicas and eligible leader replicas.
@@ -115,9 +127,11 @@ def describe(
     no replica in sync can. The last known ELR is the last leader of a partition without replicas in sync.
     """
     from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.cluster_requests import describe_topics, topic_as_dict
+    from quorate.cli.cluster_requests import describe_topics, only_partitions, topic_as_dict
 
     topics = run_with_client(bootstrap, lambda client: describe_topics(client, topic))
+    if under_replicated or unavailable:
+        topics = only_partitions(topics, under_replicated=under_replicated, unavailable=unavailable)
     if as_json:
         typer.echo(json.dumps([topic_as_dict(described) for described in topics]))
         return
@@ -141,6 +155,69 @@ def describe(
                 ", ".join(map(str, partition.last_known_elr or ())),
             )
     print_table(table)
+
+
+@app.command(epilog="Example: quorate topics alter -t orders --partitions 12")
+def alter(
+    topic: TopicOption,
+    partitions: Annotated[
+        int, typer.Option(min=1, max=2**31 - 1, help="The number of partitions in all, more than there are.")
+    ],
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(metavar="IDS", help="The replicas of each new partition, such as 1:2:3,2:3:1."),
+    ] = None,
+) -> None:
+    """Add partitions to a topic and return when they exist.
+
+    Records with keys go to other partitions from then on: a key's records before and after are in different
+    ones.
+    """
+    assignment = _parse_assignment(replica_assignment)
+    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.cluster_requests import create_partitions
+
+    run_with_client(
+        bootstrap, lambda client: create_partitions(client, topic, count=partitions, assignment=assignment)
+    )
+    typer.echo(f"topic {topic} has {partitions} partitions")
+
+
+@app.command(epilog="Example: quorate topics shrink -t orders --partitions 6 --yes")
+def shrink(
+    topic: TopicOption,
+    partitions: Annotated[
+        int, typer.Option(min=1, max=2**31 - 1, help="The number of partitions that stay.")
+    ],
+    bootstrap: BrokersOption = None,
+    controllers: ControllersOption = None,
+    timeout_ms: TimeoutOption = 30_000,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it. Without this the command only says whether it could.")
+    ] = False,
+) -> None:
+    """Remove a topic's last partitions, with their records.
+
+    Kafka has no such request: it goes to the controller, in the quorum's own protocol. Nothing of what is
+    removed comes back, even if the topic gets partitions of the same numbers later.
+    """
+    from quorate.cli.cluster_requests import shrink_topic
+
+    ask_quorum(
+        bootstrap,
+        controllers,
+        timeout_ms=timeout_ms,
+        at_controllers=lambda asked: shrink_topic(asked, topic, count=partitions, validate_only=not yes),
+    )
+    if yes:
+        typer.echo(f"topic {topic} has {partitions} partitions")
+    else:
+        typer.echo(
+            f"topic {topic} can be shrunk to {partitions} partitions; the records of the others would be "
+            "lost. "
+            "Nothing is done without --yes"
+        )
 
 
 @app.command(epilog="Example: quorate topics delete -t orders")
