@@ -5,7 +5,7 @@ import random
 import pytest
 import trio
 
-from quorate.broker.controller.operations.create_partitions import create_partitions
+from quorate.broker.controller.operations.more_partitions import create_partitions
 from quorate.broker.controller.operations.shrink_topics import shrink_topics
 from quorate.broker.controller.rpc.topics_rpc import (
     CreatePartitionsRequest,

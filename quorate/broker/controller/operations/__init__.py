@@ -9,7 +9,6 @@ from quorate.broker.controller.operations.brokers import (
     register_broker,
     unregister_broker,
 )
-from quorate.broker.controller.operations.create_partitions import additional, create_partitions
 from quorate.broker.controller.operations.directory_changes import (
     MAX_ASSIGNMENTS,
     assign_replicas_to_dirs,
@@ -18,6 +17,7 @@ from quorate.broker.controller.operations.directory_changes import (
     leave_with,
     may_lead,
 )
+from quorate.broker.controller.operations.more_partitions import additional, create_partitions
 from quorate.broker.controller.operations.new_partitions import MAX_NEW_PARTITIONS
 from quorate.broker.controller.operations.outcome import Departure, Groups, Outcome
 from quorate.broker.controller.operations.partition_reassignments import (
