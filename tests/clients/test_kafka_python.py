@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import ElectionNotNeededError, UnknownTopicOrPartitionError
 
 pytestmark = pytest.mark.clients
 
@@ -80,3 +81,23 @@ def test_a_partition_moves_while_its_producer_goes_on(killable) -> None:
     received = [message.value for _, message in zip(sent, consumer, strict=False)]
     consumer.close()
     assert received == sent
+
+
+@pytest.mark.parametrize("election_type", [0, 1])
+def test_a_leader_that_leads_is_left_alone_and_one_of_nothing_is_unknown(killable, election_type) -> None:
+    topic = f"kafka-python-elected-{election_type}"
+    admin = KafkaAdminClient(bootstrap_servers=killable.bootstrap.split(","))
+    try:
+        admin.create_topics([NewTopic(topic, 2, 3)])
+        told = admin.elect_leaders(election_type, {topic: [0, 9]}, timeout_ms=20_000, raise_errors=False)
+        assert told.error_code == 0
+        [row] = told.replica_election_results
+        assert row.topic == topic
+        assert {each.partition_id: each.error_code for each in row.partition_result} == {
+            0: ElectionNotNeededError.errno,
+            9: UnknownTopicOrPartitionError.errno,
+        }
+        everywhere = admin.elect_leaders(election_type, timeout_ms=20_000)
+        assert topic in {each.topic for each in everywhere.replica_election_results}
+    finally:
+        admin.close()
