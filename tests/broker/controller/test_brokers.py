@@ -206,6 +206,25 @@ def test_a_leader_that_stops_gives_up_its_partitions_and_goes_when_all_have_seen
     assert cluster.image.broker(1).fenced
 
 
+def test_a_broker_that_shuts_down_is_waited_for_even_where_the_topic_allows_unclean_elections(
+    cluster,
+) -> None:
+    cluster.start(1, 2)
+    topic = cluster.create("t", (1, 2))
+    cluster.append(
+        Config(
+            resource_type=ConfigType.TOPIC,
+            resource_name="t",
+            name="unclean.leader.election.enable",
+            value="true",
+        ),
+        PartitionChange(topic_id=topic, partition_id=0, isr=(1,), reason=ChangeReason.REPLICA_LAGGED),
+    )
+    assert cluster.beat(1, stop=True) == "unfenced"
+    state = cluster.partition(topic)
+    assert (state.leader, state.isr, state.elr) == (NO_LEADER, (), (1,)), "2 may lack its records"
+
+
 def test_a_broker_is_fenced_before_it_leaves_isrs(cluster) -> None:
     cluster.start(1, 2)
     topic = cluster.create("t", (1, 2))
