@@ -15,6 +15,7 @@ from quorate.cli.commands import config_commands as configs
 from quorate.cli.commands import demo
 from quorate.cli.commands import election_commands as elections
 from quorate.cli.commands import feature_commands as features
+from quorate.cli.commands import group_commands as groups
 from quorate.cli.commands import log_commands as log_dump
 from quorate.cli.commands import quorum_commands as quorum
 from quorate.cli.commands import reassign_commands as reassign
@@ -39,6 +40,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(features.app, name="features")
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(reassign.app, name="reassign-partitions")
+app.add_typer(groups.app, name="groups")
 app.add_typer(log_dump.app, name="log")
 app.add_typer(snapshot.app, name="snapshot")
 app.command(

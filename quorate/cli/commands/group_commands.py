@@ -1,0 +1,278 @@
+"""`quorate groups`: list, describe, reset offsets, delete groups and offsets."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from quorate.cli.cli_errors import CommandError, ExitCode, fail
+from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+
+if TYPE_CHECKING:
+    from quorate.cli.groups import BrokerConnections, DescribedGroup, PartitionView, ResetTarget, Scope
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Consumer groups: members, committed offsets, lag.",
+    epilog="Example: quorate groups describe -g billing",
+)
+
+GroupOption = Annotated[str, typer.Option("--group", "-g", help="The group's id.")]
+TopicsOption = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", metavar="TOPIC[:0,1]", help="A topic, or some partitions. Repeatable."),
+]
+
+
+@app.command("list", epilog="Example: quorate groups list --state Empty")
+def list_all(
+    state: Annotated[
+        list[str] | None,
+        typer.Option(help="Only groups in this state, such as Stable or Empty, in any case. Repeatable."),
+    ] = None,
+    group_type: Annotated[
+        list[str] | None,
+        typer.Option("--type", help="Only groups of this type, such as classic, in any case. Repeatable."),
+    ] = None,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    as_json: JsonOption = False,
+) -> None:
+    """List the groups of all brokers."""
+    from quorate.cli.groups import list_groups, print_json, print_rows, run_with_brokers
+
+    found = run_with_brokers(
+        bootstrap, lambda brokers: list_groups(brokers, states=state or (), types=group_type or ())
+    )
+    if as_json:
+        print_json(
+            [
+                {"group": each.group_id, "protocolType": each.protocol_type}
+                | {"state": each.state, "type": each.group_type}
+                for each in found
+            ]
+        )
+        return
+    print_rows(
+        ("group", "protocol type", "state", "type"),
+        [(each.group_id, each.protocol_type, each.state, each.group_type) for each in found],
+    )
+
+
+@app.command(epilog="Example: quorate groups describe -g billing --members")
+def describe(
+    group: GroupOption,
+    state: Annotated[bool, typer.Option("--state", help="Show the group in one row.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show the members.")] = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the partitions of a group: committed offset, log end offset, lag and member.
+
+    The lag is the number of records that the group has not committed yet. A partition without a member is
+    one that the group has committed and nobody reads now.
+    """
+    if state and members:
+        raise fail("--state and --members show different tables; give one of them", ExitCode.USAGE)
+    from quorate.cli.groups import (
+        partition_views,
+        print_members,
+        print_partitions,
+        print_state,
+        run_with_brokers,
+    )
+
+    async def ask(brokers: "BrokerConnections") -> tuple["DescribedGroup", list["PartitionView"]]:
+        found = await _existing(brokers, group)
+        return found, [] if state or members else await partition_views(brokers, found)
+
+    found, partitions = run_with_brokers(bootstrap, ask)
+    if state:
+        print_state(found, as_json=as_json)
+    elif members:
+        print_members(found, as_json=as_json)
+    else:
+        print_partitions(found, partitions, as_json=as_json)
+
+
+async def _existing(brokers: "BrokerConnections", group: str) -> "DescribedGroup":
+    from quorate.cli.groups import describe_group
+
+    found = await describe_group(brokers, group)
+    if found is None:
+        raise CommandError(f"group {group}: there is no such group; `quorate groups list` shows all")
+    return found
+
+
+@app.command("reset-offsets", epilog="Example: quorate groups reset-offsets -g g -t orders --to-earliest")
+def reset_offsets(
+    group: GroupOption,
+    topic: TopicsOption = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="Every partition that the group has committed.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the log end.")] = False,
+    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
+    shift_by: Annotated[
+        int | None, typer.Option(help="By so many records; negative: back, to read them again.")
+    ] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="To the first record since this time, in UTC or with a zone."),
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option(metavar="PnDTnHnMnS", help="To the first record of the last so much time.")
+    ] = None,
+    from_file: Annotated[
+        Path | None, typer.Option(help="To the offsets of a file with lines of topic,partition,offset.")
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Commit the offsets. Without it they are only shown.")
+    ] = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the new offsets of a group without members, and commit them with --execute.
+
+    An offset outside of the log becomes its nearest end; a time after the last record becomes the log end.
+    """
+    from quorate.cli.groups import ResetTarget, plan_reset, print_json, print_rows, run_with_brokers
+
+    given = [to_earliest, to_latest, to_offset is not None, shift_by is not None]
+    given += [to_datetime is not None, by_duration is not None, from_file is not None]
+    if sum(given) != 1:
+        raise fail(
+            "give exactly one of --to-earliest, --to-latest, --to-offset, --shift-by, --to-datetime, "
+            "--by-duration and --from-file",
+            ExitCode.USAGE,
+        )
+    if (bool(topic) + all_topics + (from_file is not None)) != 1:
+        raise fail("give --topic or --all-topics; --from-file names its partitions itself", ExitCode.USAGE)
+    scope, target = _reset_of(
+        topic,
+        ResetTarget(earliest=to_earliest, latest=to_latest, offset=to_offset, shift_by=shift_by),
+        to_datetime=to_datetime,
+        by_duration=by_duration,
+        from_file=from_file,
+    )
+
+    async def reset(brokers: "BrokerConnections") -> dict[tuple[str, int], int]:
+        from quorate.cli.groups import ResetError, commit_offsets, describe_group
+
+        found = await describe_group(brokers, group)
+        if found is not None and found.state != "Empty":
+            raise CommandError(
+                f"group {group} is {found.state}: offsets can only be reset while it has no members; "
+                "stop them first"
+            )
+        try:
+            plan = await plan_reset(brokers, group, scope, target)
+        except ResetError as error:
+            raise CommandError(str(error)) from None
+        if execute:
+            await commit_offsets(brokers, group, plan)
+        return plan
+
+    plan = run_with_brokers(bootstrap, reset)
+    if as_json:
+        rows = [
+            {"topic": name, "partition": part, "newOffset": offset} for (name, part), offset in plan.items()
+        ]
+        print_json({"group": group, "executed": execute, "partitions": rows})
+        return
+    print_rows(
+        ("group", "topic", "partition", "new offset"),
+        [(group, name, str(part), str(offset)) for (name, part), offset in plan.items()],
+    )
+    if not execute:
+        typer.echo("nothing is committed yet; add --execute to do so", err=True)
+
+
+def _reset_of(
+    topic: list[str] | None,
+    target: "ResetTarget",
+    *,
+    to_datetime: str | None,
+    by_duration: str | None,
+    from_file: Path | None,
+) -> tuple["Scope", "ResetTarget"]:
+    """Return the partitions and the target. Exits with what can't be read."""
+    from dataclasses import replace
+
+    from quorate.cli.groups import (
+        ResetError,
+        parse_duration_ms,
+        parse_offsets_file,
+        parse_time_ms,
+        parse_topics,
+    )
+
+    try:
+        if to_datetime is not None:
+            target = replace(target, timestamp_ms=parse_time_ms(to_datetime))
+        elif by_duration is not None:
+            now_ms = round(time.time() * 1000)
+            target = replace(target, timestamp_ms=max(now_ms - parse_duration_ms(by_duration), 0))
+        elif from_file is not None:
+            target = replace(target, file=parse_offsets_file(from_file.read_text()))
+        return parse_topics(topic or ()), target
+    except ResetError as error:
+        raise fail(str(error), ExitCode.USAGE) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise fail(f"--from-file: {from_file}: {error}", ExitCode.USAGE) from None
+
+
+@app.command(epilog="Example: quorate groups delete -g billing")
+def delete(
+    group: Annotated[list[str], typer.Option("--group", "-g", help="The group's id. Repeatable.")],
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Delete groups without members, with their committed offsets."""
+    from quorate.cli.groups import delete_groups, run_with_brokers
+
+    outcomes = run_with_brokers(bootstrap, lambda brokers: delete_groups(brokers, group))
+    _print_outcomes({f"group {each}": error for each, error in outcomes.items()})
+
+
+@app.command("delete-offsets", epilog="Example: quorate groups delete-offsets -g billing -t orders:0,1")
+def delete_committed(
+    group: GroupOption,
+    topic: TopicsOption = None,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Delete committed offsets of topics that no member subscribes to."""
+    from quorate.cli.groups import ResetError, delete_offsets, parse_topics, run_with_brokers
+
+    if not topic:
+        raise fail("name the topics with --topic", ExitCode.USAGE)
+    try:
+        scope = parse_topics(topic)
+    except ResetError as error:
+        raise fail(str(error), ExitCode.USAGE) from None
+
+    async def ask(brokers: "BrokerConnections") -> dict[str, int]:
+        held = await brokers.partitions(scope.topics)
+        for name in scope.topics:
+            if name not in held:
+                raise CommandError(f"--topic: there is no topic {name}")
+        whole = {(name, int(part.partition_index)) for name, parts in held.items() for part in parts}
+        outcomes = await delete_offsets(brokers, group, sorted(whole.union(scope.partitions)))
+        return {f"{name}-{part} of group {group}": error for (name, part), error in outcomes.items()}
+
+    _print_outcomes(run_with_brokers(bootstrap, ask))
+
+
+def _print_outcomes(outcomes: dict[str, int]) -> None:
+    """Print what was deleted, and exit with the first of those that could not be."""
+    from kio.schema.errors import ErrorCode
+
+    from quorate.cli.groups import reason_of
+
+    refused = {what: ErrorCode(error) for what, error in outcomes.items() if error != ErrorCode.none}
+    for what in outcomes:
+        if what not in refused:
+            typer.echo(f"deleted {what}")
+    if refused:
+        told = "; ".join(f"{what}: {reason_of(error)}" for what, error in refused.items())
+        raise fail(f"not deleted: {told}", ExitCode.FAILED)

@@ -1,0 +1,191 @@
+"""The plan of `quorate groups reset-offsets`: each partition's new offset, and where it comes from.
+
+The rules are those of kafka-consumer-groups: an offset outside of the log becomes its nearest end, a time
+after the last record becomes the log end.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from quorate.cli.groups.broker_connections import BrokerConnections
+from quorate.cli.groups.group_requests import EARLIEST, LATEST, Partition, committed_offsets, offsets_at
+
+_DURATION: Final = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+
+
+class ResetError(ValueError):
+    """A reset that can't be: the message names the value and the remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The partitions to reset: whole topics and single partitions; nothing: all that the group committed."""
+
+    topics: tuple[str, ...] = ()
+    partitions: tuple[Partition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetTarget:
+    """Where the offsets go: exactly one of these. Times in ms since the epoch."""
+
+    earliest: bool = False
+    latest: bool = False
+    offset: int | None = None
+    shift_by: int | None = None
+    timestamp_ms: int | None = None
+    file: Mapping[Partition, int] | None = None
+
+
+# What is written on the command line
+
+
+def parse_topics(texts: Sequence[str]) -> Scope:
+    """Parse `topic` and `topic:0,1`. Raises `ResetError`."""
+    topics: list[str] = []
+    partitions: list[Partition] = []
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        if not topic:
+            raise ResetError(f"--topic: {text!r} names no topic; write topic or topic:0,1")
+        if not colon:
+            topics.append(topic)
+            continue
+        try:
+            partitions += [(topic, _whole(each)) for each in numbers.split(",")]
+        except ValueError:
+            raise ResetError(f"--topic: {text!r} is not of the form topic:0,1") from None
+    return Scope(topics=tuple(dict.fromkeys(topics)), partitions=tuple(dict.fromkeys(partitions)))
+
+
+def parse_time_ms(text: str) -> int:
+    """Parse an ISO time, UTC if it names no zone. Raises `ResetError`."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise ResetError(
+            f"--to-datetime: {text!r} is not of the form 2026-11-22T14:00:00 (UTC, or with a zone: +02:00)"
+        ) from None
+    return _ms(when.replace(tzinfo=UTC) if when.tzinfo is None else when)
+
+
+def parse_duration_ms(text: str) -> int:
+    """Parse an ISO duration of days, hours, minutes and seconds. Raises `ResetError`."""
+    found = _DURATION.fullmatch(text)
+    parts = {} if found is None else found.groupdict()
+    given = {name: float(value) for name, value in parts.items() if value}
+    if not given or text.endswith("T"):
+        raise ResetError(f"--by-duration: {text!r} is not of the form P1DT2H30M10S")
+    try:
+        return round(timedelta(**given) / timedelta(milliseconds=1))
+    except OverflowError:
+        raise ResetError(f"--by-duration: {text!r} is too long") from None
+
+
+def parse_offsets_file(text: str) -> dict[Partition, int]:
+    """Parse lines of topic,partition,offset. Raises `ResetError` with the number of the wrong one."""
+    offsets: dict[Partition, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            topic, partition, offset = (each.strip().strip('"') for each in line.split(","))
+            key, value = (topic, _whole(partition)), _whole(offset)
+        except ValueError:
+            raise ResetError(f"--from-file: line {number}, {line!r}, is not topic,partition,offset") from None
+        if not topic or key in offsets:
+            raise ResetError(f"--from-file: line {number} names {topic!r} partition {partition} twice or not")
+        offsets[key] = value
+    if not offsets:
+        raise ResetError("--from-file: the file names no offset")
+    return offsets
+
+
+def _whole(text: str) -> int:
+    """Parse a number that is not negative. Raises `ValueError`."""
+    value = int(text)
+    if value < 0:
+        raise ValueError(text)
+    return value
+
+
+def _ms(when: datetime) -> int:
+    return (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+# The plan
+
+
+async def plan_reset(
+    brokers: BrokerConnections, group: str, scope: Scope, target: ResetTarget
+) -> dict[Partition, int]:
+    """Return the new offset of each partition of the scope. Raises `ResetError` if one has none: nothing is
+    to be reset then."""
+    committed = await committed_offsets(brokers, group)
+    wanted = await _wanted(brokers, scope, target, committed)
+    starts = await offsets_at(brokers, wanted, EARLIEST)
+    ends = await offsets_at(brokers, wanted, LATEST)
+    lost = [each for each in wanted if each not in starts or each not in ends]
+    if lost:
+        raise ResetError(f"partition {_text(lost[0])} has no leader now, or does not exist; nothing is reset")
+    timestamp = target.timestamp_ms
+    at_time = {} if timestamp is None else await offsets_at(brokers, wanted, timestamp)
+    return new_offsets(target, wanted, committed=committed, starts=starts, ends=ends, at_time=at_time)
+
+
+async def _wanted(
+    brokers: BrokerConnections, scope: Scope, target: ResetTarget, committed: Mapping[Partition, int]
+) -> list[Partition]:
+    if target.file is not None:
+        return sorted(target.file)
+    if not scope.topics and not scope.partitions:
+        if not committed:
+            raise ResetError("the group has no committed offsets; name topics with --topic")
+        return sorted(committed)
+    held = await brokers.partitions(scope.topics)
+    for topic in scope.topics:
+        if topic not in held:
+            raise ResetError(f"--topic: there is no topic {topic}")
+    whole = {(topic, int(part.partition_index)) for topic, parts in held.items() for part in parts}
+    return sorted(whole.union(scope.partitions))
+
+
+def new_offsets(
+    target: ResetTarget,
+    wanted: Iterable[Partition],
+    *,
+    committed: Mapping[Partition, int],
+    starts: Mapping[Partition, int],
+    ends: Mapping[Partition, int],
+    at_time: Mapping[Partition, int],
+) -> dict[Partition, int]:
+    """Return each partition's new offset, within its log. Raises `ResetError` for a shift from nowhere."""
+    found: dict[Partition, int] = {}
+    for each in wanted:
+        if target.earliest:
+            offset = starts[each]
+        elif target.latest:
+            offset = ends[each]
+        elif target.offset is not None:
+            offset = target.offset
+        elif target.shift_by is not None:
+            if each not in committed:
+                raise ResetError(f"--shift-by: the group has no committed offset of {_text(each)} to shift")
+            offset = committed[each] + target.shift_by
+        elif target.timestamp_ms is not None:
+            offset = at_time.get(each, ends[each])
+        elif target.file is not None:
+            offset = target.file[each]
+        else:
+            raise ResetError("no target")
+        found[each] = min(max(offset, starts[each]), ends[each])
+    return found
+
+
+def _text(partition: Partition) -> str:
+    return f"{partition[0]}-{partition[1]}"
