@@ -229,9 +229,9 @@ async def _ask_leader(
         # It has died since metadata named it; the outcome is asked for again at the next leader.
         results.update((key, _failed(key, ErrorCode.leader_not_available)) for key in offsets)
         return
-    for answered in response.topics:
-        for part in answered.partitions:
-            key = (str(answered.name), int(part.partition_index))
+    for result in response.topics:
+        for part in result.partitions:
+            key = (str(result.name), int(part.partition_index))
             results[key] = DeletedRecords(
                 topic=key[0], partition=key[1], low_watermark=part.low_watermark, error=part.error_code
             )
