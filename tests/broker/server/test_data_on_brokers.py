@@ -188,7 +188,7 @@ async def test_the_idempotent_producers_of_a_replica_are_described(make_nodes: M
         assert [
             (each.producer_id, each.producer_epoch, each.last_sequence, each.current_txn_start_offset)
             for each in found[0].active_producers
-        ] == [(3, 0, 5, -1), (7, 0, 2, -1)]
+        ] == [(7, 0, 2, -1), (3, 0, 5, -1)]
         assert all(each.last_timestamp > 1_600_000_000_000 for each in found[0].active_producers)
         assert (found[1].error_code, found[1].active_producers) == (ErrorCode.none, ())
         assert found[2].error_code is ErrorCode.unknown_topic_or_partition

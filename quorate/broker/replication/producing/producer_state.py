@@ -176,8 +176,9 @@ class ProducerState:
         return max(0, self._now_ms() - producer.seen_ms)
 
     def described(self, wall_clock_ms: Callable[[], int]) -> Iterator[DescribedProducer]:
-        """Yield the producers by id; those that expire or come meanwhile may be missing."""
-        for key in sorted(self.producers):
+        """Yield the producers, those first that came first. Some that expire or come meanwhile may be
+        missing. They may be many, and are not sorted."""
+        for key in list(self.producers):
             producer = self.producers.get(key)
             if producer is not None:
                 yield DescribedProducer(
