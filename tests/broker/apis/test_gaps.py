@@ -49,6 +49,9 @@ from quorate.broker.groups.shards import Shards
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication.lost_leaders import LostLeaders
 from quorate.broker.replication.requests import (
+    DeleteRecordsItem,
+    DeleteRecordsResult,
+    DescribedProducer,
     EpochEndResult,
     FetchOptions,
     FetchResult,
@@ -58,6 +61,7 @@ from quorate.broker.replication.requests import (
 )
 from quorate.broker.replication.serving.parked_produce import ParkedProduce
 from quorate.broker.replication.stats import ReplicationStats
+from quorate.broker.replication.storage.directory_report import DirectoryReport
 from quorate.broker.settings.server_config import ServerConfig
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import build, encode_entity, request_type, response_type
@@ -79,6 +83,7 @@ from quorate.broker.wire.exchanges import ConnectionContext, Deferred, RequestCo
 from quorate.broker.wire.request_codec import decode_request, encode_response
 from quorate.error_code import ErrorCode
 from quorate.log.batches.records import KeyValue, Record
+from quorate.runtime.disk import DiskSpace
 from quorate.types import Offset
 
 pytestmark = pytest.mark.real_time
@@ -129,6 +134,22 @@ class Replicas:
 
     async def list_offset(self, *asked: object, **rest: object) -> OffsetResult:
         return OffsetResult(offset=7)
+
+    async def delete_records(self, items: Sequence[DeleteRecordsItem], *, timeout_ms: int) -> Any:
+        results = [
+            DeleteRecordsResult(topic=each.topic, partition_id=each.partition_id, low_watermark=Offset(7))
+            for each in items
+        ]
+        return SimpleNamespace(wait=trio.lowlevel.checkpoint, results=lambda: results)
+
+    def log_directories(self) -> list[DirectoryReport]:
+        held = cast(Any, SimpleNamespace(size_bytes=7, high_watermark=7, end_offset=7))
+        logs = {(f"t{number}", index): held for number in range(ASKED) for index in range(PARTITIONS)}
+        return [DirectoryReport(path="/data", space=DiskSpace(total=7, usable=7), logs=logs)]
+
+    def producers(self, *asked: object) -> Iterator[DescribedProducer]:
+        for each in range(10):
+            yield DescribedProducer(producer_id=each, producer_epoch=0, last_sequence=7, last_timestamp_ms=7)
 
     def offset_for_leader_epoch(self, *asked: object, **rest: object) -> EpochEndResult:
         return EpochEndResult(leader_epoch=1, end_offset=7)
@@ -451,6 +472,19 @@ SCENARIOS: dict[str, tuple[ApiKey, int, dict[str, object] | Callable[[], bytes],
         ApiKey.OFFSET_COMMIT,
         8,
         {"group_id": "g", "topics": of_partitions(partition_index=0, committed_offset=7)},
+        ASKED,
+    ),
+    "DeleteRecords of 10,000 partitions": (
+        ApiKey.DELETE_RECORDS,
+        2,
+        {"topics": of_partitions(partition_index=0, offset=-1)},
+        ASKED,
+    ),
+    "DescribeLogDirs of 10,000 replicas": (ApiKey.DESCRIBE_LOG_DIRS, 4, {"topics": None}, 1),
+    "DescribeProducers of 10,000 partitions": (
+        ApiKey.DESCRIBE_PRODUCERS,
+        0,
+        {"topics": INDEXES},
         ASKED,
     ),
     "DescribeConfigs of a thousand topics": (
