@@ -33,6 +33,7 @@ from quorate.spark_source.views.registry import new_view
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
+from compatibility import GROUPS, RESULTS, summary, tried  # noqa: E402
 from rooms import EVERYTHING, MAY_IMPORT, Source, reachable  # noqa: E402
 
 BEGIN = "<!-- generated: {name} (scripts/generate_docs.py) -->"
@@ -281,6 +282,13 @@ def drawing(package: str) -> Callable[[], str]:
     return drawn
 
 
+# Kafka's tools and clients
+
+
+def _tried(group: str) -> Callable[[], str]:
+    return lambda: table(("area", "command or call", "checked", "result"), tried(group))
+
+
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/reference/configuration.md": {
         "server keys": server_keys,
@@ -299,6 +307,10 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/reference/kafka-protocol.md": {"apis": apis},
     "docs/reference/commands.md": {"commands": commands, "exit codes": exit_codes},
+    "docs/compatibility.md": {
+        "summary": lambda: table(("client", *RESULTS), summary()),
+        **{name: _tried(name) for name in GROUPS},
+    },
     "docs/reference/spark-source.md": {"options": spark_options, "columns": spark_columns},
     "docs/architecture.md": {
         "rooms": rooms,

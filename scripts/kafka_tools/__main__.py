@@ -15,6 +15,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import aiokafka_calls
+import confluent_calls
+import kafka_python_calls
 import rows as kept
 from cluster_tools import brokers, features, quorum, replicas
 from config_tools import configs
@@ -41,6 +44,11 @@ AREAS: tuple[Callable[[Tools], None], ...] = (
     refused,
     brokers,
 )
+PYTHON = {
+    "confluent": confluent_calls.calls,
+    "kafka-python": kafka_python_calls.calls,
+    "aiokafka": aiokafka_calls.calls,
+}
 ADMIN = ("cluster", "groups", "topics", "configs", "records", "replicas", "quotas", "refused")
 
 
@@ -55,6 +63,9 @@ def everything(stage: Stage, host: ToolHost, only: str | None) -> list[Row]:
             for calls in ADMIN:
                 if only is None or only == f"admin-{calls}":
                     rows += host.admin(calls, stage.given())
+            for name, calls_of in PYTHON.items():
+                if only is None or only == name:
+                    rows += calls_of(stage.given())
     if only is None or only == "files":
         stage.cluster.stop(1)
         files(tools)
@@ -64,7 +75,9 @@ def everything(stage: Stage, host: ToolHost, only: str | None) -> list[Row]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--write", action="store_true", help=f"keep the results in {RESULTS.name}")
-    parser.add_argument("--only", help="one area: a function's name in AREAS, or admin- and one of ADMIN")
+    parser.add_argument(
+        "--only", help="one area: a function's name in AREAS, admin- and one of ADMIN, or one of PYTHON"
+    )
     parser.add_argument("--json", type=Path, help="a file for the results, with details and times")
     arguments = parser.parse_args()
     try:

@@ -28,8 +28,8 @@ def files(tools: Tools) -> None:
     dump(
         "kafka-dump-log, segments", tools, logs, "--deep-iteration", shows={"records": r"(?m)^\| offset: \d+"}
     )
-    run_print = ("--print-data-log", "--deep-iteration")
-    dump("kafka-dump-log --print-data-log", tools, logs, *run_print, shows={"payloads": r"payload: \S+"})
+    payloads = ("--print-data-log", "--deep-iteration")
+    dump("kafka-dump-log --print-data-log", tools, logs, *payloads, shows={"payloads": r"payload: \S+"})
     for kind in ("index", "timeindex"):
         indexes = _all(folders, f"{PARTITION}/*.{kind}")
         dump(f"kafka-dump-log, {kind}", tools, indexes, shows={"entries": r"offset: \d+|is empty|Dumping"})
@@ -59,8 +59,6 @@ def files(tools: Tools) -> None:
             "committed offsets": r'offset_commit|"type":"1"',
         },
     )
-    snapshots = _all(folders, f"{PARTITION}/*.snapshot")
-    dump("kafka-dump-log, producer snapshots", tools, snapshots, shows={"producers": r"producerId: \d+"})
     metadata = _all(folders, "__cluster_metadata-0/*.log")
     dump("kafka-dump-log, metadata log", tools, metadata, shows={"batches": r"baseOffset: \d+"})
     checkpoints = _all(folders, "__cluster_metadata-0/*.checkpoint")
@@ -79,7 +77,8 @@ def files(tools: Tools) -> None:
             reason="metadata records are CBOR: `quorate metadata shell`",
             says=r"(?s)Exception|unknown frame version|Unexpected error",
             server=None,
-            seconds=10,
+            seconds=4,
+            endless=True,
         )
     run(
         "kafka-storage info",

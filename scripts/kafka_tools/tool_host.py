@@ -13,9 +13,11 @@ from rows import Result, Row
 
 JAVA_OPTIONS = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 LOGGING = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+HOOKS = ["--add-opens=java.base/java.lang=ALL-UNNAMED"]
+"""For shutdown hooks, which run when a tool ends, not when the JVM does."""
 """The quickest start; nothing here runs long enough for the optimizing compiler."""
 NOISE = re.compile(
-    r"^(SLF4J:.*|exit \d+|ToolHost\$Ended.*|.*\bis deprecated\b.*|.*\bWARN\b.*|\d{4}-\d\d-\d\dT\S+ main ERROR.*)$\n?",
+    r"^(SLF4J:.*|exit \d+|ToolHost\$Ended.*|.*\bis deprecated\b.*|.*\bWARN\b.*)$\n?",
     re.M,
 )
 """What differs between versions of Java and of its logging, and says nothing about us."""
@@ -34,7 +36,7 @@ class ToolHost:
     def __init__(self, class_path: str) -> None:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the rest)
         self._process = subprocess.Popen(
-            ["java", *JAVA_OPTIONS, *LOGGING, "-cp", class_path, "ToolHost"],
+            ["java", *JAVA_OPTIONS, *LOGGING, *HOOKS, "-cp", class_path, "ToolHost"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,

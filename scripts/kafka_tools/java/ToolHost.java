@@ -14,6 +14,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -62,6 +63,7 @@ public final class ToolHost {
         };
         Exit.setExitProcedure(end);
         Exit.setHaltProcedure(end);
+        takeShutdownHooks();
         Exit.setShutdownHookAdder((name, hook) -> {
             Run run = RUN.get();
             if (run != null) {
@@ -121,6 +123,7 @@ public final class ToolHost {
         Thread hooks = new Thread(() -> {
             PRINTED.set(printed);
             List.copyOf(run.hooks).forEach(Runnable::run);
+            takeShutdownHooks().forEach(Runnable::run);
         });
         hooks.setDaemon(true);
         hooks.start();
@@ -128,6 +131,23 @@ public final class ToolHost {
         thread.interrupt();
         answer.put("code", hangs ? null : run.code);
         answer.put("output", printed.toString(StandardCharsets.UTF_8));
+    }
+
+    /** Some tools have theirs from the JVM itself, which would run them at its own end. */
+    private static List<Runnable> takeShutdownHooks() {
+        try {
+            Field field = Class.forName("java.lang.ApplicationShutdownHooks").getDeclaredField("hooks");
+            field.setAccessible(true);
+            Map<?, ?> hooks = (Map<?, ?>) field.get(null);
+            List<Runnable> taken = new ArrayList<>();
+            for (Object each : hooks.keySet()) {
+                taken.add((Runnable) each);
+            }
+            hooks.clear();
+            return taken;
+        } catch (ReflectiveOperationException error) {
+            throw new IllegalStateException(error);
+        }
     }
 
     private static final class Routed extends OutputStream {

@@ -1,0 +1,89 @@
+"""The administration of confluent-kafka, kafka-python and aiokafka, call by call."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rows import Result, Row
+
+UNSERVED = (
+    "UNSUPPORTED_FEATURE",
+    "UNSUPPORTED_VERSION",
+    "UnsupportedVersion",
+    "IncompatibleBrokerVersion",
+    "SECURITY_DISABLED",
+    "TransactionalIdAuthorization",
+    "does not support",
+    "INVALID_REQUEST",
+)
+"""What clients say of a request that brokers do not have, or refuse as a kind that they do not have."""
+SOON_SECONDS = 10.0
+
+
+@dataclass(slots=True)
+class Calls:
+    """Makes calls and keeps their rows."""
+
+    group: str
+    rows: list[Row] = field(default_factory=list)
+    area: str = ""
+
+    @contextmanager
+    def of(self, area: str) -> Iterator["Calls"]:
+        before, self.area = self.area, area
+        try:
+            yield self
+        finally:
+            self.area = before
+
+    def passes(self, call: str, checked: str, body: Callable[[], object]) -> None:
+        """`body` has to return without an error. It runs once."""
+        detail, ms = self._run(body)
+        self._keep(call, checked, Result.FAIL if detail else Result.PASS, detail, ms)
+
+    def soon(self, call: str, checked: str, body: Callable[[], object]) -> None:
+        """`body` only looks, and has to return without an error within a while."""
+        deadline = time.monotonic() + SOON_SECONDS
+        while True:
+            detail, ms = self._run(body)
+            hopeless = any(each in detail for each in UNSERVED)
+            if not detail or hopeless or time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        self._keep(call, checked, Result.FAIL if detail else Result.PASS, detail, ms)
+
+    def refused(self, call: str, reason: str, body: Callable[[], object]) -> None:
+        detail, ms = self._run(body)
+        said = any(each in detail for each in UNSERVED)
+        result = Result.PASS if not detail else Result.NOT_SERVED if said else Result.FAIL
+        self._keep(call, reason, result, detail, ms)
+
+    def _run(self, body: Callable[[], object]) -> tuple[str, int]:
+        began = time.monotonic()
+        detail = ""
+        try:
+            body()
+        except Exception as error:  # a client's own kinds, of which there are many
+            detail = f"{type(error).__name__}: {error}" or type(error).__name__
+        return detail, int((time.monotonic() - began) * 1000)
+
+    def _keep(self, call: str, checked: str, result: Result, detail: str, ms: int) -> None:
+        row = Row(
+            group=self.group,
+            area=self.area,
+            call=call,
+            checked=checked,
+            result=result,
+            detail=detail[:600],
+            ms=ms,
+        )
+        self.rows.append(row)
+
+
+def must(holds: object, what: object) -> None:
+    if not holds:
+        raise AssertionError(str(what))
+
+
+Given = Mapping[str, str]
