@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.authorized_operations import ALL_OF_A_TOPIC
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, respond, respond_in_slices
 from quorate.broker.apis.metadata import describe_cluster_metadata, describe_partition, is_legal
@@ -100,6 +101,7 @@ def _topics(broker: Broker, page: Iterable[_Part], listener: str) -> Iterator[_F
                 "topic_id": topic.topic_id,
                 "is_internal": part.name in INTERNAL_TOPICS,
                 "partitions": _partitions(broker, topic, part.start, part.end, listener),
+                "topic_authorized_operations": ALL_OF_A_TOPIC,
             }
 
 

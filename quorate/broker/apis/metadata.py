@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.apis.authorized_operations import ALL_OF_A_TOPIC, ALL_OF_THE_CLUSTER, NOT_ASKED
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA, CLUSTER_METADATA_ID
 from quorate.broker.apis.context import Broker, encoded_in_slices, endpoint_of, respond, respond_in_slices
 from quorate.broker.apis.doubted_leaders import wait_settled
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _Fields = dict[str, object]
 _LISTED_S: Final = 2.0
 """For so long after this broker lost it a leader is listed, though it is fenced by then."""
+_WITH_CLUSTER_OPERATIONS: Final = range(8, 11)
+"""Versions; later there is DescribeCluster for it (KIP-700)."""
 _AT_ONCE: Final = 100
 """Topics and partitions that are answered in one piece, which takes some 3 ms."""
 
@@ -175,7 +178,7 @@ def _answer(
 ) -> _Fields:
     """Return the response's values; its topics and their partitions are described as they are asked for."""
     image, listener = broker.image, context.connection.listener
-    topics = (
+    described = (
         _all_topics(broker, tuple(image.topics.values()), listener)
         if _wants_all(context, request)
         else _named_topics(broker, context, request, errors)
@@ -183,6 +186,8 @@ def _answer(
     # librdkafka forgets a broker that is not listed any more, and, if that comes with the news of who leads
     # its partitions instead, may forget that too: then it asks again a second later.
     lately = set(broker.replicas.lost_leaders.recent(within_s=_LISTED_S))
+    operations = ALL_OF_A_TOPIC if request.include_topic_authorized_operations else NOT_ASKED
+    topics = (each | {"topic_authorized_operations": operations} for each in described)
     brokers: list[_Fields] = [
         {"node_id": each.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": each.rack}
         for each in image.brokers.values()
@@ -195,12 +200,16 @@ def _answer(
         others = [each for each in brokers if each["node_id"] != broker.config.node_id]
         if others:
             brokers, controller_id = others, others[0]["node_id"]
-    return {
+    answer = {
         "brokers": brokers,
         "cluster_id": broker.cluster_id,
         "controller_id": controller_id,
         "topics": topics,
     }
+    if context.version in _WITH_CLUSTER_OPERATIONS:
+        # Also for who did not ask: the newest version's request can't say it.
+        answer["cluster_authorized_operations"] = ALL_OF_THE_CLUSTER
+    return answer
 
 
 def _by_id(request: "MetadataRequest") -> bool:
