@@ -1,5 +1,6 @@
 """CreateTopics, passed on to the controller."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import trio
@@ -7,7 +8,7 @@ import trio
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
 from quorate.broker.apis.context import Broker, encoded_in_slices
 from quorate.broker.controller.rpc import Assignment, ConfigEntry, CreatedTopic, CreateTopicsRequest, NewTopic
-from quorate.broker.metadata import describe_topic
+from quorate.broker.metadata import ConfigSource, describe_topic
 from quorate.broker.wire import Answer, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 
@@ -55,7 +56,10 @@ async def _create(broker: Broker, context: RequestContext, request: "WireRequest
             )
             names = [topic.name for topic in created if topic.topic_id is not None]
             await broker.leaders.wait(names, deadline=deadline)
-    return await encoded_in_slices(context, topics=(_created(broker, context, topic) for topic in created))
+    given = {topic.name: {each.name: each.value for each in topic.configs} for topic in forwarded.topics}
+    return await encoded_in_slices(
+        context, topics=(_created(broker, topic, given.get(topic.name, {})) for topic in created)
+    )
 
 
 def _new_topic(topic: "CreatableTopic") -> NewTopic:
@@ -71,7 +75,7 @@ def _new_topic(topic: "CreatableTopic") -> NewTopic:
     )
 
 
-def _created(broker: Broker, context: RequestContext, topic: CreatedTopic) -> _Fields:
+def _created(broker: Broker, topic: CreatedTopic, given: Mapping[str, str | None]) -> _Fields:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
@@ -79,17 +83,19 @@ def _created(broker: Broker, context: RequestContext, topic: CreatedTopic) -> _F
         "error_message": topic.error_message,
         "num_partitions": topic.num_partitions,
         "replication_factor": topic.replication_factor,
-        "configs": None if topic.error is not ErrorCode.NONE else _configs(broker, topic.name),
+        "configs": None if topic.error is not ErrorCode.NONE else _configs(broker, topic.name, given),
     }
 
 
-def _configs(broker: Broker, name: str) -> list[_Fields]:
+def _configs(broker: Broker, name: str, given: Mapping[str, str | None]) -> list[_Fields]:
+    """Describe the topic's settings, with what the request gave it: a topic that is only validated, or not
+    yet in this broker's metadata, is in no image."""
     return [
         {
             "name": each.name,
-            "value": each.value,
+            "value": given.get(each.name, each.value),
             "read_only": each.read_only,
-            "config_source": int(each.source),
+            "config_source": int(ConfigSource.DYNAMIC_TOPIC if each.name in given else each.source),
             "is_sensitive": each.sensitive,
         }
         for each in describe_topic(broker.image, name, static=broker.config.static)

@@ -147,3 +147,31 @@ async def test_a_creation_whose_metadata_does_not_come_is_answered_at_the_timeou
         assert isinstance(deferred, Deferred)
         await trio.sleep(5.1)
         assert deferred.done
+
+
+async def test_a_topic_that_is_only_validated_is_answered_with_the_settings_it_would_have() -> None:
+    """kafka-python's and Java's clients show them (KIP-525)."""
+    answer = CreateTopicsResponse(topics=(CreatedTopic(name="t", num_partitions=1),))
+    async with trio.open_nursery() as nursery:
+        broker = broker_with(answer, nursery)
+        asked = build(
+            request_type(ApiKey.CREATE_TOPICS, 7),
+            topics=[
+                {
+                    "name": "t",
+                    "num_partitions": 1,
+                    "replication_factor": 1,
+                    "configs": [{"name": "retention.ms", "value": "1234"}],
+                }
+            ],
+            timeout=timedelta(seconds=5),
+            validate_only=True,
+        )
+        deferred = create_topics.handle(broker, context(ApiKey.CREATE_TOPICS, 7), asked)
+        assert isinstance(deferred, Deferred)
+        await trio.testing.wait_all_tasks_blocked()
+        body = b"".join(encode_response(await deferred.result()))
+        result: Any = decode_entity(response_type(ApiKey.CREATE_TOPICS, 7), memoryview(body))
+    configs = {each.name: (each.value, each.config_source) for each in result.topics[0].configs}
+    assert configs["retention.ms"] == ("1234", 1)
+    assert configs["segment.bytes"] == ("1073741824", 5)
