@@ -89,7 +89,7 @@ APIS: Final = MappingProxyType(
         int(api.key): api
         for api in (
             _api(ApiKey.PRODUCE, 3, 11, flexible=9, advertised_from=0),
-            _api(ApiKey.FETCH, 4, 16, flexible=12),
+            _api(ApiKey.FETCH, 4, 18, flexible=12),
             _api(ApiKey.LIST_OFFSETS, 1, 11, flexible=6),
             _api(ApiKey.METADATA, 0, 12, flexible=9),
             _api(ApiKey.OFFSET_COMMIT, 2, 10, flexible=8),
@@ -120,3 +120,5 @@ APIS: Final = MappingProxyType(
     }
 )
 """The served APIs by key, in the order of the keys."""
+SERVED_TO_CLIENTS: Final = frozenset(APIS)
+"""The keys that a listener serves, if it is not for fewer."""

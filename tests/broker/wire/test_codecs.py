@@ -271,7 +271,7 @@ def test_mutated_hot_requests_are_read_or_refused(entities, data):
 
 @pytest.mark.parametrize("decode", [produce.decode_produce_response, fetch.decode_fetch_response])
 @settings(max_examples=200, deadline=None)
-@given(raw=st.binary(max_size=150), version=st.sampled_from([4, 9, 11, 12, 16]))
+@given(raw=st.binary(max_size=150), version=st.sampled_from([4, 9, 11, 12, 16, 18]))
 def test_random_hot_responses_are_read_or_refused(decode, raw, version):
     with contextlib.suppress(MalformedError):
         decode(memoryview(raw), version)
