@@ -1,16 +1,28 @@
-"""The controller of this node, active while the node leads the quorum."""
+"""The controller of this node, active while the node leads the quorum, and its own clients."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
 
 import trio
 
+from quorate.broker.apis import CONTROLLER_APIS, ControllerDispatcher, ServingNode, error_table, features_of
 from quorate.broker.controller import BrokerWatch, Controller, ControllerSettings
 from quorate.broker.controller.operations import TopicDefaults
+from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.settings import ServerConfig
+from quorate.broker.wire import KafkaServerConfig, WireServer
 from quorate.metrics import ControllerStats
 from quorate.raft import Quorum
 from quorate.runtime import Runtime, get_logger
 
 log = get_logger(__name__)
+
+_CONNECTIONS_MAX: Final = 100
+"""Beside the quorum's own, which they must not displace."""
+_REQUEST_BYTES_MAX: Final = 1024 * 1024
+"""Nothing that is served here is large."""
 
 
 class ControllerNode:
@@ -67,6 +79,47 @@ class ControllerNode:
                 self.controller.activate(
                     metadata.image.copy(), epoch=leadership.epoch, in_transaction=metadata.in_transaction
                 )
+
+
+@asynccontextmanager
+async def controller_clients(
+    config: ServerConfig,
+    *,
+    cluster_id: str,
+    quorum: Quorum[None],
+    metadata: MetadataCache,
+    channel: ControllerChannel,
+) -> AsyncIterator[None]:
+    """Serve clients of Kafka's protocol on the controller listener (KIP-919) within the block."""
+    async with trio.open_nursery() as nursery:
+        node = ServingNode(
+            config=config,
+            cluster_id=cluster_id,
+            metadata=metadata,
+            quorum=quorum,
+            channel=channel,
+            tasks=nursery,
+        )
+        clients = WireServer(
+            None,
+            ControllerDispatcher(node),
+            KafkaServerConfig(
+                max_connections=_CONNECTIONS_MAX,
+                request_max_bytes=_REQUEST_BYTES_MAX,
+                idle_timeout_s=config.seconds("connections.max.idle.ms"),
+            ),
+            errors=error_table(),
+            features=lambda: features_of(metadata, quorum),
+            listener_name=config.controller_listener_name,
+            served=CONTROLLER_APIS,
+        )
+        nursery.start_soon(clients.run)
+        quorum.serve_strangers(clients.serve)
+        try:
+            yield
+        finally:
+            quorum.serve_strangers(None)
+            nursery.cancel_scope.cancel()
 
 
 def controller_settings(config: ServerConfig, *, cluster_id: str) -> ControllerSettings:

@@ -12,7 +12,7 @@ from quorate.broker.broker_health import NodeHealth, node_health
 from quorate.broker.broker_metrics import BrokerMetrics
 from quorate.broker.broker_node import BrokerNode
 from quorate.broker.controller_channel import ControllerChannel
-from quorate.broker.controller_node import ControllerNode
+from quorate.broker.controller_node import ControllerNode, controller_clients
 from quorate.broker.log_directories import open_directories
 from quorate.broker.metadata import BrokerEndpoint
 from quorate.broker.metadata_cache import MetadataCache
@@ -98,6 +98,9 @@ class BrokerServer:
                 controller = ControllerNode(
                     config, cluster_id=meta.cluster_id, quorum=quorum, metadata=metadata, runtime=runtime
                 )
+            channel = ControllerChannel(
+                quorum, None if controller is None else controller.controller, runtime.entropy
+            )
             broker = None
             if config.is_broker:
                 directories = await open_directories(
@@ -116,9 +119,7 @@ class BrokerServer:
                     listeners=clients,
                     metadata=metadata,
                     quorum=quorum,
-                    channel=ControllerChannel(
-                        quorum, None if controller is None else controller.controller, runtime.entropy
-                    ),
+                    channel=channel,
                     runtime=runtime,
                 )
             registry.register(
@@ -141,6 +142,12 @@ class BrokerServer:
                 metrics_address=None if metrics is None else metrics.address,
                 registry=registry,
             )
+            if controller is not None:
+                await stack.enter_async_context(
+                    controller_clients(
+                        config, cluster_id=meta.cluster_id, quorum=quorum, metadata=metadata, channel=channel
+                    )
+                )
             async with trio.open_nursery() as nursery:
                 if metrics is not None:
                     serve = partial(serve_metrics, metrics, registry, health=server.health)

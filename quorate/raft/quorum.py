@@ -28,7 +28,14 @@ from quorate.raft.quorum_errors import (
 from quorate.raft.state_machine import Appended, QueuedAppend, StateMachine, check_shape
 from quorate.raft.storage import SkippedBatch, open_storage
 from quorate.raft.telemetry import NoTelemetry, Telemetry
-from quorate.raft.transport import ApplicationHandler, Caller, CallerHandler, LocalCaller, size_of
+from quorate.raft.transport import (
+    ApplicationHandler,
+    Caller,
+    CallerHandler,
+    LocalCaller,
+    StrangerHandler,
+    size_of,
+)
 from quorate.raft.watch import Health
 from quorate.runtime import Address, Runtime, get_logger, tell_forked
 from quorate.runtime.real import SyncStrategy, real_runtime
@@ -479,6 +486,11 @@ class Quorum(Generic[Outcome]):
         """Do the same as `serve_requests`. The handler is also given the `Caller`: whose connection is over
         may have ended."""
         self._node.server.handler = handler
+
+    def serve_strangers(self, handler: StrangerHandler | None) -> None:
+        """Give `handler` the connections to the controller listener that speak Kafka's protocol (KIP-919).
+        Without one they are closed."""
+        self._node.server.stranger = handler
 
     async def request_leader(self, payload: bytes) -> bytes:
         """Send `payload` to the handler on the leader (`serve_requests`) and return its answer.

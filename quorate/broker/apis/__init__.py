@@ -1,9 +1,10 @@
-"""The APIs of Kafka that a broker serves, one module each."""
+"""The APIs of Kafka that brokers and controllers serve, one module each."""
 
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.cluster_features import features_of
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
-from quorate.broker.apis.context import Broker
+from quorate.broker.apis.context import Broker, ServingNode
+from quorate.broker.apis.controller_dispatch import CONTROLLER_APIS, ControllerDispatcher
 from quorate.broker.apis.dispatch import Dispatcher, error_table
 from quorate.broker.apis.leader_readiness import LeaderReadiness
 from quorate.broker.apis.producer_ids import ProducerIdSource
@@ -11,13 +12,16 @@ from quorate.broker.apis.token_bucket import QuotaWindows
 from quorate.broker.apis.topic_creation import TopicCreator
 
 __all__ = [
+    "CONTROLLER_APIS",
     "Broker",
     "ClientThrottles",
     "ClusterMetadataReader",
+    "ControllerDispatcher",
     "Dispatcher",
     "LeaderReadiness",
     "ProducerIdSource",
     "QuotaWindows",
+    "ServingNode",
     "TopicCreator",
     "error_table",
     "features_of",

@@ -23,14 +23,43 @@ from quorate.raft import Quorum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
-    """A running broker, as its handlers see it."""
+class ServingNode:
+    """A running node, controller or broker, as the handlers that both of them have see it."""
 
     config: ServerConfig
     cluster_id: str
     metadata: MetadataCache
     quorum: Quorum[None]
     channel: ControllerChannel
+    tasks: trio.Nursery
+    """The nursery of slow answers."""
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.metadata.image
+
+    def later(self, work: Callable[[], Awaitable[Response]]) -> Deferred:
+        """Answer with the result or error of `work`, which is cancelled if the client goes away."""
+        scope = trio.CancelScope()
+        deferred = Deferred(scope.cancel)
+
+        async def run() -> None:
+            try:
+                with scope:
+                    deferred.complete(await work())
+            except Exception as error:
+                deferred.fail(error)
+            if not deferred.done:
+                deferred.fail(KafkaError(ErrorCode.request_timed_out, "the request was given up"))
+
+        self.tasks.start_soon(run)
+        return deferred
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker(ServingNode):
+    """A running broker, as its handlers see it."""
+
     replicas: ReplicaManager
     groups: GroupCoordinator
     cluster_metadata: ClusterMetadataReader
@@ -38,12 +67,6 @@ class Broker:
     producer_ids: ProducerIdSource
     leaders: LeaderReadiness
     throttles: ClientThrottles
-    tasks: trio.Nursery
-    """The nursery of slow answers."""
-
-    @property
-    def image(self) -> MetadataImage:
-        return self.metadata.image
 
     def endpoint(self, broker_id: int, listener: str) -> BrokerEndpoint | None:
         """Return the endpoint of a live broker on the named listener, or None."""
@@ -70,23 +93,6 @@ class Broker:
         if leader is not None and (broker := self.image.broker(leader)) is not None and not broker.fenced:
             return leader
         return self.config.node_id
-
-    def later(self, work: Callable[[], Awaitable[Response]]) -> Deferred:
-        """Answer with the result or error of `work`, which is cancelled if the client goes away."""
-        scope = trio.CancelScope()
-        deferred = Deferred(scope.cancel)
-
-        async def run() -> None:
-            try:
-                with scope:
-                    deferred.complete(await work())
-            except Exception as error:
-                deferred.fail(error)
-            if not deferred.done:
-                deferred.fail(KafkaError(ErrorCode.request_timed_out, "the request was given up"))
-
-        self.tasks.start_soon(run)
-        return deferred
 
 
 def endpoint_of(broker: BrokerState, listener: str) -> BrokerEndpoint | None:

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.context import Broker, endpoint_of, respond
+from quorate.broker.apis.authorized_operations import ALL_OF_THE_CLUSTER, NOT_ASKED
+from quorate.broker.apis.context import Broker, ServingNode, endpoint_of, respond
 from quorate.broker.wire import Answer, KafkaError, RequestContext
 
 if TYPE_CHECKING:
@@ -12,15 +13,12 @@ if TYPE_CHECKING:
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
-_NOT_ASKED: Final = -(1 << 31)
-ALL_OPERATIONS: Final = 8096
-"""Every operation that there is on a cluster, one bit each (KIP-430): nobody is refused any here."""
 
 
 def handle(broker: Broker, context: RequestContext, request: "DescribeClusterRequest") -> Answer:
     kind = request.endpoint_type
     if kind == _BROKERS:
-        nodes = [
+        nodes: list[dict[str, object]] = [
             {
                 "broker_id": each.broker_id,
                 "host": endpoint.host,
@@ -33,16 +31,7 @@ def handle(broker: Broker, context: RequestContext, request: "DescribeClusterReq
             and (endpoint := endpoint_of(each, context.connection.listener)) is not None
         ]
     elif kind == _CONTROLLERS:
-        nodes = [
-            {
-                "broker_id": voter.key.id,
-                "host": voter.endpoint.host,
-                "port": voter.endpoint.port,
-                "rack": None,
-                "is_fenced": False,
-            }
-            for voter in broker.quorum.voters
-        ]
+        nodes = _controllers(broker)
     else:
         raise KafkaError(ErrorCode.unsupported_endpoint_type, f"endpoint type {kind} is neither 1 nor 2")
     return respond(
@@ -53,6 +42,47 @@ def handle(broker: Broker, context: RequestContext, request: "DescribeClusterReq
         controller_id=broker.controller_id(),
         brokers=nodes,
         cluster_authorized_operations=(
-            ALL_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
+            ALL_OF_THE_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
+
+
+def handle_controllers(
+    node: ServingNode, context: RequestContext, request: "DescribeClusterRequest"
+) -> Answer:
+    """Describe the controllers, for who asks one of them. Raises `KafkaError` for a question about
+    brokers."""
+    if request.endpoint_type != _CONTROLLERS:
+        raise KafkaError(
+            ErrorCode.mismatched_endpoint_type
+            if request.endpoint_type == _BROKERS
+            else ErrorCode.unsupported_endpoint_type,
+            f"endpoint type {request.endpoint_type} is not 2: this listener has controllers only; ask for "
+            "brokers through bootstrap.servers",
+        )
+    controllers = _controllers(node)
+    leader = node.quorum.leader
+    return respond(
+        context,
+        error_code=ErrorCode.none,
+        endpoint_type=_CONTROLLERS,
+        cluster_id=node.cluster_id,
+        controller_id=leader if any(each["broker_id"] == leader for each in controllers) else -1,
+        brokers=controllers,
+        cluster_authorized_operations=(
+            ALL_OF_THE_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _controllers(node: ServingNode) -> list[dict[str, object]]:
+    return [
+        {
+            "broker_id": voter.key.id,
+            "host": voter.endpoint.host,
+            "port": voter.endpoint.port,
+            "rack": None,
+            "is_fenced": False,
+        }
+        for voter in node.quorum.voters
+    ]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.cluster_metadata import CLUSTER_METADATA
-from quorate.broker.apis.context import Broker, encoded_in_slices
+from quorate.broker.apis.context import ServingNode, encoded_in_slices
 from quorate.broker.wire import Answer, RequestContext, Response
 from quorate.raft import QuorumDescription, ReplicaStatus
 from quorate.runtime import parse_uuid
@@ -17,13 +17,13 @@ _Fields = dict[str, object]
 _TIMEOUT_SECONDS: Final = 5.0
 
 
-def handle(broker: Broker, context: RequestContext, request: "DescribeQuorumRequest") -> Answer:
+def handle(node: ServingNode, context: RequestContext, request: "DescribeQuorumRequest") -> Answer:
     """Describe the quorum. Any broker answers, after asking the leader."""
-    return broker.later(lambda: _describe(broker, context, request))
+    return node.later(lambda: _describe(node, context, request))
 
 
-async def _describe(broker: Broker, context: RequestContext, request: "DescribeQuorumRequest") -> Response:
-    description = await broker.channel.describe_quorum(timeout_seconds=_TIMEOUT_SECONDS)
+async def _describe(node: ServingNode, context: RequestContext, request: "DescribeQuorumRequest") -> Response:
+    description = await node.channel.describe_quorum(timeout_seconds=_TIMEOUT_SECONDS)
     return await encoded_in_slices(
         context,
         error_code=ErrorCode.none,
@@ -44,7 +44,7 @@ async def _describe(broker: Broker, context: RequestContext, request: "DescribeQ
                 "node_id": voter.key.id,
                 "listeners": [
                     {
-                        "name": broker.config.controller_listener_name,
+                        "name": node.config.controller_listener_name,
                         "host": voter.endpoint.host,
                         "port": voter.endpoint.port,
                     }

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.context import Broker
+from quorate.broker.apis.context import ServingNode
 from quorate.broker.wire import KafkaError, wire_code
 from quorate.raft import NotLeaderError, OutcomeUnknownError, RequestRefusedError
 from quorate.runtime import uuid_text
@@ -27,12 +27,12 @@ class NamedListener(Protocol):
     def port(self) -> int: ...
 
 
-def check_cluster(broker: Broker, cluster_id: str | None) -> None:
+def check_cluster(node: ServingNode, cluster_id: str | None) -> None:
     """Check the cluster id, which may be missing. Raises `KafkaError`."""
-    if cluster_id is not None and cluster_id != broker.cluster_id:
+    if cluster_id is not None and cluster_id != node.cluster_id:
         raise KafkaError(
             ErrorCode.inconsistent_cluster_id,
-            f"the request is for cluster {cluster_id}, this is {broker.cluster_id}",
+            f"the request is for cluster {cluster_id}, this is {node.cluster_id}",
         )
 
 
@@ -49,9 +49,9 @@ def voter_key(voter_id: int, directory_id: uuid.UUID | None) -> ReplicaKey:
     return ReplicaKey(NodeId(voter_id), uuid_text(directory_id))
 
 
-def default_endpoint(broker: Broker, listeners: Iterable[NamedListener]) -> Endpoint:
+def default_endpoint(node: ServingNode, listeners: Iterable[NamedListener]) -> Endpoint:
     """Return the endpoint of the listener that the quorum uses. Raises `KafkaError` if it is missing."""
-    wanted = broker.config.controller_listener_name
+    wanted = node.config.controller_listener_name
     for listener in listeners:
         if listener.name == wanted:
             if not listener.host or not listener.port:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode as WireErrorCode
 
-from quorate.broker.apis.context import Broker, respond
+from quorate.broker.apis.context import ServingNode, respond
 from quorate.broker.apis.raft_voters import DEFAULT_TIMEOUT_MS, changed
 from quorate.broker.controller.rpc import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
 from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
@@ -21,7 +21,7 @@ _LAST_VERSION_WITH_ROWS: Final = 1
 _MOST_UPDATES: Final = 1000
 
 
-def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> Answer:
+def handle(node: ServingNode, context: RequestContext, request: "WireRequest") -> Answer:
     """All of the updates, or none. Raises `KafkaError` for a `kraft.version` that can't be."""
     if len(request.feature_updates) > _MOST_UPDATES:
         raise KafkaError(
@@ -30,23 +30,23 @@ def handle(broker: Broker, context: RequestContext, request: "WireRequest") -> A
         )
     timeout_seconds = max(request.timeout.total_seconds(), 0)
     updates = tuple(_update(each) for each in request.feature_updates)
-    upgrades_quorum = any(_upgrades_quorum(broker, each) for each in updates if each.name == KRAFT_VERSION)
+    upgrades_quorum = any(_upgrades_quorum(node, each) for each in updates if each.name == KRAFT_VERSION)
     others = tuple(each for each in updates if each.name != KRAFT_VERSION)
 
     async def update() -> Response:
         error, message = ErrorCode.NONE, None
         if others:
             asked = UpdateFeaturesRequest(updates=others, validate_only=request.validate_only)
-            answer = await broker.channel.ask(asked, timeout_seconds=timeout_seconds)
+            answer = await node.channel.ask(asked, timeout_seconds=timeout_seconds)
             error, message = answer.error, answer.error_message
         if upgrades_quorum and error is ErrorCode.NONE and not request.validate_only:
-            await changed(broker.quorum.adopt_voters(timeout_ms=DEFAULT_TIMEOUT_MS))
+            await changed(node.quorum.adopt_voters(timeout_ms=DEFAULT_TIMEOUT_MS))
         told = {"error_code": wire_code(error), "error_message": message}
         if context.version <= _LAST_VERSION_WITH_ROWS:
             return respond(context, **told, results=[told | {"feature": each.name} for each in updates])
         return respond(context, **told)
 
-    return broker.later(update)
+    return node.later(update)
 
 
 def _update(wire: "FeatureUpdateKey") -> FeatureUpdate:
@@ -63,8 +63,8 @@ def _update(wire: "FeatureUpdateKey") -> FeatureUpdate:
         ) from None
 
 
-def _upgrades_quorum(broker: Broker, update: FeatureUpdate) -> bool:
-    present = _DYNAMIC_VOTERS if broker.quorum.has_dynamic_voters else 0
+def _upgrades_quorum(node: ServingNode, update: FeatureUpdate) -> bool:
+    present = _DYNAMIC_VOTERS if node.quorum.has_dynamic_voters else 0
     if not 0 <= update.level <= _DYNAMIC_VOTERS:
         why = f"this quorum supports levels 0 to {_DYNAMIC_VOTERS} (inclusive)"
     elif update.level < present:

@@ -9,7 +9,7 @@ from typing import Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire.api import APIS, ApiKey
+from quorate.broker.wire.api import APIS, SERVED_TO_CLIENTS, ApiKey
 from quorate.broker.wire.budget import MemoryBudget
 from quorate.broker.wire.codecs import MalformedError, ProduceRequest, decode_produce_steps
 from quorate.broker.wire.error_responses import protocol_error_response
@@ -23,7 +23,7 @@ from quorate.broker.wire.exchanges import (
     RequestHandler,
     Response,
 )
-from quorate.broker.wire.feature_levels import Features
+from quorate.broker.wire.feature_levels import NO_FEATURES, Features
 from quorate.broker.wire.framing import KafkaFrameReader
 from quorate.broker.wire.headers import RequestHeader, read_request_header, response_prefix
 from quorate.broker.wire.request_codec import api_versions_response, decode_request, encode_response
@@ -89,7 +89,9 @@ class Connection:
         limits: ConnectionLimits,
         request_budget: MemoryBudget,
         response_budget: "ResponseBudget",
+        served: frozenset[int] = SERVED_TO_CLIENTS,
     ) -> None:
+        """`served`: the keys of the APIs of this listener."""
         self._stream = stream
         self._context = context
         self._gate = context.gate
@@ -97,6 +99,7 @@ class Connection:
         self._errors = errors
         self._features = features
         self._limits = limits
+        self._served = served
         self._responses = response_budget
         self._frames = KafkaFrameReader(stream, max_frame_bytes=limits.max_frame_bytes, budget=request_budget)
         self._queue: deque[_Waiting | _Ready] = deque()
@@ -193,6 +196,8 @@ class Connection:
             await self._wait_at_gate()
         header = read_request_header(frame)
         api = APIS[header.api_key]
+        if api.key not in self._served:
+            raise MalformedError(f"listener {self._context.listener} does not serve {api.key.name}")
         context = RequestContext(
             self._context,
             header.api_key,
@@ -207,7 +212,7 @@ class Connection:
             return
         request = await decode_request(header.api_key, header.version, frame[header.body_start :])
         if header.api_key == ApiKey.API_VERSIONS:
-            self._enqueue(context, api_versions_response(header.version, features=self._features()))
+            self._enqueue(context, self._api_versions(header.version))
             return
         answer: Answer
         try:
@@ -241,13 +246,16 @@ class Connection:
         self._last_active = trio.current_time()
         self._busy = busy
 
+    def _api_versions(self, version: int, error: ErrorCode = ErrorCode.none) -> Response:
+        features = self._features() if error is ErrorCode.none else NO_FEATURES
+        return api_versions_response(version, error=error, features=features, served=self._served)
+
     async def _refuse_version(
         self, header: RequestHeader, frame: memoryview, context: RequestContext
     ) -> None:
         if header.api_key == ApiKey.API_VERSIONS:
             # The client learns from a v0 body what it may ask; every client can read that one (KIP-511).
-            fallback = api_versions_response(0, error=ErrorCode.unsupported_version)
-            self._enqueue(context, fallback)
+            self._enqueue(context, self._api_versions(0, ErrorCode.unsupported_version))
             return
         if header.api_key == ApiKey.PRODUCE and header.version < 3:
             request = await in_slices(decode_produce_steps(frame[header.body_start :], header.version))

@@ -8,6 +8,7 @@ from typing import Final
 
 import trio
 
+from quorate.broker.wire.api import SERVED_TO_CLIENTS
 from quorate.broker.wire.budget import MemoryBudget
 from quorate.broker.wire.connection import Connection, ConnectionLimits, ResponseBudget
 from quorate.broker.wire.exchanges import ConnectionContext, RequestHandler
@@ -58,15 +59,19 @@ class WireServer:
 
     def __init__(
         self,
-        listener: Listener,
+        listener: Listener | None,
         handler: RequestHandler,
         config: KafkaServerConfig,
         *,
         errors: ErrorTable | None = None,
         features: Callable[[], Features] = lambda: NO_FEATURES,
         listener_name: str = "PLAINTEXT",
+        served: frozenset[int] = SERVED_TO_CLIENTS,
     ) -> None:
+        """`listener`: None if another one accepts the connections, and passes them to `serve`. `served`: the
+        keys of the APIs of this listener."""
         self._listener = listener
+        self._served = served
         self._handler = handler
         self._config = config
         self._errors = errors or ErrorTable()
@@ -108,18 +113,25 @@ class WireServer:
 
     async def run(self) -> None:
         """Serve until cancelled. Raises `NetworkError` if the listener breaks."""
+        if self._listener is None:
+            await self._sweep()
+            return
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._sweep)
                 while True:
                     stream = await self._listener.accept()
-                    refusal = self._refusal(_host_of(stream.peer))
-                    if refusal is None:
-                        self._start(stream, nursery)
-                    else:
-                        self._refuse(stream, refusal)
+                    connection = self._admitted(stream)
+                    if connection is not None:
+                        nursery.start_soon(self._run, *connection)
         finally:
             self._listener.close()
+
+    async def serve(self, stream: Stream) -> None:
+        """Serve a connection that somebody else accepted, until it is over."""
+        connection = self._admitted(stream)
+        if connection is not None:
+            await self._run(*connection)
 
     def _refusal(self, host: str) -> str | None:
         """Return the reason to refuse one more connection from `host`, or None."""
@@ -128,7 +140,7 @@ class WireServer:
             return f"{config.max_connections} are open (max.connections)"
         if self._by_host[host] >= config.max_connections_per_ip:
             return f"{config.max_connections_per_ip} of {host} are open (max.connections.per.ip)"
-        room = self._listener.room()
+        room = None if self._listener is None else self._listener.room()
         if room is not None and room <= 0:
             return (
                 "logs and other nodes need the file descriptors that are left; raise the limit (ulimit -n, "
@@ -146,7 +158,12 @@ class WireServer:
             self._refusal_said_at = now
         stream.close()
 
-    def _start(self, stream: Stream, nursery: trio.Nursery) -> None:
+    def _admitted(self, stream: Stream) -> tuple[ConnectionContext, Connection] | None:
+        """Return what serves the stream; None if it was refused."""
+        refusal = self._refusal(_host_of(stream.peer))
+        if refusal is not None:
+            self._refuse(stream, refusal)
+            return None
         self._accepted += 1
         self._by_host[_host_of(stream.peer)] += 1
         context = ConnectionContext(id=self._accepted, peer=stream.peer, listener=self._listener_name)
@@ -159,9 +176,10 @@ class WireServer:
             limits=self._limits,
             request_budget=self._requests,
             response_budget=self._responses,
+            served=self._served,
         )
         self._connections[context.id] = connection
-        nursery.start_soon(self._run, context, connection)
+        return context, connection
 
     async def _run(self, context: ConnectionContext, connection: Connection) -> None:
         try:

@@ -6,7 +6,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire.api import APIS, ApiKey
+from quorate.broker.wire.api import APIS, SERVED_TO_CLIENTS, ApiKey
 from quorate.broker.wire.codecs import (
     build,
     decode_entity,
@@ -59,9 +59,14 @@ def encode_response(response: Response) -> Sequence[Buffer]:
 
 @lru_cache(maxsize=64)
 def api_versions_response(
-    version: int, *, error: ErrorCode = ErrorCode.none, features: Features = NO_FEATURES
+    version: int,
+    *,
+    error: ErrorCode = ErrorCode.none,
+    features: Features = NO_FEATURES,
+    served: frozenset[int] = SERVED_TO_CLIENTS,
 ) -> EncodedResponse:
-    """Return our APIs, in the given version of ApiVersions; with an error in version 0 (KIP-511).
+    """Return the APIs that a listener serves, in the given version of ApiVersions; with an error in version 0
+    (KIP-511).
 
     Clients of version 3 can't read a feature that may be at level 0 (KIP-1022): it is left out.
     """
@@ -70,6 +75,7 @@ def api_versions_response(
     ranges = [
         {"api_key": api.key.value, "min_version": api.advertised_from, "max_version": api.max_version}
         for api in APIS.values()
+        if api.key in served
     ]
     entity = build(
         response_type(ApiKey.API_VERSIONS, version),

@@ -1,7 +1,13 @@
 """The quorum's protocol over sockets: frames, codecs, peers, server, forwarding."""
 
 from quorate.raft.transport.append_frames import size_of
-from quorate.raft.transport.caller import ApplicationHandler, Caller, CallerHandler, LocalCaller
+from quorate.raft.transport.caller import (
+    ApplicationHandler,
+    Caller,
+    CallerHandler,
+    LocalCaller,
+    StrangerHandler,
+)
 from quorate.raft.transport.channel import Channel
 from quorate.raft.transport.description_frames import QuorumView
 from quorate.raft.transport.endpoint_check import EndpointCheck
@@ -22,5 +28,6 @@ __all__ = [
     "PeerSet",
     "QuorumView",
     "Server",
+    "StrangerHandler",
     "size_of",
 ]

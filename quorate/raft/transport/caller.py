@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from quorate.runtime import Stream
+
 
 class Caller(Protocol):
     """A node's requests come on one connection, which it keeps. The system ends it with the process."""
@@ -25,3 +27,6 @@ class LocalCaller:
 
 ApplicationHandler = Callable[[bytes], Awaitable[bytes]]
 CallerHandler = Callable[[bytes, Caller], Awaitable[bytes]]
+
+StrangerHandler = Callable[[Stream], Awaitable[None]]
+"""Serves a connection that speaks Kafka's protocol until it is over."""

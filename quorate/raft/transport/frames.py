@@ -96,6 +96,17 @@ def load(data: bytes) -> object:
         raise PeerProtocolError(f"a frame has what is not CBOR: {error}") from error
 
 
+class OtherProtocolError(PeerProtocolError):
+    """A connection began with another protocol than the quorum's. `began` is what came of it."""
+
+    def __init__(self, began: bytes) -> None:
+        super().__init__(
+            f"it began with {began[:16]!r}, which is not quorate's quorum protocol; "
+            "Kafka clients belong on the client listener"
+        )
+        self.began = began
+
+
 class FrameReader:
     """Takes every whole frame of a receive at once. Memory is bounded by the largest frame, and by twice what
     has arrived of it: a length alone makes nobody allocate."""
@@ -108,17 +119,14 @@ class FrameReader:
         self._max_frame_bytes = max_frame_bytes
 
     async def receive_preface(self) -> bool:
-        """False if the stream ended first. Raises `PeerProtocolError` for another protocol."""
+        """False if the stream ended first. Raises `OtherProtocolError`."""
         while len(self._buffer) < len(PREFACE):
             data = await self._stream.receive_some()
             if not data:
                 return False
             self._buffer += data
             if not PREFACE.startswith(self._buffer[: len(PREFACE)]):
-                raise PeerProtocolError(
-                    f"it began with {self._buffer[:16]!r}, which is not quorate's quorum protocol; "
-                    "Kafka clients belong on the client listener"
-                )
+                raise OtherProtocolError(self._buffer)
         self._buffer = self._buffer[len(PREFACE) :]
         return True
 

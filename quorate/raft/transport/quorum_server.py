@@ -22,10 +22,18 @@ from quorate.raft.transport.append_frames import (
     encode_failure,
     size_of,
 )
-from quorate.raft.transport.caller import CallerHandler
+from quorate.raft.transport.begun_stream import BegunStream
+from quorate.raft.transport.caller import CallerHandler, StrangerHandler
 from quorate.raft.transport.connections import CONNECTIONS_MAX, Connections, PeerConnection
 from quorate.raft.transport.description_frames import QuorumView, encode_view
-from quorate.raft.transport.frames import RESPONSE, Frame, FrameKind, FrameReader, encode_frame
+from quorate.raft.transport.frames import (
+    RESPONSE,
+    Frame,
+    FrameKind,
+    FrameReader,
+    OtherProtocolError,
+    encode_frame,
+)
 from quorate.raft.transport.leader_frames import (
     decode_cluster_id,
     decode_transfer,
@@ -45,6 +53,8 @@ log = get_logger(__name__)
 
 _FIRST_FRAME_SECONDS = 10
 """A connection that has asked for nothing after so long is closed."""
+_FIRST_OF_KAFKA: Final = 0
+"""The first byte of a request of Kafka's protocol: its length is less than 16 MiB."""
 _SLOW_KINDS: Final = (
     FrameKind.APPLICATION,
     FrameKind.CHANGE_VOTERS,
@@ -99,6 +109,7 @@ class Server:
         self._turnstile = Turnstile()
         self._full = False
         self.handler: CallerHandler | None = None
+        self.stranger: StrangerHandler | None = None
 
     def send_response(self, message: Message, records: Buffer = b"") -> None:
         """Queue a response of the core, with `records` if it is a Fetch's; `flush` sends it."""
@@ -184,6 +195,11 @@ class Server:
             log.info("closed a connection", peer=outbox.peer, reason="it asked for nothing")
         except NetworkError:
             pass
+        except OtherProtocolError as error:
+            if self.stranger is None or error.began[0] != _FIRST_OF_KAFKA:
+                log.warning("closed a connection", peer=outbox.peer, reason=str(error))
+            else:
+                await self.stranger(BegunStream(outbox.stream, error.began))
         except PeerProtocolError as error:
             log.warning("closed a connection", peer=outbox.peer, reason=str(error))
 

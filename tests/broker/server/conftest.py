@@ -49,6 +49,9 @@ class Nodes:
     def address(self, node: int) -> Address:
         return Address("127.0.0.1", self._clients[node - 1])
 
+    def controller_address(self, node: int) -> Address:
+        return Address("127.0.0.1", self._controllers[node - 1])
+
     def override(self, key: str, value: str) -> None:
         """For the nodes that are started from now on."""
         self._settings = self._settings | {key: value}

@@ -1,0 +1,99 @@
+"""Kafka's clients on the controller listener (KIP-919)."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.apis import CONTROLLER_APIS
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.runtime.real import SyncStrategy, real_runtime
+
+MakeNodes = Callable[..., Any]
+BROKERS, CONTROLLERS = 1, 2
+
+
+@asynccontextmanager
+async def to_controller(nodes: Any, number: int) -> AsyncIterator[WireClient]:
+    network = real_runtime(sync=SyncStrategy.INLINE).network
+    async with open_client(network, nodes.controller_address(number), timeout_s=10) as client:
+        yield client
+
+
+async def test_every_controller_describes_the_controllers_and_the_quorum(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(3)
+    leader = nodes.servers[1].quorum.leader
+    for number in (1, 2, 3):
+        async with to_controller(nodes, number) as client:
+            cluster: Any = await client.call(ApiKey.DESCRIBE_CLUSTER, endpoint_type=CONTROLLERS)
+            assert cluster.error_code is ErrorCode.none
+            assert cluster.cluster_id == nodes.servers[1].cluster_id
+            assert {each.broker_id: each.port for each in cluster.brokers} == {
+                each: nodes.controller_address(each).port for each in (1, 2, 3)
+            }
+            assert cluster.controller_id == leader
+            asked = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+            quorum: Any = await client.call(ApiKey.DESCRIBE_QUORUM, topics=asked)
+            (partition,) = quorum.topics[0].partitions
+            assert partition.leader_id == leader
+            assert {each.replica_id for each in partition.current_voters} == {1, 2, 3}
+
+
+async def test_a_question_about_brokers_is_refused_there(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    async with to_controller(nodes, 1) as client:
+        answer: Any = await client.call(ApiKey.DESCRIBE_CLUSTER, endpoint_type=BROKERS)
+        assert answer.error_code is ErrorCode.mismatched_endpoint_type
+        assert "bootstrap.servers" in answer.error_message
+        answer = await client.call(ApiKey.DESCRIBE_CLUSTER, endpoint_type=7)
+        assert answer.error_code is ErrorCode.unsupported_endpoint_type
+
+
+async def test_only_what_controllers_have_is_offered_and_the_rest_closes_the_connection(
+    make_nodes: MakeNodes,
+) -> None:
+    nodes = await make_nodes(1)
+    async with to_controller(nodes, 1) as client:
+        versions: Any = await client.call(ApiKey.API_VERSIONS)
+        assert {each.api_key for each in versions.api_keys} == CONTROLLER_APIS
+        assert {each.name for each in versions.supported_features} >= {"metadata.version", "kraft.version"}
+    network = real_runtime(sync=SyncStrategy.INLINE).network
+    stream = await network.connect(nodes.controller_address(1))
+    with trio.fail_after(5):
+        # Metadata 12 with the client id "c", of no topics.
+        body = b"\x00\x03\x00\x0c\x00\x00\x00\x01\x00\x01c\x00\x01\x00\x00\x00"
+        await stream.send([len(body).to_bytes(4, "big") + body])
+        assert await stream.receive_some() == b"", "Metadata is the brokers'"
+    stream.close()
+    # The quorum's own connections are as they were.
+    async with to_controller(nodes, 1) as client:
+        assert await client.call(ApiKey.API_VERSIONS)
+
+
+async def test_an_administrators_request_to_any_controller_is_carried_out(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(3)
+    await nodes.stop(3)
+    follower = next(each for each in (1, 2) if each != nodes.servers[1].quorum.leader)
+    async with to_controller(nodes, follower) as client:
+        gone: Any = await client.call(ApiKey.UNREGISTER_BROKER, broker_id=3)
+    assert gone.error_code is ErrorCode.none
+    with trio.fail_after(10):
+        await nodes.servers[1].metadata.wait_until(lambda image: image.broker(3) is None)
+
+
+async def test_bytes_of_neither_protocol_are_closed_at_once(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    network = real_runtime(sync=SyncStrategy.INLINE).network
+    for data in (
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00",
+        b"\x00\x00\x00\x08\xff\xff\xff\xff" + b"\xff" * 4,
+    ):
+        stream = await network.connect(nodes.controller_address(1))
+        with trio.fail_after(5):
+            await stream.send([data])
+            assert await stream.receive_some() == b""
+        stream.close()
