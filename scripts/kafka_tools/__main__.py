@@ -8,6 +8,7 @@ Needs a JDK and Kafka's jars, which Maven fetches (jars.py says where to). Ends 
 """
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -85,6 +86,8 @@ def main() -> int:
     except CantRunHereError as missing:
         print(f"skipped: {missing}")
         return SKIPPED
+    # So that the nodes and the JVM end with us.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, staged(Path(folder)) as stage:
         host = ToolHost(classes)

@@ -86,7 +86,7 @@ def everything(made: Calls, run: Callable[..., Any], admin: AIOKafkaAdminClient,
 
         def retention(expected: str) -> None:
             found = str(run(lambda: admin.describe_configs([topic])))
-            must(f"'retention.ms', '{expected}'" in found, found[:300])
+            must(f"'retention.ms', config_value='{expected}'" in found, found[:300])
 
         made.soon("describe_configs", "the topic's retention.ms", lambda: retention("600000"))
         changed = ConfigResource(ConfigResourceType.TOPIC, TOPIC, configs={"retention.ms": "700000"})

@@ -170,7 +170,7 @@ def replicas(tools: Tools) -> None:
         shows={"still in progress": r"partition moved-0 is still in progress"},
     )
     run(
-        "kafka-topics --describe --under-replicated-partitions in a reassignment",
+        "kafka-topics --describe in a reassignment",
         *("--describe", "--topic", "moved"),
         shows={"adding and removing": r"Adding Replicas: 4\s+Removing Replicas: 3"},
     )

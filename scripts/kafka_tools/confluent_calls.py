@@ -45,7 +45,7 @@ def one(futures: Any) -> Any:
 
 def calls(given: Given) -> list[Row]:
     bootstrap = given["bootstrap"]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     made = Calls("confluent-kafka")
     with made.of("topics"):
         topics(made, admin)
@@ -65,11 +65,13 @@ def calls(given: Given) -> list[Row]:
 
 def _fill(bootstrap: str) -> None:
     """Ten records, and a group that has read them."""
-    producer = Producer({"bootstrap.servers": bootstrap})
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 2})
     for number in range(10):
         producer.produce(TOPIC, b"%d" % number, partition=0)
     producer.flush(15)
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, "auto.offset.reset": "earliest"})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "log_level": 2, "group.id": GROUP, "auto.offset.reset": "earliest"}
+    )
     consumer.subscribe([TOPIC])
     consumer.consume(10, timeout=20)
     consumer.commit(asynchronous=False)

@@ -8,9 +8,11 @@ from kafka.admin import (
     ACLFilter,
     ACLOperation,
     ACLPermissionType,
+    ACLResourcePatternType,
     ConfigResource,
     ConfigResourceType,
     KafkaAdminClient,
+    OffsetSpec,
     ResourcePattern,
     ResourcePatternFilter,
     ResourceType,
@@ -131,8 +133,6 @@ def groups(made: Calls, admin: KafkaAdminClient) -> None:
     )
 
     def reset() -> None:
-        from kafka.admin import OffsetSpec
-
         admin.reset_group_offsets(GROUP, {PLACE: OffsetSpec.LATEST})
         must(offset() == 10, offset())
 
@@ -156,8 +156,6 @@ def _no_error(found: object) -> None:
 
 
 def records(made: Calls, admin: KafkaAdminClient) -> None:
-    from kafka.admin import OffsetSpec
-
     def at(spec: Any, expected: int) -> None:
         found = admin.list_partition_offsets({PLACE: spec})[PLACE]
         must(found.offset == expected, found)
@@ -250,15 +248,10 @@ def unserved(made: Calls, admin: KafkaAdminClient) -> None:
         ACLPermissionType.ALLOW,
         ResourcePattern(ResourceType.TOPIC, "t"),
     )
-    some = ACLFilter(
-        None,
-        None,
-        ACLOperation.ANY,
-        ACLPermissionType.ANY,
-        ResourcePatternFilter(ResourceType.ANY, None, None),
-    )
+    anything = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
+    some = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, anything)
     made.refused("create_acls", "ACLs", lambda: admin.create_acls([acl]))
-    made.refused("describe_acls", "ACLs", lambda: admin.describe_acls(acl))
+    made.refused("describe_acls", "ACLs", lambda: admin.describe_acls(some))
     made.refused("delete_acls", "ACLs", lambda: admin.delete_acls([some]))
     made.refused("describe_user_scram_credentials", "SCRAM", lambda: admin.describe_user_scram_credentials())
     made.refused("list_transactions", "transactions", lambda: admin.list_transactions())

@@ -41,12 +41,6 @@ def refused(tools: Tools) -> None:
     )
     no("kafka-transactions list", "list", reason="transactions", says=UNSUPPORTED)
     no(
-        "kafka-transactions find-hanging",
-        *("find-hanging", "--broker-id", "1"),
-        reason="transactions",
-        says=UNSUPPORTED,
-    )
-    no(
         "kafka-producer-perf-test --transactional-id",
         *("--topic", "t-set", "--num-records", "10", "--record-size", "10", "--throughput", "-1"),
         *("--transactional-id", "x"),
@@ -89,5 +83,10 @@ def refused(tools: Tools) -> None:
     tools.run(
         "kafka-transactions describe-producers",
         *("describe-producers", "--topic", "t-set", "--partition", "0"),
-        shows={"the idempotent producer": r"^\d+\s+0\s+\d+\s+\d+\s+\d+\s+None"},
+        shows={"the idempotent producer": r"^\d+\s+0\s+-1\s+\d+\s+\d+\s+None"},
+    )
+    tools.run(
+        "kafka-transactions find-hanging",
+        *("find-hanging", "--broker-id", "1"),
+        shows={"none hangs": r"!^\S+\t\d"},
     )

@@ -32,7 +32,7 @@ final class TopicCalls {
     private static final String[] SETTINGS = {
         "cleanup.policy=delete", "compression.gzip.level=-1", "compression.lz4.level=9",
         "compression.type=producer", "compression.zstd.level=3", "delete.retention.ms=86400000",
-        "file.delete.delay.ms=60000", "flush.messages=1000", "flush.ms=1000",
+        "file.delete.delay.ms=60000",
         "follower.replication.throttled.replicas=0:1", "index.interval.bytes=4096",
         "leader.replication.throttled.replicas=0:1", "local.retention.bytes=-2",
         "local.retention.ms=-2", "max.compaction.lag.ms=86400000", "max.message.bytes=100000",
@@ -124,6 +124,10 @@ final class TopicCalls {
     }
 
     private void refusedCreations() {
+        for (String key : new String[] {"flush.messages", "flush.ms"}) {
+            run.refused("createTopics with " + key, "brokers sync by time, not by record", () ->
+                    make(new NewTopic("a-no", 1, (short) 1).configs(Map.of(key, "1000"))));
+        }
         run.fails("createTopics of one that exists", TopicExistsException.class, () ->
                 make(new NewTopic("a-topic", 1, (short) 1)));
         run.fails("createTopics, factor above the brokers", InvalidReplicationFactorException.class, () ->
