@@ -340,6 +340,8 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.ALTER_CONFIGS: _alter_configs,
         ApiKey.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
         ApiKey.LIST_CONFIG_RESOURCES: _top_level,
+        ApiKey.DESCRIBE_LOG_DIRS: _top_level,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _top_level,
         ApiKey.DELETE_GROUPS: _delete_groups,
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: _with_message,
         ApiKey.LIST_PARTITION_REASSIGNMENTS: _with_message,

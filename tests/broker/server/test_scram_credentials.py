@@ -1,0 +1,24 @@
+"""Nobody has SCRAM credentials, and who asks is told so (KIP-554)."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.wire.api import ApiKey
+
+MakeNodes = Callable[..., Any]
+
+
+async def test_there_are_none_and_a_user_who_is_named_is_not_found(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        everybody: Any = await client.call(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, users=None)
+        assert everybody.error_code is ErrorCode.none
+        assert everybody.results == ()
+        users = [{"name": name} for name in ("alice", "bob", "bob")]
+        named: Any = await client.call(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, users=users)
+    assert {each.user: each.error_code for each in named.results} == {
+        "alice": ErrorCode.resource_not_found,
+        "bob": ErrorCode.duplicate_resource,
+    }
