@@ -143,11 +143,12 @@ def groups(made: Calls, admin: KafkaAdminClient) -> None:
         must("NoError" in str(found[PLACE]), found)
 
     made.passes("delete_group_offsets", "no error", deleted)
-    made.passes(
-        "delete_groups",
-        "no error",
-        lambda: _no_error(admin.delete_groups([GROUP])),
-    )
+
+    def gone() -> None:
+        admin.alter_group_offsets(GROUP, {PLACE: OffsetAndMetadata(3, "", -1)})
+        _no_error(admin.delete_groups([GROUP]))
+
+    made.passes("delete_groups", "no error", gone)
 
 
 def _no_error(found: object) -> None:
@@ -253,7 +254,11 @@ def unserved(made: Calls, admin: KafkaAdminClient) -> None:
     made.refused("create_acls", "ACLs", lambda: admin.create_acls([acl]))
     made.refused("describe_acls", "ACLs", lambda: admin.describe_acls(some))
     made.refused("delete_acls", "ACLs", lambda: admin.delete_acls([some]))
-    made.refused("describe_user_scram_credentials", "SCRAM", lambda: admin.describe_user_scram_credentials())
+    made.passes(
+        "describe_user_scram_credentials",
+        "nobody has any",
+        lambda: must(not admin.describe_user_scram_credentials(), "somebody has"),
+    )
     made.refused("list_transactions", "transactions", lambda: admin.list_transactions())
     made.refused("describe_transactions", "transactions", lambda: admin.describe_transactions(["x"]))
     made.refused(

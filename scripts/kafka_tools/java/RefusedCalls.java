@@ -21,6 +21,7 @@ import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.acl.AclOperation;
 import org.apache.kafka.common.acl.AclPermissionType;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.ResourceNotFoundException;
 import org.apache.kafka.common.resource.PatternType;
 import org.apache.kafka.common.resource.ResourcePattern;
 import org.apache.kafka.common.resource.ResourceType;
@@ -55,8 +56,10 @@ final class RefusedCalls {
     }
 
     private void credentials() {
-        run.refused("describeUserScramCredentials", "SCRAM", () ->
-                admin.describeUserScramCredentials().all().get());
+        run.passes("describeUserScramCredentials", "nobody has any", () -> AdminRun.must(
+                admin.describeUserScramCredentials().all().get().isEmpty(), "somebody has"));
+        run.fails("describeUserScramCredentials of a user", ResourceNotFoundException.class, () ->
+                admin.describeUserScramCredentials(List.of("alice")).description("alice").get());
         run.refused("alterUserScramCredentials", "SCRAM", () ->
                 admin.alterUserScramCredentials(List.of(new UserScramCredentialUpsertion(
                         "alice", new ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), "secret")))
