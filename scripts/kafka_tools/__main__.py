@@ -78,7 +78,8 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help=f"keep the results in {RESULTS.name}")
     parser.add_argument(
         "--only",
-        help="one area, which may build on earlier ones: a function's name in AREAS, admin- and one of ADMIN, or one of PYTHON",
+        help="one area, which may build on earlier ones: a function's name in AREAS, admin- and one of "
+        "ADMIN, or one of PYTHON",
     )
     parser.add_argument("--json", type=Path, help="a file for the results, with details and times")
     arguments = parser.parse_args()
