@@ -1,4 +1,4 @@
-"""What the controller listener answers of Kafka's protocol: tools and clients that are given
+"""The part of Kafka's protocol on the controller listener, for tools and clients that are given
 `bootstrap.controllers` (KIP-919)."""
 
 from collections.abc import Callable, Mapping
