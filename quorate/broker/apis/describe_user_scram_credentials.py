@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.apis.context import Broker, respond_in_slices
-from quorate.broker.wire import Answer, RequestContext
+from quorate.broker.apis.context import Broker, encoded_in_slices
+from quorate.broker.wire import Answer, EncodedResponse, RequestContext
+from quorate.runtime import Slices
 
 if TYPE_CHECKING:
     from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
@@ -19,8 +20,18 @@ if TYPE_CHECKING:
 
 def handle(broker: Broker, context: RequestContext, request: "DescribeUserScramCredentialsRequest") -> Answer:
     """Answer each named user with RESOURCE_NOT_FOUND, as Kafka answers for users without credentials."""
-    asked = Counter(each.name for each in request.users or ())
-    return respond_in_slices(context, error_code=ErrorCode.none, results=_results(asked))
+    return broker.later(lambda: _describe(context, request))
+
+
+async def _describe(
+    context: RequestContext, request: "DescribeUserScramCredentialsRequest"
+) -> EncodedResponse:
+    asked: Counter[str] = Counter()
+    slices = Slices()
+    for each in request.users or ():
+        asked[each.name] += 1
+        await slices.pause()
+    return await encoded_in_slices(context, error_code=ErrorCode.none, results=_results(asked))
 
 
 def _results(asked: Counter[str]) -> Iterator[dict[str, object]]:

@@ -311,6 +311,13 @@ SCENARIOS: dict[str, tuple[ApiKey, int, Any]] = {
         2,
         lambda many: body(
             ApiKey.ELECT_LEADERS, 2, topic_partitions=[{"topic": "t", "partitions": [0] * many}]
+        ),
+    ),
+    "very many users with credentials": (
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        0,
+        lambda many: body(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, users=[{"name": "u"}] * many),
+    ),
     "very many reassignments": (
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         1,
