@@ -18,7 +18,7 @@ import trio
 
 from quorate.cli.bootstrap import ask_cluster
 from quorate.cli.cli_errors import CommandError, ExitCode
-from quorate.cli.cluster_requests import (
+from quorate.cli.kafka_requests import (
     describe_quorum,
     describe_topics,
     live_brokers,

@@ -12,6 +12,7 @@ import typer
 from quorate.cli.commands import broker_commands as brokers
 from quorate.cli.commands import cluster_commands as cluster
 from quorate.cli.commands import config_commands as configs
+from quorate.cli.commands import data_commands as data
 from quorate.cli.commands import demo
 from quorate.cli.commands import election_commands as elections
 from quorate.cli.commands import feature_commands as features
@@ -37,7 +38,12 @@ app.add_typer(server.app, name="server")
 app.add_typer(storage.app, name="storage")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(topics.app, name="topics")
+app.add_typer(configs.app, name="configs")
 app.add_typer(features.app, name="features")
+app.add_typer(data.app, name="log-dirs")
+app.command("delete-records", epilog="Example: quorate delete-records -t orders:0=500 -t orders:1=-1")(
+    data.delete_records
+)
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(reassign.app, name="reassign-partitions")
 app.add_typer(groups.app, name="groups")

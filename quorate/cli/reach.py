@@ -57,8 +57,8 @@ def ask_quorum(
         import trio
 
         from quorate.cli.bootstrap import connect_any, parse_addresses
-        from quorate.cli.cluster_requests import controllers_of
         from quorate.cli.controllers import Controllers
+        from quorate.cli.kafka_requests import controllers_of
 
         async def main() -> Answer:
             if controllers is not None:

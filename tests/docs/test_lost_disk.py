@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from quorate.cli.bootstrap import ask_cluster
-from quorate.cli.cluster_requests import create_topic
+from quorate.cli.kafka_requests.cluster_requests import create_topic
 from quorate.cli.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.system

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 
 from quorate.cli.bootstrap import ask_cluster
-from quorate.cli.cluster_requests import create_topic
+from quorate.cli.kafka_requests.cluster_requests import create_topic
 from quorate.cli.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.system

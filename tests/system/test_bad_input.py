@@ -79,7 +79,7 @@ ON_CONTROLLERS = (
     *(Bad(f"{size} random bytes", random_bytes(size), half_close=True) for size in (7, 400, 4001, 60_000)),
     Bad("HTTP", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     Bad("TLS", tls_hello()),
-    Bad("Kafka's protocol", kafka(ApiKey.API_VERSIONS, 0, b"")),
+    Bad("an API of Kafka that is for brokers", kafka(ApiKey.METADATA, 0, b"\x00\x00\x00\x00")),
     Bad("a length of 4 GiB", PREFACE + b"\xff\xff\xff\xff" + bytes(100)),
     Bad("a header larger than its frame", PREFACE + struct.pack(">IH", 100, 5000) + bytes(98)),
     Bad("a header that is not CBOR", quorum(b"\xff\xff\xff")),

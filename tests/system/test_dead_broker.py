@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from quorate.cli.bootstrap import ask_cluster
-from quorate.cli.cluster_requests import describe_topics
+from quorate.cli.kafka_requests.cluster_requests import describe_topics
 from quorate.cli.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]

@@ -12,7 +12,7 @@ import trio
 
 from quorate.cli.bootstrap import ask_cluster
 from quorate.cli.cli_errors import ExitCode
-from quorate.cli.cluster_requests import create_topic
+from quorate.cli.kafka_requests.cluster_requests import create_topic
 from quorate.cli.local_cluster import LocalCluster
 from quorate.log.batches.batch import read_header
 from quorate.raft.storage.storage import format_folder

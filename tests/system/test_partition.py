@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from quorate.cli.bootstrap import ask_cluster
-from quorate.cli.cluster_requests import (
+from quorate.cli.kafka_requests.cluster_requests import (
     create_topic,
     describe_quorum,
     describe_topics,

@@ -12,7 +12,7 @@ from quorate.cli.cli_errors import ExitCode, fail
 from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 
 if TYPE_CHECKING:
-    from quorate.cli.config_requests import Entity, EntityType
+    from quorate.cli.kafka_requests import Entity, EntityType
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,7 +28,7 @@ _DEFAULT_HELP = "The defaults of all brokers, with --entity-type brokers."
 
 
 def _entity_type(text: str) -> "EntityType":
-    from quorate.cli.config_requests import EntityType
+    from quorate.cli.kafka_requests import EntityType
 
     try:
         return EntityType(text)
@@ -38,7 +38,7 @@ def _entity_type(text: str) -> "EntityType":
 
 def _entity(kind: str, name: str | None, *, default: bool) -> "Entity | None":
     """Return the entity that the options name, or None: they name none."""
-    from quorate.cli.config_requests import Entity, EntityType
+    from quorate.cli.kafka_requests import Entity, EntityType
 
     of = _entity_type(kind)
     if default and name is not None:
@@ -105,7 +105,7 @@ def describe(
     entity = _entity(entity_type, entity_name, default=entity_default)
     kind = _entity_type(entity_type)
     from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.config_requests import DescribedConfig, describe_configs, entities, entity_as_dict
+    from quorate.cli.kafka_requests import DescribedConfig, describe_configs, entities, entity_as_dict
 
     if TYPE_CHECKING:
         from quorate.broker.wire import WireClient
@@ -181,7 +181,7 @@ def alter(
     if twice:
         raise fail(f"{twice[0]} is both set and deleted; leave one out", ExitCode.USAGE)
     from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.config_requests import alter_configs
+    from quorate.cli.kafka_requests import alter_configs
 
     run_with_client(
         bootstrap,

@@ -10,7 +10,7 @@ from quorate.cli.cli_errors import ExitCode, fail
 from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 
 if TYPE_CHECKING:
-    from quorate.cli.data_requests import BrokerDirectories, TopicPartition
+    from quorate.cli.kafka_requests import BrokerDirectories, TopicPartition
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -47,7 +47,7 @@ def describe(
     A replica that is being moved is there twice, and its future one says how many records it has yet to copy.
     """
     from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.data_requests import describe_log_dirs, log_dirs_as_dict
+    from quorate.cli.kafka_requests import describe_log_dirs, log_dirs_as_dict
 
     found = run_with_client(
         bootstrap, lambda client: describe_log_dirs(client, brokers=broker or (), topics=topic or ())
@@ -140,10 +140,10 @@ def delete_records(
         offsets[key] = offset
     if not offsets:
         raise fail("nothing to delete; give --topic or --offset-json-file", ExitCode.USAGE)
-    from quorate.cli import data_requests
     from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.kafka_requests import delete_records as delete
 
-    results = run_with_client(bootstrap, lambda client: data_requests.delete_records(client, offsets))
+    results = run_with_client(bootstrap, lambda client: delete(client, offsets))
     failed = [each for each in results if each.error]
     if as_json:
         typer.echo(

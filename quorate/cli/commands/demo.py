@@ -222,8 +222,8 @@ def _wait_in_sync(cluster: "LocalCluster", node: int) -> list[int]:
 
 def _show_quorum(console: "Console", cluster: "LocalCluster") -> None:
     from quorate.cli.bootstrap import ask_cluster
-    from quorate.cli.cluster_requests import describe_quorum
     from quorate.cli.commands.quorum_commands import quorum_table
+    from quorate.cli.kafka_requests import describe_quorum
 
     console.print(quorum_table(ask_cluster(cluster.bootstrap, describe_quorum)))
 

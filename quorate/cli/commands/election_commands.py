@@ -83,7 +83,7 @@ def leader_election(
     from dataclasses import asdict
 
     from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.election_requests import elect_leaders
+    from quorate.cli.kafka_requests import elect_leaders
 
     answered = run_with_client(bootstrap, lambda client: elect_leaders(client, election_type.value, wanted))
     if as_json:

@@ -38,7 +38,7 @@ def _levels(features: list[str]) -> dict[str, int]:
 
 def _set(bootstrap: str, levels: dict[str, int], *, upgrade_type: int, dry_run: bool) -> None:
     from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.feature_requests import set_features
+    from quorate.cli.kafka_requests import set_features
 
     run_with_client(
         bootstrap,
@@ -55,7 +55,7 @@ def describe(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption
     from dataclasses import asdict
 
     from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.feature_requests import describe_features
+    from quorate.cli.kafka_requests import describe_features
 
     described = run_with_client(bootstrap, describe_features)
     if as_json:

@@ -37,7 +37,7 @@ def quorum_table(quorum: "QuorumDescription") -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from quorate.cli.cluster_requests import leader_end_offset
+    from quorate.cli.kafka_requests import leader_end_offset
 
     high_watermark = "?" if quorum.high_watermark is None else quorum.high_watermark
     table = Table(
@@ -85,7 +85,7 @@ def describe(
 
 def _described(brokers: str | None, controllers: str | None, timeout_ms: int) -> "QuorumDescription":
     async def through_brokers(client: "WireClient") -> "QuorumDescription":
-        from quorate.cli.cluster_requests import describe_quorum
+        from quorate.cli.kafka_requests import describe_quorum
 
         return await describe_quorum(client)
 
@@ -100,7 +100,7 @@ def _described(brokers: str | None, controllers: str | None, timeout_ms: int) ->
 
 def _show(described: "QuorumDescription", *, as_json: bool) -> None:
     if as_json:
-        from quorate.cli.cluster_requests import quorum_as_dict
+        from quorate.cli.kafka_requests import quorum_as_dict
 
         typer.echo(json.dumps(quorum_as_dict(described)))
         return
@@ -138,10 +138,11 @@ def add_voter(
     added = _voter(voter, config)
 
     async def through_brokers(client: "WireClient") -> "QuorumDescription":
-        from quorate.cli import cluster_requests as requests
+        from quorate.cli.kafka_requests import add_voter as add
+        from quorate.cli.kafka_requests import describe_quorum
 
-        await requests.add_voter(client, added, timeout_ms=timeout_ms)
-        return await requests.describe_quorum(client)
+        await add(client, added, timeout_ms=timeout_ms)
+        return await describe_quorum(client)
 
     async def at_controllers(found: "Controllers") -> "QuorumDescription":
         await found.add_voter(added)
@@ -198,11 +199,12 @@ def remove_voter(
     directory = _directory(directory_id)
 
     async def through_brokers(client: "WireClient") -> "QuorumDescription":
-        from quorate.cli import cluster_requests as requests
+        from quorate.cli.kafka_requests import describe_quorum
+        from quorate.cli.kafka_requests import remove_voter as remove
 
-        key = _key_of(await requests.describe_quorum(client), node, directory)
-        await requests.remove_voter(client, key, timeout_ms=timeout_ms)
-        return await requests.describe_quorum(client)
+        key = _key_of(await describe_quorum(client), node, directory)
+        await remove(client, key, timeout_ms=timeout_ms)
+        return await describe_quorum(client)
 
     async def at_controllers(found: "Controllers") -> "QuorumDescription":
         await found.remove_voter(_key_of(await found.describe(), node, directory))

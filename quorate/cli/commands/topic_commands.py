@@ -75,7 +75,7 @@ def create(
         )
     configs = [_parse_config(item) for item in config or ()]
     from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.cluster_requests import create_topic
+    from quorate.cli.kafka_requests import create_topic
 
     created = run_with_client(
         bootstrap,
@@ -96,7 +96,7 @@ def create(
 def list_topics(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
     """List the names of all topics, one per line."""
     from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.cluster_requests import topic_names
+    from quorate.cli.kafka_requests import topic_names
 
     names = run_with_client(bootstrap, topic_names)
     if as_json:
@@ -127,7 +127,7 @@ def describe(
     no replica in sync can. The last known ELR is the last leader of a partition without replicas in sync.
     """
     from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.cluster_requests import describe_topics, only_partitions, topic_as_dict
+    from quorate.cli.kafka_requests import describe_topics, only_partitions, topic_as_dict
 
     topics = run_with_client(bootstrap, lambda client: describe_topics(client, topic))
     if under_replicated or unavailable:
@@ -176,7 +176,7 @@ def alter(
     """
     assignment = _parse_assignment(replica_assignment)
     from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.cluster_requests import create_partitions
+    from quorate.cli.kafka_requests import create_partitions
 
     run_with_client(
         bootstrap, lambda client: create_partitions(client, topic, count=partitions, assignment=assignment)
@@ -202,7 +202,7 @@ def shrink(
     Kafka has no such request: it goes to the controller, in the quorum's own protocol. Nothing of what is
     removed comes back, even if the topic gets partitions of the same numbers later.
     """
-    from quorate.cli.cluster_requests import shrink_topic
+    from quorate.cli.kafka_requests import shrink_topic
 
     ask_quorum(
         bootstrap,
@@ -224,7 +224,7 @@ def shrink(
 def delete(topic: TopicOption, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
     """Delete a topic and its data."""
     from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.cluster_requests import delete_topic
+    from quorate.cli.kafka_requests import delete_topic
 
     run_with_client(bootstrap, lambda client: delete_topic(client, topic))
     typer.echo(f"deleted topic {topic}")

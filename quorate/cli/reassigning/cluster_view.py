@@ -14,7 +14,7 @@ from kio.schema.list_partition_reassignments.v0.request import (
 from kio.schema.list_partition_reassignments.v0.response import ListPartitionReassignmentsResponse
 
 from quorate.broker.wire import KafkaError, WireClient
-from quorate.cli.cluster_requests import describe_topics
+from quorate.cli.kafka_requests import describe_topics
 from quorate.cli.reassigning.assignment_files import Assignments, Replica
 from quorate.runtime import Address
 
