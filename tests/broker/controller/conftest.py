@@ -13,7 +13,7 @@ from quorate.broker.controller.operations.brokers import (
 )
 from quorate.broker.controller.operations.directory_changes import assign_replicas_to_dirs, may_lead
 from quorate.broker.controller.operations.outcome import Groups, Outcome, R
-from quorate.broker.controller.operations.topics import Draw, TopicDefaults, create_topics
+from quorate.broker.controller.operations.topics.topic_lifecycle import Draw, TopicDefaults, create_topics
 from quorate.broker.controller.rpc.rpc import (
     Assignment,
     AssignReplicasToDirsRequest,

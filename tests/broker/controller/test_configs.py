@@ -139,8 +139,6 @@ KAFKAS_HARMLESS = {
     "file.delete.delay.ms": "1000",
     "flush.messages": "9223372036854775807",
     "flush.ms": "9223372036854775807",
-    "follower.replication.throttled.replicas": "0:1,1:2",
-    "leader.replication.throttled.replicas": "*",
     "local.retention.bytes": "-2",
     "local.retention.ms": "1000",
     "max.compaction.lag.ms": "1000",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.controller.operations.more_partitions import create_partitions
-from quorate.broker.controller.operations.shrink_topics import shrink_topics
+from quorate.broker.controller.operations.topics.more_partitions import create_partitions
+from quorate.broker.controller.operations.topics.shrink_topics import shrink_topics
 from quorate.broker.controller.rpc.rpc import CreateTopicsRequest, NewTopic
 from quorate.broker.controller.rpc.topics_rpc import (
     CreatePartitionsRequest,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from quorate.broker.controller.operations.alter_partition import alter_partition
 from quorate.broker.controller.operations.directory_changes import may_lead
 from quorate.broker.controller.operations.partition_reassignments import alter_partition_reassignments
-from quorate.broker.controller.operations.topics import delete_topics
+from quorate.broker.controller.operations.topics.topic_lifecycle import delete_topics
 from quorate.broker.controller.rpc.reassignment_rpc import (
     AlterPartitionReassignmentsRequest,
     ReassignmentItem,
@@ -372,7 +372,7 @@ def test_a_topic_with_one_replica_serves_while_two_are_added(cluster) -> None:
 def test_a_topic_that_is_deleted_takes_its_reassignment_along(moved) -> None:
     ask(moved, 4, 5, 6)
     assert moved.image.reassigning_count == 1
-    moved.do(delete_topics(moved.image, DeleteTopicsRequest(topics=(TopicRef(name="t"),)), gone=set()))
+    moved.do(delete_topics(moved.image, DeleteTopicsRequest(topics=(TopicRef(name="t"),))))
     assert moved.image.reassigning_count == 0
     moved.check()
 

@@ -8,11 +8,11 @@ from quorate.broker.controller.state_machines import (
     PartitionPhase,
     ReplicaPhase,
     deletion_phase,
-    illegal_move,
+    illegal_change,
+    partition_changes,
     partition_counts,
-    partition_moves,
     partition_phase,
-    replica_moves,
+    replica_changes,
     replica_phase,
 )
 from quorate.broker.metadata.metadata_records import PartitionChange, RemoveTopic
@@ -67,7 +67,7 @@ def test_a_replica_is_new_until_its_broker_says_where_it_is_and_online_while_tha
     seen.append(replica_phase(cluster.image, key, 1))
     assert seen == [R.NON_EXISTENT, R.NEW, R.OFFLINE, R.NEW, R.ONLINE, R.OFFLINE]
     for before, after in pairwise(seen[1:]):
-        assert illegal_move(replica_moves(before, after), REPLICA_MOVES) is None
+        assert illegal_change(replica_changes(before, after), REPLICA_MOVES) is None
     cluster.unregister(1)
     assert replica_phase(cluster.image, key, 1) is R.OFFLINE
 
@@ -93,7 +93,7 @@ def test_a_removed_replica_is_gone_when_its_broker_has_applied_the_removal(clust
     ],
 )
 def test_a_partition_that_was_led_is_never_new_again(before, after, bad) -> None:
-    assert illegal_move(partition_moves(before, after), PARTITION_MOVES) == bad
+    assert illegal_change(partition_changes(before, after), PARTITION_MOVES) == bad
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_partition_that_was_led_is_never_new_again(before, after, bad) -> None
 def test_a_replica_whose_deletion_began_never_serves_again_and_a_placed_one_stays_placed(
     before, after, bad
 ) -> None:
-    assert illegal_move(replica_moves(before, after), REPLICA_MOVES) == bad
+    assert illegal_change(replica_changes(before, after), REPLICA_MOVES) == bad
 
 
 def test_every_state_has_its_row_and_can_be_reached() -> None:

@@ -5,8 +5,8 @@ import random
 import pytest
 import trio
 
-from quorate.broker.controller.operations.more_partitions import create_partitions
-from quorate.broker.controller.operations.shrink_topics import shrink_topics
+from quorate.broker.controller.operations.topics.more_partitions import create_partitions
+from quorate.broker.controller.operations.topics.shrink_topics import shrink_topics
 from quorate.broker.controller.rpc.topics_rpc import (
     CreatePartitionsRequest,
     FewerPartitions,

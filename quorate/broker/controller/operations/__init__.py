@@ -9,6 +9,7 @@ from quorate.broker.controller.operations.brokers import (
     register_broker,
     unregister_broker,
 )
+from quorate.broker.controller.operations.client_quotas import alter_client_quotas
 from quorate.broker.controller.operations.directory_changes import (
     MAX_ASSIGNMENTS,
     assign_replicas_to_dirs,
@@ -17,28 +18,41 @@ from quorate.broker.controller.operations.directory_changes import (
     leave_with,
     may_lead,
 )
-from quorate.broker.controller.operations.more_partitions import additional, create_partitions
-from quorate.broker.controller.operations.new_partitions import MAX_NEW_PARTITIONS
+from quorate.broker.controller.operations.features import update_features
+from quorate.broker.controller.operations.leaderships import (
+    Partitions,
+    elect_leaderless,
+    elect_preferred,
+    leave_isrs,
+    settle_elrs,
+)
 from quorate.broker.controller.operations.outcome import Departure, Groups, Outcome
 from quorate.broker.controller.operations.partition_reassignments import (
     alter_partition_reassignments,
 )
 from quorate.broker.controller.operations.producer_id_blocks import allocate_producer_ids
-from quorate.broker.controller.operations.protected_topics import PROTECTED_TOPICS
-from quorate.broker.controller.operations.shrink_topics import shrink_topics, surplus
+from quorate.broker.controller.operations.reassignment import ReassignmentRules, end_reassignments
+from quorate.broker.controller.operations.requested_elections import elect_leaders
 from quorate.broker.controller.operations.topics import (
+    MAX_NEW_PARTITIONS,
+    PROTECTED_TOPICS,
     Draw,
     TopicDefaults,
+    additional,
     asks_too_much,
     check_name,
+    create_partitions,
     create_topics,
     delete_topics,
     partitions_of,
+    shrink_topics,
+    surplus,
 )
 
 __all__ = [
     "MAX_ASSIGNMENTS",
     "MAX_NEW_PARTITIONS",
+    "MAX_VALUE_LENGTH",
     "PROTECTED_TOPICS",
     "Belongings",
     "Departure",
@@ -53,6 +67,7 @@ __all__ = [
     "alter_client_quotas",
     "alter_configs",
     "alter_partition",
+    "alter_partition_reassignments",
     "asks_too_much",
     "assign_replicas_to_dirs",
     "changed_values",
