@@ -65,7 +65,7 @@ class Calls:
         try:
             body()
         except Exception as error:  # a client's own kinds, of which there are many
-            detail = f"{type(error).__name__}: {error}" or type(error).__name__
+            detail = f"{type(error).__name__}: {error}"
         return detail, int((time.monotonic() - began) * 1000)
 
     def _keep(self, call: str, checked: str, result: Result, detail: str, ms: int) -> None:

@@ -14,7 +14,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.controller.operations.belongings import Belongings
-from quorate.broker.groups.coordinator import GroupCoordinator
+from quorate.broker.groups.shards import Shards
 from quorate.broker.replication.producing.producer_state import ProducerState
 from quorate.broker.replication.replica.isr import IsrProposal, IsrState
 from quorate.broker.replication.replica.leader_state import LeaderState
@@ -96,13 +96,13 @@ def a_vote_of_the_quorum_is_not_stored(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_commit_of_offsets_is_acknowledged_at_once(patch: pytest.MonkeyPatch) -> None:
-    honest = GroupCoordinator._append
+    honest = Shards.append
 
-    def append(self: GroupCoordinator, shard, records, done) -> None:
+    def append(self: Shards, shard, records, done) -> None:
         honest(self, shard, records, lambda error, base_offset: None)
         done(ErrorCode.none, 1 << 60)
 
-    patch.setattr(GroupCoordinator, "_append", append)
+    patch.setattr(Shards, "append", append)
 
 
 MOVES = (Fault.CRASH, Fault.PAUSE, Fault.PARTITION, Fault.POWER_LOSS)

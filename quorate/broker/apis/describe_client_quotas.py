@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from kio.schema.describe_client_quotas.v1.request import ComponentData, DescribeClientQuotasRequest
 
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
-_READ: Final[dict[str, Callable[[QuotaEntity], str | None]]] = {
-    "user": lambda entity: entity.user,
-    "client-id": lambda entity: entity.client_id,
-    "ip": lambda entity: entity.ip,
-}
+_PARTS: Final[tuple[tuple[str, Callable[[QuotaEntity], str | None]], ...]] = (
+    ("user", lambda entity: entity.user),
+    ("client-id", lambda entity: entity.client_id),
+    ("ip", lambda entity: entity.ip),
+)
 """The parts of an entity by Kafka's types; empty: the default, None: it has no such part."""
+_TYPES: Final = frozenset(kind for kind, _ in _PARTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class _Filter:
     strict: bool
 
     def takes(self, entity: QuotaEntity) -> bool:
-        for kind, read in _READ.items():
+        for kind, read in _PARTS:
             part = read(entity)
             if kind in self.wanted:
                 if part is None or self.wanted[kind] not in (None, part):
@@ -46,7 +47,7 @@ def handle(broker: Broker, context: RequestContext, request: "DescribeClientQuot
         kind = component.entity_type
         if not kind:
             raise KafkaError(ErrorCode.invalid_request, "A component has no entity type.")
-        if kind not in _READ:
+        if kind not in _TYPES:
             raise KafkaError(
                 ErrorCode.unsupported_version, f"Entity type {kind!r:.60} is none of user, client-id and ip."
             )
@@ -88,7 +89,7 @@ def _entries(image: MetadataImage, chosen: _Filter) -> Iterator[dict[str, object
             yield {
                 "entity": [
                     {"entity_type": kind, "entity_name": part or None}
-                    for kind, read in _READ.items()
+                    for kind, read in _PARTS
                     if (part := read(entity)) is not None
                 ],
                 "values": [{"key": key, "value": value} for key, value in quotas.items()],

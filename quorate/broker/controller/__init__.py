@@ -8,11 +8,11 @@ from quorate.broker.controller.state_machines import (
     PartitionPhase,
     ReplicaPhase,
     deletion_phase,
-    illegal_move,
+    illegal_change,
+    partition_changes,
     partition_counts,
-    partition_moves,
     partition_phase,
-    replica_moves,
+    replica_changes,
     replica_phase,
 )
 
@@ -26,10 +26,10 @@ __all__ = [
     "PartitionPhase",
     "ReplicaPhase",
     "deletion_phase",
-    "illegal_move",
+    "illegal_change",
+    "partition_changes",
     "partition_counts",
-    "partition_moves",
     "partition_phase",
-    "replica_moves",
+    "replica_changes",
     "replica_phase",
 ]

@@ -11,12 +11,16 @@ from quorate.broker.controller.operations import (
     MAX_NEW_PARTITIONS,
     Outcome,
     additional,
+    alter_client_quotas,
     alter_configs,
+    alter_partition_reassignments,
     create_partitions,
     delete_topics,
+    elect_leaders,
     partitions_of,
     shrink_topics,
     surplus,
+    update_features,
 )
 from quorate.broker.controller.portions import joined, joined_once
 from quorate.broker.controller.rpc import (
@@ -24,10 +28,14 @@ from quorate.broker.controller.rpc import (
     AlterClientQuotasResponse,
     AlterConfigsRequest,
     AlterConfigsResponse,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
     FewerPartitions,
     MorePartitions,
     Request,
@@ -39,7 +47,7 @@ from quorate.broker.controller.rpc import (
     UpdateFeaturesResponse,
 )
 from quorate.broker.controller.tenure import leadership_lost
-from quorate.broker.metadata import ConfigResource, MetadataImage
+from quorate.broker.metadata import ConfigResource, MetadataImage, PartitionKey, QuotaEntity
 from quorate.runtime import Steps, at_once
 
 T = TypeVar("T")
@@ -78,9 +86,12 @@ class Administration:
         self.operations: Mapping[type[Request[Response]], Callable[..., Awaitable[Response]]] = {
             AlterClientQuotasRequest: self._alter_client_quotas,
             AlterConfigsRequest: self._alter_configs,
+            AlterPartitionReassignmentsRequest: self._alter_partition_reassignments,
             CreatePartitionsRequest: self._create_partitions,
             DeleteTopicsRequest: self._delete_topics,
+            ElectLeadersRequest: self._elect_leaders,
             ShrinkTopicsRequest: self._shrink_topics,
+            UpdateFeaturesRequest: self._update_features,
         }
 
     async def _delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -180,3 +191,17 @@ class Administration:
             resources=joined(each.resources for each in answers),
             metadata_offset=-1 if image is None else image.offset,
         )
+
+    async def _alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        """Answered when it has begun: what ends it is the ISR."""
+        seen: set[PartitionKey] = set()
+        answers = await self._controller.perform_portions(
+            request.partitions,
+            lambda part, image: alter_partition_reassignments(
+                image, replace(request, partitions=part), static=self._controller.static, seen=seen
+            ),
+            AlterPartitionReassignmentsResponse,
+        )
+        return replace(answers[-1], partitions=joined(each.partitions for each in answers))

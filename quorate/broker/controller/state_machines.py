@@ -2,7 +2,7 @@
 controller, derived from the image: KRaft has no machine, so nothing is stored that could disagree.
 
 A record may make two moves at once: a partition is new and online when it is created with a leader, and goes
-offline when it is removed. `partition_moves` and `replica_moves` say which moves lie between two states.
+offline when it is removed. `partition_changes` and `replica_changes` say which moves lie between two states.
 
 What the image can't say is whether a replica that it no longer has is still on its broker's disk. That is
 known from the offset of the removal and the metadata that the broker has applied: `deletion_phase`.
@@ -127,7 +127,7 @@ def _up(broker: BrokerState | None) -> bool:
 Status = TypeVar("Status", PartitionPhase, ReplicaPhase)
 
 
-def partition_moves(before: PartitionPhase, after: PartitionPhase) -> tuple[PartitionPhase, ...]:
+def partition_changes(before: PartitionPhase, after: PartitionPhase) -> tuple[PartitionPhase, ...]:
     """Return the states between that one record leads through, with both ends."""
     gone = PartitionPhase.NON_EXISTENT
     if before is gone and after in (PartitionPhase.ONLINE, PartitionPhase.OFFLINE):
@@ -137,7 +137,7 @@ def partition_moves(before: PartitionPhase, after: PartitionPhase) -> tuple[Part
     return (before, after)
 
 
-def replica_moves(before: ReplicaPhase, after: ReplicaPhase) -> tuple[ReplicaPhase, ...]:
+def replica_changes(before: ReplicaPhase, after: ReplicaPhase) -> tuple[ReplicaPhase, ...]:
     """Return the states between that one record leads through, with both ends."""
     if before is ReplicaPhase.NON_EXISTENT and after in (ReplicaPhase.ONLINE, ReplicaPhase.OFFLINE):
         return (before, ReplicaPhase.NEW, after)
@@ -149,7 +149,7 @@ def replica_moves(before: ReplicaPhase, after: ReplicaPhase) -> tuple[ReplicaPha
     return (before, after)
 
 
-def illegal_move(
+def illegal_change(
     moves: tuple[Status, ...], legal: Mapping[Status, frozenset[Status]]
 ) -> tuple[Status, Status] | None:
     """Return the first of `moves` that `legal` doesn't have; None if all are. To stay is no move."""

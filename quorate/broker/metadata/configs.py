@@ -84,10 +84,10 @@ class TopicConfig:
     compression_lz4_level: int
     compression_type: str
     compression_zstd_level: int
-    follower_throttled_replicas: str
+    follower_replication_throttled_replicas: str
     """`*`, or partition:broker pairs."""
     index_interval_bytes: int
-    leader_throttled_replicas: str
+    leader_replication_throttled_replicas: str
     max_message_bytes: int
     message_timestamp_after_max_ms: int
     message_timestamp_before_max_ms: int
@@ -238,9 +238,9 @@ def effective(image: MetadataImage, topic: str, *, static: Mapping[str, str]) ->
         compression_lz4_level=int(held["compression.lz4.level"]),
         compression_type=held["compression.type"],
         compression_zstd_level=int(held["compression.zstd.level"]),
-        follower_throttled_replicas=held["follower.replication.throttled.replicas"],
+        follower_replication_throttled_replicas=held["follower.replication.throttled.replicas"],
         index_interval_bytes=int(held["index.interval.bytes"]),
-        leader_throttled_replicas=held["leader.replication.throttled.replicas"],
+        leader_replication_throttled_replicas=held["leader.replication.throttled.replicas"],
         max_message_bytes=int(held["max.message.bytes"]),
         message_timestamp_after_max_ms=int(held["message.timestamp.after.max.ms"]),
         message_timestamp_before_max_ms=int(held["message.timestamp.before.max.ms"]),

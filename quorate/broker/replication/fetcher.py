@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import trio
 
+from quorate.broker.replication.lost_leaders import LostLeaders
 from quorate.broker.replication.replica import Cutting, FollowerState, PartitionReplica, ReplicationQuotas
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.replication_errors import ReplicaFailedError

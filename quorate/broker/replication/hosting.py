@@ -201,8 +201,10 @@ class Hosting:
         partition.min_isr = config.min_insync_replicas
         partition.rules = ProduceRules.of(config)
         partition.log.configure(_log_config(config))
-        partition.leader_throttled = self._throttled(partition, config.leader_throttled_replicas)
-        partition.follower_throttled = self._throttled(partition, config.follower_throttled_replicas)
+        partition.leader_throttled = self._throttled(partition, config.leader_replication_throttled_replicas)
+        partition.follower_throttled = self._throttled(
+            partition, config.follower_replication_throttled_replicas
+        )
         partition.advance_high_watermark()
 
     def _throttled(self, partition: PartitionReplica, replicas: str) -> bool:

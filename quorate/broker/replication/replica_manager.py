@@ -23,7 +23,6 @@ from quorate.broker.replication.fetcher import FetcherContext, Fetchers
 from quorate.broker.replication.gauges import count_partitions
 from quorate.broker.replication.hosting import Hosting
 from quorate.broker.replication.isr_updater import AlterPartition, IsrUpdater
-from quorate.broker.replication.log_starts import LogStarts
 from quorate.broker.replication.lost_leaders import LostLeaders
 from quorate.broker.replication.producing import BatchChecker
 from quorate.broker.replication.purgatory import Purgatory
@@ -50,7 +49,14 @@ from quorate.broker.replication.serving import (
     find_offset,
 )
 from quorate.broker.replication.stats import PartitionCounts, ReplicationStats
-from quorate.broker.replication.storage import BadDirectory, Directory, DirectoryReport, LogManager, Proof
+from quorate.broker.replication.storage import (
+    BadDirectory,
+    Directory,
+    DirectoryReport,
+    LogManager,
+    LogStarts,
+    Proof,
+)
 from quorate.broker.replication.upkeep import Upkeep
 from quorate.error_code import ErrorCode
 from quorate.runtime import Address, DescriptorsExhaustedError, DiskError, Runtime, Tasks, get_logger

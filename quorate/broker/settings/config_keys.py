@@ -202,7 +202,10 @@ _OWN_KEYS: Final = (
         "true: the active controller returns the leadership of partitions to their first replicas, of each "
         "broker that leads too few of those whose first replica it has."),
     _long("leader.imbalance.check.interval.seconds", 300, 1,
-        "The time between two checks for such partitions, in seconds."),
+        "The time between two checks for such brokers, in seconds."),
+    _int("leader.imbalance.per.broker.percentage", 10, 0,
+        "The share of the partitions whose first replica is on a broker, in percent, that others may lead "
+        "before the controller returns them to it. 0: none."),
     DYNAMIC_KEYS["producer.id.expiration.ms"],
     # Replication
     _long("replica.lag.time.max.ms", 30_000, 1,

@@ -27,6 +27,9 @@ from quorate.broker.wire.exchanges import EncodedResponse, Request, Response
 from quorate.runtime import Buffer, Mapped, Steps, in_slices
 
 if TYPE_CHECKING:
+    from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntryData
+    from kio.schema.alter_configs.v2.request import AlterConfigsRequest
+    from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
     from kio.schema.create_partitions.v3.request import CreatePartitionsRequest
     from kio.schema.create_topics.v7.request import CreateTopicsRequest
     from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
@@ -36,9 +39,10 @@ if TYPE_CHECKING:
     from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest
     from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
-    from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+    from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
+    from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
     from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConfigsRequest
-    from kio.schema.join_group.v7.request import JoinGroupRequest
+    from kio.schema.join_group.v9.request import JoinGroupRequest
     from kio.schema.list_offsets.v11.request import ListOffsetsRequest, ListOffsetsTopic
     from kio.schema.metadata.v12.request import MetadataRequest
     from kio.schema.offset_commit.v10.request import OffsetCommitRequest, OffsetCommitRequestTopic
@@ -232,12 +236,14 @@ def _offset_for_leader_epoch(request: "OffsetForLeaderEpochRequest", refusal: _R
 
 def _alter_configs(request: "IncrementalAlterConfigsRequest", refusal: _Refusal) -> _Fields:
     told = _with_message(request, refusal)
-    return {
-        "responses": (
-            told | {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
-            for resource in request.resources
-        )
-    }
+    resources = ((each.resource_type, each.resource_name) for each in request.resources)
+    return {"responses": (told | {"resource_type": kind, "resource_name": name} for kind, name in resources)}
+
+
+def _replace_configs(request: "AlterConfigsRequest", refusal: _Refusal) -> _Fields:
+    told = _with_message(request, refusal)
+    resources = ((each.resource_type, each.resource_name) for each in request.resources)
+    return {"responses": (told | {"resource_type": kind, "resource_name": name} for kind, name in resources)}
 
 
 def _describe_configs(request: "DescribeConfigsRequest", refusal: _Refusal) -> _Fields:
@@ -333,11 +339,12 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.API_VERSIONS: _top_level,
         ApiKey.CREATE_TOPICS: _create_topics,
         ApiKey.DELETE_TOPICS: _delete_topics,
+        ApiKey.DELETE_RECORDS: _delete_records,
         ApiKey.CREATE_PARTITIONS: _create_partitions,
         ApiKey.INIT_PRODUCER_ID: _init_producer_id,
         ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
         ApiKey.DESCRIBE_CONFIGS: _describe_configs,
-        ApiKey.ALTER_CONFIGS: _alter_configs,
+        ApiKey.ALTER_CONFIGS: _replace_configs,
         ApiKey.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
         ApiKey.LIST_CONFIG_RESOURCES: _top_level,
         ApiKey.DESCRIBE_LOG_DIRS: _top_level,

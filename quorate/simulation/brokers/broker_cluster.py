@@ -17,7 +17,7 @@ from quorate.quorum_state import META_PROPERTIES
 from quorate.raft import Quorum
 from quorate.raft.storage import format_folder
 from quorate.runtime import Address, DiskError, parse_uuid, uuid_text
-from quorate.simulation.brokers.metadata_invariants import MetadataMovesAreLegal
+from quorate.simulation.brokers.metadata_invariants import MetadataChangesAreLegal
 from quorate.simulation.checkers import Checker, LostReplica, NodeView, WatchedTelemetry, validate_quorum
 from quorate.simulation.faults import FOLDER, SimulatedCluster, VotersIn, VotingNode, adopt_voters
 from quorate.simulation.violations import LivenessViolation, SafetyViolation
@@ -191,7 +191,7 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         )
         self.checker = Checker(self.nodes, trace, self.found, self._voters_of)
         trace.on_event = self._logged
-        self.checker.invariants += (MetadataMovesAreLegal(),)
+        self.checker.invariants += (MetadataChangesAreLegal(),)
         self.creating = 0
         """Topics whose creation was asked for and not answered yet."""
         self.fenced_dead = 0

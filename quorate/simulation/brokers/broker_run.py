@@ -239,7 +239,7 @@ class BrokerRunResult:
     read: int
     commits: int
     topics: int
-    moves: int
+    reassignments: int
     """The reassignments and cancellations that were granted."""
     leader_epochs: tuple[int, ...]
     faults: dict[str, int]
@@ -326,7 +326,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
             read=sum(len(got) for _, got in clients.consumed.values()),
             commits=members.commits,
             topics=len(admin.fates),
-            moves=0 if reassigner is None else reassigner.begun,
+            reassignments=0 if reassigner is None else reassigner.begun,
             leader_epochs=leader_epochs,
             faults={fault.value: count for fault, count in faults.counts.items()},
         )

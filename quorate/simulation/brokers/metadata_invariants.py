@@ -1,5 +1,5 @@
 """The invariants of the metadata log of a broker cluster, record by record, as soon as any node has applied
-it: it says why, nobody is elected who can't lead, and the state machines make legal moves."""
+it: it says why, nobody is elected who can't lead, and the state machines change legally."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,10 @@ from quorate.broker.controller import (
     REPLICA_MOVES,
     PartitionPhase,
     ReplicaPhase,
-    illegal_move,
-    partition_moves,
+    illegal_change,
+    partition_changes,
     partition_phase,
-    replica_moves,
+    replica_changes,
     replica_phase,
 )
 from quorate.broker.controller.operations import may_lead
@@ -31,7 +31,7 @@ from quorate.simulation.checkers import Invariant, NodeView
 from quorate.simulation.violations import SafetyViolation
 
 
-class MetadataMovesAreLegal(Invariant):
+class MetadataChangesAreLegal(Invariant):
     """Sees each committed record once, from the first node that applies it."""
 
     def __init__(self) -> None:
@@ -56,9 +56,9 @@ class MetadataMovesAreLegal(Invariant):
         if isinstance(record, PartitionChange | Partition):
             key = PartitionKey(record.topic_id, record.partition_id)
             self._check_election(image, key, record.leader, offset)
-            self._move(image, (key,), offset)
+            self._follow(image, (key,), offset)
         else:
-            self._move(image, {*self._partitions, *(key for key, _ in image.all_partitions())}, offset)
+            self._follow(image, {*self._partitions, *(key for key, _ in image.all_partitions())}, offset)
 
     def _check_election(
         self, image: MetadataImage, key: PartitionKey, elected: int | None, offset: int
@@ -72,29 +72,29 @@ class MetadataMovesAreLegal(Invariant):
                 f"directory that is online: {image.broker(elected)}, {state}"
             )
 
-    def _move(self, image: MetadataImage, keys: Iterable[PartitionKey], offset: int) -> None:
+    def _follow(self, image: MetadataImage, keys: Iterable[PartitionKey], offset: int) -> None:
         for key in keys:
             before = self._partitions.get(key, PartitionPhase.NON_EXISTENT)
             after = partition_phase(image, key)
-            if (bad := illegal_move(partition_moves(before, after), PARTITION_MOVES)) is not None:
-                raise SafetyViolation(f"offset {offset} moves {key} from {bad[0]} to {bad[1]}")
+            if (bad := illegal_change(partition_changes(before, after), PARTITION_MOVES)) is not None:
+                raise SafetyViolation(f"offset {offset} takes {key} from {bad[0]} to {bad[1]}")
             if after is PartitionPhase.NON_EXISTENT:
                 self._partitions.pop(key, None)
             else:
                 self._partitions[key] = after
             state = image.partition(*key)
             for broker_id in image.brokers if state is None else {*state.replicas, *image.brokers}:
-                self._move_replica(image, key, broker_id, offset)
+                self._follow_replica(image, key, broker_id, offset)
 
-    def _move_replica(self, image: MetadataImage, key: PartitionKey, broker_id: int, offset: int) -> None:
+    def _follow_replica(self, image: MetadataImage, key: PartitionKey, broker_id: int, offset: int) -> None:
         before = self._replicas.get((key, broker_id), ReplicaPhase.NON_EXISTENT)
         after = replica_phase(image, key, broker_id)
         if after is ReplicaPhase.NON_EXISTENT:
             # Its deletion is the broker's own matter.
             self._replicas.pop((key, broker_id), None)
             return
-        if (bad := illegal_move(replica_moves(before, after), REPLICA_MOVES)) is not None:
+        if (bad := illegal_change(replica_changes(before, after), REPLICA_MOVES)) is not None:
             raise SafetyViolation(
-                f"offset {offset} moves the replica of {key} on {broker_id} from {bad[0]} to {bad[1]}"
+                f"offset {offset} takes the replica of {key} on {broker_id} from {bad[0]} to {bad[1]}"
             )
         self._replicas[key, broker_id] = after

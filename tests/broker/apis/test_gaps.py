@@ -19,6 +19,11 @@ from large_metadata import PARTITIONS, TOPICS, large_image, no_full_collection, 
 
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.dispatch import _AWAITED, _HANDLERS, Dispatcher
+from quorate.broker.controller.rpc.election_rpc import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersResult,
+)
 from quorate.broker.controller.rpc.reassignment_rpc import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -270,6 +275,13 @@ class Channel:
             return AlterPartitionReassignmentsResponse(
                 partitions=tuple(
                     ReassignmentResult(topic=each.topic, partition_id=each.partition_id)
+                    for each in request.partitions
+                )
+            )
+        if isinstance(request, ElectLeadersRequest):
+            return ElectLeadersResponse(
+                results=tuple(
+                    ElectLeadersResult(topic=each.topic, partition_id=each.partition_id)
                     for each in request.partitions
                 )
             )
@@ -536,6 +548,16 @@ SCENARIOS: dict[str, tuple[ApiKey, int, dict[str, object] | Callable[[], bytes],
         0,
     ),
     "a thousand topics are created": (ApiKey.CREATE_TOPICS, 7, {"topics": NAMED}, TOPICS),
+    "10,000 leaders are asked for": (
+        ApiKey.ELECT_LEADERS,
+        2,
+        {
+            "topic_partitions": [
+                {"topic": f"t{number}", "partitions": list(range(10))} for number in range(1000)
+            ]
+        },
+        1000,
+    ),
     "a thousand topics get more partitions": (
         ApiKey.CREATE_PARTITIONS,
         3,
@@ -554,6 +576,10 @@ NOT_MEASURED = {
     ApiKey.REMOVE_RAFT_VOTER: "one voter",
     ApiKey.UPDATE_RAFT_VOTER: "one voter",
     ApiKey.UNREGISTER_BROKER: "one broker",
+    ApiKey.ALTER_CONFIGS: "ten thousand resources at most, in portions",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "as AlterConfigs",
+    ApiKey.LIST_CONFIG_RESOURCES: "made in slices of an iterator",
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "nobody has any",
     ApiKey.DESCRIBE_CLIENT_QUOTAS: "made in slices of an iterator",
     ApiKey.ALTER_CLIENT_QUOTAS: "ten thousand entities at most",
     ApiKey.UPDATE_FEATURES: "a thousand updates at most, each refused or of one of a few features",
@@ -597,7 +623,7 @@ async def test_no_answer_of_an_api_holds_the_loop(
     assert len(elements) == expected
 
 
-_ARRAYS = ("topics", "results", "responses", "coordinators", "members", "groups")
+_ARRAYS = ("replica_election_results", "topics", "results", "responses", "coordinators", "members", "groups")
 
 
 def test_every_api_that_is_served_has_a_scenario() -> None:

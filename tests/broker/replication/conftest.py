@@ -192,7 +192,7 @@ class Controller:
         self.finish()
 
     def elect_leaderless(self):
-        self.chores.elect()
+        self.chores.elect(ChangeReason.CONFIG_CHANGED)
         self.finish()
 
     def topic_id(self, name="t"):

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import WireClient
+from quorate.broker.wire.newest_version import BY_NAME
 
 MakeNodes = Callable[..., Any]
 
@@ -191,6 +192,7 @@ async def commit(client: WireClient) -> Any:
     }
     answer: Any = await client.call(
         ApiKey.OFFSET_COMMIT,
+        at_most=BY_NAME[ApiKey.OFFSET_COMMIT],
         group_id="g",
         generation_id_or_member_epoch=-1,
         member_id="",

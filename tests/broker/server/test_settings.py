@@ -17,6 +17,7 @@ from quorate.broker.controller_node import controller_settings
 from quorate.broker.metadata.config_key import INT_MAX, Effect, ValueType
 from quorate.broker.metadata.configs import TopicConfig, effective, unclean_elections
 from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import Config, ConfigType
 from quorate.broker.metadata.topic_keys import BROKER_KEYS, TOPIC_KEYS
 from quorate.broker.settings.server_config import CONFIG_KEYS, ServerConfig, ServerConfigError
 
@@ -107,6 +108,8 @@ ANOTHER = {
     "compression.type": "lz4",
     "compression.zstd.level": "19",
     "message.timestamp.type": "LogAppendTime",
+    "follower.replication.throttled.replicas": "0:1",
+    "leader.replication.throttled.replicas": "*",
 }
 
 
@@ -138,7 +141,13 @@ def test_setting_an_effective_key_of_a_topic_changes_its_fields(name: str) -> No
     value = ANOTHER.get(name) or ANOTHER.get(key.type) or str(int(key.initial) // 2 + 77)
     key.check(value)
     before = effective(MetadataImage(), "t", static={})
-    after = effective(MetadataImage(), "t", static={key.synonyms[0].name: value})
+    image = MetadataImage()
+    static = {each.name: value for each in key.synonyms[:1]}
+    if not static:
+        # A setting of topics alone.
+        own = Config(resource_type=ConfigType.TOPIC, resource_name="t", name=name, value=value)
+        image.apply(own, offset=0, epoch=1)
+    after = effective(image, "t", static=static)
     changed = {
         field.name
         for field in dataclasses.fields(TopicConfig)

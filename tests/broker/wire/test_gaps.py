@@ -282,6 +282,32 @@ SCENARIOS: dict[str, tuple[ApiKey, int, Any]] = {
         0,
         lambda many: body(ApiKey.UPDATE_RAFT_VOTER, 0, listeners=[{"name": "C", "host": "h"}] * many),
     ),
+    "DeleteRecords": (
+        ApiKey.DELETE_RECORDS,
+        0,
+        lambda many: body(
+            ApiKey.DELETE_RECORDS,
+            0,
+            topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 1}] * many}],
+        ),
+    ),
+    "DescribeLogDirs": (
+        ApiKey.DESCRIBE_LOG_DIRS,
+        1,
+        lambda many: body(ApiKey.DESCRIBE_LOG_DIRS, 1, topics=[{"topic": "t", "partitions": [0] * many}]),
+    ),
+    "DescribeProducers": (
+        ApiKey.DESCRIBE_PRODUCERS,
+        0,
+        lambda many: body(
+            ApiKey.DESCRIBE_PRODUCERS, 0, topics=[{"name": "t", "partition_indexes": [0] * many}]
+        ),
+    ),
+    "DescribeUserScramCredentials": (
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        0,
+        lambda many: body(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, users=[{"name": "u"}] * many),
+    ),
     "very many quotas": (
         ApiKey.ALTER_CLIENT_QUOTAS,
         0,
@@ -294,7 +320,7 @@ SCENARIOS: dict[str, tuple[ApiKey, int, Any]] = {
                     "ops": [{"key": "k", "value": 1.0, "remove": False}],
                 }
             ]
-            * many,
+            * (many // 3),
         ),
     ),
     "very many components of a filter": (

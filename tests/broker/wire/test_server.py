@@ -605,6 +605,15 @@ def test_every_api_can_refuse_in_every_version(key, version, entities):
     check()
 
 
+WITH_ONE_ERROR = {
+    "AlterPartitionReassignmentsRequest",
+    "DescribeLogDirsRequest",
+    "DescribeQuorumRequest",
+    "ListPartitionReassignmentsRequest",
+    "OffsetDeleteRequest",
+}
+
+
 def asked_for(message):
     """How many things in a request each need an error of their own."""
     for name in (
@@ -618,10 +627,12 @@ def asked_for(message):
     ):
         if hasattr(message, name):
             return len(getattr(message, name))
-    topics = getattr(message, "topics", None)
+    topics = getattr(message, "topics", getattr(message, "topic_partitions", None))
+    if topics is None and hasattr(message, "topic_partitions"):
+        return 0  # of all partitions, which nobody has counted
     if topics is None:
         return int(not hasattr(message, "topics"))
-    if type(message).__name__ in ("DescribeQuorumRequest", "DescribeLogDirsRequest", "OffsetDeleteRequest"):
+    if type(message).__name__ in WITH_ONE_ERROR:
         return 1
     return sum(
         len(getattr(topic, "partitions", getattr(topic, "partition_indexes", (1,)))) for topic in topics

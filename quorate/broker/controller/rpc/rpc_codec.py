@@ -8,7 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
-from quorate.broker.controller.rpc import rpc, topics_rpc
+from quorate.broker.controller.rpc import (
+    election_rpc,
+    feature_rpc,
+    quota_rpc,
+    reassignment_rpc,
+    rpc,
+    topics_rpc,
+)
 from quorate.broker.controller.rpc.controller_codes import CONTROLLER_CODES
 from quorate.broker.metadata import (
     ConfigType,

@@ -10,6 +10,7 @@ from quorate.broker.replication.storage.directory_files import (
 )
 from quorate.broker.replication.storage.directory_report import DirectoryReport
 from quorate.broker.replication.storage.log_manager import LogManager
+from quorate.broker.replication.storage.log_starts import LogStarts
 from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory, may_open
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Directory",
     "DirectoryReport",
     "LogManager",
+    "LogStarts",
     "PartitionIdentity",
     "Proof",
     "UnreadablePartitionMetadataError",

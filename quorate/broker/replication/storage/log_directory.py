@@ -1,6 +1,6 @@
 """A folder of `log.dirs`: the logs in it, and its three checkpoint files."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 import trio
@@ -102,6 +102,8 @@ class LogDirectory:
         self.starts_file = OffsetsFile.of_log_starts(disk, path)
         self.recovery_points = dict(self.points_file.held)
         self.high_watermarks = dict(self.marks_file.held)
+        self.log_starts = dict(self.starts_file.held)
+        """The log starts that are in the middle of a segment. May have some that no longer are."""
         self.identities: dict[TopicPartition, PartitionIdentity] = {}
         """The identities of the partition folders that exist."""
         self.unbegun: set[TopicPartition] = set()

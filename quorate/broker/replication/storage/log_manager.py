@@ -180,6 +180,13 @@ class LogManager:
         failed = [each for each in self._directories if each.failure is not None]
         return len(failed) < len(self._directories) and not any(each.holds_metadata for each in failed)
 
+    def reports(self) -> list[DirectoryReport]:
+        """Describe every folder of `log.dirs`, those that were bad at the start included."""
+        bad = [report(self._disk, each.path, failure=each.reason, logs={}) for each in self._bad]
+        return bad + [
+            report(self._disk, each.path, failure=each.failure, logs=each.logs) for each in self._directories
+        ]
+
     def held(self) -> list[tuple[str, int, PartitionIdentity]]:
         """Return (topic, partition, identity) of every folder."""
         return [(*key, identity) for each in self._directories for key, identity in each.identities.items()]
@@ -441,7 +448,7 @@ async def _scan(disk: Disk, where: LogDirectory) -> None:
             # Its creation was interrupted before anything could be written to it.
             disk.remove_folder(folder)
     # The files go on naming what is gone, until something of the same name is made.
-    for known in (where.recovery_points, where.high_watermarks):
+    for known in (where.recovery_points, where.high_watermarks, where.log_starts):
         for key in [key for key in known if key not in where.identities]:
             del known[key]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from quorate.broker.replication.replica import PartitionReplica
-from quorate.broker.replication.storage import LogManager
+from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.log import LogError, LogInterruptedError
 from quorate.runtime import DiskError, Tasks, get_logger
 
