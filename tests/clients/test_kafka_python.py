@@ -1,27 +1,15 @@
 """kafka-python through the death of a leader."""
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.errors import ElectionNotNeededError, KafkaConnectionError, UnknownTopicOrPartitionError
+from kafka.errors import ElectionNotNeededError, UnknownTopicOrPartitionError
+from surviving_consumer import messages
 
 pytestmark = pytest.mark.clients
-
-
-def messages(consumer: KafkaConsumer) -> Iterator[Any]:
-    """Its messages. kafka-python raises if it asks a broker for metadata that has just died, and goes on at
-    the next poll."""
-    while True:
-        try:
-            yield next(consumer)
-        except StopIteration:
-            return
-        except KafkaConnectionError:
-            pass
 
 
 def test_nothing_is_lost_or_doubled_through_a_leaders_death(

@@ -29,19 +29,23 @@ from quorate.runtime import Buffer, Mapped, Steps, in_slices
 if TYPE_CHECKING:
     from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntryData
     from kio.schema.alter_configs.v2.request import AlterConfigsRequest
+    from kio.schema.alter_configs.v2.request import AlterConfigsResource as ReplacedResource
     from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
     from kio.schema.create_partitions.v3.request import CreatePartitionsRequest
     from kio.schema.create_topics.v7.request import CreateTopicsRequest
     from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
     from kio.schema.delete_records.v2.request import DeleteRecordsRequest, DeleteRecordsTopic
     from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
-    from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
+    from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
     from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest
     from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
     from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
     from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
-    from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConfigsRequest
+    from kio.schema.incremental_alter_configs.v1.request import (
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
     from kio.schema.join_group.v9.request import JoinGroupRequest
     from kio.schema.list_offsets.v11.request import ListOffsetsRequest, ListOffsetsTopic
     from kio.schema.metadata.v12.request import MetadataRequest
@@ -235,25 +239,26 @@ def _offset_for_leader_epoch(request: "OffsetForLeaderEpochRequest", refusal: _R
 
 
 def _alter_configs(request: "IncrementalAlterConfigsRequest", refusal: _Refusal) -> _Fields:
-    told = _with_message(request, refusal)
-    resources = ((each.resource_type, each.resource_name) for each in request.resources)
-    return {"responses": (told | {"resource_type": kind, "resource_name": name} for kind, name in resources)}
+    return {"responses": _of_resources(request.resources, refusal)}
 
 
 def _replace_configs(request: "AlterConfigsRequest", refusal: _Refusal) -> _Fields:
-    told = _with_message(request, refusal)
-    resources = ((each.resource_type, each.resource_name) for each in request.resources)
-    return {"responses": (told | {"resource_type": kind, "resource_name": name} for kind, name in resources)}
+    return {"responses": _of_resources(request.resources, refusal)}
 
 
 def _describe_configs(request: "DescribeConfigsRequest", refusal: _Refusal) -> _Fields:
-    told = _with_message(request, refusal)
-    return {
-        "results": (
-            told | {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
-            for resource in request.resources
-        )
-    }
+    return {"results": _of_resources(request.resources, refusal)}
+
+
+def _of_resources(
+    resources: "Iterable[AlterConfigsResource | ReplacedResource | DescribeConfigsResource]",
+    refusal: _Refusal,
+) -> Iterator[_Fields]:
+    told = _with_message(None, refusal)
+    return (
+        told | {"resource_type": each.resource_type, "resource_name": each.resource_name}
+        for each in resources
+    )
 
 
 def _update_features(request: "UpdateFeaturesRequest", refusal: _Refusal) -> _Fields:

@@ -1,6 +1,6 @@
 """Three nodes in this process, and clients that others wrote."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +8,7 @@ import trio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
-from kafka.errors import KafkaConnectionError
+from surviving_consumer import messages
 
 MakeNodes = Callable[..., Any]
 
@@ -19,18 +19,6 @@ def produce_all(bootstrap: str, topic: str, values: list[bytes]) -> None:
     for future in futures:
         future.get(timeout=20)
     producer.close()
-
-
-def messages(consumer: KafkaConsumer) -> Iterator[Any]:
-    """Its messages. kafka-python raises if it asks a broker for metadata that has just died, and goes on at
-    the next poll."""
-    while True:
-        try:
-            yield next(consumer)
-        except StopIteration:
-            return
-        except KafkaConnectionError:
-            pass
 
 
 def consume_group(bootstrap: str, topic: str, count: int, *, group: str = "g") -> list[bytes]:
