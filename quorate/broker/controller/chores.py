@@ -159,7 +159,7 @@ class Chores:
         self._has: dict[int, set[Belongings]] = {}
         """What brokers that are about to register anew have."""
         self._leaves_for: dict[int, ChangeReason] = {}
-        """Why brokers leave, as far as the records of this controller's time say."""
+        """Why brokers leave that are being unregistered, of which no record says anything yet."""
         self._elects_for = ChangeReason.BROKER_UNFENCED
         """Why partitions without a leader may have one."""
 
@@ -186,8 +186,6 @@ class Chores:
                 if record.log_dirs is not None:
                     self.offline()
                 if fenced or leaves:
-                    if record.reason is not None:
-                        self._leaves_for[broker_id] = record.reason
                     self.leave(broker_id)
                 elif fenced is False:
                     self.elect(ChangeReason.BROKER_UNFENCED)
@@ -371,10 +369,12 @@ class Chores:
 
 
 def _why_inactive(image: MetadataImage, broker_id: int) -> ChangeReason:
-    """Why a broker is inactive that an earlier controller took out of service: as far as the image says."""
+    """Why a broker is inactive: as far as the image says, which an earlier version may have written."""
     broker = image.broker(broker_id)
     if broker is None:
         return ChangeReason.BROKER_UNREGISTERED
+    if broker.inactive_reason is not None:
+        return broker.inactive_reason
     if broker.in_controlled_shutdown and not broker.fenced:
         return ChangeReason.CONTROLLED_SHUTDOWN
     return ChangeReason.BROKER_FENCED

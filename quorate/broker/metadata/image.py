@@ -6,7 +6,6 @@ what it has appended and that is not committed yet, and throws the copy away whe
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import assert_never
 
@@ -286,13 +285,7 @@ class MetadataImage:
                 self._remove_topic(record.topic_id)
             case BrokerRegistrationChange():
                 broker = self._registered(record.broker_id, record.broker_epoch)
-                if record.fenced is not None:
-                    broker = replace(broker, fenced=record.fenced)
-                if record.in_controlled_shutdown is not None:
-                    broker = replace(broker, in_controlled_shutdown=record.in_controlled_shutdown)
-                if record.log_dirs is not None:
-                    broker = replace(broker, log_dirs=record.log_dirs)
-                self._brokers[record.broker_id] = broker
+                self._brokers[record.broker_id] = broker.changed(record)
             case RegisterBroker():
                 self._brokers[record.broker_id] = BrokerState(
                     broker_id=record.broker_id,
@@ -304,6 +297,7 @@ class MetadataImage:
                     log_dirs=record.log_dirs,
                     fenced=record.fenced,
                     in_controlled_shutdown=record.in_controlled_shutdown,
+                    inactive_reason=record.inactive_reason,
                 )
             case UnregisterBroker():
                 self._registered(record.broker_id, record.broker_epoch)
@@ -466,6 +460,7 @@ class MetadataImage:
                 fenced=broker.fenced,
                 in_controlled_shutdown=broker.in_controlled_shutdown,
                 log_dirs=broker.log_dirs,
+                inactive_reason=broker.inactive_reason,
             )
         for topic in self._topics.values():
             yield Topic(name=topic.name, topic_id=topic.topic_id, first_epochs=topic.first_epochs)

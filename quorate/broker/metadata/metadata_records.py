@@ -119,6 +119,8 @@ class RegisterBroker:
     in_controlled_shutdown: bool = False
     log_dirs: tuple[uuid.UUID, ...] = ()
     """Ids of the directories that are online. Empty: registered by a version that didn't say."""
+    inactive_reason: ChangeReason | None = None
+    """As `BrokerState.inactive_reason`; None for a new incarnation."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,7 @@ _RECORDS: Final[Messages[Record]] = Messages(
         fenced=boolean,
         in_controlled_shutdown=boolean,
         log_dirs=log_dirs,
+        inactive_reason=change_reason,
     ),
     row(
         2,

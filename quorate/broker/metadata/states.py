@@ -9,6 +9,8 @@ from quorate.broker.metadata.metadata_records import (
     MIGRATING,
     UNASSIGNED,
     BrokerEndpoint,
+    BrokerRegistrationChange,
+    ChangeReason,
     ConfigType,
     FeatureRange,
     FirstEpoch,
@@ -45,11 +47,36 @@ class BrokerState:
     log_dirs: tuple[uuid.UUID, ...]
     fenced: bool
     in_controlled_shutdown: bool
+    inactive_reason: ChangeReason | None = None
+    """Why the broker was taken out of service. None while it is active, for an incarnation that was not
+    active yet, and where the record did not say."""
 
     @property
     def active(self) -> bool:
         """True if the broker may lead and join ISRs."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    def changed(self, change: BrokerRegistrationChange) -> "BrokerState":
+        """Return the broker after `change`."""
+        fenced = self.fenced if change.fenced is None else change.fenced
+        leaving = (
+            self.in_controlled_shutdown
+            if change.in_controlled_shutdown is None
+            else change.in_controlled_shutdown
+        )
+        if not fenced and not leaving:
+            reason = None
+        elif change.fenced or change.in_controlled_shutdown:
+            reason = change.reason
+        else:
+            reason = self.inactive_reason
+        return replace(
+            self,
+            fenced=fenced,
+            in_controlled_shutdown=leaving,
+            inactive_reason=reason,
+            log_dirs=self.log_dirs if change.log_dirs is None else change.log_dirs,
+        )
 
     def endpoint(self, listener_name: str) -> BrokerEndpoint | None:
         return next((each for each in self.listeners if each.name == listener_name), None)

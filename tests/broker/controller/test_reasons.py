@@ -8,8 +8,10 @@ import pytest
 
 import quorate.broker.controller
 from quorate.broker.controller.operations.alter_partition import alter_partition
+from quorate.broker.controller.operations.brokers import fence_broker
 from quorate.broker.controller.operations.leaderships import elect_preferred
 from quorate.broker.controller.rpc.rpc import AlterPartitionItem, AlterPartitionRequest, IsrMember
+from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,
     ChangeReason,
@@ -18,6 +20,7 @@ from quorate.broker.metadata.metadata_records import (
     LeaderRecoveryState,
     PartitionChange,
 )
+from quorate.broker.metadata.record_codec import decode, encode
 
 WHY = ChangeReason
 
@@ -191,3 +194,41 @@ def test_a_new_controller_still_says_that_the_broker_shuts_down(cluster) -> None
     cluster.repair()
     assert said(cluster, at) == [WHY.CONTROLLED_SHUTDOWN]
     assert cluster.partition(topic).leader == 2
+
+
+@pytest.mark.parametrize("way", ["from the log", "from a snapshot"])
+@pytest.mark.parametrize("reason", [WHY.BROKER_GONE, WHY.BROKER_RESTARTED, WHY.BROKER_FENCED])
+def test_a_new_controller_finishes_a_fencing_with_the_reason_that_it_began_with(
+    cluster, reason: WHY, way: str
+) -> None:
+    cluster.start(1, 2)
+    cluster.create("t", (1, 2), (1, 2), (2, 1))
+    cluster.piece_size = 1
+    cluster.write(fence_broker(cluster.image, 1, reason=reason, last_heard_ms=None))
+    cluster.work(pieces=1)
+    assert cluster.image.isr_count(1) == 2
+    if way == "from a snapshot":
+        cluster.image = as_snapshot(cluster.image)
+    at = len(cluster.log)
+    cluster.repair()
+    assert said(cluster, at) == [reason, reason]
+    assert cluster.image.isr_count(1) == 0
+
+
+def test_a_broker_that_is_back_is_out_of_service_for_no_reason(cluster) -> None:
+    cluster.start(1)
+    cluster.write(fence_broker(cluster.image, 1, reason=WHY.BROKER_GONE, last_heard_ms=None))
+    cluster.beat(1, failed=(3,))
+    assert cluster.image.broker(1).inactive_reason is WHY.BROKER_GONE
+    cluster.register(1, dirs=(0, 1))
+    assert cluster.image.broker(1).inactive_reason is WHY.BROKER_GONE
+    assert cluster.beat(1) == "unfenced"
+    assert cluster.image.broker(1).inactive_reason is None
+
+
+def as_snapshot(image: MetadataImage) -> MetadataImage:
+    loaded = MetadataImage()
+    for record in image.records():
+        loaded.apply(decode(encode(record)), offset=image.offset, epoch=image.epoch)
+    assert loaded == image
+    return loaded

@@ -75,9 +75,7 @@ def register_broker(
         return refuse(error.code, error.message)
     held = image.broker(request.broker_id)
     if held is not None and held.incarnation_id == request.incarnation_id:
-        again = _registration(
-            request, epoch=held.epoch, fenced=held.fenced, leaving=held.in_controlled_shutdown
-        )
+        again = _registration(request, epoch=held.epoch, held=held)
         response = RegisterBrokerResponse(broker_epoch=held.epoch)
         return Outcome(response=response, groups=() if _says(held, again) else ((again,),))
     if held is not None and live_session:
@@ -98,7 +96,7 @@ def register_broker(
                 groups=_out_of_service(held, ChangeReason.BROKER_RESTARTED, last_heard_ms),
                 first=Departure(broker_id=held.broker_id, broker_epoch=held.epoch, has=has),
             )
-    record = _registration(request, epoch=next_offset, fenced=True, leaving=False)
+    record = _registration(request, epoch=next_offset)
     return Outcome(response=RegisterBrokerResponse(broker_epoch=next_offset), groups=((record,),))
 
 
@@ -120,8 +118,9 @@ def _fencing(
 
 
 def _registration(
-    request: RegisterBrokerRequest, *, epoch: int, fenced: bool, leaving: bool
+    request: RegisterBrokerRequest, *, epoch: int, held: BrokerState | None = None
 ) -> RegisterBroker:
+    """`held`: the same incarnation as it is registered, whose state stays."""
     return RegisterBroker(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -129,9 +128,10 @@ def _registration(
         listeners=request.listeners,
         rack=request.rack,
         features=request.features,
-        fenced=fenced,
-        in_controlled_shutdown=leaving,
+        fenced=held is None or held.fenced,
+        in_controlled_shutdown=held is not None and held.in_controlled_shutdown,
         log_dirs=request.log_dirs,
+        inactive_reason=None if held is None else held.inactive_reason,
     )
 
 
