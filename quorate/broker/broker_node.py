@@ -47,6 +47,8 @@ R = TypeVar("R", bound=Response)
 
 _ELECTIONS_WAITED = 2
 """For so many election timeouts without a leader a stopping broker waits before it goes without leave."""
+_LOSS_PAUSE_S = 0.1
+"""Connections that break as soon as they are used cost no more heartbeats than one in so long."""
 
 
 class BrokerNode:
@@ -191,6 +193,7 @@ class BrokerNode:
                 nursery.start_soon(self._reports.run, self.replicas.leads_in)
                 nursery.start_soon(self.lifecycle.run)
                 nursery.start_soon(self._greet_leaders)
+                nursery.start_soon(self._show_life)
                 nursery.start_soon(self._replicate)
                 nursery.start_soon(self.groups.run)
                 nursery.start_soon(self._start_serving, nursery)
@@ -207,6 +210,13 @@ class BrokerNode:
         async for leadership in self._quorum.leadership_changes():
             if leadership.leader is not None:
                 self.lifecycle.leader_changed()
+
+    async def _show_life(self) -> None:
+        """Whoever sees this node's connection break may take its process for dead. So it says at once that it
+        lives."""
+        async for _ in self._quorum.lost_connections():
+            self.lifecycle.connection_lost()
+            await trio.sleep(_LOSS_PAUSE_S)
 
     async def _replicate(self) -> None:
         try:

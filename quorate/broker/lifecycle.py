@@ -167,6 +167,10 @@ class BrokerLifecycle:
         """Another controller may be active, which has not heard of this broker yet."""
         self._contact.hurry()
 
+    def connection_lost(self) -> None:
+        """The connection of the heartbeats has broken."""
+        self._contact.hurry()
+
     async def wait_unfenced(self) -> None:
         """Return when the broker is unfenced in this node's own metadata."""
         await self._unfenced.wait()

@@ -507,6 +507,11 @@ class Quorum(Generic[Outcome]):
             raise self._not_leader()
         return await self._node.forwarder.request(leader, address, payload)
 
+    def lost_connections(self) -> AsyncIterator[None]:
+        """Yield whenever the connection to the leader has broken on which this node's appends and requests
+        go; once for several that broke since the last time. The next request opens another."""
+        return self._node.forwarder.losses()
+
     def resign(self) -> None:
         """Resign as leader, so that another voter is elected. No effect on other nodes."""
         self._node.driver.resign()

@@ -144,6 +144,31 @@ def test_connections_that_break_again_and_again_fence_nobody(seed: int, how: str
     in_defaults(seed, story)
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_broker_whose_connection_broke_is_heard_before_its_next_heartbeat_is_due(seed: int) -> None:
+    async def story(scene: BrokerScene) -> None:
+        active, (victim, _) = controller_and_others(scene)
+        await trio.sleep(3)
+        for _ in range(5):
+            broke_at = trio.current_time()
+            scene.cluster.network.cut(active.name, victim.name)
+            await trio.sleep(AT_ONCE_S)
+            heard_at = last_heard(active, victim)
+            assert heard_at is not None
+            assert heard_at > broke_at, f"its last heartbeat came {broke_at - heard_at:.2f} s before"
+
+    in_defaults(seed, story)
+
+
+def last_heard(active: BrokerHost, broker: BrokerHost) -> float | None:
+    """When the active controller last heard of the broker, in seconds."""
+    controller = active.serving.controller
+    assert controller is not None
+    tenure = controller.controller._active
+    assert tenure is not None
+    return tenure.sessions.last_heard(broker.id)
+
+
 @pytest.mark.parametrize("down_s", [0.0, 0.05, 0.1])
 def test_a_broker_that_restarts_at_once_is_registered_anew(down_s: float) -> None:
     async def story(scene: BrokerScene) -> None:

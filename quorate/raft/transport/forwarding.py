@@ -1,6 +1,7 @@
 """Requests of this node's user to the node that leads."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 import trio
 
@@ -40,6 +41,8 @@ class Forwarder:
         self._silence_timeout_ms = silence_timeout_ms
         self._channel: Channel | None = None
         self._opening = trio.Lock()
+        self._losses = 0
+        self._lost = trio.Event()
         self._under_way: dict[int, Offset] = {}
         """By number, oldest first: what was applied when an append was forwarded. Its records come later."""
         self._idle = trio.Event()
@@ -162,6 +165,22 @@ class Forwarder:
                 raise NotLeaderError(leader=leader, epoch=Epoch(0)) from error
             if self._tasks.ended:
                 raise QuorumStoppedError("the quorum on this node has stopped")
-            self._tasks.start(channel.run)
             self._channel = channel
+            self._tasks.start(partial(self._run_channel, channel))
             return channel
+
+    async def _run_channel(self, channel: Channel) -> None:
+        await channel.run()
+        if channel is self._channel:
+            self._losses += 1
+            lost, self._lost = self._lost, trio.Event()
+            lost.set()
+
+    async def losses(self) -> AsyncIterator[None]:
+        """Yield whenever the channel has broken; once for all that broke since the last time."""
+        seen = self._losses
+        while True:
+            while self._losses == seen:
+                await self._lost.wait()
+            seen = self._losses
+            yield
