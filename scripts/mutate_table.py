@@ -1477,6 +1477,31 @@ MUTATIONS: tuple[Mutation, ...] = (
         "a slip: a retry tells an operator that nothing happened",
         "tests/broker/controller/test_number_of_partitions.py",
     ),
+    # --- found by unit tests: what is monitored ---
+    _tested(
+        "replicas that move are counted where they were",
+        "broker/metadata/tallies.py",
+        "if before.replicas is not after.replicas or before.directories is not after.directories:",
+        "if False:",
+        "controller metrics: counts by delta drift from the image",
+        "tests/metrics/test_walk_through_failures.py",
+    ),
+    _tested(
+        "a topic that goes leaves its leaderless partitions in the count",
+        "broker/metadata/tallies.py",
+        "            self._lead(leader, -times)\n",
+        "            self._lead(leader, -times if leader >= 0 else 0)\n",
+        "controller metrics: OfflinePartitionsCount after a deletion",
+        "tests/metrics/test_walk_through_failures.py",
+    ),
+    _tested(
+        "all that a follower copies counts as a move's",
+        "broker/replication/replica/partition_replica.py",
+        "            if self.is_adding(self.broker_id):\n",
+        "            if True:\n",
+        "KIP-455: ReassignmentBytesInPerSec",
+        "tests/broker/replication/test_moves.py::test_bytes_that_a_move_copies_are_counted_on_both_sides_and_no_others",
+    ),
     # --- brokers whose process has ended ---
     _tested(
         "one of two addresses refuses, and the process counts as gone",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from quorate.broker.controller import partition_counts, replica_counts
 from quorate.broker.controller_node import ControllerNode
 from quorate.broker.metadata import (
     METADATA_VERSION,
@@ -62,6 +63,7 @@ class BrokerMetrics(Collector):
         yield from families(BROKER_METADATA, self._of_metadata())
         if self._controller is not None:
             yield from families(CONTROLLER, self._of_controller(self._controller))
+            yield from _of_states(self._metadata.image)
             yield from self._controller.stats.families()
         if self._replicas is not None:
             yield from _of_replicas(self._replicas)
@@ -108,6 +110,27 @@ class BrokerMetrics(Collector):
         }
 
 
+def _of_states(image: MetadataImage) -> Iterator[Metric]:
+    """Yield how many partitions and replicas are in each state of their machines, from the image's counts."""
+    partitions = GaugeMetricFamily(
+        "quorate_controller_partitions_in_state", "Partitions in this state.", labels=["state"]
+    )
+    for partition_state, count in partition_counts(image).items():
+        partitions.add_metric([partition_state.value], count)
+    yield partitions
+    replicas = GaugeMetricFamily(
+        "quorate_controller_replicas_in_state", "Replicas in this state.", labels=["state"]
+    )
+    for replica_state, count in replica_counts(image).items():
+        replicas.add_metric([replica_state.value], count)
+    yield replicas
+    yield _gauge(
+        "quorate_controller_reassigning_partitions",
+        "Partitions with replicas that are being added or removed.",
+        image.reassigning_count,
+    )
+
+
 def _elected_uncleanly(delta: PartitionDelta) -> bool:
     before, after = delta.before, delta.after
     return (
@@ -130,6 +153,7 @@ def _of_replicas(replicas: ReplicaManager) -> Iterator[Metric]:
         ("underminisrpartitioncount", "Led here below min ISR.", counts.under_min_isr_partition_count),
         ("atminisrpartitioncount", "Led here, at min ISR.", counts.at_min_isr_partition_count),
         ("offlinereplicacount", "Replicas whose log failed.", counts.offline_replica_count),
+        ("reassigningpartitions", "Led here, and being reassigned.", counts.reassigning_partitions),
     ):
         yield _gauge(f"{name}_{gauge}", help_text, value)
     topics = "kafka_server_brokertopicmetrics"
@@ -138,6 +162,16 @@ def _of_replicas(replicas: ReplicaManager) -> Iterator[Metric]:
         (f"{topics}_bytesout", "Bytes of batches answered to consumers.", stats.bytes_to_consumers),
         (f"{topics}_replicationbytesin", "Bytes fetched from leaders.", stats.replicated_bytes),
         (f"{topics}_replicationbytesout", "Bytes answered to followers.", stats.bytes_to_followers),
+        (
+            f"{topics}_reassignmentbytesin",
+            "Bytes fetched by replicas being added.",
+            stats.reassignment_bytes_in,
+        ),
+        (
+            f"{topics}_reassignmentbytesout",
+            "Bytes read for replicas being added.",
+            stats.reassignment_bytes_out,
+        ),
         (f"{name}_isrshrinks", "ISRs that shrank.", stats.isr_shrinks),
         (f"{name}_isrexpands", "ISRs that grew.", stats.isr_expands),
         (f"{name}_failedisrupdates", "ISR changes that were refused.", stats.failed_isr_updates),

@@ -13,6 +13,7 @@ from quorate.broker.controller.state_machines import (
     partition_counts,
     partition_phase,
     replica_changes,
+    replica_counts,
     replica_phase,
 )
 
@@ -31,5 +32,6 @@ __all__ = [
     "partition_counts",
     "partition_phase",
     "replica_changes",
+    "replica_counts",
     "replica_phase",
 ]

@@ -9,12 +9,14 @@ known from the offset of the removal and the metadata that the broker has applie
 """
 
 import enum
+import uuid
+from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from quorate.broker.controller.operations import directory_online
+from quorate.broker.controller.operations import is_online
 from quorate.broker.metadata import NO_LEADER, UNASSIGNED, BrokerState, MetadataImage, PartitionKey
 
 
@@ -103,9 +105,14 @@ def replica_phase(image: MetadataImage, key: PartitionKey, broker_id: int) -> Re
     state = image.partition(*key)
     if state is None or broker_id not in state.replicas:
         return ReplicaPhase.NON_EXISTENT
-    if not _up(image.broker(broker_id)) or not directory_online(image, state, broker_id):
+    return _phase_in(image.broker(broker_id), state.directory_of(broker_id))
+
+
+def _phase_in(broker: BrokerState | None, directory: uuid.UUID) -> ReplicaPhase:
+    """Return the state of a replica that the broker has in a directory, as the image records it."""
+    if broker is None or not _up(broker) or not is_online(broker, directory):
         return ReplicaPhase.OFFLINE
-    return ReplicaPhase.NEW if state.directory_of(broker_id) == UNASSIGNED else ReplicaPhase.ONLINE
+    return ReplicaPhase.NEW if directory == UNASSIGNED else ReplicaPhase.ONLINE
 
 
 def deletion_phase(broker: BrokerState | None, *, removed_at: int, applied: int) -> ReplicaPhase:
@@ -167,3 +174,15 @@ def partition_counts(image: MetadataImage) -> dict[PartitionPhase, int]:
         PartitionPhase.ONLINE: online,
         PartitionPhase.OFFLINE: image.partition_count() - online,
     }
+
+
+def replica_counts(image: MetadataImage) -> dict[ReplicaPhase, int]:
+    """Return the number of replicas in each state that an image can have, from the image's own counts."""
+    homes: Counter[tuple[int, uuid.UUID]] = Counter()
+    for replicas, directories, times in image.placements():
+        for home in zip(replicas, directories, strict=True):
+            homes[home] += times
+    counts = dict.fromkeys((ReplicaPhase.NEW, ReplicaPhase.ONLINE, ReplicaPhase.OFFLINE), 0)
+    for (broker_id, directory), times in homes.items():
+        counts[_phase_in(image.broker(broker_id), directory)] += times
+    return counts

@@ -243,6 +243,12 @@ class MetadataImage:
         """The number of partitions whose replicas are being added or removed (KIP-455)."""
         return self._tallies.reassigning
 
+    def placements(self) -> Iterator[tuple[tuple[int, ...], tuple[uuid.UUID, ...], int]]:
+        """Yield the replicas of partitions, the directory of each, and how many partitions have these, from
+        counts that every change keeps: their number is that of different placements. The same may come more
+        than once."""
+        return self._tallies.placements()
+
     def configs(self, resource: ConfigResource) -> Mapping[str, str]:
         """Return the resource's own settings, without defaults."""
         return self._configs.get(resource, _NO_CONFIGS)

@@ -5,17 +5,28 @@ each). Counts answer "does it lead anything", and end a pass over the image as s
 find; a pass over a million partitions that changes none takes a fifth of a second, in pieces (`sweep`).
 """
 
+import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from quorate.broker.metadata.metadata_records import NO_LEADER
+from quorate.broker.metadata.metadata_records import MIGRATING, NO_LEADER
 from quorate.broker.metadata.states import PartitionState
 
 
 class Tallies:
     """Mutable; owned by one image."""
 
-    __slots__ = ("displaced", "elrs", "isrs", "leaderless", "leaders", "preferred", "reassigning")
+    __slots__ = (
+        "_lists",
+        "_placed",
+        "displaced",
+        "elrs",
+        "isrs",
+        "leaderless",
+        "leaders",
+        "preferred",
+        "reassigning",
+    )
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
@@ -32,6 +43,11 @@ class Tallies:
         """How many of those another broker leads, or nobody."""
         self.reassigning = 0
         """How many partitions have replicas that are being added or removed."""
+        # By identity: equal lists are one object in nearly all partitions, and hashing the ids of directories
+        # would cost more than all the rest.
+        self._placed: dict[tuple[int, int], int] = {}
+        self._lists: dict[tuple[int, int], tuple[tuple[int, ...], tuple[uuid.UUID, ...]]] = {}
+        """The two lists behind each key of `_placed`, which keeps them alive: an identity is theirs alone."""
 
     def copy(self) -> "Tallies":
         twin = Tallies()
@@ -42,12 +58,22 @@ class Tallies:
         twin.preferred = self.preferred.copy()
         twin.displaced = self.displaced.copy()
         twin.reassigning = self.reassigning
+        twin._placed = self._placed.copy()
+        twin._lists = self._lists.copy()
         return twin
+
+    def placements(self) -> Iterator[tuple[tuple[int, ...], tuple[uuid.UUID, ...], int]]:
+        """Yield the replicas of partitions, the directory of each, and how many partitions have these. Few,
+        where there are many partitions; the same may come more than once."""
+        for key, times in self._placed.items():
+            replicas, directories = self._lists[key]
+            yield replicas, directories or (MIGRATING,) * len(replicas), times
 
     def came(self, state: PartitionState) -> None:
         self._lead(state.leader, 1)
         self._prefer(state, 1)
         self.reassigning += state.is_reassigning
+        self._place(state.replicas, state.directories, 1)
         _count(self.isrs, state.isr, 1)
         _count(self.elrs, state.elr, 1)
 
@@ -61,6 +87,12 @@ class Tallies:
         ).items():
             _count(self.preferred, (first,), -times)
             _count(self.displaced, (first,) if displaced else (), -times)
+        placed: dict[tuple[int, int], int] = {}
+        for state in states:
+            key = (id(state.replicas), id(state.directories))
+            placed[key] = placed.get(key, 0) + 1
+        for key, times in placed.items():
+            self._place(*self._lists[key], -times)
         if self.reassigning:
             self.reassigning -= sum([state.is_reassigning for state in states])
         for isr, times in Counter([state.isr for state in states]).items():
@@ -75,6 +107,9 @@ class Tallies:
         if before.leader != after.leader or before.replicas is not after.replicas:
             self._prefer(before, -1)
             self._prefer(after, 1)
+        if before.replicas is not after.replicas or before.directories is not after.directories:
+            self._place(before.replicas, before.directories, -1)
+            self._place(after.replicas, after.directories, 1)
         if (
             before.adding_replicas is not after.adding_replicas
             or before.removing_replicas is not after.removing_replicas
@@ -86,6 +121,16 @@ class Tallies:
         if before.eligible is not after.eligible:
             _count(self.elrs, before.elr, -1)
             _count(self.elrs, after.elr, 1)
+
+    def _place(self, replicas: tuple[int, ...], directories: tuple[uuid.UUID, ...], by: int) -> None:
+        key = (id(replicas), id(directories))
+        times = self._placed.get(key, 0)
+        if not times:
+            self._lists[key] = (replicas, directories)
+        if times + by:
+            self._placed[key] = times + by
+        else:
+            del self._placed[key], self._lists[key]
 
     def _prefer(self, state: PartitionState, by: int) -> None:
         first = state.replicas[0]

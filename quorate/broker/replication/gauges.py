@@ -23,6 +23,10 @@ def count_partitions(
             len(each.isr.committed) == each.effective_min_isr(min_isr[each]) for each in leaders
         ),
         offline_replica_count=offline_replicas,
+        reassigning_partitions=sum(
+            each.leading is not None and each.state is not None and each.state.is_reassigning
+            for each in partitions
+        ),
         delayed_produces=purgatory.count(ParkedProduce),
         delayed_fetches=purgatory.count(ParkedFetch),
     )

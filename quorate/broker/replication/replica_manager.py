@@ -112,6 +112,7 @@ class ReplicaManager:
             disk_failed=self._disk_failed,
             cut_off=self._is_cut_off,
             quotas=self._quotas,
+            stats=self.stats,
         )
         self._isr_updater = IsrUpdater(
             broker_id,

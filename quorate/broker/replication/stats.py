@@ -17,6 +17,10 @@ class ReplicationStats:
     bytes_to_consumers: int = 0
     bytes_to_followers: int = 0
     """Bytes sent to followers, as leader."""
+    reassignment_bytes_in: int = 0
+    """Bytes appended here as a replica that is being added (KIP-455)."""
+    reassignment_bytes_out: int = 0
+    """Bytes read here for replicas that are being added, as leader."""
     isr_shrinks: int = 0
     isr_expands: int = 0
     failed_isr_updates: int = 0
@@ -38,5 +42,7 @@ class PartitionCounts:
     under_min_isr_partition_count: int
     at_min_isr_partition_count: int
     offline_replica_count: int
+    reassigning_partitions: int
+    """Led here, with replicas that are being added or removed (KIP-455)."""
     delayed_produces: int
     delayed_fetches: int

@@ -13,6 +13,7 @@ from quorate.broker.controller.state_machines import (
     partition_counts,
     partition_phase,
     replica_changes,
+    replica_counts,
     replica_phase,
 )
 from quorate.broker.metadata.metadata_records import PartitionChange, RemoveTopic
@@ -56,20 +57,27 @@ def test_a_replica_is_new_until_its_broker_says_where_it_is_and_online_while_tha
     cluster.start(1, 2, dirs=(0, 1))
     topic = cluster.create("t", (1,))
     key = PartitionKey(topic, 0)
-    seen = [replica_phase(cluster.image, key, 2), replica_phase(cluster.image, key, 1)]
+
+    def phase() -> ReplicaPhase:
+        found = replica_phase(cluster.image, key, 1)
+        counts = replica_counts(cluster.image)
+        assert {each: count for each, count in counts.items() if count} == {found: 1}
+        return found
+
+    seen = [replica_phase(cluster.image, key, 2), phase()]
     cluster.fence(1)
-    seen.append(replica_phase(cluster.image, key, 1))
+    seen.append(phase())
     cluster.beat(1)
-    seen.append(replica_phase(cluster.image, key, 1))
+    seen.append(phase())
     cluster.assign(1, (topic, 0, 1))
-    seen.append(replica_phase(cluster.image, key, 1))
+    seen.append(phase())
     cluster.beat(1, failed=(1,))
-    seen.append(replica_phase(cluster.image, key, 1))
+    seen.append(phase())
     assert seen == [R.NON_EXISTENT, R.NEW, R.OFFLINE, R.NEW, R.ONLINE, R.OFFLINE]
     for before, after in pairwise(seen[1:]):
         assert illegal_change(replica_changes(before, after), REPLICA_MOVES) is None
     cluster.unregister(1)
-    assert replica_phase(cluster.image, key, 1) is R.OFFLINE
+    assert phase() is R.OFFLINE
 
 
 def test_a_removed_replica_is_gone_when_its_broker_has_applied_the_removal(cluster) -> None:

@@ -211,6 +211,7 @@ async def test_a_fetch_of_many_partitions_reads_and_waits_in_slices(tmp_path: Pa
         max_bytes=1 << 20,
         disk_failed=lambda *_: None,
         cut_off=lambda _: False,
+        stats=ReplicationStats(),
         quotas=ReplicationQuotas(1),
     )
     options = FetchOptions(

@@ -156,3 +156,36 @@ async def test_a_broker_may_die_at_every_step_of_a_move(make_brokers, autojump_c
         assert await cluster[leader].consumed() == [f"{number}" for number in range(5)]
         for each in cluster.brokers.values():
             await each.crash()
+
+
+async def test_bytes_that_a_move_copies_are_counted_on_both_sides_and_no_others(
+    make_brokers, autojump_clock
+) -> None:
+    cluster = make_brokers(min_isr=1)
+    await cluster.start()
+    cluster.controller.create(replicas=(1, 2))
+    await cluster.opened()
+    await cluster[1].produced("x" * 10_000)
+    copied = cluster[1].partition().log.size_bytes
+
+    def counted() -> list[tuple[int, int, int]]:
+        found = [cluster[each].manager for each in (1, 2, 3)]
+        return [
+            (
+                each.counts().reassigning_partitions,
+                each.stats.reassignment_bytes_in,
+                each.stats.reassignment_bytes_out,
+            )
+            for each in found
+        ]
+
+    assert counted() == [(0, 0, 0)] * 3
+    cluster.controller.change(replicas=(1, 2, 3), adding_replicas=(3,))
+    assert [moving for moving, _, _ in counted()] == [1, 0, 0], "its leader counts it"
+    # The replica that has caught up ends the move.
+    await cluster.until(lambda: cluster.controller.state().isr == (1, 2, 3))
+    await cluster.until(lambda: counted()[0][0] == 0)
+    assert counted() == [(0, 0, copied), (0, 0, 0), (0, copied, 0)]
+    await cluster[1].produced("x" * 10_000)
+    await cluster.until(lambda: cluster[3].partition().log.end_offset == 2)
+    assert counted() == [(0, 0, copied), (0, 0, 0), (0, copied, 0)], "what comes after the move is no part"

@@ -54,9 +54,11 @@ def directory_online(image: MetadataImage, state: PartitionState, broker_id: int
     """True if the directory of the broker's replica is online, as far as is known. Of a broker that
     registered before there were directories, and of a replica that nobody placed yet: yes (KAFKA-16162)."""
     broker = image.broker(broker_id)
-    if broker is None:
-        return False
-    directory = state.directory_of(broker_id)
+    return broker is not None and is_online(broker, state.directory_of(broker_id))
+
+
+def is_online(broker: BrokerState, directory: uuid.UUID) -> bool:
+    """Return whether the recorded directory of one of the broker's replicas is online: `directory_online`."""
     if is_reserved(directory):
         return directory != LOST
     return not broker.log_dirs or directory in broker.log_dirs

@@ -140,6 +140,10 @@ class PartitionReplica:
     def leader_epoch(self) -> Epoch:
         return UNKNOWN_EPOCH if self.state is None else self.state.leader_epoch
 
+    def is_adding(self, broker_id: int) -> bool:
+        """Return whether a reassignment is adding the broker's replica (KIP-455)."""
+        return self.state is not None and broker_id in self.state.adding_replicas
+
     @property
     def leading(self) -> LeaderState | None:
         return self.role if isinstance(self.role, LeaderState) else None
@@ -495,6 +499,8 @@ class PartitionReplica:
             self.log.append_as_follower(run, headers=headers, in_memory=False)
             self.producers.replay(headers)
             self._stats.replicated_bytes += len(run)
+            if self.is_adding(self.broker_id):
+                self._stats.reassignment_bytes_in += len(run)
             taken += len(run)
             await slices.pause()
         if self.role is not role:

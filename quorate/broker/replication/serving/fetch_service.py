@@ -11,6 +11,7 @@ from quorate.broker.replication.purgatory import Purgatory, Waiter
 from quorate.broker.replication.replica import PartitionReplica, ReplicationQuotas
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult, TopicRef
+from quorate.broker.replication.stats import ReplicationStats
 from quorate.error_code import ErrorCode
 from quorate.log import DamagedLogError, LogError, OffsetOutOfRangeError
 from quorate.log.batches import peek
@@ -70,8 +71,10 @@ class FetchService:
         disk_failed: Callable[[PartitionReplica, Exception], None],
         cut_off: Callable[[PartitionReplica], bool],
         quotas: ReplicationQuotas,
+        stats: ReplicationStats,
     ) -> None:
         self._lookup = lookup
+        self._stats = stats
         self._cut_off = cut_off
         self._quota = quotas.leader
         self._disk_failed = disk_failed
@@ -206,6 +209,8 @@ class FetchService:
                     records = b""
                 if throttled and records:
                     self._quota.record(len(records), now=trio.current_time())
+                if records and partition.is_adding(options.replica_id):
+                    self._stats.reassignment_bytes_out += len(records)
         except PartitionError as error:
             return _refused(item, error.code, partition), None
         except OffsetOutOfRangeError:
