@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from typer.testing import Result
 
 from quorate.cli.cli_errors import ExitCode
@@ -150,6 +151,62 @@ def test_a_broker_is_drained_and_a_killed_one_is_moved_away_from(
     assert "not live" not in quorate("brokers", "list", *server).output
     again = quorate("brokers", "drain", 3, *server)
     assert (again.exit_code, again.output) == (0, "Broker 3 has no replicas\n")
+
+
+THROTTLE = 1_000_000
+"""Bytes per second. A fetch takes as much of a partition at most, and the bytes of a second pass at once."""
+RATES = {f"{side}.replication.throttled.rate": str(THROTTLE) for side in ("leader", "follower")}
+
+
+def own_configs(quorate: Quorate, kind: str, name: object, *server: str) -> dict[str, str]:
+    described = quorate(
+        "configs", "describe", "--entity-type", kind, "--entity-name", name, "--json", *server
+    )
+    assert described.exit_code == 0, described.output
+    (entity,) = json.loads(described.output)
+    return {each["name"]: each["value"] for each in entity["configs"]}
+
+
+def test_a_throttled_move_takes_its_time_and_verify_clears_the_throttle(
+    quorate: Quorate, three: LocalCluster, tmp_path: Path
+) -> None:
+    server = ("-b", three.bootstrap)
+    quorate("topics", "create", "-t", "heavy", "--replica-assignment", "1", *server)
+    producer = Producer({"bootstrap.servers": three.bootstrap, "linger.ms": 0})
+    for _ in range(60):
+        producer.produce("heavy", b"x" * 100_000)
+    assert producer.flush(20) == 0
+    file = plan(tmp_path / "plan.json", "heavy", [2])
+    began = time.monotonic()
+    begun = quorate(
+        "reassign-partitions",
+        "execute",
+        "--reassignment-json-file",
+        file,
+        "--throttle",
+        THROTTLE,
+        *server,
+    )
+    assert begun.exit_code == 0, begun.output
+    for broker in (1, 2, 3):
+        assert own_configs(quorate, "brokers", broker, *server) == RATES
+    assert own_configs(quorate, "topics", "heavy", *server) == {
+        "leader.replication.throttled.replicas": "0:1",
+        "follower.replication.throttled.replicas": "0:2",
+    }
+    waits = quorate("reassign-partitions", "verify", "--reassignment-json-file", file, "--json", *server)
+    (under_way,) = json.loads(waits.stdout)["underWay"]
+    assert under_way["bytesLeft"] > THROTTLE, f"{under_way} {time.monotonic() - began:.1f} s after the start"
+    assert own_configs(quorate, "brokers", 1, *server) == RATES, "a move that is not done keeps its throttle"
+    done = quorate("reassign-partitions", "verify", "--reassignment-json-file", file, "--watch", *server)
+    took = time.monotonic() - began
+    assert done.exit_code == 0, done.output
+    assert "Removed the throttles" in done.output
+    assert 3.5 < took < 30, f"6 MB at 1 MB/s took {took:.1f} s"
+    assert replicas(quorate, "heavy", *server) == [[2]]
+    for broker in (1, 2, 3):
+        assert own_configs(quorate, "brokers", broker, *server) == {}
+    assert own_configs(quorate, "topics", "heavy", *server) == {}
 
 
 def test_a_move_to_a_broker_that_died_waits_and_is_cancelled(

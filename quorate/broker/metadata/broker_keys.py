@@ -5,7 +5,15 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from quorate.broker.metadata.config_key import INT_MAX, ConfigKey, Effect, UpdateMode, ValueType, number
+from quorate.broker.metadata.config_key import (
+    INT_MAX,
+    LONG_MAX,
+    ConfigKey,
+    Effect,
+    UpdateMode,
+    ValueType,
+    number,
+)
 from quorate.broker.metadata.topic_keys import BROKER_KEYS
 
 _UNITS: Final = {60_000: ", in minutes", 3_600_000: ", in hours"}
@@ -58,8 +66,39 @@ _ABOUT_BROKERS: Final = (
     ),
 )
 
+
+def _rate(name: str, doc: str) -> ConfigKey:
+    return ConfigKey(
+        name=name,
+        type=ValueType.LONG,
+        default=str(LONG_MAX),
+        check=number(0, LONG_MAX),
+        doc=doc,
+        update=UpdateMode.CLUSTER_WIDE,
+    )
+
+
+_THROTTLES: Final = (
+    _rate(
+        "leader.replication.throttled.rate",
+        "The maximum rate of bytes that a broker, as leader, sends to the replicas that its topics list in "
+        "leader.replication.throttled.replicas, while they are outside the ISR.",
+    ),
+    _rate(
+        "follower.replication.throttled.rate",
+        "The maximum rate of bytes that a broker, as follower, fetches for the replicas that its topics list "
+        "in follower.replication.throttled.replicas, while they are outside the ISR.",
+    ),
+    _rate(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "The maximum rate of bytes that a broker copies to move replicas from one of its directories to "
+        "another.",
+    ),
+)
+"""Set while a move runs and removed after it, so no file has them, as in Kafka."""
+
 BROKER_VALUES: Final[Mapping[str, ConfigKey]] = MappingProxyType(
-    {key.name: key for key in (*TOPIC_DEFAULTS, *_ABOUT_BROKERS)}
+    {key.name: key for key in (*TOPIC_DEFAULTS, *_ABOUT_BROKERS, *_THROTTLES)}
 )
 """Every key of this module by its name."""
 DYNAMIC_KEYS: Final[Mapping[str, ConfigKey]] = MappingProxyType(
