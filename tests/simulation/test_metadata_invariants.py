@@ -15,6 +15,7 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
 )
 from quorate.simulation.brokers.metadata_invariants import MetadataChangesAreLegal
+from quorate.simulation.checkers.committed_log import CommittedLog
 from quorate.simulation.violations import SafetyViolation
 
 TOPIC, HERE, THERE = uuid.UUID(int=1000), uuid.UUID(int=1001), uuid.UUID(int=1002)
@@ -47,7 +48,7 @@ def change(**fields: object) -> PartitionChange:
 
 
 def checked(*records: Record) -> None:
-    invariant = MetadataChangesAreLegal()
+    invariant = MetadataChangesAreLegal(CommittedLog())
     for offset, record in enumerate((*BEFORE, *records)):
         invariant.take(record, offset=offset, epoch=1)
 

@@ -17,6 +17,7 @@ from quorate.quorum_state import META_PROPERTIES
 from quorate.raft import Quorum
 from quorate.raft.storage import format_folder
 from quorate.runtime import Address, DiskError, parse_uuid, uuid_text
+from quorate.simulation.brokers.committed_metadata import CommittedMetadata
 from quorate.simulation.brokers.metadata_invariants import MetadataChangesAreLegal
 from quorate.simulation.checkers import Checker, LostReplica, NodeView, WatchedTelemetry, validate_quorum
 from quorate.simulation.faults import FOLDER, SimulatedCluster, VotersIn, VotingNode, adopt_voters
@@ -191,7 +192,9 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         )
         self.checker = Checker(self.nodes, trace, self.found, self._voters_of)
         trace.on_event = self._logged
-        self.checker.invariants += (MetadataChangesAreLegal(),)
+        legal = MetadataChangesAreLegal(self.checker.committed)
+        self.metadata = CommittedMetadata(legal)
+        self.checker.invariants += (legal, self.metadata)
         self.creating = 0
         """Topics whose creation was asked for and not answered yet."""
         self.fenced_dead = 0

@@ -1,7 +1,7 @@
-"""The invariants of the metadata log of a broker cluster, record by record, as soon as any node has applied
-it: it says why, nobody is elected who can't lead, and the state machines change legally."""
+"""The invariants of the metadata log of a broker cluster, record by record, as soon as any node knows
+that it is committed: it says why, nobody is elected who can't lead, and the state machines change legally."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from quorate.broker.controller import (
     PARTITION_MOVES,
@@ -17,35 +17,83 @@ from quorate.broker.controller import (
 from quorate.broker.controller.operations import may_lead
 from quorate.broker.metadata import (
     NO_LEADER,
+    AbortTransaction,
     BatchLoader,
+    BeginTransaction,
     BrokerRegistrationChange,
+    ClientQuota,
+    Config,
+    EndTransaction,
+    FeatureLevel,
     MetadataImage,
     Partition,
     PartitionChange,
     PartitionKey,
+    ProducerIds,
     Record,
+    Topic,
     decode,
 )
-from quorate.raft.state_machine import CommittedBatch
-from quorate.simulation.checkers import Invariant, NodeView
+from quorate.log.batches import read_batches, records_of
+from quorate.simulation.checkers import CommittedLog, Invariant, NodeView, RoleSeen
 from quorate.simulation.violations import SafetyViolation
+from quorate.types import Offset
+
+_NO_PARTITIONS = (Topic, Config, ClientQuota, FeatureLevel, ProducerIds, BeginTransaction, AbortTransaction)
+"""Records that leave every partition as it is."""
 
 
 class MetadataChangesAreLegal(Invariant):
-    """Sees each committed record once, from the first node that applies it."""
+    """Comes behind the invariants that extend `committed`. Sees each committed record once, as soon as any
+    node knows that it is: before anybody is answered."""
 
-    def __init__(self) -> None:
+    def __init__(self, committed: CommittedLog) -> None:
+        self._committed = committed
         self._loader = BatchLoader()
-        self._next_offset = 0
+        self._next_offset = Offset(0)
         self._partitions: dict[PartitionKey, PartitionPhase] = {}
         self._replicas: dict[tuple[PartitionKey, int], ReplicaPhase] = {}
 
-    def applied(self, node: NodeView, batch: CommittedBatch) -> None:
-        if batch.base_offset < self._next_offset:
-            return
-        for offset, data in enumerate(batch.records, batch.base_offset):
-            self.take(decode(data), offset=offset, epoch=batch.epoch)
-        self._next_offset = batch.base_offset + len(batch.records)
+        self._hidden: list[Record] = []
+        """The records of an open transaction."""
+        self._visible: list[Record] = []
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed image. It changes."""
+        return self._loader.image
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._loader.in_transaction
+
+    def take_visible(self) -> Sequence[Record]:
+        """Return the records that have become visible since the last call; those of a transaction do
+        so at its end."""
+        visible, self._visible = self._visible, []
+        return visible
+
+    def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
+        while (piece := self._committed.at(self._next_offset)) is not None:
+            self._next_offset = piece.end_offset
+            for batch in read_batches(piece.data):
+                if not batch.header.is_control:
+                    for read in records_of(batch):
+                        record = decode(read.value or b"")
+                        self.take(record, offset=read.offset, epoch=piece.epoch)
+                        self._show(record)
+
+    def _show(self, record: Record) -> None:
+        match record:
+            case BeginTransaction() | AbortTransaction():
+                self._hidden.clear()
+            case EndTransaction():
+                self._visible += self._hidden
+                self._hidden.clear()
+            case _ if self._loader.in_transaction:
+                self._hidden.append(record)
+            case _:
+                self._visible.append(record)
 
     def take(self, record: Record, *, offset: int, epoch: int) -> None:
         """Check the record at that offset, which follows on the last one. Raises `SafetyViolation`."""
@@ -57,7 +105,7 @@ class MetadataChangesAreLegal(Invariant):
             key = PartitionKey(record.topic_id, record.partition_id)
             self._check_election(image, key, record.leader, offset)
             self._follow(image, (key,), offset)
-        else:
+        elif not isinstance(record, _NO_PARTITIONS):
             self._follow(image, {*self._partitions, *(key for key, _ in image.all_partitions())}, offset)
 
     def _check_election(

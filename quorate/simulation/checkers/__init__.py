@@ -1,6 +1,16 @@
 """The invariants that a run checks at every step."""
 
+from quorate.simulation.checkers.committed_log import CommittedLog
 from quorate.simulation.checkers.invariants import Checker, Invariant, WatchedTelemetry
-from quorate.simulation.checkers.node_view import LostReplica, NodeView, validate_quorum
+from quorate.simulation.checkers.node_view import LostReplica, NodeView, RoleSeen, validate_quorum
 
-__all__ = ["Checker", "Invariant", "LostReplica", "NodeView", "WatchedTelemetry", "validate_quorum"]
+__all__ = [
+    "Checker",
+    "CommittedLog",
+    "Invariant",
+    "LostReplica",
+    "NodeView",
+    "RoleSeen",
+    "WatchedTelemetry",
+    "validate_quorum",
+]
