@@ -22,7 +22,9 @@ from quorate.simulation.brokers.broker_cluster import (
 from quorate.simulation.brokers.broker_members import GroupMembers
 from quorate.simulation.brokers.directory_faults import DirectoryFaults
 from quorate.simulation.brokers.lost_disks import LostDisks
+from quorate.simulation.brokers.operators import Operators
 from quorate.simulation.brokers.reassigner import Reassigner
+from quorate.simulation.brokers.settled_cluster import check_work_ends
 from quorate.simulation.cluster_run import ClusterRun, ClusterRunSettings, derived
 from quorate.simulation.faults import FOLDER, Fault, Faults, FaultSettings, VoterFaults, VotersIn
 from quorate.simulation.histories import Outcome
@@ -166,6 +168,8 @@ class BrokerRunSettings(ClusterRunSettings):
     faults: FaultSettings = field(default_factory=lambda: FaultSettings(kinds=BROKER_FAULTS))
     reassigns: bool = False
     """Whether replicas are moved meanwhile."""
+    operators: int = 0
+    """Operators that administer topics of their own, and settings."""
 
     @classmethod
     def draw(cls, source: random.Random) -> "BrokerRunSettings":
@@ -220,8 +224,13 @@ class BrokerRunSettings(ClusterRunSettings):
                 kinds += (Fault.LOST_DISK,)
             cluster = replace(cluster, auto_join=source.random() < 0.5)
         reassigns = source.random() < 0.5
+        operators = source.choice((0, 1, 1, 2))
         return replace(
-            settings, cluster=cluster, faults=replace(settings.faults, kinds=kinds), reassigns=reassigns
+            settings,
+            cluster=cluster,
+            faults=replace(settings.faults, kinds=kinds),
+            reassigns=reassigns,
+            operators=operators,
         )
 
 
@@ -241,6 +250,8 @@ class BrokerRunResult:
     topics: int
     reassignments: int
     """The reassignments and cancellations that were granted."""
+    calls: int
+    """The administrative calls of operators."""
     leader_epochs: tuple[int, ...]
     faults: dict[str, int]
 
@@ -266,6 +277,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
         )
         faults = BrokerFaults(cluster, self.settings.faults, derived(source))
         reassigner = Reassigner(cluster, TOPIC, derived(source)) if self.settings.reassigns else None
+        operators = Operators(cluster, cluster.metadata, derived(source), count=self.settings.operators)
         await admin.create(TOPIC, partitions=cluster.settings.partitions)
         await cluster.converge(within_s=_PATIENCE_S)
         async with trio.open_nursery() as consumers:
@@ -277,6 +289,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
                     others.start_soon(admin.churn)
                 if reassigner is not None:
                     others.start_soon(reassigner.run)
+                others.start_soon(operators.run)
                 with trio.move_on_after(self.settings.faults_s):
                     await faults.run()
                 cluster.heal()
@@ -294,6 +307,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
                 admin.finish()
                 if reassigner is not None:
                     reassigner.finish()
+                operators.finish()
                 members.finish()
                 others.cancel_scope.deadline = trio.current_time() + _PATIENCE_S
             if others.cancel_scope.cancelled_caught:
@@ -306,6 +320,8 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
         await admin.check(within_s=_PATIENCE_S)
         if reassigner is not None:
             await reassigner.check(within_s=_PATIENCE_S)
+        await check_work_ends(cluster, within_s=_PATIENCE_S)
+        await operators.check()
         if members.acknowledged:
             with trio.move_on_after(_PATIENCE_S) as patience:
                 await members.check()
@@ -327,6 +343,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
             commits=members.commits,
             topics=len(admin.fates),
             reassignments=0 if reassigner is None else reassigner.begun,
+            calls=operators.calls,
             leader_epochs=leader_epochs,
             faults={fault.value: count for fault, count in faults.counts.items()},
         )

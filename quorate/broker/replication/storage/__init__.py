@@ -6,6 +6,7 @@ from quorate.broker.replication.storage.directory_files import (
     Proof,
     UnreadablePartitionMetadataError,
     folder_name,
+    load_partition_metadata,
     parse_folder_name,
 )
 from quorate.broker.replication.storage.directory_report import DirectoryReport
@@ -24,6 +25,7 @@ __all__ = [
     "Proof",
     "UnreadablePartitionMetadataError",
     "folder_name",
+    "load_partition_metadata",
     "may_open",
     "parse_folder_name",
 ]

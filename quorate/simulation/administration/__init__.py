@@ -1,0 +1,68 @@
+"""Administrative calls against the committed metadata: was what was answered done, and nothing else?"""
+
+from quorate.simulation.administration.admin_changes import (
+    AdminChange,
+    BrokerUnregistered,
+    ChangeReader,
+    ConfigSet,
+    FeatureSet,
+    LeaderElected,
+    PartitionAdded,
+    QuotaSet,
+    ReplicasReassigned,
+    TopicCreated,
+    TopicRemoved,
+    TopicShrunk,
+)
+from quorate.simulation.administration.admin_history import AdminCall, AdminHistory, Answer
+from quorate.simulation.administration.intents import (
+    Intent,
+    alter_config,
+    alter_quota,
+    create_topic,
+    delete_topic,
+    elect_leader,
+    grow_topic,
+    nothing,
+    reassign,
+    shrink_topic,
+    unregister_broker,
+    update_feature,
+)
+from quorate.simulation.administration.kept_records import KeptRecords
+from quorate.simulation.administration.removed_topics import RemovedTopicsStayRemoved
+from quorate.simulation.administration.stray_folders import Folder, stray_folders
+
+__all__ = [
+    "AdminCall",
+    "AdminChange",
+    "AdminHistory",
+    "Answer",
+    "BrokerUnregistered",
+    "ChangeReader",
+    "ConfigSet",
+    "FeatureSet",
+    "Folder",
+    "Intent",
+    "KeptRecords",
+    "LeaderElected",
+    "PartitionAdded",
+    "QuotaSet",
+    "RemovedTopicsStayRemoved",
+    "ReplicasReassigned",
+    "TopicCreated",
+    "TopicRemoved",
+    "TopicShrunk",
+    "alter_config",
+    "alter_quota",
+    "create_topic",
+    "delete_topic",
+    "elect_leader",
+    "grow_topic",
+    "nothing",
+    "reassign",
+    "shrink_topic",
+    "stray_folders",
+    "unregister_broker",
+    "update_feature",
+]

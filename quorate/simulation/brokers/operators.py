@@ -1,0 +1,131 @@
+"""Operators of a simulated broker cluster: they administer topics of their own, and settings, while things go
+wrong, and check at the end that the cluster is as they were answered."""
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
+
+import trio
+
+from quorate.simulation.administration import AdminHistory, RemovedTopicsStayRemoved
+from quorate.simulation.brokers.broker_clients import read_everything
+from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerHost
+from quorate.simulation.brokers.committed_metadata import CommittedMetadata
+from quorate.simulation.brokers.operator_client import PREFIX, Counted, OperatorClient, OwnTopic
+from quorate.simulation.brokers.record_actions import delete_records, produce
+from quorate.simulation.brokers.setting_actions import (
+    alter_broker_config,
+    alter_group_config,
+    alter_topic_config,
+    set_quota,
+    upgrade,
+)
+from quorate.simulation.brokers.topic_actions import (
+    create,
+    delete,
+    elect,
+    grow,
+    reassign_replicas,
+    shrink,
+)
+from quorate.simulation.brokers.wrong_requests import ask_wrongly
+from quorate.simulation.cluster_run import Clients
+from quorate.simulation.violations import SafetyViolation
+from quorate.types import Offset
+
+Held: TypeAlias = Sequence[tuple[int, bytes]]
+"""The records of a replica: offsets and values."""
+Action = Callable[[OperatorClient], Awaitable[None]]
+
+ACTIONS: Final[tuple[tuple[int, Action], ...]] = (
+    (6, create),
+    (3, delete),
+    (3, grow),
+    (4, shrink),
+    (5, reassign_replicas),
+    (3, elect),
+    (6, produce),
+    (2, delete_records),
+    (3, alter_topic_config),
+    (2, alter_broker_config),
+    (1, alter_group_config),
+    (2, set_quota),
+    (1, upgrade),
+    (5, ask_wrongly),
+)
+"""An operator's actions, each with how often it is drawn."""
+
+
+class Operators(Clients[BrokerCluster]):
+    """`count` operators that work until `finish`."""
+
+    def __init__(
+        self, cluster: BrokerCluster, metadata: CommittedMetadata, source: random.Random, *, count: int
+    ) -> None:
+        super().__init__(cluster, source)
+        self.history = AdminHistory(owned=is_owned)
+        metadata.rules += (self.history.committed, RemovedTopicsStayRemoved(once=is_owned).committed)
+        self._operators = [
+            OperatorClient(cluster, self.history, number, self._derived(), self._finish)
+            for number in range(1, count + 1)
+        ]
+
+    async def run(self, pause_max_s: float = 0.7) -> None:
+        async with trio.open_nursery() as nursery:
+            for operator in self._operators:
+                nursery.start_soon(self._operate, operator, pause_max_s)
+
+    async def _operate(self, operator: OperatorClient, pause_max_s: float) -> None:
+        weights = [weight for weight, _ in ACTIONS]
+        while True:
+            await self._pause(operator.random, pause_max_s)
+            if self._finish.is_set():
+                return
+            _, action = operator.random.choices(ACTIONS, weights)[0]
+            await action(operator)
+
+    @property
+    def calls(self) -> int:
+        """The number of calls that were answered, or given up."""
+        return sum(self.history.counts.values())
+
+    async def check(self) -> None:
+        """The replicas of every partition of the operators' topics hold the same: what was acknowledged, and
+        nothing that was removed. For a cluster that is idle and in sync. Raises `SafetyViolation`."""
+        for operator in self._operators:
+            for topic in operator.topics:
+                await self._check_topic(topic)
+
+    async def _check_topic(self, topic: OwnTopic) -> None:
+        for partition_id, state in self._cluster.states(topic.name).items():
+            named = f"{topic.name}-{partition_id}"
+            first: tuple[Offset, Held] | None = None
+            for broker_id in state.replicas:
+                start, held = await self._held(self._cluster.nodes[broker_id - 1], topic.name, partition_id)
+                if first is None:
+                    first = start, held
+                elif first != (start, held):
+                    raise SafetyViolation(
+                        f"ReplicasAgree: brokers {state.replicas[0]} and {broker_id} are in sync and "
+                        f"differ in {named}: {first} and {(start, held)}"
+                    )
+                if topic.unclean or topic.counted is Counted.UNSURE:
+                    continue
+                records = topic.records_of(partition_id)
+                for wrong in records.wrong(held, log_start_offset=start):
+                    raise SafetyViolation(
+                        f"RemovedRecordsStayRemoved: the replica of {named} on {broker_id} {wrong}"
+                    )
+
+    async def _held(self, node: BrokerHost, name: str, partition_id: int) -> tuple[Offset, Held]:
+        broker = node.serving.broker
+        assert broker is not None
+        log = broker.replicas.partition(name, partition_id).log
+        start = log.log_start_offset
+        pairs = read_everything(await log.read(start, 1 << 30))
+        return start, [(offset, value) for offset, value in pairs if offset >= start]
+
+
+def is_owned(name: str) -> bool:
+    """Return whether only operators change the topic of that name, or the config of the group."""
+    return name.startswith(PREFIX)

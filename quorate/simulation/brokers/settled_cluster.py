@@ -1,0 +1,54 @@
+"""A cluster that faults have left alone ends what was begun: no replica is being moved, no partition is
+without a leader, no transaction is open, no folder is left of what was removed, and all nodes have the same
+metadata."""
+
+from collections.abc import Iterator
+
+import trio
+
+from quorate.broker.replication.storage import load_partition_metadata, parse_folder_name
+from quorate.simulation.administration import Folder, stray_folders
+from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerHost
+from quorate.simulation.violations import LivenessViolation
+
+_METADATA_TOPIC = "__cluster_metadata"
+
+
+async def check_work_ends(cluster: BrokerCluster, *, within_s: float) -> None:
+    """Wait until nothing is left to be done. Every broker must be up. Raises `LivenessViolation`."""
+    left: list[str] = []
+    with trio.move_on_after(within_s):
+        while True:
+            left = list(_left(cluster))
+            if not left:
+                return
+            await trio.sleep(0.2)
+    raise LivenessViolation(f"InterruptedWorkEnds: {within_s:g} s after the last fault {left}")
+
+
+def _left(cluster: BrokerCluster) -> Iterator[str]:
+    if cluster.metadata.in_transaction:
+        yield "a transaction of the metadata log is open"
+    leader = cluster.leader()
+    if leader is None:
+        yield "no controller is active"
+        return
+    image = leader.image
+    if image.reassigning_count:
+        yield f"{image.reassigning_count} partitions are being reassigned"
+    if image.leaderless_count:
+        yield f"{image.leaderless_count} partitions have no leader"
+    for node in cluster.nodes:
+        if node.image != image:
+            yield f"{node.name} has other metadata than {leader.name}"
+        for wrong in stray_folders(image, node.id, _folders(node)):
+            yield f"on {node.name} {wrong}"
+
+
+def _folders(node: BrokerHost) -> Iterator[Folder]:
+    for directory in node.log_dirs:
+        for name in node.disk.list(directory):
+            key = parse_folder_name(name)
+            if key is not None and key[0] != _METADATA_TOPIC:
+                identity = load_partition_metadata(node.disk, f"{directory}/{name}")
+                yield Folder(directory, key[0], key[1], identity)

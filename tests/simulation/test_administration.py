@@ -1,0 +1,311 @@
+"""The checkers of administrative histories find what is wrong in histories that are."""
+
+import uuid
+from collections.abc import Sequence
+
+import pytest
+
+from quorate.broker.metadata import (
+    BatchLoader,
+    ChangeReason,
+    ClientQuota,
+    Config,
+    ConfigResource,
+    ConfigType,
+    FeatureLevel,
+    MetadataImage,
+    Partition,
+    PartitionChange,
+    QuotaEntity,
+    Record,
+    RegisterBroker,
+    RemoveTopic,
+    ShrinkTopic,
+    Topic,
+    UnregisterBroker,
+)
+from quorate.broker.replication.storage import PartitionIdentity
+from quorate.simulation.administration import (
+    AdminHistory,
+    Answer,
+    Folder,
+    Intent,
+    KeptRecords,
+    RemovedTopicsStayRemoved,
+    alter_config,
+    alter_quota,
+    create_topic,
+    delete_topic,
+    elect_leader,
+    grow_topic,
+    nothing,
+    reassign,
+    shrink_topic,
+    stray_folders,
+    unregister_broker,
+    update_feature,
+)
+from quorate.simulation.violations import SafetyViolation
+from quorate.types import Epoch
+
+ID, OTHER = uuid.UUID(int=1000), uuid.UUID(int=1001)
+RETENTION = Config(resource_type=ConfigType.TOPIC, resource_name="t", name="retention.ms", value="1")
+ANYBODY = QuotaEntity(client_id="")
+QUOTA = ClientQuota(entity=ANYBODY, key="producer_byte_rate", value=7.0)
+FEATURE = FeatureLevel(name="f", level=1)
+BROKER = RegisterBroker(broker_id=9, incarnation_id=ID, broker_epoch=0)
+UNREGISTERED = UnregisterBroker(broker_id=9, broker_epoch=0)
+
+
+def partition(
+    partition_id: int, replicas: tuple[int, ...] = (1, 2), leader: int = 1, epoch: int = 0
+) -> Partition:
+    isr = () if leader < 0 else replicas
+    return Partition(
+        topic_id=ID,
+        partition_id=partition_id,
+        replicas=replicas,
+        isr=isr,
+        leader=leader,
+        leader_epoch=Epoch(epoch),
+    )
+
+
+def change(reason: ChangeReason = ChangeReason.REASSIGNMENT, **fields: object) -> PartitionChange:
+    return PartitionChange(topic_id=ID, partition_id=0, reason=reason, **fields)
+
+
+TOPIC: tuple[Record, ...] = (Topic(name="t", topic_id=ID), partition(0))
+OFFLINE: tuple[Record, ...] = (TOPIC[0], partition(0, leader=-1))
+TO_OTHERS = change(replicas=(3, 2, 1), adding_replicas=(3,), removing_replicas=(1,))
+BACK = change(replicas=(2, 1), isr=(1, 2), adding_replicas=(), removing_replicas=())
+ELECTED = change(ChangeReason.ELECTION_ASKED_FOR, leader=1, isr=(1,))
+
+
+class Log:
+    def __init__(self, *before: Record, owned: bool = True) -> None:
+        self.history = AdminHistory(owned=lambda name: owned)
+        self.loader = BatchLoader()
+        self.offset = 0
+        if before:
+            # By somebody whose calls ended well.
+            everything = self.history.invoke("others", Intent("all", lambda image: True, lambda change: True))
+            self.commit(*before)
+            self.history.answered(everything, Answer.DONE)
+            self.history._calls.remove(everything)
+
+    def commit(self, *records: Record) -> None:
+        self.loader.load(records, base_offset=self.offset, epoch=1)
+        self.offset += len(records)
+        self.history.committed(records, self.loader.image)
+
+
+CASES: Sequence[tuple[Intent, Sequence[Record], Sequence[Record]]] = (
+    (create_topic("t", partitions=1, replication_factor=2), (), TOPIC),
+    (
+        create_topic(
+            "t", partitions=1, replication_factor=2, assignments=[[1, 2]], configs={"retention.ms": "1"}
+        ),
+        (),
+        (TOPIC[0], RETENTION, TOPIC[1]),
+    ),
+    (delete_topic("t"), TOPIC, (RemoveTopic(topic_id=ID),)),
+    (grow_topic("t", count=2), TOPIC, (partition(1),)),
+    (shrink_topic("t", count=1), (*TOPIC, partition(1)), (ShrinkTopic(topic_id=ID, num_partitions=1),)),
+    (reassign("t", 0, (3, 2)), TOPIC, (TO_OTHERS,)),
+    (reassign("t", 0, None), (*TOPIC, TO_OTHERS), (BACK,)),
+    (elect_leader("t", 0, unclean=True), OFFLINE, (ELECTED,)),
+    (alter_config(ConfigResource(ConfigType.TOPIC, "t"), {"retention.ms": "1"}), TOPIC, (RETENTION,)),
+    (
+        alter_config(ConfigResource(ConfigType.TOPIC, "t"), {}, replaces=True),
+        (*TOPIC, RETENTION),
+        (Config(resource_type=ConfigType.TOPIC, resource_name="t", name="retention.ms", value=None),),
+    ),
+    (alter_quota(ANYBODY, "producer_byte_rate", 7.0), (), (QUOTA,)),
+    (update_feature("f", 1), (), (FEATURE,)),
+    (unregister_broker(9), (BROKER,), (UNREGISTERED,)),
+)
+BY_NAME = pytest.mark.parametrize(
+    ("intent", "before", "records"), CASES, ids=[intent.what for intent, *_ in CASES]
+)
+
+
+@BY_NAME
+def test_a_call_that_was_answered_and_committed_is_well(
+    intent: Intent, before: Sequence[Record], records: Sequence[Record]
+) -> None:
+    log = Log(*before)
+    call = log.history.invoke("a", intent)
+    log.commit(*records)
+    log.history.answered(call, Answer.DONE)
+
+
+@BY_NAME
+def test_a_call_that_was_answered_and_is_in_no_image_is_found(
+    intent: Intent, before: Sequence[Record], records: Sequence[Record]
+) -> None:
+    log = Log(*before)
+    call = log.history.invoke("a", intent)
+    with pytest.raises(SafetyViolation, match="AnsweredIsInTheImage"):
+        log.history.answered(call, Answer.DONE)
+
+
+@BY_NAME
+@pytest.mark.parametrize("late", [False, True])
+def test_a_call_that_was_refused_and_is_in_the_image_is_found(
+    intent: Intent, before: Sequence[Record], records: Sequence[Record], late: bool
+) -> None:
+    log = Log(*before)
+    call = log.history.invoke("a", intent)
+    with pytest.raises(SafetyViolation, match="RefusedIsNotInTheImage"):
+        if late:
+            log.history.answered(call, Answer.REFUSED)
+        log.commit(*records)
+        log.history.answered(call, Answer.REFUSED)
+
+
+@BY_NAME
+def test_a_call_without_an_answer_may_have_its_effect_or_not(
+    intent: Intent, before: Sequence[Record], records: Sequence[Record]
+) -> None:
+    log = Log(*before)
+    log.history.answered(log.history.invoke("a", intent), Answer.UNKNOWN)
+    log.commit(*records)
+    log = Log(*before)
+    log.history.answered(log.history.invoke("a", intent), Answer.UNKNOWN)
+
+
+@BY_NAME
+def test_a_change_that_another_call_explains_is_not_one_of_the_refused_call(
+    intent: Intent, before: Sequence[Record], records: Sequence[Record]
+) -> None:
+    log = Log(*before)
+    granted, refused = log.history.invoke("a", intent), log.history.invoke("b", intent)
+    log.commit(*records)
+    log.history.answered(refused, Answer.REFUSED)
+    log.history.answered(granted, Answer.DONE)
+
+
+def test_a_preferred_leader_that_was_answered_leads_at_some_time() -> None:
+    log = Log(TOPIC[0], partition(0, leader=2))
+    call = log.history.invoke("a", elect_leader("t", 0, unclean=False))
+    with pytest.raises(SafetyViolation, match="AnsweredIsInTheImage"):
+        log.history.answered(call, Answer.ALREADY)
+    log = Log(TOPIC[0], partition(0, leader=2))
+    call = log.history.invoke("a", elect_leader("t", 0, unclean=False))
+    log.commit(change(ChangeReason.PREFERRED_LEADER, leader=1))
+    log.commit(change(ChangeReason.BROKER_FENCED, leader=2))
+    log.history.answered(call, Answer.ALREADY)
+
+
+def test_a_request_that_must_change_nothing_explains_nothing() -> None:
+    log = Log()
+    log.history.answered(log.history.invoke("a", nothing("a wrong one")), Answer.REFUSED)
+    with pytest.raises(SafetyViolation, match="RefusedIsNotInTheImage"):
+        log.commit(*TOPIC)
+
+
+def test_topics_of_others_need_no_call() -> None:
+    Log(owned=False).commit(*TOPIC, RETENTION, TO_OTHERS)
+
+
+# What was removed
+
+
+def removed(*records: Record) -> None:
+    rule = RemovedTopicsStayRemoved(once=lambda name: True)
+    loader = BatchLoader()
+    for offset, record in enumerate(records):
+        loader.load([record], base_offset=offset, epoch=1)
+        rule.committed([record], loader.image)
+
+
+def test_a_topic_may_be_removed_and_another_created() -> None:
+    removed(*TOPIC, RemoveTopic(topic_id=ID), Topic(name="u", topic_id=OTHER))
+
+
+@pytest.mark.parametrize(
+    ("again", "said"),
+    [(Topic(name="u", topic_id=ID), "has the id"), (Topic(name="t", topic_id=OTHER), "created twice")],
+)
+def test_a_topic_that_returns_is_found(again: Record, said: str) -> None:
+    with pytest.raises(SafetyViolation, match=said):
+        removed(*TOPIC, RemoveTopic(topic_id=ID), again)
+
+
+def test_a_removed_topic_in_a_later_image_is_found() -> None:
+    rule = RemovedTopicsStayRemoved(once=lambda name: True)
+    loader = BatchLoader()
+    loader.load(TOPIC, base_offset=0, epoch=1)
+    with pytest.raises(SafetyViolation, match="was removed, and is there"):
+        rule.committed([*TOPIC, RemoveTopic(topic_id=ID)], loader.image)
+
+
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_a_partition_that_begins_as_the_one_before_it_did_is_found(epoch: int) -> None:
+    records = (
+        *TOPIC,
+        partition(1, epoch=3),
+        ShrinkTopic(topic_id=ID, num_partitions=1),
+        partition(1, epoch=epoch),
+    )
+    with pytest.raises(SafetyViolation, match=f"leader epoch {epoch}, and an earlier one"):
+        removed(*records)
+    removed(*records[:-1], partition(1, epoch=4))
+
+
+# Folders
+
+
+def image_of(*records: Record) -> MetadataImage:
+    loader = BatchLoader()
+    loader.load(records, base_offset=0, epoch=1)
+    return loader.image
+
+
+@pytest.mark.parametrize(
+    ("folder", "broker_id", "said"),
+    [
+        (Folder("data", "t", 0, PartitionIdentity(ID)), 1, None),
+        (Folder("data", "u", 0, PartitionIdentity(ID)), 1, "topic that is not there"),
+        (Folder("data", "t", 5, PartitionIdentity(ID)), 1, "partition that is not there"),
+        (Folder("data", "t", 0, PartitionIdentity(ID)), 3, "whose replicas are"),
+        (Folder("data", "t", 0, PartitionIdentity(OTHER)), 1, "has PartitionIdentity"),
+        (Folder("data", "t", 0, PartitionIdentity(ID, Epoch(4))), 1, "has PartitionIdentity"),
+    ],
+)
+def test_a_stray_folder_is_found(folder: Folder, broker_id: int, said: str | None) -> None:
+    wrong = list(stray_folders(image_of(*TOPIC), broker_id, [folder]))
+    assert bool(wrong) == (said is not None)
+    assert said is None or said in wrong[0]
+
+
+# Records
+
+
+def test_records_that_must_be_there_and_are_not_are_found() -> None:
+    records = KeptRecords()
+    records.acknowledged(0, b"a")
+    records.acknowledged(1, b"b")
+    assert not list(records.wrong([(0, b"a"), (1, b"b")], log_start_offset=0))
+    assert list(records.wrong([(0, b"a"), (1, b"x")], log_start_offset=0))
+    records.deleting(1)
+    assert not list(records.wrong([(1, b"b")], log_start_offset=1)), "the answer may be on its way"
+    assert list(records.wrong([], log_start_offset=2))
+
+
+def test_records_that_were_deleted_and_are_there_are_found() -> None:
+    records = KeptRecords()
+    records.acknowledged(0, b"a")
+    records.deleting(1)
+    records.deleted(1)
+    assert list(records.wrong([(0, b"a")], log_start_offset=0))
+    assert not list(records.wrong([], log_start_offset=1))
+
+
+def test_records_of_an_earlier_partition_are_found() -> None:
+    records = KeptRecords()
+    records.acknowledged(0, b"a")
+    records.removed()
+    assert not list(records.wrong([(0, b"b")], log_start_offset=0))
+    assert list(records.wrong([(3, b"a")], log_start_offset=0))
