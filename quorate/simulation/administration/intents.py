@@ -1,5 +1,5 @@
-"""What an administrative call is meant to do: what the image shows once it was done, and which changes it may
-have caused.
+"""Intents of administrative calls: what the image shows once a call was done, and which changes it may have
+caused.
 
 Names of topics and values are drawn once, so most changes have one call that can explain them.
 """

@@ -1,4 +1,4 @@
-"""What operators write to their topics, and which records they delete: removed partitions had something to
+"""Operators write records to their topics, and delete some, so that removed partitions have something to
 lose."""
 
 from collections.abc import Awaitable, Callable

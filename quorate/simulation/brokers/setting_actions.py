@@ -1,5 +1,5 @@
-"""What operators set: configs of topics, brokers and groups, quotas, features. Values are drawn once, and
-have no effect on what other clients may expect."""
+"""Operators set configs of topics, brokers and groups, quotas and features. Values are drawn once, and have
+no effect on what other clients may expect."""
 
 from typing import Final
 

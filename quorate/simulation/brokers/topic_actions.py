@@ -1,4 +1,4 @@
-"""What operators do to their topics: create, delete, grow, shrink, reassign, elect."""
+"""Operators create topics, delete, grow and shrink them, reassign their replicas and elect leaders."""
 
 from typing import Final
 
