@@ -4,6 +4,7 @@
     compare    quorate, etcd, ZooKeeper and PySyncObj, and the machine's floor; plots latency against load
     growth     quorate's cost by voters, record size and log length
     memory     a node's memory with a long log (--records), of all systems
+    records    small records one by one, from produce to consume, beside idle partitions, and their CPU
     snapshot   a snapshot of --state-mb of state while commits go on: how far throughput dips
     profile    where a commit's time goes: CPU, wake-ups and, with --profile, calls of each node
 
@@ -22,11 +23,12 @@ import growth
 import priority
 import profile_commits
 import quick_table
+import record_bench
 import snapshot_bench
 from report import WIDTH, Report
 from rich.console import Console
 
-SUITES = ("table", "compare", "growth", "memory", "snapshot", "profile")
+SUITES = ("table", "compare", "growth", "memory", "records", "snapshot", "profile")
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -69,6 +71,13 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
         case "memory":
             records = options.records or (10_000 if quick else 1_000_000)
             return growth.memory(folder, records=records, systems=options.systems)
+        case "records":
+            return record_bench.run(
+                folder,
+                idle=(0, 250) if quick else (0, 250, 5000),
+                rounds=options.rounds or (1 if quick else 3),
+                seconds=options.seconds or (2 if quick else 8),
+            )
         case "snapshot":
             return snapshot_bench.run(folder, state_mb=options.state_mb or (20 if quick else 1000))
         case _:

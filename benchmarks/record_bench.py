@@ -1,0 +1,141 @@
+"""Small records one by one: from produce to consume, beside idle partitions, and the CPU that each costs."""
+
+import threading
+import time
+from pathlib import Path
+from statistics import median, quantiles
+
+import priority
+from clusters import cpu_seconds
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from report import Grid, Report, number
+
+from quorate.cli.local_cluster import LocalCluster
+
+PARTITIONS = 6
+QUIET = {"log_level": 0}
+"""Clients outlive their cluster here."""
+RECORD = bytes(92)
+"""With a time before it: 100 bytes."""
+
+
+RATES = (100, 500)
+
+
+def run(folder: Path, *, idle: tuple[int, ...], rounds: int, seconds: float) -> Report:
+    """Rounds over all numbers of idle partitions, in turns."""
+    found: dict[int, list[dict[str, float]]] = {count: [] for count in idle}
+    for turn in range(rounds):
+        for count in idle if turn % 2 == 0 else idle[::-1]:
+            found[count].append(_one(folder / f"{turn}-{count}", idle_partitions=count, seconds=seconds))
+
+    def figure(count: int, name: str) -> str:
+        return number(median(each[name] for each in found[count]))
+
+    return Report(
+        title="Small records one by one, acks=all, three replicas, one client",
+        systems=["quorate"],
+        grids=[
+            Grid(
+                title=f"{rate} records/s",
+                columns=("by", "p50 ms", "p99 ms", "CPU ms a record, three nodes"),
+                rows=[
+                    (
+                        f"{count:,} idle partitions",
+                        *(figure(count, f"{name}_at_{rate}") for name in ("p50_ms", "p99_ms")),
+                        figure(count, f"cpu_ms_per_record_at_{rate}"),
+                    )
+                    for count in idle
+                ],
+            )
+            for rate in RATES
+        ]
+        + [
+            Grid(
+                title="nobody connected",
+                columns=("by", "share of a core, three nodes"),
+                rows=[(f"{count:,} idle partitions", figure(count, "idle_cpu_share")) for count in idle],
+            )
+        ],
+        rounds=[{"idle_partitions": count, **each} for count, all_of in found.items() for each in all_of],
+    )
+
+
+def _one(folder: Path, *, idle_partitions: int, seconds: float) -> dict[str, float]:
+    cluster = LocalCluster.plan(folder, client_port=0)
+    found: dict[str, float] = {}
+    try:
+        cluster.prepare()
+        cluster.start()
+        for number in cluster.running():
+            priority.as_ours(cluster.pid(number))
+        cluster.wait_ready()
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+        wanted = [NewTopic("small", PARTITIONS, 3)]
+        if idle_partitions:
+            wanted.append(NewTopic("idle", idle_partitions, 3))
+        for created in admin.create_topics(wanted).values():
+            created.result(timeout=60)
+        time.sleep(3)
+        idle, began = _cpu(cluster), time.perf_counter()
+        time.sleep(4)
+        found["idle_cpu_share"] = (_cpu(cluster) - idle) / (time.perf_counter() - began)
+        for rate in RATES:
+            found |= {f"{name}_at_{rate}": value for name, value in _load(cluster, rate, seconds).items()}
+        return found
+    finally:
+        cluster.kill_all()
+
+
+def _cpu(cluster: LocalCluster) -> float:
+    return sum(cpu_seconds(cluster.pid(number)) for number in cluster.running())
+
+
+def _load(cluster: LocalCluster, rate: int, seconds: float) -> dict[str, float]:
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": "small", "enable.auto.commit": False, **QUIET}
+    )
+    consumer.assign([TopicPartition("small", each, -1) for each in range(PARTITIONS)])
+    latencies: list[float] = []
+    over = threading.Event()
+
+    def consume() -> None:
+        while not over.is_set():
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                latencies.append(time.perf_counter() - float(message.value()[:24]))
+
+    reader = threading.Thread(target=consume)
+    reader.start()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 0, **QUIET})
+    producer.list_topics("small", timeout=30)
+    count, sent = int(rate * seconds), 0
+    time.sleep(1)
+    before = _cpu(cluster)
+    began = time.perf_counter()
+    while sent < count:
+        due = began + sent / rate
+        pause = due - time.perf_counter()
+        if pause > 0:
+            producer.poll(pause)
+            continue
+        stamp = f"{time.perf_counter():024.9f}".encode()
+        producer.produce("small", stamp + RECORD[24:], partition=sent % PARTITIONS)
+        sent += 1
+    producer.flush(30)
+    took = time.perf_counter() - began
+    spent = _cpu(cluster) - before
+    time.sleep(0.5)
+    over.set()
+    reader.join()
+    consumer.close()
+    if len(latencies) < 0.9 * count:
+        raise RuntimeError(f"{len(latencies)} of {count} records came back")
+    latencies.sort()
+    return {
+        "p50_ms": median(latencies) * 1000,
+        "p99_ms": quantiles(latencies, n=100)[98] * 1000,
+        "cpu_ms_per_record": spent / count * 1000,
+        "cpu_share": spent / took,
+    }
