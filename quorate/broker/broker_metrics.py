@@ -156,6 +156,11 @@ def _of_replicas(replicas: ReplicaManager) -> Iterator[Metric]:
         ("reassigningpartitions", "Led here, and being reassigned.", counts.reassigning_partitions),
     ):
         yield _gauge(f"{name}_{gauge}", help_text, value)
+    cache, sessions = "kafka_server_fetchsessioncache", replicas.sessions
+    yield _gauge(f"{cache}_numincrementalfetchsessions", "Fetch sessions kept.", len(sessions))
+    yield _gauge(
+        f"{cache}_numincrementalfetchpartitionscached", "Partitions of all sessions.", sessions.partitions
+    )
     topics = "kafka_server_brokertopicmetrics"
     for counter, help_text, value in (
         (f"{topics}_bytesin", "Bytes of batches appended for producers.", stats.appended_bytes),
@@ -175,6 +180,7 @@ def _of_replicas(replicas: ReplicaManager) -> Iterator[Metric]:
         (f"{name}_isrshrinks", "ISRs that shrank.", stats.isr_shrinks),
         (f"{name}_isrexpands", "ISRs that grew.", stats.isr_expands),
         (f"{name}_failedisrupdates", "ISR changes that were refused.", stats.failed_isr_updates),
+        (f"{cache}_incrementalfetchsessionevictions", "Sessions that made room.", sessions.evictions),
         (
             "quorate_producer_duplicate_batches",
             "Batches of idempotent producers recognised as sent before.",

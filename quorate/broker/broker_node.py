@@ -344,6 +344,7 @@ def replication_config(config: ServerConfig) -> ReplicationConfig:
         broker_session_timeout_ms=config.int("broker.session.timeout.ms"),
         log_dir_failure_timeout_ms=config.int("log.dir.failure.timeout.ms"),
         fetch_max_bytes=config.int("fetch.max.bytes"),
+        max_incremental_fetch_session_cache_slots=config.int("max.incremental.fetch.session.cache.slots"),
         batch_uncompressed_max_bytes=config.int("socket.request.max.bytes"),
     )
 

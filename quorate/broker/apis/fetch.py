@@ -1,9 +1,10 @@
-"""Fetch, for consumers and followers. There are no fetch sessions: every answer has session id 0."""
+"""Fetch, for consumers and followers, in a fetch session (KIP-227) or without one."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final
+from uuid import UUID
 
 import trio
 from kio.schema.errors import ErrorCode
@@ -13,8 +14,8 @@ from quorate.broker.apis.context import Broker
 from quorate.broker.apis.fetched_once import each_once
 from quorate.broker.apis.leader_hints import leader_endpoints
 from quorate.broker.metadata import CONSUMER_BYTE_RATE
-from quorate.broker.replication import FetchItem, FetchOptions, FetchResult
-from quorate.broker.replication.serving import ParkedFetch
+from quorate.broker.replication import FetchItem, FetchOptions, FetchResult, SessionRef
+from quorate.broker.replication.serving import FetchSession, FetchSessionError, ParkedFetch, PartitionKey
 from quorate.broker.wire import Answer, Deferred, EncodedResponse, RequestContext, Response, wire_code
 from quorate.broker.wire.codecs import (
     PER_STEP,
@@ -29,9 +30,10 @@ from quorate.broker.wire.codecs import (
 )
 from quorate.runtime import Mapped, Steps, in_slices, let_go
 
-_NEW_SESSION = (0, -1)
+_IN_NO_SESSION: Final = -1
 _ZSTD_FROM: Final = 10
 _STORAGE_ERROR_SINCE: Final = 6
+_IDS_FROM: Final = 13
 _AT_ONCE: Final = 1000
 """Partitions that are let go of in one piece."""
 
@@ -39,37 +41,136 @@ _AT_ONCE: Final = 1000
 async def handle(broker: Broker, context: RequestContext, request: KafkaFetchRequest) -> Answer:
     """Answer a Fetch. One that waits is read when its answer is about to be sent, so waiting costs no
     memory."""
-    if request.session_id or request.session_epoch not in _NEW_SESSION:
-        # We gave nobody a session. The client begins anew with a full fetch.
-        return EncodedResponse(
-            encode_fetch_response(
-                KafkaFetchResponse(version=request.version, error=ErrorCode.fetch_session_id_not_found)
-            )
-        )
     request = await in_slices(each_once(request))
+    with_metadata = await in_slices(_of_cluster_metadata(request))
+    session: FetchSession | None = None
+    if request.session_id or request.session_epoch != _IN_NO_SESSION:
+        if with_metadata and request.session_epoch > 0:
+            # The metadata log is read from the quorum and has no sessions.
+            return _session_error(request, ErrorCode.fetch_session_id_not_found)
+        try:
+            session = await _enter_session(broker, request, wanted=not with_metadata)
+        except FetchSessionError as error:
+            return _session_error(request, wire_code(error.code))
     if request.replica_id < 0 and broker.image.has_quotas:
         throttled = broker.throttles.overdrawn(CONSUMER_BYTE_RATE, context)
         if throttled > 0:
-            return _nothing_yet(request, throttled)
+            return _nothing_yet(request, throttled, session)
         room = broker.throttles.room(CONSUMER_BYTE_RATE, context)
         if room is not None:
             # The first batch comes whole, whatever its size.
             request = replace(request, max_bytes=min(request.max_bytes, math.ceil(room)))
-    if await in_slices(_of_cluster_metadata(request)):
+    if with_metadata:
         return broker.later(lambda: _with_cluster_metadata(broker, context, request))
+    if session is not None:
+        return await _in_session(broker, context, request, session)
     options = await in_slices(_options(request, request.topics, max_wait_ms=request.max_wait_ms))
     begun = await broker.replicas.begin_fetch(options)
     if not isinstance(begun, ParkedFetch):
         await in_slices(options.let_go_steps())
         return await in_slices(_response(broker, context, request, begun))
     parked = begun
-    deferred = Deferred(parked.abandon)
 
     async def finish() -> Response:
         return await in_slices(_response(broker, context, request, await parked.results()))
 
+    return _deferred(parked, finish)
+
+
+def _deferred(parked: ParkedFetch, finish: Callable[[], Awaitable[Response]]) -> Deferred:
+    deferred = Deferred(parked.abandon)
     parked.notify(lambda: None if deferred.abandoned else deferred.complete_with(finish))
     return deferred
+
+
+async def _enter_session(broker: Broker, request: KafkaFetchRequest, *, wanted: bool) -> FetchSession | None:
+    """Return the session that the request continues or, if `wanted`, begins."""
+    ref = SessionRef(
+        session_id=request.session_id,
+        epoch=request.session_epoch if wanted else _IN_NO_SESSION,
+        with_ids=request.version >= _IDS_FROM,
+    )
+    options = await in_slices(_options(request, request.topics, max_wait_ms=request.max_wait_ms))
+    return await broker.replicas.enter_session(ref, options, await in_slices(_forgotten(request)))
+
+
+async def _in_session(
+    broker: Broker, context: RequestContext, request: KafkaFetchRequest, session: FetchSession
+) -> Answer:
+    # What the session fetches is known to it; the request's own partitions are taken in.
+    options = await in_slices(_options(request, (), max_wait_ms=request.max_wait_ms))
+    if not len(session):
+        return await in_slices(_incremental(broker, context, request, [], session_id=0))
+    session_id = session.session_id
+    try:
+        begun = await broker.replicas.begin_session_fetch(session, options)
+    except FetchSessionError as error:
+        return _session_error(request, wire_code(error.code))
+    if not isinstance(begun, ParkedFetch):
+        return await in_slices(_incremental(broker, context, request, begun, session_id=session_id))
+    parked = begun
+
+    async def finish() -> Response:
+        try:
+            results = await parked.results()
+        except FetchSessionError as error:
+            return _session_error(request, wire_code(error.code))
+        return await in_slices(_incremental(broker, context, request, results, session_id=session_id))
+
+    return _deferred(parked, finish)
+
+
+def _session_error(request: KafkaFetchRequest, error: ErrorCode) -> EncodedResponse:
+    response = KafkaFetchResponse(version=request.version, error=error)
+    return EncodedResponse(encode_fetch_response(response))
+
+
+def _forgotten(request: KafkaFetchRequest) -> Steps[list[PartitionKey]]:
+    keys: list[PartitionKey] = []
+    for topic in request.forgotten:
+        ref = topic.topic_id if topic.name is None and topic.topic_id is not None else topic.name or ""
+        for at in range(0, len(topic.partitions), PER_STEP):
+            keys += [(ref, index) for index in topic.partitions[at : at + PER_STEP]]
+            yield
+    return keys
+
+
+def _incremental(
+    broker: Broker,
+    context: RequestContext,
+    request: KafkaFetchRequest,
+    results: list[FetchResult],
+    *,
+    session_id: int,
+) -> Steps[Response]:
+    """Build the answer to a request in a session: what is news, in the order in which it was read."""
+    topics: list[FetchedTopic] = []
+    parts: list[FetchedPartition] = []
+    last: object = None
+    leaders: dict[int, None] = {}
+    size = 0
+    for number, result in enumerate(results, 1):
+        if result.topic != last or not topics:
+            last, parts = result.topic, []
+            name, topic_id = (None, result.topic) if isinstance(result.topic, UUID) else (result.topic, None)
+            topics.append(FetchedTopic(name, topic_id, parts))
+        parts.append(_fetched(result, request.version))
+        size += result.size
+        if result.leader is not None:
+            leaders[result.leader[0]] = None
+        if number % PER_STEP == 0:
+            yield
+    response = KafkaFetchResponse(
+        version=request.version,
+        session_id=session_id,
+        topics=topics,
+        node_endpoints=leader_endpoints(broker, context, leaders),
+    )
+    body = yield from encode_fetch_steps(response)
+    _count(broker, context, request, size)
+    if len(results) > _AT_ONCE:
+        yield from let_go(results)
+    return EncodedResponse(body)
 
 
 def _of_cluster_metadata(request: KafkaFetchRequest) -> Steps[bool]:
@@ -151,10 +252,14 @@ def _count(broker: Broker, context: RequestContext, request: KafkaFetchRequest, 
             broker.throttles.charge(CONSUMER_BYTE_RATE, context, size)
 
 
-def _nothing_yet(request: KafkaFetchRequest, seconds: float) -> Response:
+def _nothing_yet(request: KafkaFetchRequest, seconds: float, session: FetchSession | None) -> Response:
     """Return the answer to a consumer that has read more than its quota: no partitions, as from Kafka, and
-    how long to wait."""
-    response = KafkaFetchResponse(version=request.version, throttle_ms=math.ceil(seconds * 1000))
+    how long to wait. Its session goes on (KIP-219)."""
+    response = KafkaFetchResponse(
+        version=request.version,
+        throttle_ms=math.ceil(seconds * 1000),
+        session_id=0 if session is None or not len(session) else session.session_id,
+    )
     return EncodedResponse(encode_fetch_response(response))
 
 

@@ -16,6 +16,7 @@ from quorate.broker.replication.requests import (
     FetchResult,
     ProduceItem,
     ProduceResult,
+    SessionRef,
 )
 
 __all__ = [
@@ -33,4 +34,5 @@ __all__ = [
     "ProduceResult",
     "ReplicaManager",
     "ReplicationConfig",
+    "SessionRef",
 ]

@@ -13,7 +13,7 @@ import trio
 
 from quorate.broker.metadata import PartitionState, TopicConfig, is_reserved
 from quorate.broker.replication.directory_assignments import DirectoryAssignments
-from quorate.broker.replication.fetcher import Fetchers
+from quorate.broker.replication.following import Fetchers
 from quorate.broker.replication.producing import ProduceRules
 from quorate.broker.replication.replica import (
     Eligible,

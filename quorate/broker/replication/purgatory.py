@@ -9,7 +9,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
@@ -116,10 +116,25 @@ class ParkedBatch:
             self._settle(error)
 
 
-class Watchers:
-    """The waiters of one partition. A completed produce costs one pop, however many wait."""
+class Observer(Protocol):
+    """Something that hears of every change of a partition until it is detached."""
 
-    __slots__ = ("_consumers", "_deletions", "_followers", "_produces")
+    def changed(self, *, wake: bool) -> None:
+        """The partition has changed. `wake`: a fetch that waits for it can be answered now."""
+
+
+class Watchers:
+    """The waiters and the observers of one partition. A completed produce costs one pop, however many
+    wait."""
+
+    __slots__ = (
+        "_consumers",
+        "_deletions",
+        "_followers",
+        "_observing_consumers",
+        "_observing_followers",
+        "_produces",
+    )
 
     def __init__(self) -> None:
         self._produces: deque[ParkedBatch] = deque()
@@ -127,6 +142,8 @@ class Watchers:
         self._deletions: list[ParkedBatch] = []
         self._followers: dict[Waiter, None] = {}
         self._consumers: dict[Waiter, None] = {}
+        self._observing_followers: dict[Observer, None] = {}
+        self._observing_consumers: dict[Observer, None] = {}
 
     def expect(self, batch: ParkedBatch) -> None:
         if self._produces and batch.end_offset < self._produces[-1].end_offset:
@@ -165,9 +182,19 @@ class Watchers:
         self._followers.pop(fetch, None)
         self._consumers.pop(fetch, None)
 
+    def attach(self, observer: Observer, *, follower: bool) -> None:
+        """Let `observer` hear of changes: a follower of the log's end, a consumer of the high watermark."""
+        (self._observing_followers if follower else self._observing_consumers)[observer] = None
+
+    def detach(self, observer: Observer) -> None:
+        self._observing_followers.pop(observer, None)
+        self._observing_consumers.pop(observer, None)
+
     def appended(self) -> None:
         """Complete the fetches of followers: the log has grown."""
         _complete(self._followers)
+        for observer in self._observing_followers:
+            observer.changed(wake=True)
 
     def high_watermark_moved(self, high_watermark: Offset) -> None:
         """Complete the fetches of consumers, and the produces below the new high watermark."""
@@ -175,11 +202,22 @@ class Watchers:
         while produces and produces[0].end_offset <= high_watermark:
             produces.popleft().settle(ErrorCode.NONE)
         _complete(self._consumers)
+        for observer in self._observing_consumers:
+            observer.changed(wake=True)
+        # Followers wait for records, and learn of this with the next (KAFKA-9952).
+        self.isr_changed()
+
+    def isr_changed(self) -> None:
+        """Let followers' next fetches count: the ISR or the replicas have changed."""
+        for observer in self._observing_followers:
+            observer.changed(wake=False)
 
     def changed(self) -> None:
         """Complete every fetch: the leader, the epoch or the log start has changed."""
         _complete(self._followers)
         _complete(self._consumers)
+        for observer in (*self._observing_followers, *self._observing_consumers):
+            observer.changed(wake=True)
 
     def leadership_lost(self, error: ErrorCode) -> None:
         """Fail the produces and deletions that wait here."""

@@ -19,11 +19,10 @@ from quorate.broker.metadata import (
 )
 from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
 from quorate.broker.replication.directory_assignments import AssignDirectories, DirectoryAssignments
-from quorate.broker.replication.fetcher import FetcherContext, Fetchers
+from quorate.broker.replication.following import FetcherContext, Fetchers, LostLeaders
 from quorate.broker.replication.gauges import count_partitions
 from quorate.broker.replication.hosting import Hosting
 from quorate.broker.replication.isr_updater import AlterPartition, IsrUpdater
-from quorate.broker.replication.lost_leaders import LostLeaders
 from quorate.broker.replication.producing import BatchChecker
 from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replica import Eligible, PartitionReplica, ReplicationQuotas
@@ -37,15 +36,21 @@ from quorate.broker.replication.requests import (
     FetchResult,
     OffsetResult,
     ProduceItem,
+    SessionRef,
     TopicRef,
 )
 from quorate.broker.replication.serving import (
     DeletionService,
     FetchService,
+    FetchSession,
+    FetchSessions,
     ParkedDeletions,
     ParkedFetch,
     ParkedProduce,
+    PartitionKey,
+    PartitionReader,
     ProduceService,
+    SessionFetches,
     find_offset,
 )
 from quorate.broker.replication.stats import PartitionCounts, ReplicationStats
@@ -105,14 +110,21 @@ class ReplicaManager:
             ),
             self.stats,
         )
-        self._fetches = FetchService(
+        reader = PartitionReader(
             self.partition,
-            self._purgatory,
-            max_bytes=config.fetch_max_bytes,
             disk_failed=self._disk_failed,
             cut_off=self._is_cut_off,
             quotas=self._quotas,
             stats=self.stats,
+        )
+        self._fetches = FetchService(reader, self._purgatory, max_bytes=config.fetch_max_bytes)
+        self.sessions = FetchSessions(runtime.entropy, slots=config.max_incremental_fetch_session_cache_slots)
+        self._session_fetches = SessionFetches(
+            reader,
+            self._purgatory,
+            self.sessions,
+            max_bytes=config.fetch_max_bytes,
+            doubtful=self._is_controller_silent,
         )
         self._isr_updater = IsrUpdater(
             broker_id,
@@ -252,6 +264,7 @@ class ReplicaManager:
         metadata log."""
         async with self._tasks.running() as nursery:
             nursery.start_soon(self._purgatory.run)
+            nursery.start_soon(self.sessions.run)
             nursery.start_soon(self._isr_updater.run)
             nursery.start_soon(self._assignments.run)
             nursery.start_soon(self._upkeep.run)
@@ -431,9 +444,12 @@ class ReplicaManager:
         session_s = self._config.broker_session_timeout_ms / 1000
         return (
             partition.leading is not None
-            and self._controller_silent_s() >= session_s
+            and self._is_controller_silent()
             and partition.leading.unheard_by_others(now=trio.current_time(), after_s=session_s)
         )
+
+    def _is_controller_silent(self) -> bool:
+        return self._controller_silent_s() >= self._config.broker_session_timeout_ms / 1000
 
     def _writable(self, topic: TopicRef, partition_id: int) -> PartitionReplica:
         partition = self.partition(topic, partition_id)
@@ -469,8 +485,7 @@ class ReplicaManager:
     @property
     def any_cut_off(self) -> bool:
         # Every Metadata asks, and a node may host many partitions.
-        session_s = self._config.broker_session_timeout_ms / 1000
-        return self._controller_silent_s() >= session_s and any(
+        return self._is_controller_silent() and any(
             self._is_cut_off(each) for each in self._hosting.partitions()
         )
 
@@ -504,6 +519,18 @@ class ReplicaManager:
     async def fetch(self, options: FetchOptions) -> list[FetchResult]:
         """Fetch, and wait if necessary."""
         return await self._fetches.fetch(options)
+
+    async def enter_session(
+        self, ref: SessionRef, options: FetchOptions, forgotten: Sequence[PartitionKey]
+    ) -> FetchSession | None:
+        """Return the session of a fetch; see `SessionFetches.enter`."""
+        return await self._session_fetches.enter(ref, options, forgotten)
+
+    async def begin_session_fetch(
+        self, session: FetchSession, options: FetchOptions
+    ) -> list[FetchResult] | ParkedFetch:
+        """Begin the fetch that `enter_session` took in; see `SessionFetches.begin`."""
+        return await self._session_fetches.begin(session, options)
 
     async def list_offset(
         self,

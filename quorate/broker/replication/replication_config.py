@@ -33,5 +33,7 @@ class ReplicationConfig:
     can."""
     fetch_max_bytes: int = 57_671_680
     """Upper bound of one Fetch answer, whatever the client asks for."""
+    max_incremental_fetch_session_cache_slots: int = 1000
+    """The most fetch sessions (KIP-227) that are kept; 0: none."""
     batch_uncompressed_max_bytes: int = 104_857_600
     """Ours: the limit of a produced batch after decompression; as large as a request may be."""

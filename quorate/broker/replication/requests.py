@@ -82,6 +82,18 @@ class FetchOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRef:
+    """The fetch session that a request says it belongs to (KIP-227)."""
+
+    session_id: int
+    """0: none yet."""
+    epoch: int
+    """-1: full, without a session; 0: full, and one is wanted; above: what has changed since the last."""
+    with_ids: bool
+    """Whether the request names topics by id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResult:
     """`high_watermark` and `last_stable_offset` are exclusive, -1 unknown; without transactions both are the
     same. `records` are whole batches, never to be changed."""

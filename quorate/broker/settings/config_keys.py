@@ -242,6 +242,9 @@ _OWN_KEYS: Final = (
         "The maximum size of all requests of a listener in memory. A connection waits while there is no "
         "room.", kafkas="-1"),
     _int("fetch.max.bytes", 55 << 20, 1024, "The maximum size of an answer to the fetch of a consumer."),
+    _int("max.incremental.fetch.session.cache.slots", 1000, 0,
+        "The maximum number of fetch sessions (KIP-227). A client without one names all its partitions in "
+        "each fetch."),
     # Groups
     _int("group.min.session.timeout.ms", 6000, 1,
         "The minimum session timeout that a group member may request."),

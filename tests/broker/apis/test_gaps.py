@@ -52,7 +52,7 @@ from quorate.broker.groups.group_records import (
 from quorate.broker.groups.group_state import GroupLimits
 from quorate.broker.groups.shards import Shards
 from quorate.broker.metadata_cache import MetadataCache
-from quorate.broker.replication.lost_leaders import LostLeaders
+from quorate.broker.replication.following.lost_leaders import LostLeaders
 from quorate.broker.replication.requests import (
     DeleteRecordsItem,
     DeleteRecordsResult,

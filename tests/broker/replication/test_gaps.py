@@ -1,10 +1,12 @@
 """What a replica does with much at once lets others run, by the processor's time of the loop's thread."""
 
 import os
+import random
 import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,13 +25,17 @@ from quorate.broker.replication.purgatory import Purgatory
 from quorate.broker.replication.replica.follower_state import FollowerState
 from quorate.broker.replication.replica.partition_replica import PartitionReplica
 from quorate.broker.replication.replica.replication_quota import ReplicationQuotas
-from quorate.broker.replication.requests import FetchItem, FetchOptions, ProduceItem
+from quorate.broker.replication.requests import FetchItem, FetchOptions, ProduceItem, SessionRef
 from quorate.broker.replication.serving.fetch_service import FetchService
+from quorate.broker.replication.serving.fetch_sessions import FetchSessions
+from quorate.broker.replication.serving.partition_reader import PartitionReader
 from quorate.broker.replication.serving.produce_service import ProduceService
+from quorate.broker.replication.serving.session_fetches import SessionFetches
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.error_code import ErrorCode
 from quorate.log import Log, LogConfig
 from quorate.log.batches.records import build_batch
+from quorate.runtime.entropy import Entropy
 from quorate.runtime.real import RealDisk, SyncStrategy
 from quorate.runtime.slices import in_slices
 from quorate.simulation.world.simulated_compute import InlineCompute
@@ -201,19 +207,53 @@ async def test_a_leader_deposed_between_two_appends_of_a_produce_acknowledges_no
     assert [each.error for each in pending.results()] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
 
 
+def reader_of(partition: PartitionReplica) -> PartitionReader:
+    return PartitionReader(
+        lambda topic, number: partition,
+        disk_failed=lambda *_: None,
+        cut_off=lambda _: False,
+        quotas=ReplicationQuotas(1),
+        stats=ReplicationStats(),
+    )
+
+
+@pytest.mark.parametrize("replica_id", [-1, 2])
+async def test_a_session_of_many_partitions_is_begun_read_and_ended_in_slices(
+    tmp_path: Path, replica_id: int
+) -> None:
+    partition = await partition_of(tmp_path, led_by(1))
+    purgatory = Purgatory()
+    sessions = FetchSessions(Entropy(random.Random(1)), slots=1)
+    service = SessionFetches(
+        reader_of(partition), purgatory, sessions, max_bytes=1 << 20, doubtful=lambda: replica_id < 0
+    )
+    items = [FetchItem("t", number, 0, 1 << 20) for number in range(20_000)]
+    options = FetchOptions(items=items, max_wait_ms=0, replica_id=replica_id)
+    wanted = SessionRef(session_id=0, epoch=0, with_ids=False)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sessions.run)
+        session = await within_gap(service.enter(wanted, options, []), what="a session of 20,000 partitions")
+        results = await within_gap(service.begin(session, options), what="its first answer")
+        assert len(results) == 20_000
+        keys = [("t", number) for number in range(10_000)]
+        more = SessionRef(session_id=session.session_id, epoch=1, with_ids=False)
+        await within_gap(service.enter(more, replace(options, items=[]), keys), what="10,000 left out")
+        assert len(session) == 10_000
+        service.close(session)
+
+        async def ended() -> None:
+            while len(session):
+                await trio.lowlevel.checkpoint()
+
+        await within_gap(ended(), what="the end of a session")
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("replica_id", [-1, 2])
 async def test_a_fetch_of_many_partitions_reads_and_waits_in_slices(tmp_path: Path, replica_id: int) -> None:
     partition = await partition_of(tmp_path, led_by(1))
     purgatory = Purgatory()
-    service = FetchService(
-        lambda topic, number: partition,
-        purgatory,
-        max_bytes=1 << 20,
-        disk_failed=lambda *_: None,
-        cut_off=lambda _: False,
-        stats=ReplicationStats(),
-        quotas=ReplicationQuotas(1),
-    )
+    service = FetchService(reader_of(partition), purgatory, max_bytes=1 << 20)
     options = FetchOptions(
         items=[FetchItem("t", number, 0, 1 << 20) for number in range(20_000)],
         max_wait_ms=50,

@@ -3,7 +3,7 @@
 import trio
 import trio.testing
 
-from quorate.broker.replication.lost_leaders import PATIENCE_S, LostLeaders
+from quorate.broker.replication.following.lost_leaders import PATIENCE_S, LostLeaders
 
 
 async def test_a_leader_is_lost_for_a_while_or_until_it_is_found(autojump_clock) -> None:

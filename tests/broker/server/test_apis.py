@@ -1,6 +1,7 @@
 """One broker's APIs, through our own client."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from quorate.broker.wire.codecs.fetch_codec import (
     FetchedPartition,
     FetchPartition,
     FetchTopic,
+    ForgottenTopic,
     KafkaFetchRequest,
 )
 from quorate.broker.wire.codecs.produce_codec import (
@@ -359,6 +361,61 @@ async def test_a_fetch_that_names_a_partition_20_000_times_gets_it_once(make_nod
         assert [part.index for part in answer.topics[0].partitions] == [0, 1]
         assert values_of(answer.topics[0].partitions[0]) == [b"2" * 1000]
         assert values_of(answer.topics[0].partitions[1]) == [b"other"]
+
+
+async def test_a_consumer_fetches_in_a_session(make_nodes: MakeNodes) -> None:
+    """KIP-227, on the wire: named once, told of what changes, and left when it is forgotten."""
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        await create(client, "t", partitions=3)
+
+        async def fetch(session_id: int, epoch: int, *parts: FetchPartition, **fields: Any) -> Any:
+            asked = KafkaFetchRequest(
+                version=12,
+                max_wait_ms=50,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                session_id=session_id,
+                session_epoch=epoch,
+                topics=[FetchTopic("t", None, parts)] if parts else [],
+                **fields,
+            )
+            answer = await client.fetch(asked)
+            assert answer.error is ErrorCode.none
+            return answer
+
+        def found(answer: Any) -> dict[int, list[bytes]]:
+            return {part.index: values_of(part) for topic in answer.topics for part in topic.partitions}
+
+        first = await fetch(0, 0, *(FetchPartition(number) for number in range(3)))
+        session = first.session_id
+        assert session > 0
+        assert found(first) == {0: [], 1: [], 2: []}
+        assert found(await fetch(session, 1)) == {}
+        await produce(client, "t", batch(b"a"), partition=2)
+        second = await fetch(session, 2)
+        assert (second.session_id, found(second)) == (session, {2: [b"a"]})
+        left = [ForgottenTopic("t", None, [1])]
+        await fetch(session, 3, FetchPartition(2, fetch_offset=1), forgotten=left)
+        await produce(client, "t", batch(b"b"), partition=1)
+        assert found(await fetch(session, 4)) == {}
+        # The metadata log has no sessions: whoever asks for it is answered in full each time.
+        both = [FetchTopic("t", None, [FetchPartition(1)])]
+        both.append(FetchTopic("__cluster_metadata", None, [FetchPartition(0)]))
+        asked = KafkaFetchRequest(
+            version=12,
+            max_wait_ms=50,
+            min_bytes=1,
+            max_bytes=1,
+            session_id=session,
+            session_epoch=0,
+            topics=both,
+        )
+        assert (await client.fetch(asked)).session_id == 0
+        asked = replace(asked, session_epoch=5)
+        assert (await client.fetch(asked)).error is ErrorCode.fetch_session_id_not_found
+        nothing = await fetch(0, 0)
+        assert (nothing.session_id, found(nothing)) == (0, {})
 
 
 async def test_an_unknown_fetch_session_is_refused(make_nodes: MakeNodes) -> None:

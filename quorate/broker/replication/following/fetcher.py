@@ -1,17 +1,26 @@
 """Follows leaders: one task per leading broker, which fetches every partition that this broker follows there.
 
-One Fetch is in flight at a time (num.replica.fetchers=1), and the next leaves as soon as an answer is
-appended: that next fetch is what acknowledges it. A partition that is new in an assignment breaks off a
-long poll in which it is missing, with its connection, because the answer could be half a second away.
+It fetches in a session (KIP-227): a request names the partitions that have changed here, an answer those
+that have changed there, and the others cost nothing. One Fetch is in flight at a time
+(num.replica.fetchers=1), and the next leaves as soon as an answer is appended: that next fetch is what
+acknowledges it. A partition that is new in an assignment breaks off a long poll in which it is missing, with
+its connection, because the answer could be half a second away.
 """
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import trio
 
-from quorate.broker.replication.lost_leaders import LostLeaders
+from quorate.broker.replication.following.follower_session import (
+    LOST_SESSION,
+    FetchKey,
+    FollowerSession,
+    by_topic,
+    forgotten_by_topic,
+)
+from quorate.broker.replication.following.lost_leaders import LostLeaders
 from quorate.broker.replication.replica import Cutting, FollowerState, PartitionReplica, ReplicationQuotas
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.replication_errors import ReplicaFailedError
@@ -20,8 +29,8 @@ from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
 from quorate.broker.wire.codecs import (
     FetchedPartition,
     FetchPartition,
-    FetchTopic,
     KafkaFetchRequest,
+    KafkaFetchResponse,
     MalformedError,
 )
 from quorate.error_code import ErrorCode
@@ -36,7 +45,7 @@ from quorate.runtime import (
     Tasks,
     get_logger,
 )
-from quorate.types import UNKNOWN_EPOCH, Offset
+from quorate.types import UNKNOWN_EPOCH
 
 log = get_logger(__name__)
 
@@ -49,6 +58,7 @@ _FIRST_VERSION_WITH_IDS = 13
 class _Followed:
     """One partition in one leader epoch."""
 
+    fetcher: "LeaderFetcher"
     partition: PartitionReplica
     role: FollowerState
     backoff_s: float = 0.0
@@ -59,11 +69,9 @@ class _Followed:
     def current(self) -> bool:
         return self.partition.role is self.role and not self.failed
 
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    followed: _Followed
-    offset: Offset
+    def changed(self, *, wake: bool) -> None:
+        """The replica has changed here, its log start for instance (`Observer`)."""
+        self.fetcher.look_at(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +100,13 @@ class LeaderFetcher:
         self.leader = leader
         self._context = context
         self._followed: dict[PartitionReplica, _Followed] = {}
+        self._session = FollowerSession()
+        self._in_session: dict[FetchKey, _Followed] = {}
+        self._due: dict[_Followed, None] = {}
+        """What may differ from what the leader was asked for."""
+        self._paused: dict[_Followed, None] = {}
+        """What is not fetched for now, after an error or because of the throttle."""
+        self._with_ids = True
         self._changed = trio.Event()
         self._connection = trio.CancelScope()
         self._interruptible = False
@@ -103,14 +118,26 @@ class LeaderFetcher:
 
     def follow(self, partition: PartitionReplica, role: FollowerState) -> None:
         """Begin at the present end of its log."""
-        self._followed[partition] = _Followed(partition, role)
+        self.unfollow(partition)
+        followed = self._followed[partition] = _Followed(self, partition, role)
+        partition.watchers.attach(followed, follower=True)
+        self._due[followed] = None
         self._backoff_s = 0.0
         self._changed.set()
         if self._interruptible:
             self._connection.cancel()
 
     def unfollow(self, partition: PartitionReplica) -> None:
-        self._followed.pop(partition, None)
+        followed = self._followed.pop(partition, None)
+        if followed is not None:
+            partition.watchers.detach(followed)
+            self._paused.pop(followed, None)
+            # The leader is told with the next request.
+            self._due[followed] = None
+
+    def look_at(self, followed: _Followed) -> None:
+        """Ask for this partition anew if anything differs."""
+        self._due[followed] = None
 
     async def run(self) -> None:
         while True:
@@ -166,85 +193,72 @@ class LeaderFetcher:
 
     async def _fetch_all(self, client: WireClient) -> None:
         version = client.version(ApiKey.FETCH)
+        self._with_ids = version >= _FIRST_VERSION_WITH_IDS
+        session = self._session
+        # Whether the leader had the last request of an earlier connection is unknown.
+        session.restart()
         while True:
             self._changed = trio.Event()
-            request, asked, retry_at = await self._request(version)
+            request, retry_at = await self._request(version)
             if self._changed.is_set():
                 # While the request was put together. What is new is not in it, and must not wait for it.
                 request = replace(request, max_wait_ms=0)
-            if not asked:
+            if not len(session):
+                session.restart()
                 if not self._followed:
                     return
                 await self._wait(retry_at)
                 continue
-            answer = await self._fetch(client, request)
-            self._backoff_s = 0.0
-            await self._take(answer, asked)
+            response = await self._fetch(client, request)
+            error = ErrorCode(int(response.error))
+            if error is ErrorCode.NONE:
+                self._backoff_s = 0.0
+                await self._take(response)
+            session.answered(error, response.session_id)
+            if error is not ErrorCode.NONE and error not in LOST_SESSION:
+                raise KafkaError(response.error, f"broker {self.leader} refused a Fetch: {error.name}")
 
-    async def _fetch(
-        self, client: WireClient, request: KafkaFetchRequest
-    ) -> dict[tuple[object, int], FetchedPartition]:
+    async def _fetch(self, client: WireClient, request: KafkaFetchRequest) -> KafkaFetchResponse:
         self._interruptible = True
         try:
-            response = await client.fetch(request)
+            return await client.fetch(request)
         finally:
             self._interruptible = False
-        if response.error:
-            raise KafkaError(response.error, f"broker {self.leader} refused a Fetch: {response.error.name}")
-        by_name = request.version < _FIRST_VERSION_WITH_IDS
-        answer: dict[tuple[object, int], FetchedPartition] = {}
-        slices = Slices()
-        for topic in response.topics:
-            for part in topic.partitions:
-                answer[topic.name if by_name else topic.topic_id, part.index] = part
-                await slices.pause()
-        return answer
 
-    async def _request(
-        self, version: int
-    ) -> tuple[KafkaFetchRequest, dict[tuple[object, int], _Asked], float]:
-        """Return the next fetch, its partitions, and the time at which the first paused partition is due."""
+    def _key(self, partition: PartitionReplica) -> FetchKey:
+        return (partition.topic_id if self._with_ids else partition.topic, partition.partition_id)
+
+    async def _request(self, version: int) -> tuple[KafkaFetchRequest, float]:
+        """Return the next fetch, and the time at which the first paused partition is due."""
         config = self._context.config
+        session = self._session
         now = trio.current_time()
-        retry_at = math.inf
-        asked: dict[tuple[object, int], _Asked] = {}
-        topics: dict[object, FetchTopic] = {}
-        parts: dict[object, list[FetchPartition]] = {}
-        by_name = version < _FIRST_VERSION_WITH_IDS
+        due, self._due = self._due, {}
+        if not session.incremental:
+            self._in_session.clear()
+            self._paused.clear()
+            due = dict.fromkeys(self._followed.values())
+        else:
+            due.update(dict.fromkeys(each for each in self._paused if each.not_before <= now))
+        named: dict[FetchKey, FetchPartition] = {}
+        forgotten: dict[FetchKey, None] = {}
         slices = Slices()
-        for partition, followed in list(self._followed.items()):
+        for followed in due:
             await slices.pause()
-            if not followed.current:
-                if self._followed.get(partition) is followed:
-                    del self._followed[partition]
-                continue
-            if followed.not_before > now:
-                retry_at = min(retry_at, followed.not_before)
-                continue
-            if partition.follower_throttled and self._held_back(partition):
-                retry_at = min(retry_at, now + self._context.quotas.follower.pause_s(now=now))
-                continue
-            key = partition.topic if by_name else partition.topic_id
-            if key not in topics:
-                parts[key] = []
-                topics[key] = FetchTopic(
-                    partition.topic if by_name else None, None if by_name else partition.topic_id, parts[key]
-                )
-            offset = partition.log.end_offset
-            epochs = partition.log.epochs
-            parts[key].append(
-                FetchPartition(
-                    partition=partition.partition_id,
-                    current_leader_epoch=followed.role.leader_epoch,
-                    fetch_offset=offset,
-                    # The log's last epoch, not the last answer's (KAFKA-15510).
-                    last_fetched_epoch=epochs[-1].epoch if epochs else UNKNOWN_EPOCH,
-                    # What the next life of this broker will find, too.
-                    log_start_offset=partition.log.durable_log_start_offset,
-                    max_bytes=config.replica_fetch_max_bytes,
-                )
-            )
-            asked[key, partition.partition_id] = _Asked(followed, offset)
+            key = self._key(followed.partition)
+            part = self._wanted(followed, now)
+            if part is not None:
+                self._in_session[key] = followed
+                forgotten.pop(key, None)
+                if session.name(key, part):
+                    named[key] = part
+            elif self._in_session.get(key) is followed:
+                # Another life of the same partition may have taken its place.
+                del self._in_session[key]
+                named.pop(key, None)
+                if session.forget(key):
+                    forgotten[key] = None
+        retry_at = min((each.not_before for each in self._paused), default=math.inf)
         wait_ms = config.replica_fetch_wait_max_ms
         if retry_at < math.inf:
             # A pause must not end in the middle of a long poll.
@@ -256,9 +270,39 @@ class LeaderFetcher:
             max_wait_ms=wait_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
-            topics=tuple(topics.values()),
+            session_id=session.session_id,
+            session_epoch=session.epoch,
+            topics=by_topic(named.items()),
+            forgotten=forgotten_by_topic(forgotten),
         )
-        return request, asked, retry_at
+        return request, retry_at
+
+    def _wanted(self, followed: _Followed, now: float) -> FetchPartition | None:
+        """Return what to ask for; None if the partition is not fetched, or not now."""
+        partition = followed.partition
+        if self._followed.get(partition) is not followed:
+            return None
+        if not followed.current:
+            self.unfollow(partition)
+            self._due.pop(followed, None)
+            return None
+        if followed.not_before <= now and partition.follower_throttled and self._held_back(partition):
+            followed.not_before = now + self._context.quotas.follower.pause_s(now=now)
+        if followed.not_before > now:
+            self._paused[followed] = None
+            return None
+        self._paused.pop(followed, None)
+        epochs = partition.log.epochs
+        return FetchPartition(
+            partition=partition.partition_id,
+            current_leader_epoch=followed.role.leader_epoch,
+            fetch_offset=partition.log.end_offset,
+            # The log's last epoch, not the last answer's (KAFKA-15510).
+            last_fetched_epoch=epochs[-1].epoch if epochs else UNKNOWN_EPOCH,
+            # What the next life of this broker will find, too.
+            log_start_offset=partition.log.durable_log_start_offset,
+            max_bytes=self._context.config.replica_fetch_max_bytes,
+        )
 
     def _held_back(self, partition: PartitionReplica) -> bool:
         """Return whether the partition is left out for now: its replica here is not in the ISR, and throttled
@@ -270,18 +314,17 @@ class LeaderFetcher:
             and context.quotas.follower.exceeded(now=trio.current_time())
         )
 
-    async def _take(
-        self, answer: dict[tuple[object, int], FetchedPartition], asked: dict[tuple[object, int], _Asked]
-    ) -> None:
+    async def _take(self, response: KafkaFetchResponse) -> None:
         slices = Slices()
         raised: list[PartitionReplica] = []
-        for key, each in asked.items():
+        for key, part in _parts(response):
             await slices.pause()
-            part = answer.get(key)
-            if part is None or not each.followed.current:
+            followed, asked = self._in_session.get(key), self._session.asks(key)
+            if followed is None or asked is None:
                 continue
-            followed, partition = each.followed, each.followed.partition
-            if partition.log.end_offset != each.offset:
+            self._due[followed] = None
+            partition = followed.partition
+            if not followed.current or partition.log.end_offset != asked.fetch_offset:
                 continue  # not what was asked for any more
             try:
                 if await self._take_one(followed, part):
@@ -345,6 +388,13 @@ class LeaderFetcher:
     def _pause(self, followed: _Followed) -> None:
         followed.backoff_s = self._longer(followed.backoff_s)
         followed.not_before = trio.current_time() + followed.backoff_s
+
+
+def _parts(response: KafkaFetchResponse) -> Iterator[tuple[FetchKey, FetchedPartition]]:
+    for topic in response.topics:
+        ref = topic.topic_id if topic.topic_id is not None else topic.name or ""
+        for part in topic.partitions:
+            yield (ref, part.index), part
 
 
 class Fetchers:

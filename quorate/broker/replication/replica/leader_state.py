@@ -89,6 +89,11 @@ class LeaderState:
         }
         return True
 
+    def about_to_append(self, end_offset: Offset) -> None:
+        """The log is about to grow from `end_offset`."""
+        for remote in self.remotes.values():
+            remote.leader_appends(end_offset)
+
     def effective_min_isr(self, min_isr: int) -> int:
         """Return `min_isr`, but no more than there are replicas (KAFKA-15583), without those that a
         reassignment adds: while they copy, the others serve as before."""

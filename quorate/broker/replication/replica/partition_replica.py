@@ -28,6 +28,7 @@ from quorate.broker.replication.purgatory import Watchers
 from quorate.broker.replication.replica.follower_state import FollowerState
 from quorate.broker.replication.replica.isr import IsrProposal
 from quorate.broker.replication.replica.leader_state import Eligible, LagRule, LeaderState
+from quorate.broker.replication.replica.remote_replica import FetchClock
 from quorate.broker.replication.replication_errors import PartitionError, ReplicaFailedError
 from quorate.broker.replication.requests import FetchItem
 from quorate.broker.replication.stats import ReplicationStats
@@ -182,6 +183,7 @@ class PartitionReplica:
             self._count_isr_change(before, state.isr)
             self.advance_high_watermark()
             self.settle_deletions()
+            self.watchers.isr_changed()
             self._propose_recovered()
             return RoleChange.ISR
         return self._begin_epoch(state, now)
@@ -265,6 +267,7 @@ class PartitionReplica:
                 duplicate=True,
                 append_time_ms=kept.append_time_ms,
             )
+        leader.about_to_append(self.log.end_offset)
         try:
             info = self.log.append_as_leader(checked.records, leader.leader_epoch, headers=headers)
         except (DiskError, LogFailedError) as error:
@@ -378,10 +381,13 @@ class PartitionReplica:
             )
         return Readable(self.log.end_offset if replica_id >= 0 else self.log.high_watermark)
 
-    def follower_fetched(self, item: FetchItem, *, replica_id: int, replica_epoch: int) -> None:
+    def follower_fetched(
+        self, item: FetchItem, *, replica_id: int, replica_epoch: int, clock: FetchClock | None = None
+    ) -> None:
         """Take in what a follower's fetch says of its log: before its records are read, so that the answer
-        has the newest high watermark. Raises `PartitionError`; a position in a diverging log means nothing
-        (KAFKA-13141)."""
+        has the newest high watermark. `clock`: its session, if it fetches in one. Raises `PartitionError`; a
+        position in a diverging log means nothing (KAFKA-13141)."""
+        self.leave_session(replica_id)
         if self.readable(item, replica_id=replica_id).diverging is not None:
             return
         leader = self.check_leading()
@@ -395,6 +401,7 @@ class PartitionReplica:
             leader_end_offset=self.log.end_offset,
             broker_epoch=replica_epoch,
             now=now,
+            clock=clock,
         )
         self.settle_deletions()
         if replica_id not in leader.isr.maximal:
@@ -402,6 +409,19 @@ class PartitionReplica:
             self._submit(leader.propose_expand(remote, high_watermark=self.high_watermark, rule=rule))
         if item.fetch_offset > self.high_watermark:
             self.advance_high_watermark()
+
+    def leave_session(self, replica_id: int, clock: FetchClock | None = None) -> None:
+        """A follower's session, that with `clock` or whichever it is in, stands for its fetches of this
+        partition no longer."""
+        remote = None if self.leading is None else self.leading.remotes.get(replica_id)
+        if remote is not None:
+            remote.leave_session(clock, leader_end_offset=self.log.end_offset)
+
+    def expects(self, replica_id: int) -> bool:
+        """Return whether a follower is not in the ISR that this broker leads, so that each of its fetches may
+        be the one that lets it join."""
+        leader = self.leading
+        return leader is not None and replica_id not in leader.isr.committed
 
     def _divergence(self, item: FetchItem) -> tuple[Epoch, Offset] | None:
         if item.last_fetched_epoch < 0:

@@ -2,16 +2,26 @@
 
 from quorate.broker.replication.serving.deletions import DeletionService, ParkedDeletions
 from quorate.broker.replication.serving.fetch_service import FetchService, ParkedFetch
+from quorate.broker.replication.serving.fetch_session import FetchSession, PartitionKey
+from quorate.broker.replication.serving.fetch_sessions import FetchSessionError, FetchSessions
 from quorate.broker.replication.serving.offset_lookup import find_offset
 from quorate.broker.replication.serving.parked_produce import ParkedProduce
+from quorate.broker.replication.serving.partition_reader import PartitionReader
 from quorate.broker.replication.serving.produce_service import ProduceService
+from quorate.broker.replication.serving.session_fetches import SessionFetches
 
 __all__ = [
     "DeletionService",
     "FetchService",
+    "FetchSession",
+    "FetchSessionError",
+    "FetchSessions",
     "ParkedDeletions",
     "ParkedFetch",
     "ParkedProduce",
+    "PartitionKey",
+    "PartitionReader",
     "ProduceService",
+    "SessionFetches",
     "find_offset",
 ]

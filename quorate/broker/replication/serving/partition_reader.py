@@ -1,0 +1,177 @@
+"""The answer for one partition of a Fetch, read as its leader."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import trio
+
+from quorate.broker.replication.producing import Codec
+from quorate.broker.replication.replica import PartitionReplica, ReplicationQuotas
+from quorate.broker.replication.replication_errors import PartitionError
+from quorate.broker.replication.requests import FetchItem, FetchOptions, FetchResult, TopicRef
+from quorate.broker.replication.stats import ReplicationStats
+from quorate.error_code import ErrorCode
+from quorate.log import DamagedLogError, LogError, OffsetOutOfRangeError
+from quorate.log.batches import peek
+from quorate.runtime import DiskError, Slices
+from quorate.types import Offset
+
+Lookup: TypeAlias = Callable[[TopicRef, int], PartitionReplica]
+"""Raises `PartitionError` for a partition that is not hosted here."""
+ReadableEnd: TypeAlias = tuple[object, Offset]
+"""The role of a replica and the end of what may be read from it: when either changes, another read may give
+more."""
+
+_WITH_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+@dataclass(slots=True)
+class PartitionRead:
+    """What one read gave."""
+
+    result: FetchResult
+    partition: PartitionReplica | None = None
+    """The replica whose next change may give more; None: none will."""
+    readable_end: ReadableEnd | None = None
+    """The end of its readable records when they were read."""
+
+    def leaves_some(self, item: FetchItem) -> bool:
+        """Return whether another read may give more though nothing changes: it gave records, or none because
+        of a limit, a throttle or an error."""
+        return self.readable_end is None or self.readable_end[1] > item.fetch_offset
+
+
+class PartitionReader:
+    """Checks and reads. Changes nothing but counts."""
+
+    def __init__(
+        self,
+        lookup: Lookup,
+        *,
+        disk_failed: Callable[[PartitionReplica, Exception], None],
+        cut_off: Callable[[PartitionReplica], bool],
+        quotas: ReplicationQuotas,
+        stats: ReplicationStats,
+    ) -> None:
+        self.lookup = lookup
+        self._stats = stats
+        self._disk_failed = disk_failed
+        self._cut_off = cut_off
+        self._quota = quotas.leader
+
+    def readable_end(self, partition: PartitionReplica, options: FetchOptions) -> ReadableEnd:
+        """Return the role and the end of what may be read now."""
+        end = partition.log.end_offset if options.from_follower else partition.high_watermark
+        return (partition.role, end)
+
+    async def read(self, item: FetchItem, options: FetchOptions, *, left: int, first: bool) -> PartitionRead:
+        """Read up to `left` bytes; one batch if it is the `first` with records (KIP-74)."""
+        partition = role = None
+        try:
+            partition = self.lookup(item.topic, item.partition_id)
+            readable = partition.readable(item, replica_id=options.replica_id)
+            role = partition.role
+            readable_end: ReadableEnd | None = self.readable_end(partition, options)
+            records = b""
+            if not options.zstd and partition.rules.codec is Codec.ZSTD:
+                raise _needs_zstd(partition)
+            throttled = options.from_follower and partition.leader_throttled
+            if throttled and self._holds_back(partition, options.replica_id):
+                # Not watched: more records would change nothing. The long poll ends, and the follower asks
+                # again.
+                readable_end = None
+            elif readable.diverging is None and (left > 0 or first):
+                records = await partition.log.read(
+                    item.fetch_offset,
+                    min(item.max_bytes, left),
+                    end_offset=readable.end_offset,
+                    min_one_batch=first,
+                )
+                if not options.zstd and records:
+                    records = records[: await _size_before_zstd(records)]
+                    if not records:
+                        raise _needs_zstd(partition)
+                if partition.role is not role:
+                    # The log may have been cut meanwhile; whatever was read is not ours to give.
+                    partition.check_leading(item.current_leader_epoch)
+                    records = b""
+                if throttled and records:
+                    self._quota.record(len(records), now=trio.current_time())
+                if records and partition.is_adding(options.replica_id):
+                    self._stats.reassignment_bytes_out += len(records)
+        except PartitionError as error:
+            return PartitionRead(_refused(item, error.code, partition))
+        except OffsetOutOfRangeError:
+            return PartitionRead(_refused(item, ErrorCode.OFFSET_OUT_OF_RANGE, partition))
+        except (DiskError, DamagedLogError, LogError) as error:
+            if partition is None or partition.role is not role:
+                return PartitionRead(_refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition))
+            self._disk_failed(partition, error)
+            return PartitionRead(_refused(item, ErrorCode.KAFKA_STORAGE_ERROR, partition))
+        if not records and not options.from_follower and self._cut_off(partition):
+            # There is nothing more to come from here, perhaps from another.
+            return PartitionRead(_refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition))
+        answer = FetchResult(
+            topic=item.topic,
+            partition_id=item.partition_id,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.high_watermark,
+            log_start_offset=partition.log.log_start_offset,
+            diverging_epoch=readable.diverging,
+            records=(records,) if records else (),
+        )
+        return PartitionRead(answer, None if readable_end is None else partition, readable_end)
+
+    def _holds_back(self, partition: PartitionReplica, replica_id: int) -> bool:
+        """Return whether a follower outside the ISR gets nothing for now (KIP-73)."""
+        leading = partition.leading
+        return (
+            leading is not None
+            and replica_id not in leading.isr.committed
+            and self._quota.exceeded(now=trio.current_time())
+        )
+
+
+def is_urgent(item: FetchItem, options: FetchOptions, result: FetchResult) -> bool:
+    """Return whether the answer must not wait for more records: an error, a diverging log, or a log start
+    that has moved past the follower's. A client may wait for that (DeleteRecords), and Kafka's followers
+    learn of it at the end of their long poll."""
+    return result.urgent or (options.from_follower and 0 <= item.log_start_offset < result.log_start_offset)
+
+
+def _needs_zstd(partition: PartitionReplica) -> PartitionError:
+    return PartitionError(
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        f"{partition} has batches in zstd, which needs version 10 of Fetch (KIP-110)",
+    )
+
+
+async def _size_before_zstd(records: bytes) -> int:
+    """Bytes of these batches before the first in zstd. Clients that don't know it are few and old, so only
+    what would be sent to one is walked, from header to header."""
+    slices = Slices()
+    position = 0
+    while position < len(records):
+        size, codec = peek(records, position)
+        if codec == Codec.ZSTD:
+            break
+        position += size
+        await slices.pause()
+    return position
+
+
+def _refused(item: FetchItem, code: ErrorCode, partition: PartitionReplica | None) -> FetchResult:
+    result = FetchResult(topic=item.topic, partition_id=item.partition_id, error=code)
+    if partition is None:
+        return result
+    if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        # So that a follower needn't ask where to begin again.
+        return replace(
+            result, high_watermark=partition.high_watermark, log_start_offset=partition.log.log_start_offset
+        )
+    if code in _WITH_LEADER and partition.state is not None:
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition.state.leader == partition.broker_id:
+            return result  # cut off, or its disk has failed
+        return replace(result, leader=(partition.state.leader, partition.state.leader_epoch))
+    return result

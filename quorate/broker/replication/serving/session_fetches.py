@@ -1,0 +1,190 @@
+"""Fetches in sessions: what a request names is noted, what is dirty is read, and what is news is answered."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import trio
+
+from quorate.broker.replication.purgatory import Purgatory
+from quorate.broker.replication.replication_errors import PartitionError
+from quorate.broker.replication.requests import FetchOptions, FetchResult, SessionRef
+from quorate.broker.replication.serving.fetch_service import ParkedFetch
+from quorate.broker.replication.serving.fetch_session import FetchSession, PartitionKey, SessionPartition
+from quorate.broker.replication.serving.fetch_sessions import FetchSessionError, FetchSessions
+from quorate.broker.replication.serving.partition_reader import PartitionReader, is_urgent
+from quorate.error_code import ErrorCode
+from quorate.runtime import Slices
+
+
+@dataclass(slots=True)
+class _Read:
+    """The reads of what was dirty."""
+
+    visited: list[tuple[SessionPartition, FetchResult, bool]] = field(default_factory=list)
+    """(partition, result, whether the next read may give more without a change)."""
+    size: int = 0
+    urgent: bool = False
+
+
+class SessionFetches:
+    """`enter`, then `begin`."""
+
+    def __init__(
+        self,
+        reader: PartitionReader,
+        purgatory: Purgatory,
+        sessions: FetchSessions,
+        *,
+        max_bytes: int,
+        doubtful: Callable[[], bool],
+    ) -> None:
+        self._reader = reader
+        self._purgatory = purgatory
+        self._sessions = sessions
+        self._max_bytes = max_bytes
+        self._doubtful = doubtful
+        """Whether leaders here may have been replaced without anybody here knowing."""
+
+    async def enter(
+        self, ref: SessionRef, options: FetchOptions, forgotten: Sequence[PartitionKey]
+    ) -> FetchSession | None:
+        """Return the request's session, with the request taken in; None if it is a full one without a
+        session. One that fetches nothing any more is closed. Raises `FetchSessionError`."""
+        session = self._sessions.enter(ref, options)
+        if session is None:
+            return None
+        epoch, before = session.epoch, len(session)
+        slices = Slices()
+        for item in options.items:
+            session.name(item)
+            await slices.pause()
+        for key in forgotten:
+            session.forget(key)
+            await slices.pause()
+        if session.epoch != epoch:
+            raise FetchSessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        self._sessions.resized(session, before)
+        session.clock.fetched_at = trio.current_time()
+        if session.from_follower:
+            await self._note(session, options)
+        elif self._doubtful():
+            for _ in session.mark_all():
+                await slices.pause()
+        return session
+
+    async def _note(self, session: FetchSession, options: FetchOptions) -> None:
+        """Take in what a follower's fetch says of the logs that it names, and of those that changed here."""
+        slices = Slices()
+        for each in list(session.dirty):
+            item = each.item
+            try:
+                partition = self._reader.lookup(item.topic, item.partition_id)
+                each.observe(partition)
+                partition.follower_fetched(
+                    item,
+                    replica_id=options.replica_id,
+                    replica_epoch=options.replica_epoch,
+                    clock=session.clock,
+                )
+            except PartitionError:
+                pass  # reported when it is read
+            await slices.pause()
+
+    async def begin(self, session: FetchSession, options: FetchOptions) -> list[FetchResult] | ParkedFetch:
+        """Read. Return the answer if it needn't wait. Raises `FetchSessionError`, as waiting for the answer
+        does."""
+        deadline = trio.current_time() + options.max_wait_ms / 1000
+        return await self._read_or_park(
+            session, session.epoch, options, deadline, wait=options.max_wait_ms > 0
+        )
+
+    def close(self, session: FetchSession) -> None:
+        """Forget a session."""
+        self._sessions.close(session)
+
+    async def _finish(
+        self, session: FetchSession, epoch: int, options: FetchOptions, deadline: float
+    ) -> list[FetchResult]:
+        while True:
+            wait = trio.current_time() < deadline
+            outcome = await self._read_or_park(session, epoch, options, deadline, wait=wait)
+            if not isinstance(outcome, ParkedFetch):
+                return outcome
+            try:
+                await outcome.wait()
+            finally:
+                outcome.abandon()
+
+    async def _read_or_park(
+        self, session: FetchSession, epoch: int, options: FetchOptions, deadline: float, *, wait: bool
+    ) -> list[FetchResult] | ParkedFetch:
+        while True:
+            session.woken = False
+            read = await self._read(session, options)
+            if session.epoch != epoch:
+                # Another request came, or the session was closed.
+                raise FetchSessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            if read.size >= options.min_bytes or not wait or read.urgent:
+                return self._answer(session, read, options)
+            if not session.woken:
+                return self._parked(session, epoch, options, deadline)
+
+    def _parked(
+        self, session: FetchSession, epoch: int, options: FetchOptions, deadline: float
+    ) -> ParkedFetch:
+        parked = ParkedFetch(
+            lambda: self._finish(session, epoch, options, deadline), from_follower=session.from_follower
+        )
+        session.parked = parked
+        self._purgatory.hold(parked, deadline)
+        return parked
+
+    async def _read(self, session: FetchSession, options: FetchOptions) -> _Read:
+        read = _Read()
+        left = min(options.max_bytes, self._max_bytes)
+        first = True
+        slices = Slices()
+        for each in list(session.dirty):
+            if left <= 0 and not first and session.answered:
+                # The rest stays dirty, and comes before what is read now. A first answer names everything.
+                break
+            each.touched = False
+            item = each.item
+            try:
+                each.observe(self._reader.lookup(item.topic, item.partition_id))
+            except PartitionError:
+                each.observe(None)
+            one = await self._reader.read(item, options, left=left, first=first)
+            result = one.result
+            read.visited.append((each, result, one.leaves_some(item)))
+            read.urgent = read.urgent or is_urgent(item, options, result)
+            if result.records:
+                read.size += result.size
+                left -= result.size
+                first = False
+            await slices.pause()
+        return read
+
+    def _answer(self, session: FetchSession, read: _Read, options: FetchOptions) -> list[FetchResult]:
+        session.answered = True
+        results: list[FetchResult] = []
+        for each, result, leaves_some in read.visited:
+            if each.is_news(result):
+                each.sent(result)
+                results.append(result)
+            if result.records:
+                # Last in turn, so that others come first when an answer is full.
+                session.dirty.pop(each, None)
+                session.dirty[each] = None
+            elif not (
+                leaves_some
+                or each.touched
+                or result.urgent
+                or (
+                    session.from_follower
+                    and each.replica is not None
+                    and each.replica.expects(options.replica_id)
+                )
+            ):
+                session.dirty.pop(each, None)
+        return results

@@ -1,0 +1,423 @@
+"""Fetch sessions (KIP-227): what is remembered, what is answered, and what an idle partition costs."""
+
+import random
+
+import pytest
+import trio
+
+from quorate.broker.replication.requests import FetchItem, FetchOptions, SessionRef
+from quorate.broker.replication.serving.fetch_service import ParkedFetch
+from quorate.broker.replication.serving.fetch_sessions import FetchSessionError, FetchSessions
+from quorate.error_code import ErrorCode
+from quorate.log.batches.batch import read_batches
+from quorate.log.batches.records import records_of
+from quorate.runtime.entropy import Entropy
+
+
+class SessionClient:
+    """A consumer that fetches in a session and keeps what it was told."""
+
+    def __init__(self, broker, *, with_ids=False):
+        self.broker = broker
+        self.with_ids = with_ids
+        self.session_id = self.epoch = 0
+        self.known = {}
+        """(topic, partition) to (high watermark, log start), as the last answers said."""
+        self.values = {}
+
+    async def fetch(self, *items, forget=(), max_wait_ms=0, max_bytes=1 << 20, epoch=None, session_id=None):
+        """Return the answer's partitions by key."""
+        ref = SessionRef(
+            session_id=self.session_id if session_id is None else session_id,
+            epoch=self.epoch if epoch is None else epoch,
+            with_ids=self.with_ids,
+        )
+        named = [FetchItem(topic, number, offset, 1 << 20) for topic, number, offset in items]
+        options = FetchOptions(items=named, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
+        manager = self.broker.manager
+        session = await manager.enter_session(ref, options, list(forget))
+        assert session is not None, "there was no room for a session"
+        if not len(session):
+            self.session_id = self.epoch = 0
+            return {}
+        if not self.epoch:
+            self.session_id, self.epoch = session.session_id, 0
+        self.epoch += 1
+        begun = await manager.begin_session_fetch(session, options)
+        results = await begun.results() if isinstance(begun, ParkedFetch) else begun
+        for each in results:
+            key = (each.topic, each.partition_id)
+            self.known[key] = (each.high_watermark, each.log_start_offset)
+            self.values.setdefault(key, {}).update(records_by_offset(each))
+        return {(each.topic, each.partition_id): each for each in results}
+
+    def position(self, number):
+        """Return the offset after all that was read of a partition of `t`."""
+        return max(self.values.get(("t", number), ()), default=-1) + 1
+
+
+def records_by_offset(result):
+    return {
+        record.offset: record.value.decode()
+        for piece in result.records
+        for each in read_batches(piece)
+        for record in records_of(each)
+    }
+
+
+def values_of(result):
+    return list(records_by_offset(result).values())
+
+
+async def one_broker(make_brokers, *, partitions):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster.with_topic(replicas=(1,), partitions=partitions)
+    for number in range(partitions):
+        await cluster.opened(partition_id=number)
+    return cluster
+
+
+def looked_at(monkeypatch, broker, *, partitions):
+    """Partitions that the leader looks at from now on, in order."""
+    looks = []
+    for number in range(partitions):
+        held = broker.partition(partition_id=number)
+        readable = held.readable
+
+        def noted(item, *, replica_id, readable=readable, number=number):
+            looks.append(number)
+            return readable(item, replica_id=replica_id)
+
+        monkeypatch.setattr(held, "readable", noted)
+    return looks
+
+
+async def test_idle_partitions_of_a_follower_cost_its_leader_nothing(
+    make_brokers, autojump_clock, monkeypatch
+):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2), partitions=50)
+    await cluster.opened(partition_id=49)
+    await trio.sleep(3)
+    looks = looked_at(monkeypatch, cluster[1], partitions=50)
+    for number in range(5):
+        await cluster[1].produced(f"{number}", partition_id=7)
+        await trio.sleep(1)
+    assert set(looks) == {7}
+    assert len(looks) < 40
+    assert cluster[2].partition(partition_id=7).high_watermark == 5
+
+
+async def test_a_consumer_is_told_what_has_changed_and_nothing_else(make_brokers, autojump_clock):
+    cluster = await one_broker(make_brokers, partitions=3)
+    client = SessionClient(cluster[1])
+    first = await client.fetch(*(("t", number, 0) for number in range(3)))
+    assert list(first) == [("t", 0), ("t", 1), ("t", 2)]
+    assert await client.fetch() == {}
+    await cluster[1].produced("a", partition_id=1)
+    second = await client.fetch()
+    assert {key: values_of(each) for key, each in second.items()} == {("t", 1): ["a"]}
+    # Not asked for from elsewhere, so it comes again.
+    assert list(await client.fetch()) == [("t", 1)]
+    assert await client.fetch(("t", 1, 1)) == {}
+    assert (await cluster[1].deleted(1, partition_id=1)).low_watermark == 1
+    third = await client.fetch()
+    assert (third["t", 1].log_start_offset, third["t", 1].records) == (1, ())
+
+
+async def test_a_waiting_fetch_is_answered_by_the_change_of_any_of_its_partitions(
+    make_brokers, autojump_clock
+):
+    cluster = await one_broker(make_brokers, partitions=20)
+    client = SessionClient(cluster[1])
+    await client.fetch(*(("t", number, 0) for number in range(20)))
+    answered = {}
+
+    async def wait():
+        answered.update(await client.fetch(max_wait_ms=60_000))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.sleep(5)
+        assert not answered
+        await cluster[1].produced("late", partition_id=13)
+        await trio.sleep(0.1)
+        assert list(answered) == [("t", 13)]
+
+
+async def test_a_partition_that_gave_records_lets_the_others_go_first(make_brokers, autojump_clock):
+    cluster = await one_broker(make_brokers, partitions=3)
+    for number in range(3):
+        for _ in range(3):
+            await cluster[1].produced("x" * 900, partition_id=number)
+    client = SessionClient(cluster[1])
+    first = await client.fetch(*(("t", number, 0) for number in range(3)), max_bytes=1000)
+    assert [(key[1], bool(each.records)) for key, each in first.items()] == [
+        (0, True),
+        (1, False),
+        (2, False),
+    ]
+    given = []
+    for _ in range(6):
+        answer = await client.fetch(max_bytes=1000)
+        given += [key[1] for key, each in answer.items() if each.records]
+    assert given == [1, 2, 0, 1, 2, 0]
+
+
+async def test_requests_of_no_session_here_are_refused_in_kafkas_order(make_brokers, autojump_clock):
+    cluster = await one_broker(make_brokers, partitions=1)
+    client = SessionClient(cluster[1])
+    await client.fetch(("t", 0, 0))
+
+    async def refusal(**fields):
+        with pytest.raises(FetchSessionError) as refused:
+            await client.fetch(**fields)
+        return refused.value.code
+
+    assert await refusal(session_id=client.session_id + 1) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    client.with_ids = True
+    assert await refusal(epoch=7) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert await refusal() is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    client.with_ids = False
+    assert await client.fetch() == {}
+
+
+async def test_a_request_that_comes_twice_is_answered_once(make_brokers, autojump_clock):
+    """The epoch moves on when a request arrives: the one that waits is answered by an error."""
+    cluster = await one_broker(make_brokers, partitions=1)
+    client = SessionClient(cluster[1])
+    await client.fetch(("t", 0, 0))
+    outcome = []
+
+    async def waits():
+        try:
+            outcome.append(await client.fetch(max_wait_ms=10_000))
+        except FetchSessionError as error:
+            outcome.append(error.code)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waits)
+        await trio.sleep(1)
+        await client.fetch(epoch=client.epoch)
+        await cluster[1].produced("a")
+    assert outcome == [ErrorCode.INVALID_FETCH_SESSION_EPOCH]
+
+
+async def test_a_session_without_partitions_ends(make_brokers, autojump_clock):
+    cluster = await one_broker(make_brokers, partitions=2)
+    client = SessionClient(cluster[1])
+    await client.fetch(("t", 0, 0), ("t", 1, 0))
+    sessions = cluster[1].manager.sessions
+    assert (len(sessions), sessions.partitions) == (1, 2)
+    await client.fetch(forget=[("t", 0), ("unknown", 9)])
+    assert (len(sessions), sessions.partitions) == (1, 1)
+    await cluster[1].produced("a", partition_id=0)
+    assert await client.fetch() == {}
+    await client.fetch(forget=[("t", 1)])
+    assert (len(sessions), sessions.partitions) == (0, 0)
+
+
+async def test_what_a_session_let_go_of_is_not_observed_any_more(make_brokers, autojump_clock):
+    cluster = await one_broker(make_brokers, partitions=1)
+    client = SessionClient(cluster[1])
+    for _ in range(3):
+        client.epoch = 0
+        await client.fetch(("t", 0, 0))
+    await trio.sleep(1)
+    watchers = cluster[1].partition().watchers
+    assert len(watchers._observing_consumers) == 1
+
+
+async def test_a_topic_that_is_made_again_is_not_taken_for_the_one_before(make_brokers, autojump_clock):
+    cluster = await one_broker(make_brokers, partitions=1)
+    client = SessionClient(cluster[1])
+    await cluster[1].produced("old")
+    await client.fetch(("t", 0, 1))
+    cluster.controller.delete()
+    await trio.sleep(1)
+    assert (await client.fetch())["t", 0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    cluster.controller.create(replicas=(1,), number=2)
+    await cluster.opened()
+    assert (await client.fetch())["t", 0].error is ErrorCode.OFFSET_OUT_OF_RANGE
+    await cluster[1].produced("new")
+    assert values_of((await client.fetch(("t", 0, 0)))["t", 0]) == ["new"]
+
+
+# The ISR, where a follower's fetches say nothing of an idle partition
+
+
+@pytest.mark.parametrize("idle_s", [0.2, 20.0])
+async def test_an_idle_follower_has_the_whole_lag_time_from_its_last_fetch(
+    make_brokers, autojump_clock, idle_s
+):
+    cluster = make_brokers(brokers=2, min_isr=1, replica_lag_time_max_ms=2000)
+    await cluster.with_topic(replicas=(1, 2))
+    await cluster[1].produced("a")
+    await cluster.caught_up()
+    await trio.sleep(idle_s)
+    cluster.cut_off(2)
+    await trio.sleep(0.1)
+    cluster[1].produce("b", acks=1)
+    await trio.sleep(1.3)
+    assert cluster.controller.state().isr == (1, 2)
+    await trio.sleep(2.5)
+    assert cluster.controller.state().isr == (1,)
+
+
+async def test_an_idle_follower_joins_the_isr_once_it_may(make_brokers, autojump_clock):
+    """It is fenced when it comes back, and nothing is written afterwards that it would have to fetch."""
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    await cluster[1].produced("a")
+    await cluster.caught_up()
+    cluster.controller.fence(2)
+    await cluster.in_sync(1)
+    await trio.sleep(5)
+    assert cluster.controller.state().isr == (1,)
+    cluster.controller.unfence(2)
+    await cluster.in_sync(1, 2)
+
+
+async def test_a_follower_goes_on_when_its_leader_has_dropped_the_session(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2), partitions=3)
+    await cluster.opened(partition_id=2)
+    await trio.sleep(2)
+    sessions = cluster[1].manager.sessions
+    assert (len(sessions), sessions.partitions) == (1, 3)
+    for session in list(sessions._by_id.values()):
+        sessions.close(session)
+    for number in range(3):
+        await cluster[1].produced("a", partition_id=number)
+    await cluster.until(lambda: all(cluster[2].partition(partition_id=n).log.end_offset for n in range(3)))
+    assert len(sessions) == 1
+
+
+async def test_a_leader_without_room_for_sessions_is_fetched_from_as_ever(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=2, max_incremental_fetch_session_cache_slots=0)
+    await cluster.with_topic(replicas=(1, 2), partitions=3)
+    await cluster.opened(partition_id=2)
+    for number in range(3):
+        assert not (await cluster[1].produced("a", partition_id=number)).error
+    assert len(cluster[1].manager.sessions) == 0
+
+
+async def test_the_log_start_that_retention_raised_at_a_follower_reaches_its_leader(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=2, min_isr=1, log_retention_check_interval_ms=1000)
+    await cluster.with_topic(replicas=(1, 2))
+    cluster.controller.configure(segment_bytes=200, index_interval_bytes=100)
+    await trio.sleep(0.1)
+    for _ in range(10):
+        await cluster[1].produced("x" * 150)
+    await cluster.caught_up()
+    cluster.controller.configure(retention_bytes=400)
+    await trio.sleep(5)
+    remote = cluster[1].partition().leading.remotes[2]
+    start = cluster[2].partition().log.durable_log_start_offset
+    assert start > 0
+    assert remote.log_start_offset == start
+
+
+# The cache
+
+
+def sessions_of(slots):
+    return FetchSessions(Entropy(random.Random(1)), slots=slots)
+
+
+def begin(sessions, size, *, follower=-1):
+    options = FetchOptions(
+        items=[FetchItem("t", number, 0, 1) for number in range(size)], max_wait_ms=0, replica_id=follower
+    )
+    session = sessions.enter(SessionRef(session_id=0, epoch=0, with_ids=False), options)
+    if session is not None:
+        for item in options.items:
+            session.name(item)
+        sessions.resized(session, 0)
+    return session
+
+
+async def test_a_full_cache_makes_room_as_kafkas_does(autojump_clock):
+    sessions = sessions_of(2)
+    small, large = begin(sessions, 1), begin(sessions, 10)
+    assert begin(sessions, 50) is None, "young sessions of consumers stay"
+    follower = begin(sessions, 1, follower=2)
+    assert follower is not None
+    assert small.epoch == -1, "a follower's session takes the place of the smallest consumer's"
+    await trio.sleep(100)
+    # Used again, and so not idle for two minutes.
+    sessions.enter(
+        SessionRef(session_id=large.session_id, epoch=1, with_ids=False),
+        FetchOptions(items=[], max_wait_ms=0),
+    )
+    await trio.sleep(30)
+    assert begin(sessions, 5) is not None, "one that nobody has used for two minutes makes room"
+    assert (follower.epoch, large.epoch) == (-1, 2)
+    assert begin(sessions, 10) is None, "one of the same size stays"
+    assert begin(sessions, 11) is not None, "a larger one takes the place of a smaller one"
+    assert large.epoch == -1
+    assert sessions.evictions == 3
+
+
+async def test_ten_thousand_sessions_of_one_client_are_bounded(autojump_clock):
+    sessions = sessions_of(1000)
+    for _ in range(10_000):
+        begin(sessions, 1)
+    assert len(sessions) == sessions.partitions == 1000
+
+
+# What a session must never do
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_session_never_hides_a_change(make_brokers, autojump_clock, seed):
+    """Two clients in sessions fetch whatever they like, in answers of drawn sizes, among writes and new
+    leader epochs. In the end they have read what is there, and were told the last of each partition."""
+    cluster = await one_broker(make_brokers, partitions=5)
+    draw = random.Random(seed)
+    written = {number: [] for number in range(5)}
+    clients = [SessionClient(cluster[1]) for _ in range(2)]
+
+    async def step(client, *, everything=False):
+        items = []
+        for number in range(5):
+            if everything or draw.random() < 0.7:
+                items.append(("t", number, client.position(number)))
+        wait = draw.choice((0, 0, 500))
+        await client.fetch(*items, max_wait_ms=wait, max_bytes=draw.choice((1, 200, 1 << 20)))
+
+    async def write():
+        for _ in range(60):
+            await trio.sleep(draw.uniform(0, 0.2))
+            number = draw.randrange(5)
+            what = draw.random()
+            if what < 0.8:
+                written[number].append(f"{len(written[number])}")
+                await cluster[1].produced(written[number][-1], partition_id=number)
+            else:
+                state = cluster.controller.state(partition_id=number)
+                cluster.controller.change(partition_id=number, leader=1, isr=state.isr)
+
+    async def read(client):
+        while not over.is_set():
+            await trio.sleep(draw.uniform(0, 0.2))
+            await step(client)
+
+    over = trio.Event()
+    for client in clients:
+        await step(client, everything=True)
+    async with trio.open_nursery() as nursery:
+        for client in clients:
+            nursery.start_soon(read, client)
+        await write()
+        over.set()
+    for client in clients:
+        for _ in range(20):
+            await step(client)
+            await client.fetch(*(("t", number, client.position(number)) for number in range(5)))
+        for number in range(5):
+            assert list(client.values["t", number].values()) == written[number]
+            held = cluster[1].partition(partition_id=number)
+            assert client.known["t", number] == (held.high_watermark, held.log.log_start_offset)
