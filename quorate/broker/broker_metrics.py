@@ -8,10 +8,11 @@ possible: nothing is counted twice.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+import trio
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from quorate.broker.controller import partition_counts, replica_counts
+from quorate.broker.controller import ReplicaPhase, partition_counts, replica_counts
 from quorate.broker.controller_node import ControllerNode
 from quorate.broker.metadata import (
     METADATA_VERSION,
@@ -23,6 +24,7 @@ from quorate.broker.metadata import (
 )
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication import ReplicaManager
+from quorate.broker.replication.changes import BOUNDS, ENDS, ChangeKind
 from quorate.metrics import BROKER_METADATA, CONTROLLER, RaftMetrics, families
 from quorate.raft import Quorum
 
@@ -63,10 +65,12 @@ class BrokerMetrics(Collector):
         yield from families(BROKER_METADATA, self._of_metadata())
         if self._controller is not None:
             yield from families(CONTROLLER, self._of_controller(self._controller))
-            yield from _of_states(self._metadata.image)
+            yield from self._of_states(self._controller)
+            yield from _of_progress(self._controller)
             yield from self._controller.stats.families()
         if self._replicas is not None:
             yield from _of_replicas(self._replicas)
+            yield from _of_changes(self._replicas)
 
     def _of_metadata(self) -> dict[str, float]:
         return {
@@ -109,9 +113,14 @@ class BrokerMetrics(Collector):
             "CurrentControllerId": -1 if leader is None else leader,
         }
 
+    def _of_states(self, controller: ControllerNode) -> Iterator[Metric]:
+        """Yield how many partitions and replicas are in each state of their machines, from counts."""
+        image = self._metadata.image
+        removed = controller.progress.removed_replicas(image)
+        yield from _of_image(image, removed)
 
-def _of_states(image: MetadataImage) -> Iterator[Metric]:
-    """Yield how many partitions and replicas are in each state of their machines, from the image's counts."""
+
+def _of_image(image: MetadataImage, removed: dict[ReplicaPhase, int]) -> Iterator[Metric]:
     partitions = GaugeMetricFamily(
         "quorate_controller_partitions_in_state", "Partitions in this state.", labels=["state"]
     )
@@ -121,7 +130,7 @@ def _of_states(image: MetadataImage) -> Iterator[Metric]:
     replicas = GaugeMetricFamily(
         "quorate_controller_replicas_in_state", "Replicas in this state.", labels=["state"]
     )
-    for replica_state, count in replica_counts(image).items():
+    for replica_state, count in (replica_counts(image) | removed).items():
         replicas.add_metric([replica_state.value], count)
     yield replicas
     yield _gauge(
@@ -190,6 +199,60 @@ def _of_replicas(replicas: ReplicaManager) -> Iterator[Metric]:
         family = CounterMetricFamily(counter, help_text)
         family.add_metric([], value)
         yield family
+
+
+def _of_changes(replicas: ReplicaManager) -> Iterator[Metric]:
+    """Yield the state changes of this broker's replicas."""
+    journal, summary = replicas.journal, replicas.changes
+    name = "quorate_broker_state_change"
+    for gauge, help_text, value in (
+        ("s_pending", "State changes that were begun and have not ended.", summary.pending),
+        ("_backlog", "Runs of metadata records whose state changes were not begun.", summary.backlog),
+        ("_oldest_seconds", "Age of the oldest of both; 0: there is none.", summary.oldest_ms / 1000),
+        ("_completed_offset", "Metadata offset up to which all have ended.", summary.completed_offset),
+    ):
+        yield _gauge(name + gauge, help_text, value)
+    ended = CounterMetricFamily(f"{name}s", "State changes that have ended.", labels=["change", "outcome"])
+    for kind in ChangeKind:
+        for outcome in ENDS:
+            ended.add_metric([kind.value, outcome.value], journal.counts.get((kind, outcome), 0))
+    yield ended
+    cumulative, buckets = 0, []
+    for bound, within in zip((*BOUNDS, float("inf")), journal.buckets, strict=True):
+        cumulative += within
+        buckets.append(("+Inf" if bound == float("inf") else repr(bound), float(cumulative)))
+    yield HistogramMetricFamily(
+        f"{name}_time_seconds",
+        "Time from the receipt of a state change to its completion.",
+        buckets=buckets,
+        sum_value=journal.seconds,
+    )
+
+
+def _of_progress(node: ControllerNode) -> Iterator[Metric]:
+    """Yield how far the brokers are with their state changes, as the active controller knows it."""
+    now = trio.current_time()
+    name, label = "quorate_controller_broker", ["broker"]
+    pending = GaugeMetricFamily(
+        f"{name}_pending_changes", "State changes that the broker has not ended.", labels=label
+    )
+    lag = GaugeMetricFamily(
+        f"{name}_record_lag", "Records after which the broker has not ended all.", labels=label
+    )
+    oldest = GaugeMetricFamily(
+        f"{name}_oldest_change_seconds", "Age of the broker's oldest state change; 0: none.", labels=label
+    )
+    for each in node.progress.progress(now=now):
+        pending.add_metric([str(each.broker_id)], each.pending)
+        lag.add_metric([str(each.broker_id)], each.lag)
+        oldest.add_metric([str(each.broker_id)], each.oldest_s)
+    yield from (pending, lag, oldest)
+    behind = node.progress.behind(now=now, patience=node.controller.patience_s)
+    yield _gauge(
+        "quorate_controller_brokers_behind",
+        "Brokers with a state change older than half a session.",
+        len(behind),
+    )
 
 
 def _gauge(name: str, help_text: str, value: float) -> Metric:

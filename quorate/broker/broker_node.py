@@ -35,6 +35,7 @@ from quorate.broker.metadata import (
 )
 from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.replication import ReplicaManager, ReplicationConfig
+from quorate.broker.replication.changes import ChangeSummary
 from quorate.broker.replication.storage import BadDirectory, Directory
 from quorate.broker.settings import ServerConfig
 from quorate.broker.wire import KafkaServerConfig, WireServer
@@ -131,8 +132,11 @@ class BrokerNode:
             disk_failed=report_failure,
         )
 
-        def acted_offset() -> int:
-            return replicas.acted_offset if replicas.began else metadata.offset
+        def changes() -> ChangeSummary:
+            if replicas.began:
+                return replicas.changes
+            # It acts upon nothing before it has all that is older than its registration.
+            return ChangeSummary(acted_offset=metadata.offset, completed_offset=metadata.offset)
 
         lifecycle = BrokerLifecycle(
             Identity(
@@ -149,7 +153,7 @@ class BrokerNode:
             log_dirs=replicas.online_dirs,
             failed_dirs=replicas.failed_dirs,
             proof=replicas.proof,
-            acted_offset=acted_offset,
+            changes=changes,
             registered=replicas.registered,
             told=reports.told,
         )

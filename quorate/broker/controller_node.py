@@ -7,9 +7,10 @@ from typing import Final
 import trio
 
 from quorate.broker.apis import CONTROLLER_APIS, ControllerDispatcher, ServingNode, error_table, features_of
-from quorate.broker.controller import BrokerWatch, Controller, ControllerSettings
+from quorate.broker.controller import BrokerProgress, BrokerWatch, Controller, ControllerSettings
 from quorate.broker.controller.operations import TopicDefaults
 from quorate.broker.controller_channel import ControllerChannel
+from quorate.broker.metadata import MetadataDelta, MetadataImage
 from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.settings import ServerConfig
 from quorate.broker.wire import KafkaServerConfig, WireServer
@@ -43,6 +44,7 @@ class ControllerNode:
         self.stats = ControllerStats()
         settings = controller_settings(config, cluster_id=cluster_id)
         confirm_s = settings.refusal_confirm_ms / 1000
+        self.progress = BrokerProgress()
         self._watch: BrokerWatch | None = None
         if confirm_s:
             self._watch = BrokerWatch(runtime.network, own_id=config.node_id, confirm_s=confirm_s)
@@ -53,17 +55,22 @@ class ControllerNode:
             telemetry=self.stats,
             watch=self._watch,
             wall_clock=runtime.wall_clock,
+            progress=self.progress,
         )
 
     async def run(self) -> None:
         """Run until cancelled."""
         self._quorum.serve_callers(self.controller.answer_encoded)
+        self._metadata.subscribe(self._committed)
         if self._watch is not None:
             self._watch.changed(whole_image(self._metadata.image), self._metadata.image)
             self._metadata.subscribe(self._watch.changed)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.controller.run)
             await self._follow_leadership()
+
+    def _committed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.progress.committed(delta, now=trio.current_time(), active=self.controller.active)
 
     async def _follow_leadership(self) -> None:
         active_epoch = None

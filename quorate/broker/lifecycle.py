@@ -22,6 +22,7 @@ from quorate.broker.metadata import (
     MetadataImage,
 )
 from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.replication.changes import ChangeSummary
 from quorate.broker.replication.storage import NO_PROOF, Proof
 from quorate.error_code import ErrorCode
 from quorate.runtime import get_logger
@@ -111,13 +112,13 @@ class BrokerLifecycle:
         log_dirs: Callable[[], tuple[uuid.UUID, ...]],
         failed_dirs: Callable[[], tuple[uuid.UUID, ...]],
         proof: Proof,
-        acted_offset: Callable[[], int],
+        changes: Callable[[], ChangeSummary],
         registered: Callable[[int], None],
         told: Callable[[tuple[uuid.UUID, ...]], None],
     ) -> None:
         """`log_dirs`: ids of the directories that work; `failed_dirs`: of those that have failed since the
-        start, told in each heartbeat. `proof`: the life before whose data is all here; `acted_offset`: the
-        last offset (inclusive) whose changes this broker has acted upon. `registered` is called with each new
+        start, told in each heartbeat. `proof`: the life before whose data is all here; `changes`: how
+        far this broker is with the state changes of its replicas. `registered` is called with each new
         broker epoch, `told` with the failed directories that the controller has heard of."""
         self._identity = identity
         self._times = times
@@ -128,7 +129,7 @@ class BrokerLifecycle:
         self._log_dirs = log_dirs
         self._failed_dirs = failed_dirs
         self._proof = proof
-        self._acted_offset = acted_offset
+        self._changes = changes
         self._on_registered = registered
         self._on_told = told
         self._ready = False
@@ -244,10 +245,13 @@ class BrokerLifecycle:
 
     async def _heartbeat(self) -> float:
         """Send one; how long to wait before the next, in seconds."""
+        changes = self._changes()
         request = BrokerHeartbeatRequest(
             broker_id=self._identity.broker_id,
             broker_epoch=self.broker_epoch,
-            current_metadata_offset=self._acted_offset(),
+            current_metadata_offset=changes.acted_offset,
+            completed_metadata_offset=changes.completed_offset,
+            pending_changes=changes.pending,
             want_fence=not self._ready,
             want_shut_down=self._want_shut_down,
             offline_log_dirs=self._failed_dirs(),

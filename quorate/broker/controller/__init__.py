@@ -1,5 +1,6 @@
 """The KRaft controller: it appends metadata records and carries out requests and chores."""
 
+from quorate.broker.controller.broker_progress import BrokerProgress
 from quorate.broker.controller.broker_watch import BrokerWatch
 from quorate.broker.controller.controller import FENCING_THE_DEAD, Controller, ControllerSettings
 from quorate.broker.controller.state_machines import (
@@ -21,6 +22,7 @@ __all__ = [
     "FENCING_THE_DEAD",
     "PARTITION_MOVES",
     "REPLICA_MOVES",
+    "BrokerProgress",
     "BrokerWatch",
     "Controller",
     "ControllerSettings",

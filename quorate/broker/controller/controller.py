@@ -20,6 +20,7 @@ from typing import Final, TypeVar, cast
 import trio
 
 from quorate.broker.controller.administration import Administration
+from quorate.broker.controller.broker_progress import BrokerProgress
 from quorate.broker.controller.broker_watch import BrokerWatch
 from quorate.broker.controller.chores import Chores
 from quorate.broker.controller.controller_telemetry import ControllerTelemetry, NoControllerTelemetry
@@ -130,6 +131,7 @@ class Controller:
         telemetry: ControllerTelemetry | None = None,
         watch: BrokerWatch | None = None,
         wall_clock: WallClock | None = None,
+        progress: BrokerProgress | None = None,
     ) -> None:
         """`watch`: finds brokers whose process has ended; without one they are fenced when their session runs
         out. `wall_clock`: for records that say when a broker was last heard; without one they don't."""
@@ -139,6 +141,7 @@ class Controller:
         self._entropy = entropy
         self._watch = watch
         self._wall_clock = wall_clock
+        self._progress = progress or BrokerProgress()
         self._active: Tenure | None = None
         self._wake = trio.Event()
         self._rested = True
@@ -168,6 +171,11 @@ class Controller:
     @property
     def settings(self) -> ControllerSettings:
         return self._settings
+
+    @property
+    def patience_s(self) -> float:
+        """A broker with a state change older than this (s) is behind: half a session."""
+        return self._settings.broker_session_timeout_ms / 2000
 
     @property
     def static(self) -> Mapping[str, str]:
@@ -205,6 +213,7 @@ class Controller:
             log.info("controller is no longer active", epoch=self._active.epoch)
             active, self._active = self._active, None
             active.chores.give_up()
+            self._progress.forget()
 
     async def run(self) -> None:
         """Fence brokers whose session has run out, bring leaders back, and do what operations left to be
@@ -238,6 +247,7 @@ class Controller:
 
     def _tend(self, active: Tenure, interval: float) -> None:
         self._fence_silent(active, interval)
+        self._tell_who_is_behind()
         settings = self._settings
         if settings.auto_leader_rebalance_enable and trio.current_time() >= active.rebalance_at:
             least = settings.leader_imbalance_per_broker_percentage / 100
@@ -249,6 +259,17 @@ class Controller:
                 active.chores.prefer(most=_MAX_LEADER_MOVES, brokers=brokers)
                 self._begin_chores(active)
             active.rebalance_at = trio.current_time() + settings.leader_imbalance_check_interval_seconds
+
+    def _tell_who_is_behind(self) -> None:
+        for each in self._progress.newly_behind(now=trio.current_time(), patience=self.patience_s):
+            log.warning(
+                "a broker is behind with the state changes of its replicas",
+                broker_id=each.broker_id,
+                oldest_seconds=round(each.oldest_s, 1),
+                completed_offset=each.completed_offset,
+                records_behind=each.lag,
+                pending=each.pending,
+            )
 
     def _fence_silent(self, active: Tenure, interval: float) -> None:
         now = trio.current_time()
@@ -433,6 +454,7 @@ class Controller:
             active.sessions.touch(
                 request.broker_id, now=trio.current_time(), metadata_offset=request.current_metadata_offset
             )
+            self._progress.heard(request)
 
     async def _unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         def decide(active: Tenure, departed: int | None) -> Outcome[UnregisterBrokerResponse]:

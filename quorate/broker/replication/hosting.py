@@ -12,6 +12,7 @@ from functools import partial
 import trio
 
 from quorate.broker.metadata import PartitionState, TopicConfig, is_reserved
+from quorate.broker.replication.changes import Cause, ChangeJournal, ChangeKind, RoleLines, kind_of
 from quorate.broker.replication.directory_assignments import DirectoryAssignments
 from quorate.broker.replication.following import Fetchers
 from quorate.broker.replication.producing import ProduceRules
@@ -24,7 +25,6 @@ from quorate.broker.replication.replica import (
 )
 from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.requests import TopicRef
-from quorate.broker.replication.role_lines import RoleLines
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.broker.replication.storage import LogManager, PartitionIdentity, folder_name, may_open
 from quorate.error_code import ErrorCode
@@ -55,6 +55,8 @@ class _Hosted:
     partition: PartitionReplica | None = None
     stale: bool = False
     """The folder's contents belong to another partition than `target`, and are removed first."""
+    removed: PartitionIdentity | None = None
+    """The partition that the folder's contents belong to, while it is `stale`."""
     leaving: PartitionReplica | None = None
     """The open replica that no longer serves anybody."""
     busy: bool = False
@@ -84,6 +86,7 @@ class Hosting:
         stats: ReplicationStats,
         disk_failed: Callable[[PartitionReplica, Exception], None],
         failed: Callable[[str, int, Exception], None],
+        journal: ChangeJournal,
     ) -> None:
         self._broker_id = broker_id
         self._config = config
@@ -101,6 +104,7 @@ class Hosting:
         self._opening = trio.CapacityLimiter(_OPENED_AT_ONCE)
         self._hosted: dict[tuple[str, int], _Hosted] = {}
         self._by_id: dict[tuple[uuid.UUID, int], PartitionReplica] = {}
+        self._journal = journal
         self._lines = RoleLines()
 
     def end(self) -> None:
@@ -160,24 +164,33 @@ class Hosting:
         state: PartitionState,
         *,
         first_epoch: Epoch,
+        cause: Cause,
     ) -> None:
-        """Bring this broker's replica to a committed state. `first_epoch`: with which the partition began."""
+        """Bring this broker's replica to a committed state. `first_epoch`: with which the partition began;
+        `cause`: the records that say so."""
         key, identity = (topic, partition_id), PartitionIdentity(topic_id, first_epoch)
         hosted = self._hosted.get(key)
+        before: PartitionState | None = None
         if hosted is None:
             hosted = self._hosted[key] = _Hosted(identity, state)
         elif hosted.identity != identity:
+            earlier = hosted.identity.topic_id
+            if hosted.target is not None:
+                self._journal.begin(topic, earlier, partition_id, ChangeKind.DELETE, None, cause)
             self._forget(hosted, partition_id)
             hosted.identity, hosted.target = identity, state
         else:
-            hosted.target = state
+            before, hosted.target = hosted.target, state
+        kind = kind_of(self._broker_id, before, state)
+        self._journal.begin(topic, topic_id, partition_id, kind, state, cause)
+        if before is not None:
             partition = hosted.partition
             if partition is not None and not hosted.busy and not partition.lock.locked():
                 self._take_in(partition, state)
                 return
         self._bring(key, hosted)
 
-    def drop(self, topic: str, topic_id: uuid.UUID, partition_id: int) -> None:
+    def drop(self, topic: str, topic_id: uuid.UUID, partition_id: int, *, cause: Cause) -> None:
         """Stop serving a replica that this broker no longer has, and delete its data."""
         key = (topic, partition_id)
         hosted = self._hosted.get(key)
@@ -185,6 +198,7 @@ class Hosting:
             hosted = self._hosted[key] = _Hosted(PartitionIdentity(topic_id), None)
         elif hosted.identity.topic_id != topic_id:
             return  # of an earlier topic of this name, which is gone already
+        self._journal.begin(topic, topic_id, partition_id, ChangeKind.DELETE, None, cause)
         self._forget(hosted, partition_id)
         hosted.target = None
         self._bring(key, hosted)
@@ -215,7 +229,7 @@ class Hosting:
     def _forget(self, hosted: _Hosted, partition_id: int) -> None:
         """Stop serving the partition. Its data is deleted, even if the same replica returns at once."""
         partition, hosted.partition = hosted.partition, None
-        hosted.stale, hosted.starved_at = True, None
+        hosted.stale, hosted.starved_at, hosted.removed = True, None, hosted.identity
         self._assignments.forget((hosted.identity.topic_id, partition_id))
         if partition is not None:
             hosted.leaving = partition
@@ -241,6 +255,7 @@ class Hosting:
             return await self._step(key, hosted)
         except DescriptorsExhaustedError as error:
             log.error("a replica can't be opened for now", topic=key[0], partition=key[1], reason=str(error))
+            self._journal.hindered(hosted.identity.topic_id, key[1], str(error))
             self._starved(key, hosted)
             self._later(key, hosted)
             return True
@@ -250,12 +265,19 @@ class Hosting:
             )
             hosted.starved_at = None
             self._failed(*key, error)
-        if hosted.target is None or hosted.stale:
-            return True
-        self._report(key, hosted.identity.topic_id, hosted.target)
+            problem = str(error)
+        topic_id = hosted.identity.topic_id
         # A folder that could not even be made may be made in another directory.
-        placed = self._logs.directory_of(*key) is not None
-        return placed or hosted.target.directory_of(self._broker_id) in self._logs.failed_ids
+        ended = hosted.target is None or hosted.stale
+        if hosted.target is not None and not hosted.stale:
+            self._report(key, topic_id, hosted.target)
+            placed = self._logs.directory_of(*key) is not None
+            ended = placed or hosted.target.directory_of(self._broker_id) in self._logs.failed_ids
+        if ended:
+            self._journal.failed(topic_id, key[1], problem, now=trio.current_time())
+        else:
+            self._journal.hindered(topic_id, key[1], problem)
+        return ended
 
     def _report(self, key: tuple[str, int], topic_id: uuid.UUID, state: PartitionState) -> None:
         actual = self._logs.directory_of(*key)
@@ -281,6 +303,9 @@ class Hosting:
                 partition=key[1],
                 directory_id="unknown" if is_reserved(directory) else uuid_text(directory),
             )
+        if not allowed:
+            problem = "the directory that the replica is recorded in isn't here"
+            self._journal.failed(hosted.identity.topic_id, key[1], problem, now=trio.current_time())
         hosted.waits = not allowed
         return allowed
 
@@ -313,7 +338,15 @@ class Hosting:
         meanwhile."""
         if hosted.stale:
             hosted.stale = False
-            await self._remove(key, hosted)
+            removed = hosted.removed or hosted.identity
+            try:
+                await self._remove(key, hosted)
+            except (DiskError, LogError) as error:
+                now = trio.current_time()
+                self._journal.failed(removed.topic_id, key[1], str(error), now=now)
+                raise
+            if hosted.target is None or removed.topic_id != hosted.identity.topic_id:
+                self._completed(removed.topic_id, key[1])
             return False
         identity = hosted.identity
         if hosted.target is None:
@@ -393,6 +426,8 @@ class Hosting:
             return
         self._report((partition.topic, partition.partition_id), partition.topic_id, state)
         if partition.failure is not None:
+            now = trio.current_time()
+            self._journal.failed(partition.topic_id, partition.partition_id, partition.failure, now=now)
             return
         change = partition.apply(state)
         if change is RoleChange.FOLLOWER:
@@ -401,6 +436,12 @@ class Hosting:
             self._fetchers.unfollow(partition)
         if change not in (RoleChange.NONE, RoleChange.ISR):
             self._lines.changed(partition, change, state)
+        self._completed(partition.topic_id, partition.partition_id)
+
+    def _completed(self, topic_id: uuid.UUID, partition_id: int) -> None:
+        change = self._journal.completed(topic_id, partition_id, now=trio.current_time())
+        if change is not None:
+            self._lines.completed(change)
 
 
 def _log_config(config: TopicConfig) -> LogConfig:

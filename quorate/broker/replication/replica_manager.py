@@ -18,6 +18,7 @@ from quorate.broker.metadata import (
     effective,
 )
 from quorate.broker.replication.backlog import CHANGED, LOOKED_AT, Backlog
+from quorate.broker.replication.changes import Cause, ChangeJournal, ChangeSummary
 from quorate.broker.replication.directory_assignments import AssignDirectories, DirectoryAssignments
 from quorate.broker.replication.following import FetcherContext, Fetchers, LostLeaders
 from quorate.broker.replication.gauges import count_partitions
@@ -152,6 +153,7 @@ class ReplicaManager:
             log_starts_raised=log_starts.raised,
             lost=self.lost_leaders,
         )
+        self.journal = ChangeJournal()
         self._hosting = Hosting(
             broker_id,
             config,
@@ -166,6 +168,7 @@ class ReplicaManager:
             stats=self.stats,
             disk_failed=self._disk_failed,
             failed=self._disk_failed_for,
+            journal=self.journal,
         )
         self._upkeep = Upkeep(
             config,
@@ -181,7 +184,6 @@ class ReplicaManager:
         self.began = False
         """True once any metadata was applied."""
         self._backlog = Backlog()
-        self._acted_offset = -1
 
     @classmethod
     async def open(
@@ -316,21 +318,27 @@ class ReplicaManager:
         then: Callable[[PartitionDelta], None] = lambda each: None,
     ) -> None:
         """Apply the changes of committed records. Never waits: logs are opened and removed in the background,
-        and a change of many partitions in pieces (`acted_offset`). `then` is called with each partition when
+        and a change of many partitions in pieces (`changes`). `then` is called with each partition when
         it has its role here."""
         self._image = image
+        cause = Cause(delta.end_offset - 1, trio.current_time(), self._wall_clock.now_ms())
+        self.journal.arrived(cause)
         if not self.began:
             self.began = True
-            self._backlog.add(self._remove_strays(image))
-        self._backlog.add(self._take_in(delta, image, then))
+            self._backlog.add(self._remove_strays(image, cause))
+        self._backlog.add(self._take_in(delta, image, then, cause))
 
     @property
-    def acted_offset(self) -> int:
-        """The last offset (inclusive) whose changes were carried out; -1: none."""
-        return self._acted_offset
+    def changes(self) -> ChangeSummary:
+        """How far this broker is with the state changes of its replicas."""
+        return self.journal.summary(now=trio.current_time())
 
     def _take_in(
-        self, delta: MetadataDelta, image: MetadataImage, then: Callable[[PartitionDelta], None]
+        self,
+        delta: MetadataDelta,
+        image: MetadataImage,
+        then: Callable[[PartitionDelta], None],
+        cause: Cause,
     ) -> Iterator[int]:
         broker_id, gone = self.broker_id, list[PartitionDelta]()
         for each in delta.looks():
@@ -340,7 +348,12 @@ class ReplicaManager:
                 continue
             if each.after is not None and broker_id in each.after.replicas:
                 self._hosting.host(
-                    each.topic, each.topic_id, each.partition_id, each.after, first_epoch=each.first_epoch
+                    each.topic,
+                    each.topic_id,
+                    each.partition_id,
+                    each.after,
+                    first_epoch=each.first_epoch,
+                    cause=cause,
                 )
                 cost = CHANGED
             elif each.before is not None and broker_id in each.before.replicas:
@@ -348,7 +361,7 @@ class ReplicaManager:
             then(each)
             yield cost
         for each in gone:
-            self._hosting.drop(each.topic, each.topic_id, each.partition_id)
+            self._hosting.drop(each.topic, each.topic_id, each.partition_id, cause=cause)
             yield CHANGED
         yield from self._configure(delta, image)
         if delta.brokers:
@@ -357,7 +370,7 @@ class ReplicaManager:
                 partition.advance_high_watermark()
                 partition.settle_deletions()
                 yield LOOKED_AT
-        self._acted_offset = delta.end_offset - 1
+        self.journal.acted()
 
     def _configure(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[int]:
         topics = {each.name for each in delta.configs if each.type is ConfigType.TOPIC}
@@ -380,7 +393,7 @@ class ReplicaManager:
         """Return whether a resource is of this broker, or of all."""
         return resource.type is ConfigType.BROKER and resource.name in ("", str(self.broker_id))
 
-    def _remove_strays(self, image: MetadataImage) -> Iterator[int]:
+    def _remove_strays(self, image: MetadataImage, cause: Cause) -> Iterator[int]:
         """Remove replicas that were given to others, or whose topic was deleted or shrunk, while this broker
         was down. `image` has the broker's registration, so that it is newer than all that it acted upon in an
         earlier life."""
@@ -393,7 +406,7 @@ class ReplicaManager:
                 or held.first_epoch(partition_id) != first_epoch
             ):
                 log.info("removing a stray replica", topic=topic, partition=partition_id)
-                self._hosting.drop(topic, topic_id, partition_id)
+                self._hosting.drop(topic, topic_id, partition_id, cause=cause)
             yield CHANGED
 
     def _eligible_for(self, topic_id: uuid.UUID, partition_id: int) -> Eligible:

@@ -73,6 +73,11 @@ class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"]):
     want_shut_down: bool = False
     offline_log_dirs: tuple[uuid.UUID, ...] = ()
     """The directories that have failed since the broker started, in every heartbeat (KIP-858)."""
+    completed_metadata_offset: int | None = None
+    """Ours: the last offset (inclusive) up to which the broker has completed all changes of its replicas; -1:
+    none, None: it is of a version that doesn't say."""
+    pending_changes: int = 0
+    """Ours: changes of its replicas that the broker has begun and not ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -207,6 +207,8 @@ _REQUESTS: Final[Messages[rpc.Request[rpc.Response]]] = Messages(
         want_shut_down=boolean,
         offline_replicas=GONE,
         offline_log_dirs=log_dirs,
+        completed_metadata_offset=optional(_epoch64),
+        pending_changes=integer(low=0),
     ),
     row(64, 0, rpc.UnregisterBrokerRequest, broker_id=broker_id),
     row(

@@ -1,0 +1,170 @@
+"""How far each broker is with the state changes that the metadata log asks of it: what V2 calls the backup of
+state changes on slow followers.
+
+Brokers tell it with their heartbeats. A broker that says nothing any more is measured by what it said last,
+and by when the records after that were committed: a paused one shows up like a slow one. Soft state of the
+active controller; a new one knows it from the first heartbeats on. Times are seconds on a monotonic clock.
+"""
+
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from quorate.broker.controller.rpc import BrokerHeartbeatRequest
+from quorate.broker.controller.state_machines import ReplicaPhase, deletion_phase
+from quorate.broker.metadata import MetadataDelta, MetadataImage
+
+_WINDOW_SECONDS: Final = 0.1
+"""Records committed within so long have one mark."""
+_MARKS: Final = 4096
+_REMOVALS: Final = 1000
+"""Kept apart for each broker; of more, the newest are counted as one."""
+
+
+class _Mark(NamedTuple):
+    offset: int
+    """Of the last record in its window (inclusive)."""
+    at: float
+    """When the first of them was committed."""
+
+
+@dataclass(slots=True)
+class _Removals:
+    """Replicas that records up to `offset` removed from a broker."""
+
+    offset: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeProgress:
+    """One broker's progress."""
+
+    broker_id: int
+    pending: int
+    """Changes that it had begun and not ended, by its last heartbeat."""
+    completed_offset: int
+    """The last offset (inclusive) up to which all its changes had ended then."""
+    lag: int
+    """Committed records after that."""
+    oldest_s: float
+    """The age of the oldest of these that changes partitions; 0: there is none."""
+
+
+class BrokerProgress:
+    """`committed` hears of every run of records, `heard` of every heartbeat."""
+
+    __slots__ = ("_behind", "_marks", "_offset", "_removals", "_reports")
+
+    def __init__(self) -> None:
+        self._marks: list[_Mark] = []
+        self._offset = -1
+        self._reports: dict[int, BrokerHeartbeatRequest] = {}
+        self._removals: dict[int, deque[_Removals]] = {}
+        self._behind: frozenset[int] = frozenset()
+
+    def committed(self, delta: MetadataDelta, *, now: float, active: bool) -> None:
+        """Note committed records. `active`: this node's controller is. Replicas that they remove
+        count then."""
+        self._offset = delta.end_offset - 1
+        if delta.partitions:
+            self._mark(_Mark(self._offset, now))
+            if active:
+                self._note_removals(delta)
+        for each in delta.brokers:
+            if each.after is None:
+                self._reports.pop(each.broker_id, None)
+                self._removals.pop(each.broker_id, None)
+
+    def _mark(self, mark: _Mark) -> None:
+        marks = self._marks
+        if marks and mark.at - marks[-1].at < _WINDOW_SECONDS:
+            marks[-1] = _Mark(mark.offset, marks[-1].at)
+            return
+        marks.append(mark)
+        if len(marks) > _MARKS:
+            self._marks = [
+                _Mark(later.offset, earlier.at)
+                for earlier, later in zip(marks[::2], marks[1::2], strict=False)
+            ] + (marks[-1:] if len(marks) % 2 else [])
+
+    def _note_removals(self, delta: MetadataDelta) -> None:
+        found: Counter[int] = Counter()
+        for each in delta.partitions:
+            if each.before is not None and (
+                each.after is None or each.after.replicas is not each.before.replicas
+            ):
+                left = () if each.after is None else each.after.replicas
+                found.update(broker_id for broker_id in each.before.replicas if broker_id not in left)
+        for broker_id, replicas in found.items():
+            removals = self._removals.setdefault(broker_id, deque())
+            if len(removals) < _REMOVALS:
+                removals.append(_Removals(self._offset, replicas))
+            else:
+                removals[-1].offset = self._offset
+                removals[-1].replicas += replicas
+
+    def heard(self, heartbeat: BrokerHeartbeatRequest) -> None:
+        """A heartbeat of the registered incarnation came in."""
+        self._reports[heartbeat.broker_id] = heartbeat
+        removals, completed = self._removals.get(heartbeat.broker_id), _completed(heartbeat)
+        while removals and removals[0].offset <= completed:
+            removals.popleft()
+
+    def forget(self) -> None:
+        """The controller is active no more: others hear the heartbeats."""
+        self._reports.clear()
+        self._removals.clear()
+        self._behind = frozenset()
+
+    def progress(self, *, now: float) -> Iterator[ChangeProgress]:
+        """Yield the progress of each broker that was heard of, by rising id."""
+        for broker_id in sorted(self._reports):
+            report = self._reports[broker_id]
+            completed = _completed(report)
+            yield ChangeProgress(
+                broker_id=broker_id,
+                pending=report.pending_changes,
+                completed_offset=completed,
+                lag=max(self._offset - completed, 0),
+                oldest_s=self._age(completed, now),
+            )
+
+    def _age(self, completed: int, now: float) -> float:
+        at = bisect_right(self._marks, completed, key=_offset_of)
+        return now - self._marks[at].at if at < len(self._marks) else 0.0
+
+    def behind(self, *, now: float, patience: float) -> frozenset[int]:
+        """Return the brokers with a change that is older than `patience` (s)."""
+        return frozenset(each.broker_id for each in self.progress(now=now) if each.oldest_s > patience)
+
+    def newly_behind(self, *, now: float, patience: float) -> list[ChangeProgress]:
+        """Return those that were not `behind` when this was last called."""
+        before, self._behind = self._behind, self.behind(now=now, patience=patience)
+        new = self._behind - before
+        return [each for each in self.progress(now=now) if each.broker_id in new]
+
+    def removed_replicas(self, image: MetadataImage) -> dict[ReplicaPhase, int]:
+        """Return the number of replicas that were removed while this controller was active and that their
+        brokers have not deleted yet, by the state of their deletion."""
+        counts = {ReplicaPhase.DELETION_STARTED: 0, ReplicaPhase.DELETION_INELIGIBLE: 0}
+        for broker_id, removals in self._removals.items():
+            report = self._reports.get(broker_id)
+            applied = -1 if report is None else _completed(report)
+            for each in removals:
+                phase = deletion_phase(image.broker(broker_id), removed_at=each.offset, applied=applied)
+                if phase in counts:
+                    counts[phase] += each.replicas
+        return counts
+
+
+def _offset_of(mark: _Mark) -> int:
+    return mark.offset
+
+
+def _completed(heartbeat: BrokerHeartbeatRequest) -> int:
+    # Brokers of an earlier version tell only what they have begun.
+    told = heartbeat.completed_metadata_offset
+    return heartbeat.current_metadata_offset if told is None else told

@@ -1,0 +1,27 @@
+"""The state changes of replicas: the journal of them, and their lines in the log."""
+
+from quorate.broker.replication.changes.change_journal import (
+    BOUNDS,
+    ENDS,
+    Cause,
+    ChangeJournal,
+    ChangeKind,
+    ChangeOutcome,
+    ChangeSummary,
+    StateChange,
+    kind_of,
+)
+from quorate.broker.replication.changes.role_lines import RoleLines
+
+__all__ = [
+    "BOUNDS",
+    "ENDS",
+    "Cause",
+    "ChangeJournal",
+    "ChangeKind",
+    "ChangeOutcome",
+    "ChangeSummary",
+    "RoleLines",
+    "StateChange",
+    "kind_of",
+]
