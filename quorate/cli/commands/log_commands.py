@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.batches import batches_of, damage_told, map_file, print_batch
 from quorate.cli.cli_errors import ExitCode, fail, user_errors
 from quorate.cli.cli_options import JsonOption
+from quorate.cli.commands.batches import batches_of, damage_told, map_file, print_batch
 
 app = typer.Typer(
     no_args_is_help=True,

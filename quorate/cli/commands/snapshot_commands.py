@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.batches import batches_of, damage_told, map_file, print_batch
 from quorate.cli.cli_errors import CommandError, ExitCode, fail, user_errors
 from quorate.cli.cli_options import JsonOption
+from quorate.cli.commands.batches import batches_of, damage_told, map_file, print_batch
 from quorate.cli.reach import BrokersOption, ControllersOption, TimeoutOption, ask_quorum
 
 if TYPE_CHECKING:
