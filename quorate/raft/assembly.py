@@ -5,6 +5,8 @@ from functools import partial
 
 import trio
 
+from quorate.error_code import ErrorCode
+from quorate.log import PositionOutOfRangeError, SnapshotMissingError
 from quorate.log.batches import Batch, read_headers, voters_in
 from quorate.raft.core import (
     BatchSpan,
@@ -22,15 +24,30 @@ from quorate.raft.driver import Driver, Routes
 from quorate.raft.leadership import Announcer, LeadershipView
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.raft.quorum_description import QuorumDescription, ReplicaTimes
-from quorate.raft.quorum_errors import InvalidAppendError, NotLeaderError, QuorumStoppedError
+from quorate.raft.quorum_errors import (
+    InvalidAppendError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    QuorumStoppedError,
+    RequestRefusedError,
+)
 from quorate.raft.snapshots import Retention, SnapshotTriggers
 from quorate.raft.state_machine import QueuedAppend, StateMachine
 from quorate.raft.storage import Storage
 from quorate.raft.telemetry import Telemetry
-from quorate.raft.transport import EndpointCheck, Forwarder, Peer, PeerSet, QuorumView, Server
+from quorate.raft.transport import (
+    EndpointCheck,
+    Forwarder,
+    ListedSnapshot,
+    Peer,
+    PeerSet,
+    QuorumView,
+    Server,
+    SnapshotRead,
+)
 from quorate.raft.waiters import IndexWaiter
 from quorate.raft.watch import Freshness, Health, Hearing, Misconfiguration
-from quorate.runtime import Listener, Runtime, Tasks, get_logger, loop_clock, uuid_text
+from quorate.runtime import DiskError, Listener, Runtime, Tasks, get_logger, loop_clock, uuid_text
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId
 
 log = get_logger(__name__)
@@ -347,6 +364,23 @@ class Node:
 
     async def take_snapshot(self) -> SnapshotId:
         return await self.driver.snapshots.take()
+
+    def list_snapshots(self) -> tuple[ListedSnapshot, ...]:
+        return tuple(
+            ListedSnapshot(each.snapshot, each.size_bytes, each.last_timestamp_ms)
+            for each in self.driver.snapshots.contents
+        )
+
+    async def read_snapshot(self, asked: SnapshotRead) -> tuple[bytes, int]:
+        try:
+            return await self.driver.snapshots.read_chunk(asked.snapshot, asked.position, asked.max_bytes)
+        except SnapshotMissingError as error:
+            raise RequestRefusedError(ErrorCode.SNAPSHOT_NOT_FOUND, str(error)) from error
+        except PositionOutOfRangeError as error:
+            raise RequestRefusedError(ErrorCode.POSITION_OUT_OF_RANGE, str(error)) from error
+        except DiskError as error:
+            # Who asked from outside must not stop the node; it stops when itself needs the file.
+            raise OutcomeUnknownError(f"the snapshot can't be read: {error}") from error
 
     def is_voter(self, node: NodeId) -> bool:
         return node != self._config.node_id and node in self.driver.core.voters

@@ -136,6 +136,8 @@ async def ask(world, node, kind, *fields, cluster_id=CLUSTER_ID):
         (FrameKind.CHANGE_VOTERS, (3,)),
         (FrameKind.TRANSFER_LEADERSHIP, (2,)),
         (FrameKind.TAKE_SNAPSHOT, ()),
+        (FrameKind.LIST_SNAPSHOTS, ()),
+        (FrameKind.READ_SNAPSHOT, ([1, 1], 0, 1)),
     ],
 )
 @pytest.mark.parametrize("cluster_id", ["", "another"])

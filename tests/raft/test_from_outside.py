@@ -8,19 +8,21 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.error_code import ErrorCode
 from quorate.raft.quorum_config import parse_voters
 from quorate.raft.quorum_description import QuorumDescription, ReplicaStatus
 from quorate.raft.quorum_errors import (
     OutcomeUnknownError,
     PeerProtocolError,
     QuorumError,
+    RequestRefusedError,
     SnapshotNotTakenError,
 )
 from quorate.raft.transport.channel import Channel
 from quorate.raft.transport.description_frames import QuorumView, decode_view, encode_view
 from quorate.raft.transport.frames import RESPONSE, FrameKind, decode_frame, encode_frame
 from quorate.runtime.network import Address
-from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
+from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, SnapshotId
 
 CLUSTER_ID = "driver-tests"
 
@@ -114,6 +116,72 @@ async def test_a_snapshot_that_was_not_taken_is_answered_with_the_reason(autojum
         with pytest.raises(SnapshotNotTakenError, match="this state can't be written"):
             await channel.take_snapshot()
         assert (await channel.describe_quorum()).leader == 1
+
+
+async def read_all(channel, snapshot, *, max_bytes):
+    data, size = b"", 1
+    while len(data) < size:
+        chunk, size = await channel.read_snapshot(snapshot, position=len(data), max_bytes=max_bytes)
+        assert 0 < len(chunk) <= max_bytes
+        data += chunk
+    return data
+
+
+async def test_the_snapshots_of_a_node_are_listed_and_read_and_nobody_becomes_a_replica(
+    autojump_clock, world
+):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    await leader.append([b"kept" * 50])
+    async with channel_to(world, leader.node_id) as channel:
+        assert await channel.list_snapshots() == ()
+        taken = await channel.take_snapshot()
+        (listed,) = await channel.list_snapshots()
+        assert listed.snapshot == taken
+        data = await read_all(channel, taken, max_bytes=64)
+        assert len(data) == listed.size_bytes
+        view = await channel.describe_quorum()
+    assert view.description.observers == ()
+    disk = world.runtime(leader.node_id).disk
+    name = f"data/__cluster_metadata-0/{taken.end_offset:020}-{taken.epoch:010}.checkpoint"
+    file = disk.open(name)
+    assert data == file.read_at(0, file.size)
+    file.close()
+
+
+@pytest.mark.parametrize(
+    ("end_offset", "position", "code"),
+    [(0, 0, ErrorCode.POSITION_OUT_OF_RANGE), (0, 10_000, ErrorCode.POSITION_OUT_OF_RANGE),
+     (1, 0, ErrorCode.SNAPSHOT_NOT_FOUND)],
+)  # fmt: skip
+async def test_what_is_no_part_of_a_snapshot_is_refused(autojump_clock, world, end_offset, position, code):
+    """`end_offset`: above that of the snapshot that is there."""
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    await leader.append([b"kept"])
+    async with channel_to(world, leader.node_id) as channel:
+        taken = await channel.take_snapshot()
+        asked = SnapshotId(taken.end_offset + end_offset, taken.epoch)
+        if (end_offset, position) == (0, 0):
+            position = (await channel.list_snapshots())[0].size_bytes
+        with pytest.raises(RequestRefusedError) as refused:
+            await channel.read_snapshot(asked, position=position, max_bytes=100)
+        assert refused.value.code is code
+        assert await read_all(channel, taken, max_bytes=1 << 30)
+
+
+async def test_a_reader_of_snapshots_must_name_the_cluster(autojump_clock, world):
+    await world.start(1, 2, 3)
+    leader = await world.leader()
+    taken = await leader.take_snapshot()
+    for cluster_id in ("", "another"):
+        for ask in (
+            lambda channel: channel.list_snapshots(),
+            lambda channel: channel.read_snapshot(taken, position=0, max_bytes=1),
+        ):
+            async with channel_to(world, leader.node_id, cluster_id=cluster_id) as channel:
+                with pytest.raises(OutcomeUnknownError):
+                    await ask(channel)
 
 
 STATUSES = st.builds(

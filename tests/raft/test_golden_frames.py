@@ -40,6 +40,16 @@ from quorate.raft.transport.frame_fields import TEXT
 from quorate.raft.transport.frames import Frame, FrameKind, decode_frame, encode_frame
 from quorate.raft.transport.leader_frames import encode_done, encode_snapshot, voter_change_fields
 from quorate.raft.transport.raft_codec import decode, encode
+from quorate.raft.transport.snapshot_frames import (
+    ListedSnapshot,
+    SnapshotRead,
+    decode_chunk,
+    decode_listed,
+    decode_snapshot_read,
+    encode_chunk,
+    encode_listed,
+    snapshot_read_fields,
+)
 from quorate.types import Endpoint, EpochEnd, ReplicaKey, SnapshotId, Voter
 
 GOLDEN = Path(__file__).with_name("golden_frames.txt")
@@ -150,6 +160,14 @@ OTHERS = {
     "adopt voters": encode_frame(FrameKind.CHANGE_VOTERS, 6, ["c", *voter_change_fields(AdoptVoters())]),
     "snapshot taken": encode_snapshot(ASKED_FRAME, SNAPSHOT),
     "done": encode_done(ASKED_FRAME),
+    "read a snapshot": encode_frame(
+        FrameKind.READ_SNAPSHOT, 6, ["c", *snapshot_read_fields(SNAPSHOT, MAX64, MAX32)]
+    ),
+    "a chunk of a snapshot": encode_chunk(6, b"chunk", MAX64),
+    "listed snapshots, none": encode_listed(6, ()),
+    "listed snapshots": encode_listed(
+        6, (ListedSnapshot(SNAPSHOT, 7, 8), ListedSnapshot(SNAPSHOT, MAX64, MAX64))
+    ),
 }  # fmt: skip
 
 
@@ -211,3 +229,17 @@ def test_a_view_of_the_quorum_has_the_bytes_that_it_always_had(name):
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_request_to_the_leader_and_its_answer_have_the_bytes_that_they_always_had(name):
     assert hex_of(OTHERS[name]) == golden()[name]
+
+
+def read_golden(name):
+    return decode_frame(memoryview(bytes.fromhex(golden()[name]))[4:])
+
+
+def test_snapshots_of_a_node_are_read_as_they_were_written():
+    assert decode_snapshot_read(read_golden("read a snapshot")) == SnapshotRead("c", SNAPSHOT, MAX64, MAX32)
+    assert decode_chunk(read_golden("a chunk of a snapshot")) == (b"chunk", MAX64)
+    assert decode_listed(read_golden("listed snapshots, none")) == ()
+    assert decode_listed(read_golden("listed snapshots")) == (
+        ListedSnapshot(SNAPSHOT, 7, 8),
+        ListedSnapshot(SNAPSHOT, MAX64, MAX64),
+    )

@@ -4,6 +4,7 @@ from typing import Protocol
 
 import trio
 
+from quorate.log import SnapshotMissingError
 from quorate.log.snapshots import SnapshotContents
 from quorate.raft.core import (
     CheckSnapshot,
@@ -18,7 +19,7 @@ from quorate.raft.core import (
 )
 from quorate.raft.snapshots.snapshot_cleaning import CleaningHooks, Retention, SnapshotCleaner
 from quorate.raft.snapshots.snapshot_fetching import SnapshotReceiver
-from quorate.raft.snapshots.snapshot_serving import SnapshotSender
+from quorate.raft.snapshots.snapshot_serving import CHUNK_BYTES, SnapshotSender
 from quorate.raft.snapshots.snapshot_taking import SnapshotTaker, SnapshotTriggers, TakingHooks
 from quorate.raft.state_machine import Applier, StateMachine
 from quorate.raft.storage import Storage
@@ -105,6 +106,18 @@ class Snapshots:
         """Those of this node's log, ascending."""
         latest = self._driver.core.snapshot
         return () if latest is None else tuple(one for one in self._store.ids if one <= latest)
+
+    @property
+    def contents(self) -> tuple[SnapshotContents, ...]:
+        """The descriptions of the `ids`, ascending."""
+        return tuple(map(self._store.contents, self.ids))
+
+    async def read_chunk(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[bytes, int]:
+        """Bytes of one of the `ids` from `position` on, 1 MiB at most, and the size of the whole. Raises
+        `SnapshotMissingError`, `PositionOutOfRangeError`, `DiskError`."""
+        if snapshot not in self.ids:
+            raise SnapshotMissingError(snapshot)
+        return await self._store.read_chunk(snapshot, position, min(max_bytes, CHUNK_BYTES))
 
     async def load_latest(self) -> None:
         """Load the latest snapshot before any record is applied. See `SnapshotReceiver.load_latest`."""

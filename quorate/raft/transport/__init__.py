@@ -15,6 +15,7 @@ from quorate.raft.transport.forwarding import Forwarder
 from quorate.raft.transport.peer_set import PeerSet
 from quorate.raft.transport.peers import Peer
 from quorate.raft.transport.quorum_server import Server
+from quorate.raft.transport.snapshot_frames import ListedSnapshot, SnapshotRead
 
 __all__ = [
     "ApplicationHandler",
@@ -23,11 +24,13 @@ __all__ = [
     "Channel",
     "EndpointCheck",
     "Forwarder",
+    "ListedSnapshot",
     "LocalCaller",
     "Peer",
     "PeerSet",
     "QuorumView",
     "Server",
+    "SnapshotRead",
     "StrangerHandler",
     "size_of",
 ]

@@ -22,6 +22,12 @@ from quorate.raft.transport.leader_frames import (
     voter_change_fields,
 )
 from quorate.raft.transport.outbox import Outbox
+from quorate.raft.transport.snapshot_frames import (
+    ListedSnapshot,
+    decode_chunk,
+    decode_listed,
+    snapshot_read_fields,
+)
 from quorate.runtime import Address, Network, NetworkError, get_logger
 from quorate.types import Epoch, NodeId, Offset, SnapshotId
 
@@ -242,6 +248,26 @@ class Channel:
         frame = await self._ask(FrameKind.TAKE_SNAPSHOT, [])
         try:
             return decode_snapshot(frame)
+        except PeerProtocolError as error:
+            raise self._misunderstood(error) from error
+
+    async def list_snapshots(self) -> tuple[ListedSnapshot, ...]:
+        """Return the snapshots of the node at the other end, ascending. Raises `OutcomeUnknownError` when it
+        gave no answer."""
+        frame = await self._ask(FrameKind.LIST_SNAPSHOTS, [])
+        try:
+            return decode_listed(frame)
+        except PeerProtocolError as error:
+            raise self._misunderstood(error) from error
+
+    async def read_snapshot(
+        self, snapshot: SnapshotId, *, position: int, max_bytes: int
+    ) -> tuple[bytes, int]:
+        """Return some bytes of a snapshot of the node at the other end, and the size of the whole. Raises
+        `RequestRefusedError` when it has no such snapshot, or none so long; `OutcomeUnknownError`."""
+        frame = await self._ask(FrameKind.READ_SNAPSHOT, snapshot_read_fields(snapshot, position, max_bytes))
+        try:
+            return decode_chunk(frame)
         except PeerProtocolError as error:
             raise self._misunderstood(error) from error
 

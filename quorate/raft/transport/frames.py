@@ -48,6 +48,10 @@ class FrameKind(enum.IntEnum):
     (KIP-836). The one request that may leave the cluster id empty, to ask for it."""
     TAKE_SNAPSHOT = 24
     """Take a snapshot of the state of the node that is asked (KIP-630)."""
+    LIST_SNAPSHOTS = 26
+    """The snapshots of the node that is asked."""
+    READ_SNAPSHOT = 28
+    """A piece of one of them. It changes nothing, and no replica is known by it."""
 
 
 RESPONSE = 1

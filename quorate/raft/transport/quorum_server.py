@@ -44,6 +44,13 @@ from quorate.raft.transport.leader_frames import (
 )
 from quorate.raft.transport.outbox import Outbox
 from quorate.raft.transport.raft_codec import decode, encode, is_core_message
+from quorate.raft.transport.snapshot_frames import (
+    ListedSnapshot,
+    SnapshotRead,
+    decode_snapshot_read,
+    encode_chunk,
+    encode_listed,
+)
 from quorate.raft.transport.turnstile import PAUSE_SECONDS, Turnstile
 from quorate.raft.waiters import IndexWaiter
 from quorate.runtime import Buffer, Listener, NetworkError, Stream, get_logger
@@ -85,6 +92,13 @@ class Inbound(Protocol):
     async def transfer_leadership(self, successor: NodeId) -> None: ...
 
     async def take_snapshot(self) -> SnapshotId: ...
+
+    def list_snapshots(self) -> tuple[ListedSnapshot, ...]: ...
+
+    async def read_snapshot(self, asked: SnapshotRead) -> tuple[bytes, int]:
+        """The bytes, some at most, and the size of the whole. Raises `RequestRefusedError`,
+        `OutcomeUnknownError`."""
+        ...
 
     def is_voter(self, node: NodeId) -> bool:
         """True if the node is another voter."""
@@ -183,6 +197,10 @@ class Server:
                 for frame in frames:
                     if frame.kind in _SLOW_KINDS:
                         await self._start_slow(frame, connection, limit, nursery)
+                    elif frame.kind == FrameKind.READ_SNAPSHOT:
+                        # One after the other: no connection has more than one chunk in memory here.
+                        await outbox.wait_room()
+                        await self._answer_snapshot_read(frame, outbox)
                     else:
                         self._received(frame, connection)
                 self._inbound.commit_waiting()
@@ -215,6 +233,10 @@ class Server:
             self._check_cluster(decode_cluster_id(frame) or self._cluster_id)
             outbox.push(encode_view(frame.correlation, self._inbound.view))
             self._dirty[outbox] = None
+        elif frame.kind == FrameKind.LIST_SNAPSHOTS:
+            self._check_cluster(decode_cluster_id(frame))
+            outbox.push(encode_listed(frame.correlation, self._inbound.list_snapshots()))
+            self._dirty[outbox] = None
         elif is_core_message(frame) and not frame.kind & RESPONSE:
             message = decode(frame, correlation=self._connections.asked(connection, frame.correlation))
             if message.source != connection.node:
@@ -223,6 +245,16 @@ class Server:
             self._inbound.receive(message)
         else:
             raise PeerProtocolError(f"frames of kind {frame.kind} are not requests of this version")
+
+    async def _answer_snapshot_read(self, frame: Frame, outbox: Outbox) -> None:
+        asked = decode_snapshot_read(frame)
+        self._check_cluster(asked.cluster_id)
+        try:
+            answer = encode_chunk(frame.correlation, *await self._inbound.read_snapshot(asked))
+        except QuorumError as error:
+            answer = encode_failure(frame.correlation, error, kind=FrameKind.READ_SNAPSHOT)
+        outbox.push(answer)
+        outbox.flush()
 
     def _received_append(self, frame: Frame, outbox: Outbox) -> None:
         cluster_id, records = decode_request(frame)
