@@ -11,7 +11,7 @@ from quorate.broker.controller.rpc import Request, Response, RpcDecodeError, dec
 from quorate.error_code import ErrorCode
 from quorate.raft import NotLeaderError, OutcomeUnknownError, QuorumDescription, RequestRefusedError
 from quorate.raft.core import AddVoter, AdoptVoters, RemoveVoter, VoterChange
-from quorate.raft.transport import Channel, QuorumView
+from quorate.raft.transport import Channel, ListedSnapshot, QuorumView
 from quorate.runtime import Address, NetworkError
 from quorate.runtime.real import RealNetwork
 from quorate.types import Epoch, NodeId, ReplicaKey, SnapshotId, Voter
@@ -21,6 +21,7 @@ R = TypeVar("R", bound=Response)
 
 _CONNECT_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 0.2
+_CHUNK_BYTES: Final = 1024 * 1024
 _MAX_FRAME_BYTES: Final = 2 * 1024 * 1024
 
 
@@ -108,6 +109,42 @@ class Controllers:
         raise OutcomeUnknownError(
             f"no snapshot within {self._timeout_ms} ms; it may come yet: see `quorate snapshot list`"
         )
+
+    async def list_snapshots(self) -> dict[Address, tuple[ListedSnapshot, ...]]:
+        """Return the snapshots of the leader, then of the other voters that answer, each ascending."""
+        with self._deadline():
+            leader = await self._leader()
+            endpoints = (each.endpoint for each in leader.description.voters if each.endpoint is not None)
+            addresses = [leader.address, *(Address(each.host, each.port) for each in endpoints)]
+            found: dict[Address, tuple[ListedSnapshot, ...]] = {}
+            for address in dict.fromkeys(addresses):
+                try:
+                    with trio.fail_after(_CONNECT_SECONDS):
+                        async with self._channel(address, cluster_id=leader.cluster_id) as channel:
+                            found[address] = await channel.list_snapshots()
+                except (NetworkError, OutcomeUnknownError, trio.TooSlowError):
+                    # Down, or of a version that has no such request.
+                    continue
+            return found
+        raise self._no_leader()
+
+    async def read_snapshot(
+        self, address: Address, snapshot: SnapshotId, write: Callable[[bytes], object]
+    ) -> None:
+        """Hand the bytes of a snapshot at `address` to `write`, in order. Raises also `RequestRefusedError`
+        when it was deleted meanwhile."""
+        view = await self._view(address)
+        async with self._channel(address, cluster_id=view.cluster_id) as channel:
+            position, size = 0, 1
+            while position < size:
+                with trio.move_on_after(self._timeout_ms / 1000) as deadline:
+                    chunk, size = await channel.read_snapshot(
+                        snapshot, position=position, max_bytes=_CHUNK_BYTES
+                    )
+                    write(chunk)
+                    position += len(chunk)
+                if deadline.cancelled_caught or not chunk:
+                    raise OutcomeUnknownError(f"{address} sent no more of the snapshot at {position}")
 
     async def ask(self, request: Request[R]) -> R:
         """Return the active controller's answer, which may be an error of the request."""

@@ -13,11 +13,12 @@ from quorate.cli.commands import broker_commands as brokers
 from quorate.cli.commands import cluster_commands as cluster
 from quorate.cli.commands import config_commands as configs
 from quorate.cli.commands import data_commands as data
-from quorate.cli.commands import demo
+from quorate.cli.commands import demo as demonstration
 from quorate.cli.commands import election_commands as elections
 from quorate.cli.commands import feature_commands as features
 from quorate.cli.commands import group_commands as groups
 from quorate.cli.commands import log_commands as log_dump
+from quorate.cli.commands import metadata_commands as metadata
 from quorate.cli.commands import quorum_commands as quorum
 from quorate.cli.commands import reassign_commands as reassign
 from quorate.cli.commands import server_commands as server
@@ -48,12 +49,13 @@ app.add_typer(brokers.app, name="brokers")
 app.add_typer(reassign.app, name="reassign-partitions")
 app.add_typer(groups.app, name="groups")
 app.add_typer(log_dump.app, name="log")
+app.add_typer(metadata.app, name="metadata")
 app.add_typer(snapshot.app, name="snapshot")
 app.command(
     "leader-election",
     epilog="Example: quorate leader-election --election-type preferred --all-topic-partitions",
 )(elections.leader_election)
-app.command("demo", epilog="Example: quorate demo --file README.md")(demo.demo)
+app.command("demo", epilog="Example: quorate demo --file README.md")(demonstration.demo)
 
 
 def _print_version(wanted: bool) -> None:

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 from quorate.runtime import need
 
 if TYPE_CHECKING:
+    from quorate.spark_source.cluster import ClusterLog
     from quorate.spark_source.entries import entries_of, record_json
+    from quorate.spark_source.folder import FolderLog
     from quorate.spark_source.java import NoJavaError, find_java
     from quorate.spark_source.leadership_view import leadership_history
     from quorate.spark_source.session import spark_session
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from quorate.spark_source.spark_errors import DamagedRecordError, LogUnavailableError, SourceError
 
 _HOMES = {
+    "ClusterLog": "cluster",
+    "FolderLog": "folder",
     "entries_of": "entries",
     "record_json": "entries",
     "DamagedRecordError": "spark_errors",
@@ -50,7 +54,9 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
+    "ClusterLog",
     "DamagedRecordError",
+    "FolderLog",
     "LogUnavailableError",
     "MetadataLogSource",
     "NoJavaError",

@@ -55,7 +55,7 @@ _RETRIABLE = (NetworkError, KafkaError, MalformedError, InvalidBatchError, _Behi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLog:
-    """`LogAccess` over brokers."""
+    """The metadata log as brokers serve it, for whoever reads it (`LogAccess`)."""
 
     bootstrap_servers: tuple[Address, ...]
     retries: int
@@ -64,6 +64,7 @@ class ClusterLog:
 
     @classmethod
     def of(cls, options: SourceOptions) -> "ClusterLog":
+        """Return the log that the options name."""
         return cls(
             bootstrap_servers=options.bootstrap_servers,
             retries=options.retries,
@@ -73,9 +74,11 @@ class ClusterLog:
 
     @property
     def place(self) -> str:
+        """Return the words for the cluster in messages."""
         return f"the cluster at {','.join(map(str, self.bootstrap_servers))}"
 
     def extent(self, *, at_least: int = 0) -> Extent:
+        """Return what may be read now. See `LogAccess.extent`."""
         return trio.run(self._extent, at_least)
 
     async def _extent(self, at_least: int) -> Extent:
@@ -99,6 +102,7 @@ class ClusterLog:
                 return best
 
     def batches(self, start: int, end: int) -> Iterator[Batch]:
+        """Yield the batches that hold [start, end). See `LogAccess.batches`."""
         offset = start
         while offset < end:
             batches = trio.run(self._fetch, offset, end)

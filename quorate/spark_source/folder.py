@@ -29,7 +29,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderLog:
-    """`LogAccess` over a node's folder."""
+    """The metadata log in a node's folder, for whoever reads it (`LogAccess`)."""
 
     path: str
     """The node's folder, or the log's folder in it."""
@@ -37,6 +37,7 @@ class FolderLog:
 
     @property
     def place(self) -> str:
+        """Return the path of the folder, for messages."""
         return self.path
 
     @property
@@ -51,6 +52,7 @@ class FolderLog:
         return folder
 
     def extent(self, *, at_least: int = 0) -> Extent:
+        """Return what may be read now. See `LogAccess.extent`."""
         folder = self._folder
         bases = _segment_bases(folder)
         if not bases:
@@ -98,6 +100,7 @@ class FolderLog:
         return end
 
     def batches(self, start: int, end: int) -> Iterator[Batch]:
+        """Yield the batches that hold [start, end). See `LogAccess.batches`."""
         folder = self._folder
         bases = _segment_bases(folder)
         first = max(0, bisect_right(bases, start) - 1)

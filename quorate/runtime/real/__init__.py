@@ -10,7 +10,7 @@ from quorate.runtime.entropy import Entropy
 from quorate.runtime.real.descriptors import raise_soft_limit
 from quorate.runtime.real.garbage import short_collections
 from quorate.runtime.real.real_compute import ThreadCompute
-from quorate.runtime.real.real_disk import RealDisk, SyncStrategy
+from quorate.runtime.real.real_disk import RealDisk, SyncStrategy, open_read_only
 from quorate.runtime.real.real_network import RealNetwork
 from quorate.runtime.real.slow_steps import watch_slow_steps
 
@@ -51,6 +51,7 @@ __all__ = [
     "RealNetwork",
     "RealWallClock",
     "SyncStrategy",
+    "open_read_only",
     "raise_soft_limit",
     "real_runtime",
     "short_collections",

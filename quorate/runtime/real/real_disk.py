@@ -247,6 +247,17 @@ class RealLock:
             self._fd = -1
 
 
+def open_read_only(path: str) -> RealFile:
+    """Open a file for reading alone, as one of another user. Close it. Raises `FileNotFoundError`,
+    `DiskError`."""
+    try:
+        return RealFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC), None, lambda: None)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _disk_error(error, path) from error
+
+
 class RealDisk:
     """`quorate.runtime.disk.Disk` over the operating system's files."""
 

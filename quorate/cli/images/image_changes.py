@@ -1,0 +1,119 @@
+"""The difference of two images, as lines and as JSON."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from quorate.broker.metadata import (
+    BrokerState,
+    MetadataImage,
+    PartitionDelta,
+    PartitionKey,
+    difference,
+)
+from quorate.cli.images.image_tree import CONFIG_FOLDERS, Json, entity_name, file_name, partition_value
+from quorate.cli.images.tree_shell import value_text
+from quorate.runtime import uuid_text
+
+
+@dataclass(frozen=True, slots=True)
+class ImageChange:
+    """One thing that is other in the later image: its fields before and after. None: it is not there."""
+
+    path: str
+    """In the tree of the image."""
+    before: Mapping[str, Json] | None
+    after: Mapping[str, Json] | None
+
+    def changed_fields(self) -> Iterator[tuple[str, Json, Json]]:
+        before, after = self.before or {}, self.after or {}
+        for name in dict.fromkeys((*before, *after)):
+            if before.get(name) != after.get(name):
+                yield name, before.get(name), after.get(name)
+
+    def __str__(self) -> str:
+        if self.before is None or self.after is None:
+            sign, fields = ("+", self.after) if self.before is None else ("-", self.before)
+            return f"{sign} {self.path} " + ", ".join(
+                f"{name} {value_text(value)}" for name, value in (fields or {}).items()
+            )
+        return f"~ {self.path} " + ", ".join(
+            f"{name} {value_text(before)} -> {value_text(after)}"
+            for name, before, after in self.changed_fields()
+        )
+
+    def as_dict(self) -> dict[str, Json]:
+        return {
+            "path": self.path,
+            "before": None if self.before is None else dict(self.before),
+            "after": None if self.after is None else dict(self.after),
+        }
+
+
+def image_changes(before: MetadataImage, after: MetadataImage) -> Iterator[ImageChange]:
+    """Everything that is other in `after`, one at a time."""
+    delta = difference(before, after)
+    for broker in delta.brokers:
+        yield ImageChange(
+            f"/brokers/{broker.broker_id}", _broker_fields(broker.before), _broker_fields(broker.after)
+        )
+    for name in dict.fromkeys((*before.features, *after.features)):
+        yield from _setting(f"/features/{name}", before.features.get(name), after.features.get(name))
+    for topic in before.topics.values():
+        if after.topic_by_id(topic.topic_id) is None:
+            yield ImageChange(_topic_path(topic.name), {"id": uuid_text(topic.topic_id)}, None)
+    for topic in after.topics.values():
+        if before.topic_by_id(topic.topic_id) is None:
+            yield ImageChange(_topic_path(topic.name), None, {"id": uuid_text(topic.topic_id)})
+    for partition in delta.partitions:
+        yield _partition(before, after, partition)
+    for resource in delta.configs:
+        path = f"/configs/{CONFIG_FOLDERS[resource.type]}/{file_name(resource.name)}"
+        yield from _settings(path, before.configs(resource), after.configs(resource))
+    for entity in delta.quotas:
+        yield from _settings(
+            f"/clientQuotas/{entity_name(entity)}", before.quotas(entity), after.quotas(entity)
+        )
+    yield from _setting("/producerIds/nextProducerId", before.next_producer_id, after.next_producer_id)
+
+
+def _topic_path(name: str) -> str:
+    return f"/topics/byName/{name}"
+
+
+def _partition(before: MetadataImage, after: MetadataImage, delta: PartitionDelta) -> ImageChange:
+    key = PartitionKey(delta.topic_id, delta.partition_id)
+    return ImageChange(
+        f"{_topic_path(delta.topic)}/{delta.partition_id}",
+        None if delta.before is None else partition_value(before, key, delta.before),
+        None if delta.after is None else partition_value(after, key, delta.after),
+    )
+
+
+def _broker_fields(broker: BrokerState | None) -> dict[str, Json] | None:
+    if broker is None:
+        return None
+    return {
+        "epoch": broker.epoch,
+        "incarnationId": uuid_text(broker.incarnation_id),
+        "isFenced": broker.fenced,
+        "inControlledShutdown": broker.in_controlled_shutdown,
+        "listeners": {each.name: f"{each.host}:{each.port}" for each in broker.listeners},
+        "logDirs": [uuid_text(each) for each in broker.log_dirs],
+        "rack": broker.rack,
+    }
+
+
+def _settings(
+    path: str, before: Mapping[str, str] | Mapping[str, float], after: Mapping[str, str] | Mapping[str, float]
+) -> Iterator[ImageChange]:
+    for name in dict.fromkeys((*before, *after)):
+        yield from _setting(f"{path}/{file_name(name)}", before.get(name), after.get(name))
+
+
+def _setting(path: str, before: Json, after: Json) -> Iterator[ImageChange]:
+    if before != after:
+        yield ImageChange(
+            path,
+            None if before is None else {"value": before},
+            None if after is None else {"value": after},
+        )

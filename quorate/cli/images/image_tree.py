@@ -1,0 +1,297 @@
+"""A metadata image as a tree of files, after Kafka's metadata shell.
+
+Directories are made when somebody looks into them, from the image itself: a tree over a million partitions
+costs what is looked at.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias
+from urllib.parse import quote, unquote
+
+from quorate.broker.controller import partition_phase
+from quorate.broker.metadata import (
+    BrokerState,
+    ConfigResource,
+    ConfigType,
+    MetadataImage,
+    PartitionKey,
+    PartitionState,
+    QuotaEntity,
+    TopicState,
+)
+from quorate.runtime import parse_uuid, uuid_text
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+DEFAULT_NAME: Final = "<default>"
+"""The file name of what holds for all: an empty name in the image."""
+CONFIG_FOLDERS: Final = {
+    ConfigType.TOPIC: "topics",
+    ConfigType.BROKER: "brokers",
+    ConfigType.GROUP: "groups",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A file: its value is made when it is read."""
+
+    read: Callable[[], Json]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeFolder:
+    """A directory: its names, and what is behind each, asked for by name. `child` returns None for a name
+    that is not there."""
+
+    names: Callable[[], Iterable[str]]
+    child: Callable[[str], "Node | None"]
+
+
+Node: TypeAlias = TreeFolder | Leaf
+
+
+def image_tree(image: MetadataImage, local: Mapping[str, Json]) -> TreeFolder:
+    """The tree of `image`, with `local` as the files of /local. It shows later changes of the image too."""
+    return _fixed(
+        {
+            "brokers": _brokers(image),
+            "clientQuotas": _quotas(image),
+            "configs": _fixed({name: _configs(image, kind) for kind, name in CONFIG_FOLDERS.items()}),
+            "directories": _directories(image),
+            "features": _values(lambda: image.features),
+            "local": _values(lambda: local),
+            "producerIds": _fixed({"nextProducerId": Leaf(lambda: image.next_producer_id)}),
+            "reassignments": _reassignments(image),
+            "topics": _fixed({"byId": _topics_by_id(image), "byName": _topics_by_name(image)}),
+        }
+    )
+
+
+def file_name(name: str) -> str:
+    """A name as it is in a path: `/`, `%`, `<` and what can't be printed as %XX, an empty one as
+    `<default>`."""
+    if not name:
+        return DEFAULT_NAME
+    if name in (".", ".."):
+        return name.replace(".", "%2E")
+    return "".join(quote(each, safe="") if each in "/%<" or not each.isprintable() else each for each in name)
+
+
+def name_in_image(file: str) -> str:
+    """The reverse of `file_name`."""
+    return "" if file == DEFAULT_NAME else unquote(file)
+
+
+def plain_tree(node: Node) -> Json:
+    """Everything below `node`, as one value. Directories are objects."""
+    if isinstance(node, Leaf):
+        return node.read()
+    return {name: plain_tree(child) for name, child in children(node)}
+
+
+def children(directory: TreeFolder) -> Iterator[tuple[str, Node]]:
+    """The names and nodes of a directory, one at a time."""
+    for name in directory.names():
+        child = directory.child(name)
+        if child is not None:
+            yield name, child
+
+
+def _fixed(nodes: Mapping[str, Node]) -> TreeFolder:
+    return TreeFolder(lambda: nodes, nodes.get)
+
+
+def _values(values: Callable[[], Mapping[str, Json]]) -> TreeFolder:
+    """A file for each value, by its name."""
+
+    def child(file: str) -> Node | None:
+        name = name_in_image(file)
+        return Leaf(lambda: values()[name]) if name in values() else None
+
+    return TreeFolder(lambda: map(file_name, sorted(values())), child)
+
+
+# Brokers
+
+
+def _brokers(image: MetadataImage) -> TreeFolder:
+    def child(file: str) -> Node | None:
+        broker = image.broker(int(file)) if _is_number(file) else None
+        return None if broker is None else _broker(image, broker)
+
+    return TreeFolder(lambda: map(str, sorted(image.brokers)), child)
+
+
+def _broker(image: MetadataImage, broker: BrokerState) -> TreeFolder:
+    broker_id = broker.broker_id
+    return _fixed(
+        {
+            "epoch": Leaf(lambda: broker.epoch),
+            "features": Leaf(
+                lambda: {
+                    each.name: {"minLevel": each.min_level, "maxLevel": each.max_level}
+                    for each in broker.features
+                }
+            ),
+            "inControlledShutdown": Leaf(lambda: broker.in_controlled_shutdown),
+            "incarnationId": Leaf(lambda: uuid_text(broker.incarnation_id)),
+            "inSyncReplicas": Leaf(lambda: image.isr_count(broker_id)),
+            "isFenced": Leaf(lambda: broker.fenced),
+            "leads": Leaf(lambda: image.leader_count(broker_id)),
+            "listeners": Leaf(lambda: {each.name: f"{each.host}:{each.port}" for each in broker.listeners}),
+            "logDirs": Leaf(lambda: [uuid_text(each) for each in broker.log_dirs]),
+            "rack": Leaf(lambda: broker.rack),
+        }
+    )
+
+
+def _directories(image: MetadataImage) -> TreeFolder:
+    def owners() -> dict[str, int]:
+        return {
+            uuid_text(each): broker.broker_id for broker in image.brokers.values() for each in broker.log_dirs
+        }
+
+    def child(file: str) -> Node | None:
+        broker_id = owners().get(file)
+        if broker_id is None:
+            return None
+        return _fixed({"broker": Leaf(lambda: broker_id), "replicas": _replicas_in(image, broker_id, file)})
+
+    return TreeFolder(lambda: sorted(owners()), child)
+
+
+def _replicas_in(image: MetadataImage, broker_id: int, directory: str) -> TreeFolder:
+    def there(state: PartitionState) -> bool:
+        return broker_id in state.replicas and uuid_text(state.directory_of(broker_id)) == directory
+
+    return _chosen_partitions(image, there, lambda state: broker_id in state.isr)
+
+
+def _reassignments(image: MetadataImage) -> TreeFolder:
+    def value(state: PartitionState) -> Json:
+        return {
+            "replicas": list(state.replicas),
+            "addingReplicas": list(state.adding_replicas),
+            "removingReplicas": list(state.removing_replicas),
+        }
+
+    found = _chosen_partitions(image, lambda state: state.is_reassigning, value)
+    # Most of the time there is none, and nothing has to be searched for that.
+    return TreeFolder(lambda: found.names() if image.reassigning_count else (), found.child)
+
+
+def _chosen_partitions(
+    image: MetadataImage, chosen: Callable[[PartitionState], bool], value: Callable[[PartitionState], Json]
+) -> TreeFolder:
+    """Files TOPIC-PARTITION for the partitions that are `chosen`."""
+
+    def names() -> Iterator[str]:
+        for key, state in image.all_partitions():
+            if chosen(state):
+                yield f"{image.topics[key.topic_id].name}-{key.partition_id}"
+
+    def child(file: str) -> Node | None:
+        name, _, number = file.rpartition("-")
+        topic = image.topic(name)
+        if topic is None or not _is_number(number):
+            return None
+        state = image.partition(topic.topic_id, int(number))
+        return Leaf(lambda: value(state)) if state is not None and chosen(state) else None
+
+    return TreeFolder(names, child)
+
+
+# Topics
+
+
+def _topics_by_name(image: MetadataImage) -> TreeFolder:
+    def child(file: str) -> Node | None:
+        topic = image.topic(file)
+        return None if topic is None else _topic(image, topic)
+
+    return TreeFolder(lambda: sorted(image.topic_names()), child)
+
+
+def _topics_by_id(image: MetadataImage) -> TreeFolder:
+    def child(file: str) -> Node | None:
+        try:
+            topic = image.topic_by_id(parse_uuid(file))
+        except ValueError:
+            return None
+        return None if topic is None else _topic(image, topic)
+
+    return TreeFolder(lambda: map(uuid_text, image.topics), child)
+
+
+def _topic(image: MetadataImage, topic: TopicState) -> TreeFolder:
+    topic_id = topic.topic_id
+
+    def names() -> Iterator[str]:
+        yield from ("id", "name")
+        yield from map(str, range(len(image.partitions(topic_id))))
+
+    def child(file: str) -> Node | None:
+        if file == "id":
+            return Leaf(lambda: uuid_text(topic_id))
+        if file == "name":
+            return Leaf(lambda: topic.name)
+        state = image.partition(topic_id, int(file)) if _is_number(file) else None
+        if state is None:
+            return None
+        return Leaf(lambda: partition_value(image, PartitionKey(topic_id, int(file)), state))
+
+    return TreeFolder(names, child)
+
+
+def partition_value(image: MetadataImage, key: PartitionKey, state: PartitionState) -> dict[str, Json]:
+    """A partition's state under Kafka's names, with the state that the state machine gives it (see
+    `PartitionPhase`)."""
+    return {
+        "replicas": list(state.replicas),
+        "isr": list(state.isr),
+        "removingReplicas": list(state.removing_replicas),
+        "addingReplicas": list(state.adding_replicas),
+        "leader": state.leader,
+        "leaderRecoveryState": state.leader_recovery_state.name,
+        "leaderEpoch": state.leader_epoch,
+        "partitionEpoch": state.partition_epoch,
+        "elr": list(state.elr),
+        "lastKnownElr": list(state.eligible.last_known),
+        "directories": [uuid_text(each) for each in state.directories],
+        "state": partition_phase(image, key).value,
+    }
+
+
+# Configs and quotas
+
+
+def _configs(image: MetadataImage, kind: ConfigType) -> TreeFolder:
+    def child(file: str) -> Node | None:
+        resource = ConfigResource(kind, name_in_image(file))
+        return _values(lambda: image.configs(resource)) if image.configs(resource) else None
+
+    return TreeFolder(
+        lambda: sorted(file_name(each.name) for each in image.configured() if each.type is kind), child
+    )
+
+
+def _quotas(image: MetadataImage) -> TreeFolder:
+    def child(file: str) -> Node | None:
+        entity = next((each for each in image.quota_entities() if entity_name(each) == file), None)
+        return None if entity is None else _values(partial(image.quotas, entity))
+
+    return TreeFolder(lambda: sorted(map(entity_name, image.quota_entities())), child)
+
+
+def entity_name(entity: QuotaEntity) -> str:
+    """An entity of quotas as a file name, such as `user(alice),clientId(<default>)`."""
+    parts = (("user", entity.user), ("clientId", entity.client_id), ("ip", entity.ip))
+    return ",".join(f"{kind}({file_name(name)})" for kind, name in parts if name is not None)
+
+
+def _is_number(file: str) -> bool:
+    """Whether it is a number as it is written in a path, without zeros in front."""
+    return file.isascii() and file.isdecimal() and (file == "0" or file[0] != "0") and len(file) < 11
