@@ -97,7 +97,10 @@ class MetadataCache:
         """Raises `RecordDecodeError` or `ImageError`, which stop the node."""
         try:
             checked = self._checked
-            records = [checked.pop(data) if data in checked else decode(data) for data in batch.records]
+            if checked:
+                records = [checked.pop(data) if data in checked else decode(data) for data in batch.records]
+            else:
+                records = [decode(data) for data in batch.records]
             deltas = self._loader.load(records, base_offset=batch.base_offset, epoch=batch.epoch)
         except Exception:
             self.load_errors += 1

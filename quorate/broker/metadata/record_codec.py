@@ -4,8 +4,13 @@ A field that a reader does not know is skipped. A type or a version that it does
 says so: skipping it would leave this node with another image than the rest.
 """
 
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import fields as fields_of
 from dataclasses import replace
-from typing import Final
+from functools import lru_cache, partial
+from typing import Final, TypeAlias, TypeVar
 
 from quorate.broker.metadata.metadata_records import (
     AbortTransaction,
@@ -48,6 +53,7 @@ from quorate.cbor import (
     sequence,
     text,
 )
+from quorate.types import Epoch
 
 MAX_RECORD_BYTES: Final = 1 << 20
 MAX_REPLICAS: Final = 1 << 10
@@ -185,8 +191,135 @@ TYPE_NUMBERS: Final = frozenset(_RECORDS.types)
 """Of every record type that this version of quorate knows."""
 
 encode: Final = _RECORDS.encode
-decode: Final = _RECORDS.decode
 record_version: Final = _RECORDS.version_of
+
+# A replay decodes millions of Partition and PartitionChange records, which are much alike: two of them differ
+# in the topic's id and the partition's number, and often in nothing else. So the bytes of a part are decoded
+# once, and found again among the last that were. Whatever is not exactly as `encode` writes it takes the
+# general way, and so does every error.
+
+_INTEGER: Final = rb"(?:[\x00-\x17]|\x18[\x18-\xff]|\x19[\x01-\xff].|\x1a[\x00-\x7f]...)"
+_BROKERS: Final = rb"(?:\x83%b%b%b|\x80|\x81%b|\x82%b%b|\x84%b%b%b%b|\x85%b%b%b%b%b)" % ((_INTEGER,) * 15)
+_BROKER_FIELDS: Final = rb"\x02%b\x03%b(?:\x04%b)?(?:\x05%b)?(?:\x06(?:%b|\x20))?(?:\x07[\x00-\x17])?" % (
+    *(_BROKERS,) * 4,
+    _INTEGER,
+)
+"""From `replicas` to `leader_recovery_state`."""
+_PARTITION: Final = re.compile(
+    rb"\x83\x05\x00([\xa0-\xad])\x00\x50(.{16})\x01(%b)(%b)(?:\x08(%b))?(?:\x09(%b))?"
+    rb"(?:\x0c([\x81-\x97])((?:\x50.{16})+))?" % (_INTEGER, _BROKER_FIELDS, _INTEGER, _INTEGER),
+    re.DOTALL,
+)
+_BROKER_FIELD: Final = re.compile(rb"[\x02-\x05]%b|[\x06\x07](?:%b|\x20)" % (_BROKERS, _INTEGER), re.DOTALL)
+_CHANGE: Final = re.compile(rb"\x83\x06\x00[\xa2-\xad]\x00\x50(.{16})\x01(%b)" % _INTEGER, re.DOTALL)
+_MOST_KNOWN: Final = 1 << 16
+_MOST_BYTES_KNOWN: Final = 512
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+_Brokers: TypeAlias = tuple[
+    int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], int, LeaderRecoveryState
+]
+"""The number of the fields, and their values."""
+
+
+def decode(data: bytes) -> Record:
+    """The record in `data`, every field checked. Raises `RecordDecodeError`."""
+    kind = data[:3]
+    if kind == b"\x83\x05\x00":
+        return _decode_partition(data)
+    if kind == b"\x83\x06\x00":
+        return _decode_change(data)
+    return _RECORDS.decode(data)
+
+
+# Memos, not state: whatever is forgotten is decoded again.
+_known_brokers: Final[dict[bytes, _Brokers]] = {}
+_known_changes: Final[dict[tuple[bytes, bytes], Callable[..., PartitionChange]]] = {}
+
+
+@lru_cache(maxsize=_MOST_KNOWN)
+def _directories_of(count: int, raw: bytes) -> tuple[uuid.UUID, ...] | None:
+    """`raw`: each a byte that says what follows, and the id."""
+    if len(raw) != 17 * count:
+        return None
+    return tuple([identifier.decode(raw[at : at + 16]) for at in range(1, len(raw), 17)])
+
+
+def _decode_partition(data: bytes) -> Record:
+    match = _PARTITION.fullmatch(data)
+    if match is None:
+        return _RECORDS.decode(data)
+    fields, topic_id, number, raw_brokers, leader_epoch, partition_epoch, count, raw_directories = (
+        match.groups()
+    )
+    # In the order of their numbers, so that none is there twice; the map's size has to count them all.
+    others = 2 + (leader_epoch is not None) + (partition_epoch is not None) + (count is not None)
+    brokers = _known_brokers.get(raw_brokers)
+    if brokers is None:
+        return _learn_brokers(data, raw_brokers, size=(fields[0] & 31) - others)
+    held, replicas, isr, removing, adding, leader, recovery = brokers
+    directories = () if count is None else _directories_of(count[0] & 31, raw_directories)
+    if directories is None or fields[0] & 31 != others + held:
+        return _RECORDS.decode(data)
+    return Partition(
+        topic_id=identifier.decode(topic_id),
+        partition_id=_integer_of(number),
+        replicas=replicas,
+        isr=isr,
+        removing_replicas=removing,
+        adding_replicas=adding,
+        leader=leader,
+        leader_recovery_state=recovery,
+        leader_epoch=Epoch(0 if leader_epoch is None else _integer_of(leader_epoch)),
+        partition_epoch=0 if partition_epoch is None else _integer_of(partition_epoch),
+        directories=directories,
+    )
+
+
+def _learn_brokers(data: bytes, raw_brokers: bytes, *, size: int) -> Record:
+    """Decode a record, and remember what the part of it means that should have `size` fields."""
+    record = _RECORDS.decode(data)
+    if isinstance(record, Partition) and len(_BROKER_FIELD.findall(raw_brokers)) == size:
+        _make_room(_known_brokers)
+        _known_brokers[raw_brokers] = (
+            size,
+            record.replicas,
+            record.isr,
+            record.removing_replicas,
+            record.adding_replicas,
+            record.leader,
+            record.leader_recovery_state,
+        )
+    return record
+
+
+def _decode_change(data: bytes) -> Record:
+    match = _CHANGE.match(data)
+    if match is None or len(data) > _MOST_BYTES_KNOWN:
+        return _RECORDS.decode(data)
+    topic_id, number = match.groups()
+    # The map's size, and all fields but the two.
+    key = data[3:4], data[match.end() :]
+    known = _known_changes.get(key)
+    if known is not None:
+        return known(topic_id=identifier.decode(topic_id), partition_id=_integer_of(number))
+    record = _RECORDS.decode(data)
+    if isinstance(record, PartitionChange):
+        _make_room(_known_changes)
+        names = (each.name for each in fields_of(record))
+        others = {each: getattr(record, each) for each in names if each not in ("topic_id", "partition_id")}
+        _known_changes[key] = partial(PartitionChange, **others)
+    return record
+
+
+def _integer_of(raw: bytes) -> int:
+    return raw[0] if len(raw) == 1 else int.from_bytes(raw[1:])
+
+
+def _make_room(known: dict[_K, _V]) -> None:
+    if len(known) >= _MOST_KNOWN:
+        known.clear()
 
 
 class RunEncoder:
