@@ -10,7 +10,6 @@ known from the offset of the removal and the metadata that the broker has applie
 
 import enum
 import uuid
-from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 from types import MappingProxyType
@@ -178,11 +177,7 @@ def partition_counts(image: MetadataImage) -> dict[PartitionPhase, int]:
 
 def replica_counts(image: MetadataImage) -> dict[ReplicaPhase, int]:
     """Return the number of replicas in each state that an image can have, from the image's own counts."""
-    homes: Counter[tuple[int, uuid.UUID]] = Counter()
-    for replicas, directories, times in image.placements():
-        for home in zip(replicas, directories, strict=True):
-            homes[home] += times
     counts = dict.fromkeys((ReplicaPhase.NEW, ReplicaPhase.ONLINE, ReplicaPhase.OFFLINE), 0)
-    for (broker_id, directory), times in homes.items():
+    for (broker_id, directory), times in image.replica_homes().items():
         counts[_phase_in(image.broker(broker_id), directory)] += times
     return counts

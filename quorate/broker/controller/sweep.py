@@ -32,12 +32,13 @@ class Sweep:
         while left and self._topic < len(self._topic_ids):
             topic_id = self._topic_ids[self._topic]
             states = image.partitions(topic_id)
-            while left and self._partition_id < len(states):
-                partition_id = self._partition_id
+            first = self._partition_id
+            # As one slice, because a look at a single partition costs as much again.
+            for partition_id, state in enumerate(states[first : first + left], first):
                 self._partition_id += 1
                 left -= 1
                 WORK.records += 1
-                yield PartitionKey(topic_id, partition_id), states[partition_id]
+                yield PartitionKey(topic_id, partition_id), state
             if self._partition_id >= len(states):
                 # A topic without partitions counts too, so that a million of them don't make one piece.
                 left -= left > 0 and not states

@@ -113,6 +113,7 @@ from quorate.broker.metadata.states import (
     TopicState,
     as_eligible,
     changed,
+    placed,
 )
 from quorate.broker.metadata.supported_features import (
     LATEST_METADATA_VERSION,
@@ -222,6 +223,7 @@ __all__ = [
     "of_topic",
     "only",
     "partition_id",
+    "placed",
     "quota_entity",
     "quota_of",
     "rack",

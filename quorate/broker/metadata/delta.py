@@ -117,16 +117,16 @@ class Changes:
     def apply(self, records: Sequence[Record], *, base_offset: int, epoch: int) -> None:
         """Apply a run of consecutive records. Raises `ImageError` as `MetadataImage.apply` does; the image
         then holds the records before the one that didn't fit."""
-        image, touched_topics = self._image, self._touched
+        image = self._image
+        last_id, touched = None, _Touched("")
         for offset, record in enumerate(records, base_offset):
             match record:
                 case PartitionChange() | Partition():
                     before = image.apply_partition(record, offset=offset, epoch=epoch)
                     # By topic, because hashing an id costs as much as all the rest of a look-up.
-                    touched = touched_topics.get(record.topic_id)
-                    if touched is None:
-                        topic = image.topics[record.topic_id]
-                        touched = touched_topics[record.topic_id] = _Touched(topic.name)
+                    if record.topic_id is not last_id:
+                        last_id = record.topic_id
+                        touched = self._touch(last_id)
                     touched.before.setdefault(record.partition_id, before)
                     continue
                 case Topic():
@@ -144,6 +144,12 @@ class Changes:
                 case _:
                     pass
             image.apply(record, offset=offset, epoch=epoch)
+
+    def _touch(self, topic_id: uuid.UUID) -> _Touched:
+        touched = self._touched.get(topic_id)
+        if touched is None:
+            touched = self._touched[topic_id] = _Touched(self._image.topics[topic_id].name)
+        return touched
 
     def _note_removal(self, topic_id: uuid.UUID) -> None:
         topic = self._image.topic_by_id(topic_id)

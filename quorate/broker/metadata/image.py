@@ -5,7 +5,7 @@ what it has appended and that is not committed yet, and throws the copy away whe
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import assert_never
 
@@ -37,10 +37,11 @@ from quorate.broker.metadata.states import (
     PartitionKey,
     PartitionState,
     TopicState,
-    as_eligible,
     changed,
+    placed,
 )
 from quorate.broker.metadata.tallies import Tallies
+from quorate.broker.metadata.topic_partitions import MAX_EPOCH, SharedParts, TopicPartitions
 from quorate.runtime import WORK
 
 __all__ = [
@@ -58,17 +59,6 @@ _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 _NO_QUOTAS: Mapping[str, float] = MappingProxyType({})
 
 
-class _States(list[PartitionState]):
-    """A topic's partitions by index. Images that were copied from one another share it until one of them
-    changes a partition: `owner` is the one that may."""
-
-    __slots__ = ("owner",)
-
-    def __init__(self, states: Iterable[PartitionState], owner: object) -> None:
-        super().__init__(states)
-        self.owner = owner
-
-
 class MetadataImage:
     """The metadata after all records up to and including `offset` (-1: none yet).
 
@@ -79,13 +69,12 @@ class MetadataImage:
     __slots__ = (
         "_brokers",
         "_configs",
-        "_directory_lists",
         "_features",
         "_next_producer_id",
         "_owner",
         "_partitions",
         "_quotas",
-        "_replica_lists",
+        "_shared",
         "_tallies",
         "_topic_ids",
         "_topics",
@@ -101,16 +90,14 @@ class MetadataImage:
         self._brokers: dict[int, BrokerState] = {}
         self._topics: dict[uuid.UUID, TopicState] = {}
         self._topic_ids: dict[str, uuid.UUID] = {}
-        self._partitions: dict[uuid.UUID, _States] = {}
+        self._partitions: dict[uuid.UUID, TopicPartitions] = {}
         self._owner = object()
         self._configs: dict[ConfigResource, Mapping[str, str]] = {}
         self._features: dict[str, int] = {}
         self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
         self._next_producer_id = 0
         self._tallies = Tallies()
-        # Equal replica lists are one object: a big cluster has few different ones.
-        self._replica_lists: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self._directory_lists: dict[tuple[uuid.UUID, ...], tuple[uuid.UUID, ...]] = {}
+        self._shared = SharedParts()
 
     def copy(self) -> "MetadataImage":
         """An image of its own that starts out equal. It takes some milliseconds for 100,000 topics, however
@@ -129,8 +116,7 @@ class MetadataImage:
         twin._quotas = self._quotas.copy()
         twin._next_producer_id = self._next_producer_id
         twin._tallies = self._tallies.copy()
-        twin._replica_lists = self._replica_lists.copy()
-        twin._directory_lists = self._directory_lists.copy()
+        twin._shared = self._shared
         return twin
 
     def __eq__(self, other: object) -> bool:
@@ -243,11 +229,10 @@ class MetadataImage:
         """The number of partitions whose replicas are being added or removed (KIP-455)."""
         return self._tallies.reassigning
 
-    def placements(self) -> Iterator[tuple[tuple[int, ...], tuple[uuid.UUID, ...], int]]:
-        """Yield the replicas of partitions, the directory of each, and how many partitions have these, from
-        counts that every change keeps: their number is that of different placements. The same may come more
-        than once."""
-        return self._tallies.placements()
+    def replica_homes(self) -> Mapping[tuple[int, uuid.UUID], int]:
+        """Return how many replicas are in each directory of each broker, from counts that every change
+        keeps."""
+        return self._tallies.homes()
 
     def configs(self, resource: ConfigResource) -> Mapping[str, str]:
         """Return the resource's own settings, without defaults."""
@@ -284,7 +269,7 @@ class MetadataImage:
                     name=record.name, topic_id=record.topic_id, first_epochs=record.first_epochs
                 )
                 self._topic_ids[record.name] = record.topic_id
-                self._partitions[record.topic_id] = _States((), self._owner)
+                self._partitions[record.topic_id] = TopicPartitions(self._owner)
             case ShrinkTopic():
                 self._shrink_topic(record)
             case RemoveTopic():
@@ -352,42 +337,26 @@ class MetadataImage:
             raise ImageError(f"a change for broker {broker_id} of epoch {broker_epoch}, which is {held}")
         return broker
 
-    def _share(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
-        return self._replica_lists.setdefault(brokers, brokers)
-
-    def _share_directories(self, directories: tuple[uuid.UUID, ...]) -> tuple[uuid.UUID, ...]:
-        return self._directory_lists.setdefault(directories, directories)
-
-    def _own(self, topic_id: uuid.UUID, states: _States) -> _States:
+    def _own(self, topic_id: uuid.UUID, states: TopicPartitions) -> TopicPartitions:
         """A copy of `states` in its place, because another image has it too."""
-        own = self._partitions[topic_id] = _States(states, self._owner)
+        own = self._partitions[topic_id] = states.copy(self._owner)
         return own
 
-    def _place_partition(self, record: Partition, states: _States | None) -> None:
+    def _place_partition(self, record: Partition, states: TopicPartitions | None) -> None:
         if states is None or record.partition_id != len(states):
             raise ImageError(
                 f"partition {record.partition_id} of topic {record.topic_id}, where "
                 + ("there is no such topic" if states is None else f"{len(states)} comes next")
             )
-        _check_directories(record, replicas=record.replicas, directories=record.directories)
-        state = PartitionState(
-            replicas=self._share(record.replicas),
-            isr=self._share(record.isr),
-            removing_replicas=self._share(record.removing_replicas),
-            adding_replicas=self._share(record.adding_replicas),
-            leader=record.leader,
-            leader_recovery_state=record.leader_recovery_state,
-            leader_epoch=record.leader_epoch,
-            partition_epoch=record.partition_epoch,
-            eligible=as_eligible(record.eligible_leader_replicas, record.last_known_elr),
-            directories=self._share_directories(record.directories),
-        )
+        if record.directories:
+            _check_directories(record, replicas=record.replicas, directories=record.directories)
+        state = placed(record)
         if states.owner is not self._owner:
             states = self._own(record.topic_id, states)
-        states.append(state)
+        states.append(state, self._shared)
         self._tallies.came(state)
 
-    def _change_partition(self, record: PartitionChange, states: _States | None) -> PartitionState:
+    def _change_partition(self, record: PartitionChange, states: TopicPartitions | None) -> PartitionState:
         if states is None or record.partition_id >= len(states):
             raise ImageError(
                 f"a change for partition {record.partition_id} of topic {record.topic_id}, which is not there"
@@ -396,10 +365,15 @@ class MetadataImage:
         if record.directories is not None:
             replicas = before.replicas if record.replicas is None else record.replicas
             _check_directories(record, replicas=replicas, directories=record.directories)
-        after = changed(before, record, share=self._share, share_directories=self._share_directories)
+        after = changed(before, record)
+        if after.partition_epoch > MAX_EPOCH or after.leader_epoch > MAX_EPOCH:
+            raise ImageError(
+                f"partition {record.partition_id} of topic {record.topic_id} has the epochs "
+                f"{after.leader_epoch} and {after.partition_epoch}, more than {MAX_EPOCH}"
+            )
         if states.owner is not self._owner:
             states = self._own(record.topic_id, states)
-        states[record.partition_id] = after
+        states.replace(record.partition_id, after, self._shared)
         self._tallies.changed(before=before, after=after)
         return before
 
@@ -416,7 +390,7 @@ class MetadataImage:
             states, left=record.num_partitions
         )
         self._tallies.went(states[record.num_partitions :])
-        del states[record.num_partitions :]
+        states.shrink(record.num_partitions)
 
     def _remove_topic(self, topic_id: uuid.UUID) -> None:
         topic = self._topics.pop(topic_id, None)

@@ -1,7 +1,7 @@
 """The immutable states of brokers, topics and partitions in an image."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -15,6 +15,7 @@ from quorate.broker.metadata.metadata_records import (
     FeatureRange,
     FirstEpoch,
     LeaderRecoveryState,
+    Partition,
     PartitionChange,
 )
 from quorate.types import Epoch
@@ -97,21 +98,20 @@ NO_ELIGIBLE: Final = EligibleLeaders()
 
 
 class PartitionState(NamedTuple):
-    """A named tuple, because one is made with every record replayed: a frozen dataclass takes three times as
-    long to build."""
+    """A named tuple, because one is made whenever a partition is looked at (`TopicPartitions`): a frozen
+    dataclass takes three times as long to build."""
 
+    leader_epoch: Epoch
+    partition_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     removing_replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
     leader: int
     leader_recovery_state: LeaderRecoveryState
-    leader_epoch: Epoch
-    partition_epoch: int
     eligible: EligibleLeaders = NO_ELIGIBLE
-    """One field of two, shared by partitions: each slot counts where there are two million."""
     directories: tuple[uuid.UUID, ...] = ()
-    """Of each replica, in the order of `replicas`, shared by partitions too. Empty: `MIGRATING` for all."""
+    """Of each replica, in the order of `replicas`. Empty: `MIGRATING` for all."""
 
     def directory_of(self, broker_id: int) -> uuid.UUID:
         """Return the recorded directory of the broker's replica; `UNASSIGNED` if it has none."""
@@ -179,48 +179,53 @@ class TopicState:
         return replace(self, first_epochs=(*kept, first))
 
 
-def _itself(brokers: tuple[int, ...]) -> tuple[int, ...]:
-    return brokers
+def placed(record: Partition) -> PartitionState:
+    """The partition as its record says."""
+    # As `PartitionState(...)`, at half the cost: one is made with every record replayed.
+    return tuple.__new__(
+        PartitionState,
+        (
+            record.leader_epoch,
+            record.partition_epoch,
+            record.replicas,
+            record.isr,
+            record.removing_replicas,
+            record.adding_replicas,
+            record.leader,
+            record.leader_recovery_state,
+            as_eligible(record.eligible_leader_replicas, record.last_known_elr),
+            record.directories,
+        ),
+    )
 
 
-def _themselves(directories: tuple[uuid.UUID, ...]) -> tuple[uuid.UUID, ...]:
-    return directories
-
-
-def changed(
-    before: PartitionState,
-    change: PartitionChange,
-    *,
-    share: Callable[[tuple[int, ...]], tuple[int, ...]] = _itself,
-    share_directories: Callable[[tuple[uuid.UUID, ...]], tuple[uuid.UUID, ...]] = _themselves,
-) -> PartitionState:
-    """The partition after `change`. `share` and `share_directories` may put an equal list in a list's
-    place."""
+def changed(before: PartitionState, change: PartitionChange) -> PartitionState:
+    """The partition after `change`."""
     leader_epoch: int
     (
+        leader_epoch,
+        partition_epoch,
         replicas,
         isr,
         removing,
         adding,
         leader,
         recovery,
-        leader_epoch,
-        partition_epoch,
         eligible,
         directories,
     ) = before
     if change.replicas is not None:
-        replicas = share(change.replicas)
+        replicas = change.replicas
         if directories:
-            directories = share_directories(tuple(map(before.directory_of, replicas)))
+            directories = tuple(map(before.directory_of, replicas))
     if change.directories is not None:
-        directories = share_directories(change.directories)
+        directories = change.directories
     if change.isr is not None:
-        isr = share(change.isr)
+        isr = change.isr
     if change.removing_replicas is not None:
-        removing = share(change.removing_replicas)
+        removing = change.removing_replicas
     if change.adding_replicas is not None:
-        adding = share(change.adding_replicas)
+        adding = change.adding_replicas
     if change.leader is not None:
         leader = change.leader
         leader_epoch += 1
@@ -228,18 +233,17 @@ def changed(
         recovery = change.leader_recovery_state
     if change.eligible_leader_replicas is not None or change.last_known_elr is not None:
         eligible = _eligible_after(eligible, change)
-    # As `PartitionState(...)`, at half the cost: one is made with every record replayed.
     return tuple.__new__(
         PartitionState,
         (
+            leader_epoch,
+            partition_epoch + 1,
             replicas,
             isr,
             removing,
             adding,
             leader,
             recovery,
-            leader_epoch,
-            partition_epoch + 1,
             eligible,
             directories,
         ),

@@ -7,17 +7,35 @@ find; a pass over a million partitions that changes none takes a fifth of a seco
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+from typing import Final, TypeAlias
 
 from quorate.broker.metadata.metadata_records import MIGRATING, NO_LEADER
 from quorate.broker.metadata.states import PartitionState
+
+Home: TypeAlias = tuple[int, uuid.UUID]
+"""Of a replica: its broker and its directory."""
+_MOST_PLACED: Final = 512
+"""Counted in a millisecond."""
+
+
+class _Placed:
+    """How many more partitions have these two lists."""
+
+    __slots__ = ("directories", "replicas", "times")
+
+    def __init__(self, replicas: tuple[int, ...], directories: tuple[uuid.UUID, ...]) -> None:
+        self.replicas = replicas
+        self.directories = directories
+        self.times = 0
 
 
 class Tallies:
     """Mutable; owned by one image."""
 
     __slots__ = (
-        "_lists",
+        "_homes",
         "_placed",
         "displaced",
         "elrs",
@@ -43,11 +61,11 @@ class Tallies:
         """How many of those another broker leads, or nobody."""
         self.reassigning = 0
         """How many partitions have replicas that are being added or removed."""
-        # By identity: equal lists are one object in nearly all partitions, and hashing the ids of directories
-        # would cost more than all the rest.
-        self._placed: dict[tuple[int, int], int] = {}
-        self._lists: dict[tuple[int, int], tuple[tuple[int, ...], tuple[uuid.UUID, ...]]] = {}
-        """The two lists behind each key of `_placed`, which keeps them alive: an identity is theirs alone."""
+        self._homes: dict[Home, int] = {}
+        """How many replicas are in each directory of each broker, but for what is in `_placed`."""
+        # By identity, a little at a time: nearly all partitions share their lists, and hashing the ids of
+        # directories costs more than all the rest. The value keeps the lists alive: an identity is theirs.
+        self._placed: dict[tuple[int, int], _Placed] = {}
 
     def copy(self) -> "Tallies":
         twin = Tallies()
@@ -58,24 +76,32 @@ class Tallies:
         twin.preferred = self.preferred.copy()
         twin.displaced = self.displaced.copy()
         twin.reassigning = self.reassigning
-        twin._placed = self._placed.copy()
-        twin._lists = self._lists.copy()
+        self._settle()
+        twin._homes = self._homes.copy()
         return twin
 
-    def placements(self) -> Iterator[tuple[tuple[int, ...], tuple[uuid.UUID, ...], int]]:
-        """Yield the replicas of partitions, the directory of each, and how many partitions have these. Few,
-        where there are many partitions; the same may come more than once."""
-        for key, times in self._placed.items():
-            replicas, directories = self._lists[key]
-            yield replicas, directories or (MIGRATING,) * len(replicas), times
+    def homes(self) -> Mapping[Home, int]:
+        """Return how many replicas are in each directory of each broker."""
+        self._settle()
+        return self._homes
 
     def came(self, state: PartitionState) -> None:
-        self._lead(state.leader, 1)
-        self._prefer(state, 1)
-        self.reassigning += state.is_reassigning
+        # With few calls, because a replay comes here for each partition.
+        leader, first = state.leader, state.replicas[0]
+        self.preferred[first] = self.preferred.get(first, 0) + 1
+        if leader == first:
+            self.leaders[leader] = self.leaders.get(leader, 0) + 1
+        else:
+            self._lead(leader, 1)
+            self.displaced[first] = self.displaced.get(first, 0) + 1
         self._place(state.replicas, state.directories, 1)
-        _count(self.isrs, state.isr, 1)
-        _count(self.elrs, state.elr, 1)
+        isrs = self.isrs
+        for broker_id in state.isr:
+            isrs[broker_id] = isrs.get(broker_id, 0) + 1
+        if state.adding_replicas or state.removing_replicas:
+            self.reassigning += 1
+        if state.eligible.elr:
+            _count(self.elrs, state.eligible.elr, 1)
 
     def went(self, states: Sequence[PartitionState]) -> None:
         """All partitions of a topic. Equal lists are counted as one: a topic of ten thousand partitions goes
@@ -87,12 +113,8 @@ class Tallies:
         ).items():
             _count(self.preferred, (first,), -times)
             _count(self.displaced, (first,) if displaced else (), -times)
-        placed: dict[tuple[int, int], int] = {}
         for state in states:
-            key = (id(state.replicas), id(state.directories))
-            placed[key] = placed.get(key, 0) + 1
-        for key, times in placed.items():
-            self._place(*self._lists[key], -times)
+            self._place(state.replicas, state.directories, -1)
         if self.reassigning:
             self.reassigning -= sum([state.is_reassigning for state in states])
         for isr, times in Counter([state.isr for state in states]).items():
@@ -124,13 +146,23 @@ class Tallies:
 
     def _place(self, replicas: tuple[int, ...], directories: tuple[uuid.UUID, ...], by: int) -> None:
         key = (id(replicas), id(directories))
-        times = self._placed.get(key, 0)
-        if not times:
-            self._lists[key] = (replicas, directories)
-        if times + by:
-            self._placed[key] = times + by
-        else:
-            del self._placed[key], self._lists[key]
+        placed = self._placed.get(key)
+        if placed is None:
+            if len(self._placed) >= _MOST_PLACED:
+                self._settle()
+            placed = self._placed[key] = _Placed(replicas, directories)
+        placed.times += by
+
+    def _settle(self) -> None:
+        for each in self._placed.values():
+            if each.times:
+                for home in zip(each.replicas, each.directories or repeat(MIGRATING), strict=False):
+                    left = self._homes.get(home, 0) + each.times
+                    if left:
+                        self._homes[home] = left
+                    else:
+                        del self._homes[home]
+        self._placed.clear()
 
     def _prefer(self, state: PartitionState, by: int) -> None:
         first = state.replicas[0]

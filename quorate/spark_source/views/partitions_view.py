@@ -13,8 +13,8 @@ from quorate.broker.metadata import (
     RemoveTopic,
     ShrinkTopic,
     Topic,
-    as_eligible,
     changed,
+    placed,
 )
 from quorate.runtime import uuid_text
 from quorate.spark_source.entries import Entry
@@ -76,19 +76,7 @@ class PartitionsView(TypedView):
             case Topic() as record:
                 self._names.created(record)
             case Partition(topic_id=topic_id, partition_id=number) as record:
-                state = PartitionState(
-                    replicas=record.replicas,
-                    isr=record.isr,
-                    removing_replicas=record.removing_replicas,
-                    adding_replicas=record.adding_replicas,
-                    leader=record.leader,
-                    leader_recovery_state=record.leader_recovery_state,
-                    leader_epoch=record.leader_epoch,
-                    partition_epoch=record.partition_epoch,
-                    eligible=as_eligible(record.eligible_leader_replicas, record.last_known_elr),
-                    directories=record.directories,
-                )
-                self._topics.setdefault(topic_id, {})[number] = state
+                state = self._topics.setdefault(topic_id, {})[number] = placed(record)
                 name = self._names.of(topic_id)
                 yield _row(entry, "created", name, topic_id, number, state, elected=True)
             case PartitionChange(topic_id=topic_id, partition_id=number) as change:

@@ -316,13 +316,7 @@ class ModelCluster:
             assert image.leader_count(broker_id) == sum(state.leader == broker_id for state in states)
             assert image.isr_count(broker_id) == sum(broker_id in state.isr for state in states)
             assert image.elr_count(broker_id) == sum(broker_id in state.elr for state in states)
-        placed = Counter(
-            home
-            for replicas, directories, times in image.placements()
-            for home in zip(replicas, directories, strict=True)
-            for _ in range(times)
-        )
-        assert placed == Counter(
+        assert image.replica_homes() == Counter(
             (broker_id, state.directory_of(broker_id)) for state in states for broker_id in state.replicas
         )
         assert image.has_elrs == any(state.elr for state in states)

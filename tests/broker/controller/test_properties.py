@@ -141,7 +141,7 @@ def check_epochs(before: MetadataImage, after: MetadataImage) -> None:
         assert now.partition_epoch >= was.partition_epoch
         if now.leader != was.leader:
             assert now.leader_epoch > was.leader_epoch
-        if now is not was:
+        if now != was:
             assert now.partition_epoch > was.partition_epoch
     for broker_id, broker in before.brokers.items():
         later = after.broker(broker_id)

@@ -1,0 +1,190 @@
+"""A topic's partitions in columns, 24 bytes each, with all equal parts shared.
+
+A cluster of two million partitions has some thousand different lists of replicas, and nearly all its ISRs are
+the replicas: what differs from partition to partition is its epochs. So a topic keeps the epochs as plain
+numbers, and refers to the rest: a `Shape`, which many partitions of many topics have in common, and the
+directories, which are equal where brokers have one each. A `PartitionState` is put together when somebody
+looks at it, and equals the one that was put in.
+"""
+
+from array import array
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Final, TypeAlias, TypeVar, overload
+from uuid import UUID
+
+from quorate.broker.metadata.metadata_records import LeaderRecoveryState
+from quorate.broker.metadata.states import EligibleLeaders, PartitionState
+
+MAX_EPOCH: Final = (1 << 31) - 1
+"""The largest leader epoch and partition epoch, as in Kafka's protocol."""
+_MOST_RECENT: Final = 1 << 17
+"""Different values that are remembered, up to twice: some 30 MB of the largest."""
+
+Brokers: TypeAlias = tuple[int, ...]
+Directories: TypeAlias = tuple[UUID, ...]
+Shape: TypeAlias = tuple[Brokers, Brokers, Brokers, Brokers, int, LeaderRecoveryState, EligibleLeaders]
+"""The fields of a `PartitionState` between its epochs and its directories, in their order."""
+
+V = TypeVar("V", bound=Hashable)
+_new = tuple.__new__
+
+
+class Recent(dict[V, V]):
+    """`recent[value]` is one object for equal values, of those that were asked for of late. It forgets, so
+    that a cluster in which no two values are equal does not pay for all of them; then equal values may be two
+    objects."""
+
+    __slots__ = ("_earlier", "_most")
+
+    def __init__(self, most: int = _MOST_RECENT) -> None:
+        super().__init__()
+        self._most = most
+        self._earlier: dict[V, V] = {}
+        """The last `most` before these: one that is asked for again stays."""
+
+    def __missing__(self, value: V) -> V:
+        held = self._earlier.get(value)
+        if held is None:
+            held = self._made(value)
+        if len(self) >= self._most:
+            self._earlier = self.copy()
+            self.clear()
+        self[held] = held
+        return held
+
+    def _made(self, value: V) -> V:
+        """What stands for `value` from here on."""
+        return value
+
+
+class _Shapes(Recent[Shape]):
+    """Different shapes have most of their lists in common."""
+
+    __slots__ = ("_brokers",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._brokers: Recent[Brokers] = Recent()
+
+    def _made(self, value: Shape) -> Shape:
+        replicas, isr, removing, adding, leader, recovery, eligible = value
+        known = self._brokers
+        return (known[replicas], known[isr], known[removing], known[adding], leader, recovery, eligible)
+
+
+class SharedParts:
+    """The parts that partitions have in common. Images that were copied from one another have one: its values
+    are immutable, and nothing else depends on which of two equal objects a partition refers to."""
+
+    __slots__ = ("directories", "shapes")
+
+    def __init__(self) -> None:
+        self.directories: Recent[Directories] = Recent()
+        self.shapes = _Shapes()
+
+
+class TopicPartitions(Sequence[PartitionState]):
+    """A topic's partitions by index. Images that were copied from one another share it until one of them
+    changes a partition: `owner` is the one that may."""
+
+    __slots__ = ("_directories", "_leader_epochs", "_partition_epochs", "_shapes", "owner")
+
+    def __init__(self, owner: object) -> None:
+        self.owner = owner
+        self._leader_epochs = array("i")
+        self._partition_epochs = array("i")
+        self._shapes: list[Shape] = []
+        self._directories: list[Directories] = []
+
+    def copy(self, owner: object) -> "TopicPartitions":
+        """The same partitions, for another owner."""
+        twin = TopicPartitions(owner)
+        twin._leader_epochs = self._leader_epochs[:]
+        twin._partition_epochs = self._partition_epochs[:]
+        twin._shapes = self._shapes[:]
+        twin._directories = self._directories[:]
+        return twin
+
+    # Reading
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+    @overload
+    def __getitem__(self, index: int) -> PartitionState: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[PartitionState]: ...
+
+    def __getitem__(self, index: int | slice) -> PartitionState | list[PartitionState]:
+        if isinstance(index, slice):
+            return list(
+                map(
+                    _joined,
+                    self._leader_epochs[index],
+                    self._partition_epochs[index],
+                    self._shapes[index],
+                    self._directories[index],
+                )
+            )
+        return _joined(
+            self._leader_epochs[index],
+            self._partition_epochs[index],
+            self._shapes[index],
+            self._directories[index],
+        )
+
+    def __iter__(self) -> Iterator[PartitionState]:
+        return map(_joined, self._leader_epochs, self._partition_epochs, self._shapes, self._directories)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TopicPartitions):
+            return NotImplemented
+        return (
+            self._leader_epochs == other._leader_epochs
+            and self._partition_epochs == other._partition_epochs
+            and self._shapes == other._shapes
+            and self._directories == other._directories
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    # Changing. Only for the owner, with epochs up to MAX_EPOCH.
+
+    def append(self, state: PartitionState, shared: SharedParts) -> None:
+        self._leader_epochs.append(state[0])
+        self._partition_epochs.append(state[1])
+        self._shapes.append(shared.shapes[state[2:9]])
+        self._directories.append(shared.directories[state[9]])
+
+    def replace(self, index: int, state: PartitionState, shared: SharedParts) -> None:
+        self._leader_epochs[index] = state[0]
+        self._partition_epochs[index] = state[1]
+        self._shapes[index] = shared.shapes[state[2:9]]
+        self._directories[index] = shared.directories[state[9]]
+
+    def shrink(self, left: int) -> None:
+        """Drop the partitions from `left` on."""
+        for column in (self._leader_epochs, self._partition_epochs, self._shapes, self._directories):
+            del column[left:]
+
+
+def _joined(
+    leader_epoch: int, partition_epoch: int, shape: Shape, directories: Directories
+) -> PartitionState:
+    replicas, isr, removing, adding, leader, recovery, eligible = shape
+    # As `PartitionState(...)`, at a third of the cost.
+    return _new(
+        PartitionState,
+        (
+            leader_epoch,
+            partition_epoch,
+            replicas,
+            isr,
+            removing,
+            adding,
+            leader,
+            recovery,
+            eligible,
+            directories,
+        ),
+    )
