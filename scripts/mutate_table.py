@@ -525,8 +525,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "the first good answer after an error is no news",
         "broker/replication/serving/fetch_session.py",
-        "self._sent_high_watermark = UNKNOWN_OFFSET if failed else result.high_watermark",
-        "self._sent_high_watermark = result.high_watermark if not failed else self._sent_high_watermark",
+        "        failed = result.error is not ErrorCode.NONE\n",
+        "        failed = False\n        if result.error is not ErrorCode.NONE:\n            return\n",
         "KIP-227, CachedPartition.maybeUpdateResponseData",
         "tests/broker/replication/test_fetch_sessions.py",
     ),

@@ -243,6 +243,50 @@ async def test_a_topic_that_is_made_again_is_not_taken_for_the_one_before(make_b
     assert values_of((await client.fetch(("t", 0, 0)))["t", 0]) == ["new"]
 
 
+async def test_a_change_during_a_read_is_not_lost(make_brokers, autojump_clock, monkeypatch):
+    cluster = await one_broker(make_brokers, partitions=1)
+    held = cluster[1].partition()
+    client = SessionClient(cluster[1])
+    read = held.log.read
+
+    async def slow(*where, **limits):
+        found = await read(*where, **limits)
+        if not held.log.end_offset:
+            cluster[1].produce("meanwhile")
+        return found
+
+    monkeypatch.setattr(held.log, "read", slow)
+    assert not (await client.fetch(("t", 0, 0)))["t", 0].records
+    assert values_of((await client.fetch())["t", 0]) == ["meanwhile"]
+
+
+async def test_the_first_answer_after_an_error_is_news(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2))
+    client = SessionClient(cluster[1])
+    await client.fetch(("t", 0, 0))
+    assert await client.fetch() == {}
+    cluster.controller.elect(2)
+    await cluster.opened()
+    assert (await client.fetch())["t", 0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    cluster.controller.elect(1)
+    await cluster.opened()
+    again = await client.fetch()
+    assert [(key, each.error, each.high_watermark) for key, each in again.items()] == [(("t", 0), 0, 0)]
+    assert await client.fetch() == {}
+
+
+async def test_a_follower_takes_what_it_no_longer_follows_out_of_its_session(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster.with_topic(replicas=(1, 2), partitions=2)
+    await cluster.opened(partition_id=1)
+    sessions = cluster[1].manager.sessions
+    await cluster.until(lambda: sessions.partitions == 2)
+    cluster.controller.elect(2)
+    await cluster.until(lambda: sessions.partitions == 1)
+    await cluster.until(lambda: cluster[2].manager.sessions.partitions == 1)
+
+
 # The ISR, where a follower's fetches say nothing of an idle partition
 
 
