@@ -56,6 +56,7 @@ from quorate.broker.metadata.metadata_records import (
     RegisterBroker,
 )
 from quorate.broker.metadata.record_codec import decode, encode
+from quorate.broker.metadata.supported_features import SUPPORTED_FEATURES
 from quorate.error_code import ErrorCode
 from quorate.metrics.controller_stats import ControllerStats
 from quorate.raft.quorum_errors import NotLeaderError, OutcomeUnknownError
@@ -204,6 +205,7 @@ class Node:
                 incarnation_id=uuid.UUID(int=incarnation),
                 listeners=(BrokerEndpoint(name="PLAINTEXT", host="h", port=1),),
                 log_dirs=(uuid.UUID(int=1000 + broker_id),),
+                features=SUPPORTED_FEATURES,
             )
         )
         if response.error is ErrorCode.NONE:
@@ -353,6 +355,7 @@ async def test_operations_see_what_the_ones_before_them_did_before_it_commits(au
     assert sorted(answers) == [[ErrorCode.NONE], [ErrorCode.TOPIC_ALREADY_EXISTS]]
 
 
+@pytest.mark.bug("KAFKA-14946")
 async def test_losing_leadership_midway_says_what_may_have_happened_and_forgets(autojump_clock) -> None:
     node = Node()
     node.activate()
@@ -658,6 +661,7 @@ async def test_a_restarted_process_is_let_in_when_the_session_has_run_out(autoju
     assert await node.beat(1) == "unfenced"
 
 
+@pytest.mark.bug("KAFKA-14292")
 async def test_a_shutdown_completes_under_steady_writes(autojump_clock) -> None:
     node = Node()
     node.activate()
@@ -689,6 +693,7 @@ async def test_a_new_controller_finishes_what_the_last_one_left_half_done() -> N
     assert [(state.leader, state.isr) for _, state in node.log.image.all_partitions()] == [(2, (2,))] * 2
 
 
+@pytest.mark.bug("KAFKA-14177")
 async def test_the_first_controller_writes_the_metadata_version_once() -> None:
     node = Node()
     node.activate()
@@ -698,6 +703,7 @@ async def test_the_first_controller_writes_the_metadata_version_once() -> None:
     assert levels == [FeatureLevel(name=METADATA_VERSION, level=LATEST_METADATA_VERSION)]
 
 
+@pytest.mark.bug("KAFKA-12670")
 async def test_turning_on_unclean_elections_elects_at_once() -> None:
     node = Node()
     node.activate()

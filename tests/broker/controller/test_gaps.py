@@ -63,6 +63,7 @@ from quorate.broker.metadata.metadata_records import (
     Record,
     Topic,
 )
+from quorate.broker.metadata.supported_features import SUPPORTED_FEATURES
 from quorate.error_code import ErrorCode
 from quorate.runtime.entropy import Entropy
 from quorate.types import Epoch, Offset
@@ -182,6 +183,7 @@ async def registers(rig: Rig) -> None:
             cluster_id="c",
             incarnation_id=uuid.UUID(int=99),
             log_dirs=(directory(1),),
+            features=SUPPORTED_FEATURES,
             listeners=(BrokerEndpoint(name="PLAINTEXT", host="h", port=1),),
         )
     )

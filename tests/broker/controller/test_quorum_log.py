@@ -18,6 +18,7 @@ from quorate.broker.controller.rpc.rpc import (
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import BrokerEndpoint
 from quorate.broker.metadata.record_codec import decode
+from quorate.broker.metadata.supported_features import SUPPORTED_FEATURES
 from quorate.error_code import ErrorCode
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig, parse_voters
@@ -72,6 +73,7 @@ async def test_an_answered_request_is_applied_and_survives_a_restart(tmp_path: P
                         incarnation_id=uuid.UUID(int=7),
                         listeners=(BrokerEndpoint(name="PLAINTEXT", host="h", port=1),),
                         log_dirs=(uuid.UUID(int=1000),),
+                        features=SUPPORTED_FEATURES,
                     )
                 )
                 assert registered.error is ErrorCode.NONE

@@ -71,6 +71,7 @@ def register_broker(
         return refuse(ErrorCode.INVALID_REGISTRATION, "A broker must have at least one listener.")
     try:
         check_registration(image, request)
+        _check_features(image, request)
     except ApiError as error:
         return refuse(error.code, error.message)
     held = image.broker(request.broker_id)
@@ -98,6 +99,24 @@ def register_broker(
             )
     record = _registration(request, epoch=next_offset)
     return Outcome(response=RegisterBrokerResponse(broker_epoch=next_offset), groups=((record,),))
+
+
+def _check_features(image: MetadataImage, request: RegisterBrokerRequest) -> None:
+    """Raises `ApiError` if the broker cannot work at a level at which the cluster does (KIP-584)."""
+    offered = {each.name: each for each in request.features}
+    for name, level in image.features.items():
+        held = offered.get(name)
+        if held is None:
+            says = "it does not name the feature"
+        elif not held.min_level <= level <= held.max_level:
+            says = f"it supports levels {held.min_level} to {held.max_level} (inclusive)"
+        else:
+            continue
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"Unable to register because the cluster works at level {level} of feature {name}, and broker "
+            f"{request.broker_id} cannot: {says}. Start it with a version that supports the level.",
+        )
 
 
 def _out_of_service(broker: BrokerState, reason: ChangeReason, last_heard_ms: int | None) -> Groups:

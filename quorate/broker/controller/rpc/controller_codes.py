@@ -21,6 +21,7 @@ CONTROLLER_CODES: Final = frozenset(
         ErrorCode.NOT_CONTROLLER,
         ErrorCode.INVALID_REQUEST,
         ErrorCode.POLICY_VIOLATION,
+        ErrorCode.UNSUPPORTED_VERSION,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
         ErrorCode.STALE_BROKER_EPOCH,
