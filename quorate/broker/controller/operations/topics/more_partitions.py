@@ -80,7 +80,8 @@ def _more(image: MetadataImage, item: MorePartitions) -> Steps[list[Partition]]:
             f"The topic '{item.name}' currently has {len(held)} partition(s); {item.count} would not be an "
             "increase.",
         )
-    more, factor = item.count - len(held), len(held[0].replicas)
+    # While a partition moves, its list is longer.
+    more, factor = item.count - len(held), len(held[0].target_replicas)
     if item.assignments is not None and len(item.assignments) != more:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
