@@ -32,6 +32,7 @@ from quorate.broker.metadata import (
     MetadataImage,
     PartitionDelta,
     dynamic_values,
+    refused_settings,
 )
 from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.replication import ReplicaManager, ReplicationConfig
@@ -280,6 +281,9 @@ class BrokerNode:
             nursery.start_soon(wire.run)
 
     def _metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        for resource in delta.configs:
+            for name, why in refused_settings(image, resource):
+                log.warning("ignoring a stored setting", resource=resource.name, name=name, reason=why)
         if any(each in (ALL_BROKERS, self._config.static.resource) for each in delta.configs):
             self._reconfigure(image)
         self.replicas.apply(delta, image, then=self._coordinate)

@@ -41,6 +41,8 @@ from quorate.broker.metadata.configs import (
     effective,
     key_of,
     min_insync_replicas,
+    refused_settings,
+    stored,
     unclean_elections,
 )
 from quorate.broker.metadata.delta import MetadataDelta, PartitionDelta
@@ -228,8 +230,10 @@ __all__ = [
     "quota_of",
     "rack",
     "recovery_state",
+    "refused_settings",
     "replicas",
     "split_exactly",
+    "stored",
     "true_or_false",
     "unclean_elections",
 ]

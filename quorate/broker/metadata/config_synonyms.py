@@ -7,7 +7,7 @@ from itertools import dropwhile
 
 from quorate.broker.metadata.broker_keys import BROKER_VALUES
 from quorate.broker.metadata.config_key import ConfigKey, Synonym
-from quorate.broker.metadata.configs import ALL_BROKERS, ConfigSource, levels
+from quorate.broker.metadata.configs import ALL_BROKERS, ConfigSource, levels, stored
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.metadata.states import ConfigResource
@@ -28,7 +28,7 @@ def of_topic(
 ) -> Iterator[ConfigSynonym]:
     """Return the synonyms of a topic's key, from the one in effect to the built-in default. `static`: the
     node's server.properties."""
-    own = image.configs(ConfigResource(ConfigType.TOPIC, topic)).get(key.name)
+    own = stored(image, ConfigResource(ConfigType.TOPIC, topic)).get(key.name)
     if own is not None:
         yield ConfigSynonym(key.name, own, ConfigSource.DYNAMIC_TOPIC)
     yield from _of_brokers(image, key, key.synonyms, static=static)
@@ -49,7 +49,7 @@ def of_all_brokers(image: MetadataImage, name: str) -> Iterator[ConfigSynonym]:
     """Return the synonyms of a key of all brokers: what is set for them, and nothing behind it."""
     key, _ = BROKER_KEYS.get(name, (None, None))
     synonyms = (name,) if key is None else tuple(each.name for each in key.synonyms)
-    held = image.configs(ALL_BROKERS)
+    held = stored(image, ALL_BROKERS)
     found = (
         ConfigSynonym(each, held[each], ConfigSource.DYNAMIC_DEFAULT_BROKER)
         for each in synonyms
@@ -60,7 +60,7 @@ def of_all_brokers(image: MetadataImage, name: str) -> Iterator[ConfigSynonym]:
 
 def of_group(image: MetadataImage, group: str, key: ConfigKey) -> Iterator[ConfigSynonym]:
     """Return the synonyms of a group's key."""
-    own = image.configs(ConfigResource(ConfigType.GROUP, group)).get(key.name)
+    own = stored(image, ConfigResource(ConfigType.GROUP, group)).get(key.name)
     if own is not None:
         yield ConfigSynonym(key.name, own, ConfigSource.GROUP)
     yield ConfigSynonym(key.name, key.initial, ConfigSource.DEFAULT)

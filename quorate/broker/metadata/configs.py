@@ -7,6 +7,7 @@ brokers, else what the node's `server.properties` says, else Kafka's default (KI
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from quorate.broker.metadata.api_error import ApiError
@@ -57,20 +58,45 @@ class StaticConfig(Mapping[str, str]):
         return len(self._values)
 
 
+def stored(image: MetadataImage, resource: ConfigResource) -> Mapping[str, str]:
+    """Return the resource's own settings, without those that this version would not take: another one may
+    have stored them (KAFKA-10803)."""
+    held = image.configs(resource)
+    refused = dict(refused_settings(image, resource))
+    return {name: value for name, value in held.items() if name not in refused} if refused else held
+
+
+def refused_settings(image: MetadataImage, resource: ConfigResource) -> Iterator[tuple[str, str]]:
+    """Yield each stored setting of the resource that this version would not take, and why."""
+    for name, value in image.configs(resource).items():
+        why = _fault(resource.type, name, value)
+        if why is not None:
+            yield name, why
+
+
+@lru_cache(maxsize=512)
+def _fault(of: ConfigType, name: str, value: str) -> str | None:
+    try:
+        check_value(name, value, of=of)
+    except ApiError as error:
+        return error.message
+    return None
+
+
 def levels(
     image: MetadataImage, static: Mapping[str, str]
 ) -> Iterator[tuple[Mapping[str, str], ConfigSource]]:
     """Return the places of a node's settings, the one that counts most first. `static`: of no node in
     particular, unless it is a `StaticConfig`."""
     if isinstance(static, StaticConfig):
-        yield image.configs(static.resource), ConfigSource.DYNAMIC_BROKER
-    yield image.configs(ALL_BROKERS), ConfigSource.DYNAMIC_DEFAULT_BROKER
+        yield stored(image, static.resource), ConfigSource.DYNAMIC_BROKER
+    yield stored(image, ALL_BROKERS), ConfigSource.DYNAMIC_DEFAULT_BROKER
     yield static, ConfigSource.STATIC_BROKER
 
 
 def dynamic_values(image: MetadataImage, static: StaticConfig) -> Mapping[str, str]:
     """Return the values of brokers' keys that were set on the node while it ran."""
-    held = {**image.configs(ALL_BROKERS), **image.configs(static.resource)}
+    held = {**stored(image, ALL_BROKERS), **stored(image, static.resource)}
     return {name: value for name, value in held.items() if name in DYNAMIC_KEYS}
 
 
@@ -173,7 +199,7 @@ def describe_topic(
     image: MetadataImage, topic: str, *, static: Mapping[str, str]
 ) -> Iterator[ConfigDescription]:
     """Every key of a topic, its value and where that comes from. `static`: the node's server.properties."""
-    overrides = image.configs(ConfigResource(ConfigType.TOPIC, topic))
+    overrides = stored(image, ConfigResource(ConfigType.TOPIC, topic))
     places = tuple(levels(image, static))
     for key in TOPIC_KEYS.values():
         held = overrides.get(key.name)
@@ -205,7 +231,7 @@ def describe_broker(image: MetadataImage, *, static: Mapping[str, str]) -> Itera
 
 def describe_all_brokers(image: MetadataImage) -> Iterator[ConfigDescription]:
     """The keys that are set for all brokers, and no others."""
-    for name, value in image.configs(ALL_BROKERS).items():
+    for name, value in stored(image, ALL_BROKERS).items():
         key = BROKER_VALUES.get(name)
         if key is not None:
             yield ConfigDescription(
@@ -215,7 +241,7 @@ def describe_all_brokers(image: MetadataImage) -> Iterator[ConfigDescription]:
 
 def describe_group(image: MetadataImage, group: str) -> Iterator[ConfigDescription]:
     """Every key of a group, its value and where that comes from. The group need not exist."""
-    own = image.configs(ConfigResource(ConfigType.GROUP, group))
+    own = stored(image, ConfigResource(ConfigType.GROUP, group))
     for key in GROUP_KEYS.values():
         held = own.get(key.name)
         yield ConfigDescription(
@@ -266,7 +292,7 @@ def min_insync_replicas(image: MetadataImage, topic: str, *, static: Mapping[str
 
 
 def _value(image: MetadataImage, topic: str, name: str, *, static: Mapping[str, str]) -> str:
-    held = image.configs(ConfigResource(ConfigType.TOPIC, topic)).get(name)
+    held = stored(image, ConfigResource(ConfigType.TOPIC, topic)).get(name)
     if held is None:
         held, _ = _default(TOPIC_KEYS[name], levels(image, static))
     return held

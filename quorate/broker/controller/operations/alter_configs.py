@@ -25,6 +25,7 @@ from quorate.broker.metadata import (
     check_value,
     key_of,
     split_exactly,
+    stored,
 )
 from quorate.error_code import ErrorCode
 
@@ -83,7 +84,7 @@ def _alter(
         if value is not None:
             check_value(name, value, of=resource.type)
     if resource.type is ConfigType.TOPIC:
-        after = {**held, **changes}
+        after = {**stored(image, resource), **changes}
         check_together({name: value for name, value in after.items() if value is not None})
     _check_exists(image, resource)
     return tuple(
