@@ -108,6 +108,8 @@ async def test_a_failed_truncation_stops_the_node_before_anything_is_appended_be
         await world.until(lambda each=each: world.journals[each].records == [b"kept", b"in its place"])
 
 
+@pytest.mark.bug("KAFKA-14275")
+@pytest.mark.bug("KAFKA-14203")
 async def test_a_raising_state_machine_stops_each_node_at_its_offset(autojump_clock, world):
     await world.start(1, 2, 3)
     leader = await world.leader()

@@ -189,6 +189,7 @@ def test_a_broker_that_restarts_at_once_is_registered_anew(down_s: float) -> Non
     in_defaults(1, story)
 
 
+@pytest.mark.bug("KAFKA-19047")
 def test_a_broker_that_is_killed_and_started_again_does_not_wait_for_its_session() -> None:
     async def story(scene: BrokerScene) -> None:
         _, (victim, _) = controller_and_others(scene)

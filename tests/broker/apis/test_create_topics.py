@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, cast
 
+import pytest
 import trio
 import trio.testing
 
@@ -132,6 +133,7 @@ async def test_a_deletion_is_answered_when_the_topic_is_gone_from_this_brokers_m
         assert deferred.done
 
 
+@pytest.mark.bug("KAFKA-12778")
 async def test_a_creation_whose_metadata_does_not_come_is_answered_at_the_timeout(
     autojump_clock: object,
 ) -> None:

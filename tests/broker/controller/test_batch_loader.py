@@ -114,6 +114,7 @@ def test_nothing_of_a_transaction_is_seen_before_its_end_and_all_of_it_then(
     assert all(end == base for (_, end), (base, _) in itertools.pairwise(offsets))
 
 
+@pytest.mark.bug("KAFKA-17713")
 @pytest.mark.parametrize("last", [END, ABORT])
 @pytest.mark.parametrize("taken_after", range(len(BEFORE) + len(WITHIN) + 3))
 def test_a_snapshot_may_be_taken_anywhere_in_a_transaction(taken_after: int, last: Record) -> None:

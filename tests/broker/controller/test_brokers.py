@@ -29,6 +29,7 @@ def test_a_new_broker_starts_fenced_with_the_offset_of_its_record_as_epoch(clust
     assert cluster.image.broker(2).fenced
 
 
+@pytest.mark.bug("KAFKA-16952")
 def test_the_same_process_keeps_its_epoch_and_state_when_it_registers_again(cluster) -> None:
     cluster.start(1)
     epoch, before = cluster.epoch(1), len(cluster.log)
@@ -45,6 +46,7 @@ def test_another_process_is_refused_while_the_first_has_a_session(cluster) -> No
     assert len(cluster.log) == before
 
 
+@pytest.mark.bug("KAFKA-13528")
 def test_a_broker_of_another_cluster_is_refused(cluster) -> None:
     outcome = register_broker(
         cluster.image,
@@ -57,6 +59,7 @@ def test_a_broker_of_another_cluster_is_refused(cluster) -> None:
     assert not outcome.groups
 
 
+@pytest.mark.bug("KAFKA-18106")
 def test_a_new_incarnation_is_out_of_service_and_of_every_isr_before_its_registration_record(cluster) -> None:
     cluster.start(1, 2, 3)
     topic = cluster.create("t", (1, 2), (2, 3))
@@ -77,6 +80,7 @@ def test_a_new_incarnation_is_out_of_service_and_of_every_isr_before_its_registr
     cluster.check()
 
 
+@pytest.mark.bug("KAFKA-18940")
 def test_a_sole_replica_that_has_everything_is_eligible_and_leads_again_when_it_is_back(cluster) -> None:
     cluster.start(1)
     topic = cluster.create("t", (1,))
@@ -189,6 +193,7 @@ def test_heartbeats_of_strangers_and_of_old_epochs_are_refused(cluster) -> None:
     assert error_of(1, cluster.epoch(1) + 1) is ErrorCode.STALE_BROKER_EPOCH
 
 
+@pytest.mark.bug("KAFKA-14296")
 def test_a_leader_that_stops_gives_up_its_partitions_and_goes_when_all_have_seen_it(cluster) -> None:
     cluster.start(1, 2)
     topic, lone = cluster.create("t", (1, 2)), cluster.create("lone", (1,))
@@ -307,6 +312,7 @@ def test_an_unregistered_broker_is_gone_and_leads_nothing(cluster) -> None:
     assert again.response.error is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
+@pytest.mark.bug("KAFKA-15019")
 def test_sessions_run_out_and_late_heartbeats_renew_them(cluster) -> None:
     cluster.start(1, 2)
     sessions = Sessions(timeout=9.0)
@@ -322,6 +328,7 @@ def test_sessions_run_out_and_late_heartbeats_renew_them(cluster) -> None:
     assert sessions.expired(cluster.image, now=10.0, interval=1.0) == []
 
 
+@pytest.mark.bug("KAFKA-15019")
 def test_a_controller_that_was_held_up_fences_nobody_for_that(cluster) -> None:
     cluster.start(1)
     sessions = Sessions(timeout=9.0)
@@ -330,6 +337,7 @@ def test_a_controller_that_was_held_up_fences_nobody_for_that(cluster) -> None:
     assert sessions.expired(cluster.image, now=31.0, interval=1.0) == []
 
 
+@pytest.mark.bug("KAFKA-14292")
 def test_the_goal_of_a_shutdown_is_fixed_once(cluster) -> None:
     sessions = Sessions(timeout=9.0)
     sessions.fix_shutdown_offset(1, offset=10, now=0.0)

@@ -119,6 +119,7 @@ RULES = [
 ]  # fmt: skip
 
 
+@pytest.mark.bug("KAFKA-16540")
 @pytest.mark.parametrize(
     ("of", "name", "changes", "code"), [rule[1:] for rule in RULES], ids=[r[0] for r in RULES]
 )
@@ -186,6 +187,7 @@ def test_the_same_value_again_is_a_record_for_brokers_only(topic: Any) -> None:
         assert len(topic.log) == before + more, of
 
 
+@pytest.mark.bug("redpanda commit 532f699")
 def test_alter_configs_deletes_what_it_does_not_name(topic: Any) -> None:
     """Redpanda commit 532f699."""
     changes: list[Change] = [
@@ -211,6 +213,7 @@ def test_alter_configs_deletes_nothing_where_it_is_refused(topic: Any) -> None:
     assert (held(topic, TOPIC, "t"), held(topic, BROKER, "")) == ({"retention.ms": "1000"}, {MIN_ISR: "1"})
 
 
+@pytest.mark.bug("redpanda commit 78fcff7")
 def test_a_value_equal_to_the_default_is_the_topics_own(topic: Any) -> None:
     """Redpanda commits 78fcff7, 6a26dba."""
     topic.create("u", (1,))
@@ -231,6 +234,7 @@ def test_a_value_equal_to_the_default_is_the_topics_own(topic: Any) -> None:
     assert shown("u") == ("5", ConfigSource.DYNAMIC_DEFAULT_BROKER)
 
 
+@pytest.mark.bug("AutoMQ issue 3556")
 def test_a_topics_configs_go_with_it_also_from_its_namesake(topic: Any) -> None:
     """AutoMQ issue 3556."""
     alter(topic, item(TOPIC, "t", RETENTION))
@@ -297,6 +301,7 @@ def test_a_nodes_own_value_of_unclean_elections_is_its_own(topic: Any) -> None:
     assert not unclean_elections(topic.image, "t", static={})
 
 
+@pytest.mark.bug("KAFKA-16540")
 def test_the_smallest_isr_of_all_brokers_is_that_of_every_node(topic: Any) -> None:
     alter(topic, item(BROKER, "", (MIN_ISR, SET, "2")))
     for node in (1, 2):

@@ -409,6 +409,7 @@ def test_assignments_of_a_broker_that_is_not_that_one_are_refused_whole(cluster)
 # Records
 
 
+@pytest.mark.bug("KAFKA-16162")
 def test_records_from_before_directories_say_nothing_of_them_and_stay_electable(cluster) -> None:
     old = Partition(topic_id=OTHER, partition_id=0, replicas=(1, 2), isr=(1, 2), leader=1)
     assert decode(encode(old)) == old
@@ -425,6 +426,7 @@ def test_records_from_before_directories_say_nothing_of_them_and_stay_electable(
     assert not directory_online(cluster.image, cluster.partition(OTHER), 1), "whatever the broker registered"
 
 
+@pytest.mark.bug("KAFKA-16583")
 def test_replicas_keep_their_directories_when_a_change_says_nothing_of_them(cluster) -> None:
     cluster.start(1, 2, 3)
     topic = cluster.create("t", (1, 2))

@@ -245,6 +245,7 @@ def test_quotas_are_of_their_entity_until_they_are_removed(topic) -> None:
     assert list(topic.image.quota_entities()) == [anybody]
 
 
+@pytest.mark.bug("KAFKA-19497")
 def test_a_topic_that_came_and_went_within_a_run_leaves_no_work(cluster) -> None:
     cluster.start(1)
     records: list[Record] = [
@@ -256,6 +257,7 @@ def test_a_topic_that_came_and_went_within_a_run_leaves_no_work(cluster) -> None
     assert (delta.partitions, delta.created_topics, delta.deleted_topics) == ((), (), ())
 
 
+@pytest.mark.bug("redpanda PR 7121")
 def test_a_topic_made_again_is_another_topic(topic) -> None:
     again = uuid.UUID(int=501)
     records: list[Record] = [

@@ -78,6 +78,7 @@ def test_new_partitions_have_the_replicas_that_are_named(cluster) -> None:
     ]
 
 
+@pytest.mark.bug("KAFKA-13861")
 @pytest.mark.parametrize(
     ("item", "error", "says"),
     [

@@ -33,6 +33,7 @@ def codes(answer: list[tuple[str, int, str, str]]) -> list[str]:
     return [error for _, _, error, _ in answer]
 
 
+@pytest.mark.bug("KAFKA-13162")
 def test_the_first_replica_leads_again_when_it_is_asked_for(cluster) -> None:
     cluster.start(1, 2)
     topic = cluster.create("t", (1, 2), (2, 1))
@@ -54,6 +55,7 @@ def grown(topic: uuid.UUID, isr: tuple[int, ...]) -> PartitionChange:
     return PartitionChange(topic_id=topic, partition_id=0, isr=isr, reason=ChangeReason.REPLICA_CAUGHT_UP)
 
 
+@pytest.mark.bug("KAFKA-13162")
 def test_a_preferred_leader_that_is_fenced_is_not_available_and_the_answer_says_why(cluster) -> None:
     cluster.start(1, 2)
     topic = cluster.create("t", (1, 2))
@@ -76,6 +78,7 @@ def test_what_is_not_there_is_unknown_and_spoils_nothing_else(cluster, election_
     assert [message for *_, message in answer][:2] == ["No such topic as gone", "No such partition as t-1"]
 
 
+@pytest.mark.bug("KAFKA-13162")
 def test_an_unclean_election_is_for_partitions_without_a_leader_whatever_the_topic_says(cluster) -> None:
     cluster.start(1, 2)
     topic = cluster.create("t", (1, 2))

@@ -100,6 +100,8 @@ def test_defaults_stand_in_for_minus_one(cluster) -> None:
     assert (made.num_partitions, made.replication_factor) == (3, 2)
 
 
+@pytest.mark.bug("KAFKA-13863")
+@pytest.mark.bug("KAFKA-14129")
 @pytest.mark.parametrize(
     ("topic", "error"),
     [
@@ -220,6 +222,7 @@ def test_validate_only_answers_and_writes_nothing(cluster) -> None:
     assert len(cluster.log) == before
 
 
+@pytest.mark.bug("KAFKA-13083")
 def test_fenced_brokers_are_left_out_of_a_new_partitions_isr(cluster) -> None:
     cluster.start(1, 2)
     cluster.fence(1)

@@ -64,6 +64,7 @@ def form(value: str) -> object:
     return FORMS.get(value, int(value) if value.isdigit() else value)
 
 
+@pytest.mark.bug("KAFKA-13417")
 @pytest.mark.parametrize("key", [key for key in DEFAULTS if key != "unclean.leader.election.enable"])
 async def test_a_default_of_topics_changes_in_a_running_broker(
     make_brokers: Any, autojump_clock: object, key: str

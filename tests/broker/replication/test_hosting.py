@@ -113,6 +113,7 @@ async def test_a_replica_that_is_taken_away_and_given_back_at_once_begins_anew(m
     assert await cluster[2].log_bytes() == await cluster[1].log_bytes()
 
 
+@pytest.mark.bug("redpanda PR 7121")
 async def test_a_topic_created_again_while_its_predecessor_is_opened_has_nothing_of_it(
     make_brokers, autojump_clock
 ):
@@ -162,6 +163,7 @@ async def test_checkpoints_of_a_deleted_topic_are_not_believed_of_its_successor(
     assert await cluster[1].consumed() == ["new"]
 
 
+@pytest.mark.bug("KAFKA-15391")
 async def test_a_replica_is_removed_only_after_its_flush(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1, log_flush_offset_checkpoint_interval_ms=1000)
     await cluster.with_topic(replicas=(1,))

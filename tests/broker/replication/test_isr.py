@@ -271,6 +271,7 @@ async def test_every_fetch_is_checked_against_the_leader_epoch(make_brokers, aut
     assert (await cluster[1].fetch(0, current_leader_epoch=2)).error is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
+@pytest.mark.bug("KAFKA-15221")
 async def test_a_fetch_of_an_earlier_incarnation_is_not_believed(make_brokers, autojump_clock):
     cluster = make_brokers(min_isr=1)
     await cluster.with_topic()
@@ -493,3 +494,33 @@ async def test_replicas_that_are_being_added_do_not_count_for_min_insync_replica
         assert not (await cluster[1].produced("while two are added")).error
     cluster.heal()
     await cluster.in_sync(1, 2, 3)
+
+
+@pytest.mark.bug("seed 001")
+async def test_of_two_leaders_at_once_the_old_one_commits_nothing(make_brokers, autojump_clock):
+    """The split brain of the seed: A was away, the controller made B the leader, and A does not know it yet.
+    It can't commit with ISR members that follow B, and the controller refuses to let it shrink the ISR."""
+    cluster = make_brokers(min_isr=1, replica_lag_time_max_ms=1000)
+    await cluster.with_topic()
+    await cluster[1].produced("both")
+    await cluster.caught_up()
+    cluster[1].hold_metadata()
+    cluster.controller.elect(2)
+    await cluster.until(lambda: {cluster[each].partition().leader_epoch for each in (2, 3)} == {1})
+    cluster[1].partition().check_leading()
+    to_old, to_new = (cluster[each].produce(f"to {each}", timeout_ms=20_000) for each in (1, 2))
+    with trio.move_on_after(10):
+        await to_old.wait()
+    assert not to_old.done, "the old leader acknowledged"
+    assert cluster[1].partition().high_watermark == 1
+    assert any(request.broker_id == 1 for request in cluster.controller.requests), "it asked for fewer"
+    assert cluster.controller.state().leader == 2
+    await to_new.wait()
+    assert not to_new.results()[0].error
+    cluster[1].release_metadata()
+    await to_old.wait()
+    assert to_old.results()[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await cluster.in_sync(1, 2, 3)
+    await cluster.caught_up()
+    assert [await cluster[each].log_bytes() for each in (1, 3)] == [await cluster[2].log_bytes()] * 2
+    assert await cluster[2].consumed() == ["both", "to 2"]

@@ -74,6 +74,7 @@ async def with_followers(cluster):
     await filled(cluster, (1, 2, 3))
 
 
+@pytest.mark.bug("KAFKA-16234")
 async def test_a_folder_taken_out_of_log_dirs_is_not_replaced_by_an_empty_log(make_brokers, autojump_clock):
     cluster = make_brokers(brokers=1, min_isr=1)
     await alone(cluster)
@@ -326,6 +327,7 @@ async def test_a_replica_whose_folder_cannot_be_made_is_made_in_another_director
     assert not (await cluster[1].produced("a")).error
 
 
+@pytest.mark.bug("KAFKA-17190")
 async def test_a_directory_assignment_of_a_deleted_topic_is_not_repeated_for_ever(
     make_brokers, autojump_clock
 ):
@@ -371,6 +373,7 @@ async def as_before_directories(cluster, *broker_ids, log_dirs):
         )
 
 
+@pytest.mark.bug("KAFKA-16162")
 async def test_the_first_start_after_the_version_without_directories_waits_for_the_last_leader(
     make_brokers, autojump_clock
 ):
@@ -416,3 +419,81 @@ async def test_a_mark_of_the_version_without_directories_proves_nothing(make_bro
     cluster.controller.unfence(1)
     await trio.sleep(20)
     assert [end_of(cluster[1], number) for number in (0, 1)] == [5, 5], "copied from those that have it"
+
+
+@pytest.mark.bug("KAFKA-16157")
+async def test_a_topic_made_again_is_not_taken_for_what_lies_in_a_failed_directory(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await alone(cluster)
+    number = in_second(cluster[1])
+    cluster[1].disk.fail(Operation.APPEND, path_part="d2/", times=10**6)
+    await cluster[1].produced("fails", partition_id=number, timeout_ms=1000)
+    await cluster.until(lambda: cluster[1].manager.failed_dirs())
+    cluster.controller.beat(1)
+    cluster.controller.delete()
+    cluster.controller.create(replicas=(1,), partitions=2, number=2)
+    for each in (0, 1):
+        await cluster.opened("t", each)
+        assert home_of(cluster[1], each) == "d1"
+        assert not (await cluster[1].produced("new", partition_id=each)).error
+        assert await cluster[1].consumed(partition_id=each) == ["new"]
+
+
+@pytest.mark.bug("KAFKA-17190")
+async def test_a_directory_assignment_of_a_replica_that_moved_away_holds_up_no_other(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster[2].start()
+    cluster.controller.unreachable = True
+    cluster.controller.create("gone", replicas=(1,), number=1)
+    cluster.controller.create("t", replicas=(1,), number=2)
+    await cluster.opened("gone")
+    await cluster.opened("t")
+    cluster[1].hold_metadata()
+    cluster.controller.change("gone", replicas=(2,), isr=(2,), leader=2)
+    cluster.controller.unreachable = False
+    await cluster.until(lambda: not is_reserved(cluster.controller.state("t").directory_of(1)), within_s=30)
+    await cluster.until(lambda: len(cluster[1].manager._assignments) == 0, within_s=30)
+
+
+@pytest.mark.bug("KAFKA-10314")
+async def test_a_broker_with_a_failed_directory_takes_new_replicas_in_the_others(
+    make_brokers, autojump_clock
+):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster[2].start()
+    await filled(cluster, (1,))
+    number = in_second(cluster[1])
+    cluster[1].disk.fail(Operation.APPEND, path_part="d2/", times=10**6)
+    await cluster[1].produced("fails", partition_id=number, timeout_ms=1000)
+    await cluster.until(lambda: cluster[1].manager.failed_dirs())
+    cluster.controller.beat(1)
+    cluster.controller.create("moves", replicas=(2,), number=2)
+    await cluster.opened("moves")
+    await cluster[2].produced("kept", name="moves")
+    cluster.controller.change("moves", replicas=(2, 1))
+    await cluster.in_sync(1, 2, name="moves")
+    assert cluster[1].manager._logs.log_directory_of("moves", 0).path == "d1"
+    assert cluster[1].partition("moves").log.end_offset == 1
+
+
+@pytest.mark.bug("KAFKA-16814")
+async def test_a_folder_that_a_power_loss_left_half_made_does_not_keep_a_broker_from_starting(
+    make_brokers, autojump_clock
+):
+    for moment in range(12):
+        cluster = make_brokers(brokers=1, min_isr=1, seed=moment)
+        await cluster[1].start(log_dirs=TWO)
+        cluster.controller.create(replicas=(1,))
+        for _ in range(moment):
+            await trio.lowlevel.checkpoint()
+        await cluster[1].crash(power=True)
+        await cluster[1].start(log_dirs=TWO)
+        await cluster.opened()
+        assert not (await cluster[1].produced("a")).error
+        await cluster[1].stop()

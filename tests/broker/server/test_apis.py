@@ -201,6 +201,7 @@ async def test_internal_topics_stay_whole(make_nodes: MakeNodes) -> None:
             assert "the cluster keeps its own state in it" in refused.error_message
 
 
+@pytest.mark.bug("redpanda PR 26939")
 async def test_asking_for_a_topic_creates_it_only_where_both_sides_want_that(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(1)
 
