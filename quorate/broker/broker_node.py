@@ -23,7 +23,7 @@ from quorate.broker.controller.rpc import Request, Response
 from quorate.broker.controller_channel import ControllerChannel, ControllerTimedOutError
 from quorate.broker.failure_reports import FailureReports
 from quorate.broker.group_log import OffsetsLog
-from quorate.broker.groups import OFFSETS_TOPIC, GroupConfig, GroupCoordinator, GroupLimits
+from quorate.broker.groups import OFFSETS_TOPIC, GroupConfig, GroupCoordinator, GroupLimits, OffsetRetention
 from quorate.broker.lifecycle import BrokerLifecycle, ControllerContact, Identity, LifecycleTimes
 from quorate.broker.metadata import (
     ALL_BROKERS,
@@ -296,6 +296,8 @@ class BrokerNode:
             server.reconfigure(wire_config(config))
 
     def _coordinate(self, each: PartitionDelta) -> None:
+        if each.after is None:
+            self.groups.expiry.partition_deleted(each.topic, each.partition_id)
         if each.topic == OFFSETS_TOPIC:
             after = each.after
             if after is not None and after.leader == self._config.node_id:
@@ -375,6 +377,10 @@ def group_config(config: ServerConfig) -> GroupConfig:
             max_size=config.int("group.max.size"),
         ),
         offset_metadata_max_bytes=config.int("offset.metadata.max.bytes"),
+        retention=OffsetRetention(
+            retention_ms=config.int("offsets.retention.minutes") * 60_000,
+            check_interval_ms=config.int("offsets.retention.check.interval.ms"),
+        ),
     )
 
 

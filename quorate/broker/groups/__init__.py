@@ -28,6 +28,7 @@ from quorate.broker.groups.group_messages import (
     SyncRequest,
     SyncResult,
 )
+from quorate.broker.groups.offset_expiry import OffsetRetention
 
 __all__ = [
     "CLASSIC",
@@ -47,6 +48,7 @@ __all__ = [
     "ListedGroup",
     "MemberDescription",
     "MemberRef",
+    "OffsetRetention",
     "OffsetToCommit",
     "Protocol",
     "SyncRequest",

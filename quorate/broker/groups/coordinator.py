@@ -28,6 +28,7 @@ from quorate.broker.groups.group_records import (
     group_record,
     offset_record,
 )
+from quorate.broker.groups.offset_expiry import OffsetExpiry, OffsetRetention
 from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC as OFFSETS_TOPIC
 from quorate.broker.groups.offsets_topic import GroupLog
 from quorate.broker.groups.offsets_topic import GroupLogError as GroupLogError
@@ -46,6 +47,7 @@ class GroupConfig:
     max_session_timeout_ms: int = 1_800_000
     limits: GroupLimits = field(default_factory=GroupLimits)
     offset_metadata_max_bytes: int = 4096
+    retention: OffsetRetention = field(default_factory=OffsetRetention)
 
 
 class GroupCoordinator:
@@ -70,12 +72,16 @@ class GroupCoordinator:
             new_group=lambda group_id: Group(group_id, self, config.limits),
         )
         self.administration = GroupAdministration(self._shards)
+        self.expiry = OffsetExpiry(
+            self._shards, self.administration, retention=config.retention, now_ms=wall_clock.now_ms
+        )
         self._timers: Timers[GroupTimer] = Timers(self._timed_out)
 
     async def run(self) -> None:
         """Run the timers and loads until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers.run)
+            nursery.start_soon(self.expiry.run)
             await self._shards.run()
 
     # Leadership of partitions

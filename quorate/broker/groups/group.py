@@ -57,6 +57,12 @@ class Group:
         return self._rebalance.protocol_type or ""
 
     @property
+    def empty_since_ms(self) -> int | None:
+        """When the last member left, in ms since the Unix epoch; None if there are members, or nobody ever
+        joined."""
+        return self._rebalance.empty_since_ms
+
+    @property
     def is_vacant(self) -> bool:
         """Return whether nobody has ever joined, or is about to."""
         return not self._members and not self._members.any_pending and not self.generation

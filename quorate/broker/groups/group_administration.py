@@ -14,12 +14,12 @@ from quorate.broker.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subs
 from quorate.broker.groups.group import Group, GroupState
 from quorate.broker.groups.group_filter import GroupFilter, ListedGroup
 from quorate.broker.groups.group_messages import GroupDescription
-from quorate.broker.groups.group_records import GroupKey, GroupValue, OffsetKey, group_record, offset_record
+from quorate.broker.groups.group_records import GroupValue
 from quorate.broker.groups.offsets import GroupOffsets
 from quorate.broker.groups.shards import Shard, Shards
+from quorate.broker.groups.tombstones import Tombstones
 from quorate.kafka_bytes import MalformedError
 from quorate.runtime import Slices, get_logger
-from quorate.types import Offset
 
 log = get_logger(__name__)
 
@@ -96,7 +96,7 @@ class GroupAdministration:
                 log.info("group is deleted", group=group_id)
             reply(error)
 
-        tombstones = _Tombstones(self._shards, shard, ended)
+        tombstones = Tombstones(self._shards, shard, ended)
         slices = Slices()
         with trio.CancelScope(shield=True):  # it ends by itself, and must not end halfway
             for piece in _in_pieces(_written(offsets)):
@@ -133,7 +133,7 @@ class GroupAdministration:
         def ended(error: ErrorCode) -> None:
             reply(error, outcomes)
 
-        tombstones = _Tombstones(self._shards, shard, ended)
+        tombstones = Tombstones(self._shards, shard, ended)
         slices = Slices()
         subscribed = _Subscribed()
         for piece in _in_pieces(asked):
@@ -227,47 +227,3 @@ class _Subscribed:
                 return
             await slices.pause()
         self._topics = topics
-
-
-class _Tombstones:
-    """Appends of tombstones, and their outcome once all have one: the first error, or NONE."""
-
-    def __init__(self, shards: Shards, shard: Shard, ended: Callable[[ErrorCode], None]) -> None:
-        self._shards = shards
-        self._shard = shard
-        self._ended = ended
-        self._waiting = 1
-        """Appends without an answer; the last one's place is kept until all have begun."""
-        self._error = ErrorCode.none
-
-    def append_offsets(self, group_id: str, offsets: GroupOffsets, keys: Sequence[_Key]) -> None:
-        """Append the tombstones of these offsets, which are forgotten when they are stored."""
-        if not keys:
-            return
-
-        def stored(error: ErrorCode, base_offset: Offset) -> None:
-            if error is ErrorCode.none:
-                for place, (topic, partition) in enumerate(keys, base_offset):
-                    offsets.remove(topic, partition, record_offset=place)
-            self._settle(error)
-
-        self._waiting += 1
-        records = [offset_record(OffsetKey(group_id, *key), None) for key in keys]
-        self._shards.append(self._shard, records, stored)
-
-    def append_group(self, group_id: str) -> None:
-        self._waiting += 1
-        record = group_record(GroupKey(group_id), None)
-        self._shards.append(self._shard, [record], lambda error, base_offset: self._settle(error))
-
-    def refuse(self, error: ErrorCode) -> None:
-        self._error = self._error or error
-
-    def all_begun(self) -> None:
-        self._settle(ErrorCode.none)
-
-    def _settle(self, error: ErrorCode) -> None:
-        self._error = self._error or error
-        self._waiting -= 1
-        if not self._waiting:
-            self._ended(self._error)

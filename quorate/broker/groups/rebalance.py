@@ -40,6 +40,8 @@ class Rebalance:
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
+        self.empty_since_ms: int | None = None
+        """By the wall clock; None while it has members, and where nobody knows."""
         self._pending_sync: dict[str, None] = {}
         self._delay_left_ms = 0
         """The time that an empty group may still wait for more members; counts while `_initial`."""
@@ -52,6 +54,8 @@ class Rebalance:
         self.protocol_type = value.protocol_type or None
         self.protocol = value.protocol
         self.state = GroupState.STABLE if self._members else GroupState.EMPTY
+        known = self.state is GroupState.EMPTY and value.state_timestamp_ms >= 0
+        self.empty_since_ms = value.state_timestamp_ms if known else None
 
     def unload(self) -> None:
         self.state = GroupState.DEAD
@@ -65,7 +69,7 @@ class Rebalance:
             generation=self.generation,
             protocol=self.protocol,
             leader=self._members.leader,
-            state_timestamp_ms=self._host.now_ms(),
+            state_timestamp_ms=self._host.now_ms() if self.empty_since_ms is None else self.empty_since_ms,
             members=tuple(
                 member.as_value(self.protocol, assignments.get(member.member_id, b""))
                 for member in self._members
@@ -115,6 +119,7 @@ class Rebalance:
         self._pending_sync.clear()
         self._timers.cancel(GroupTimerKind.SYNC)
         self._initial = self.state is GroupState.EMPTY
+        self.empty_since_ms = None
         self.state = GroupState.PREPARING_REBALANCE
         timeout_ms = self._members.rebalance_timeout_ms
         if self._initial:
@@ -178,6 +183,7 @@ class Rebalance:
 
     def _end_empty(self) -> None:
         self.state = GroupState.EMPTY
+        self.empty_since_ms = self._host.now_ms()
         self.protocol = None
         self._members.leader = None
         log.info("group is empty", group=self._group_id, generation=self.generation)

@@ -254,6 +254,11 @@ _OWN_KEYS: Final = (
         "The time that an empty group waits for further members before its first rebalance."),
     _int("group.max.size", INT_MAX, 1, "The maximum number of members of a group."),
     _int("offset.metadata.max.bytes", 4096, 0, "The maximum size of the metadata of a committed offset."),
+    _int("offsets.retention.minutes", 10_080, 1,
+        "The time after which an empty group, or one that only commits, loses its committed offsets; so do "
+        "the offsets of topics that no consumer of a group subscribes to any more."),
+    _int("offsets.retention.check.interval.ms", 600_000, 1,
+        "The time between two searches for committed offsets that have expired."),
     _int("offsets.topic.num.partitions", 50, 1, "The number of partitions of __consumer_offsets."),
     _int("offsets.topic.replication.factor", 3, 1,
         "The number of replicas of __consumer_offsets. If there are fewer brokers when it is created, each "

@@ -180,12 +180,6 @@ KAFKA_KEYS: Final = (
         "controller.quorum.bootstrap.servers.",
     ),
     _refused(
-        "offsets.retention.minutes",
-        ValueType.INT,
-        "The time that an empty group keeps its offsets.",
-        "groups keep their offsets for ever; remove the line.",
-    ),
-    _refused(
         "transactional.id.expiration.ms",
         ValueType.INT,
         "The time that an unused transactional id is kept.",

@@ -60,8 +60,11 @@ class MemoryLog:
 
 
 class WallClock:
+    def __init__(self) -> None:
+        self.ms = 1000
+
     def now_ms(self) -> int:
-        return 1000
+        return self.ms
 
 
 class Waiting:
@@ -90,6 +93,7 @@ class Cluster:
         self.log = log
         self._nursery = nursery
         self._limits = limits
+        self.clock = WallClock()
         self.groups = self._start()
 
     def _start(self) -> GroupCoordinator:
@@ -98,7 +102,7 @@ class Cluster:
             self.log,
             partition_count=lambda: PARTITIONS,
             entropy=Entropy(random.Random(1)),
-            wall_clock=WallClock(),
+            wall_clock=self.clock,
         )
         self._nursery.start_soon(groups.run)
         for partition in range(PARTITIONS):
@@ -207,10 +211,12 @@ class Cluster:
         assert follower.answers == [SyncResult(protocol_type="consumer", protocol="range", assignment=b"two")]
         return leader, other
 
-    def commit(self, ref: MemberRef, offset: int, *, topic: str = "t", metadata: str = "") -> Waiting:
+    def commit(
+        self, ref: MemberRef, offset: int, *, topic: str = "t", partition: int = 0, metadata: str = ""
+    ) -> Waiting:
         waiting = Waiting()
         self.groups.commit(
-            ref, [OffsetToCommit(topic=topic, partition=0, offset=offset, metadata=metadata)], waiting
+            ref, [OffsetToCommit(topic=topic, partition=partition, offset=offset, metadata=metadata)], waiting
         )
         return waiting
 

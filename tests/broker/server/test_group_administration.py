@@ -195,3 +195,29 @@ async def test_offsets_are_deleted_but_for_subscribed_and_unknown_partitions(mak
         assert await delete("gone", "t") == (ErrorCode.group_id_not_found, [])
         assert await delete("", "t") == (ErrorCode.invalid_group_id, [])
         assert await delete("gone", "nor this") == (ErrorCode.none, [ErrorCode.unknown_topic_or_partition])
+
+
+async def test_the_offsets_of_a_deleted_topic_go_with_it(make_nodes: MakeNodes) -> None:
+    """Also for a topic of its name that is created at once."""
+    async with coordinator(make_nodes) as client:
+        await commit(client, "simple", "u", 8)
+        deleted = await client.call(
+            ApiKey.DELETE_TOPICS, topics=[{"name": "t"}], timeout=timedelta(seconds=5)
+        )
+        assert deleted.responses[0].error_code is ErrorCode.none
+        again = {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": (), "configs": ()}
+        made = await client.call(ApiKey.CREATE_TOPICS, topics=[again], timeout=timedelta(seconds=5))
+        assert made.topics[0].error_code is ErrorCode.none
+
+        async def committed(topic: str) -> int:
+            asked = [{"name": topic, "partition_indexes": [0]}]
+            answer = await ask(client, ApiKey.OFFSET_FETCH, 7, group_id="simple", topics=asked)
+            return int(answer.topics[0].partitions[0].committed_offset)
+
+        with trio.fail_after(5):
+            while await committed("t") != -1:  # noqa: ASYNC110
+                await trio.sleep(0.01)
+        assert await committed("u") == 8
+        await commit(client, "simple", "t", 1)
+        await trio.sleep(0.3)
+        assert await committed("t") == 1

@@ -1,0 +1,190 @@
+"""Committed offsets that are no longer of use: expired (KIP-211), or of partitions that were deleted.
+
+Both are deleted by tombstones, as an operator's requests do. What can't be stored is tried again.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from quorate.broker.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from quorate.broker.groups.group import Group, GroupState
+from quorate.broker.groups.group_administration import GroupAdministration
+from quorate.broker.groups.offsets import GroupOffsets
+from quorate.broker.groups.shards import Shard, Shards
+from quorate.broker.groups.tombstones import Tombstones
+from quorate.kafka_bytes import MalformedError
+from quorate.runtime import Slices, get_logger
+
+log = get_logger(__name__)
+
+_RETRY_SECONDS: Final = 1.0
+_AT_ONCE: Final = 200
+"""Tombstones in a batch; some 2 ms."""
+
+_Key = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRetention:
+    """`offsets.retention.minutes` and `offsets.retention.check.interval.ms`, in ms."""
+
+    retention_ms: int = 7 * 24 * 60 * 60_000
+    check_interval_ms: int = 600_000
+
+
+class OffsetExpiry:
+    """All methods belong to the coordinator's trio run."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        administration: GroupAdministration,
+        *,
+        retention: OffsetRetention,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`now_ms`: the wall clock, which the timestamps of commits are of."""
+        self._shards = shards
+        self._administration = administration
+        self._retention = retention
+        self._now_ms = now_ms
+        self._deleted: dict[_Key, int] = {}
+        """Partitions that were deleted, and when (ms): later commits are of another one of that name."""
+        self._wake = trio.Event()
+
+    async def run(self) -> None:
+        """Delete offsets until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._forget_deleted)
+            while True:
+                await trio.sleep(self._retention.check_interval_ms / 1000)
+                await self.expire()
+
+    # Expired
+
+    async def expire(self) -> None:
+        """Delete what has expired by now, and groups that have nothing and nobody left."""
+        slices = Slices()
+        for shard in self._shards:
+            if not shard.loaded:
+                continue
+            for group_id in tuple(shard.groups):
+                await slices.pause()
+                group = shard.groups.get(group_id)
+                if shard.gone:
+                    break
+                if group is not None:
+                    await self._expire(shard, group)
+
+    async def _expire(self, shard: Shard, group: Group) -> None:
+        if group.state is GroupState.DEAD:
+            return
+        offsets = shard.offsets.get(group.group_id)
+        if offsets is not None:
+            expired = list(self._expired(group, offsets))
+            if await self._delete(shard, group.group_id, offsets, expired) and expired:
+                log.info("offsets have expired", group=group.group_id, offsets=len(expired))
+        if group.state is GroupState.EMPTY and not group.is_vacant and not offsets and not _writes(offsets):
+            await self._administration.delete(group.group_id, lambda error: None)
+
+    def _expired(self, group: Group, offsets: GroupOffsets) -> Iterator[_Key]:
+        """Yield the offsets that nobody has used for so long: of an empty group since it became empty, of
+        one that only commits since the commit, of a stable group of consumers since the commit if nobody
+        subscribes to the topic. Any other group is about to say what it reads."""
+        kept: frozenset[str] = frozenset()
+        since_ms: int | None = None
+        if group.state is GroupState.EMPTY:
+            since_ms = group.empty_since_ms
+        elif group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+            try:
+                kept = frozenset().union(*map(subscribed_topics, group.subscriptions()))
+            except MalformedError:
+                return
+        else:
+            return
+        oldest_ms = self._now_ms() - self._retention.retention_ms
+        in_flight = offsets.in_flight()
+        for topic in offsets.topics():
+            if topic in kept:
+                continue
+            for partition, value in offsets.of_topic(topic):
+                began_ms = value.commit_timestamp_ms if since_ms is None else since_ms
+                if began_ms <= oldest_ms and (topic, partition) not in in_flight:
+                    yield topic, partition
+
+    # Deleted
+
+    def partition_deleted(self, topic: str, partition: int) -> None:
+        """Note that the partition is gone: so are its committed offsets (KAFKA-16168)."""
+        self._deleted[topic, partition] = self._now_ms()
+        self._wake.set()
+
+    async def _forget_deleted(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            while self._deleted:
+                deleted, self._deleted = self._deleted, {}
+                if not await self._forget(deleted):
+                    # Some groups are being loaded, or a tombstone was not stored.
+                    self._deleted = deleted | self._deleted
+                    await trio.sleep(_RETRY_SECONDS)
+
+    async def _forget(self, deleted: dict[_Key, int]) -> bool:
+        """Return whether nothing is left to be done."""
+        slices, done = Slices(), True
+        topics: dict[str, list[int]] = {}
+        for topic, partition in deleted:
+            topics.setdefault(topic, []).append(partition)
+        for shard in self._shards:
+            if not shard.loaded:
+                done = False
+                continue
+            for group_id in tuple(shard.offsets):
+                await slices.pause()
+                offsets = shard.offsets.get(group_id)
+                if shard.gone or offsets is None:
+                    continue
+                found: list[_Key] = []
+                written = offsets.in_flight()
+                for topic, partitions in topics.items():
+                    await slices.pause()
+                    for partition in partitions:
+                        held = offsets.get(topic, partition)
+                        key = (topic, partition)
+                        if (held and held.commit_timestamp_ms <= deleted[key]) or key in written:
+                            found.append(key)
+                done = await self._delete(shard, group_id, offsets, found) and done
+        return done
+
+    async def _delete(self, shard: Shard, group_id: str, offsets: GroupOffsets, keys: list[_Key]) -> bool:
+        """Write tombstones. Return whether every replica in sync has them, or the shard is another broker's
+        to look after."""
+        if not keys:
+            return True
+        outcome, stored = [ErrorCode.none], trio.Event()
+
+        def ended(error: ErrorCode) -> None:
+            outcome[0] = error
+            stored.set()
+
+        tombstones = Tombstones(self._shards, shard, ended)
+        slices = Slices()
+        for at in range(0, len(keys), _AT_ONCE):
+            tombstones.append_offsets(group_id, offsets, keys[at : at + _AT_ONCE])
+            await slices.pause()
+        tombstones.all_begun()
+        await stored.wait()
+        if outcome[0] is ErrorCode.none or shard.gone:
+            return True
+        log.warning("offsets could not be deleted", group=group_id, error=outcome[0].name)
+        return False
+
+
+def _writes(offsets: GroupOffsets | None) -> bool:
+    return offsets is not None and bool(offsets.in_flight())
