@@ -17,6 +17,7 @@ from quorate.broker.controller.operations import (
     create_partitions,
     delete_topics,
     elect_leaders,
+    entities_asked,
     partitions_of,
     shrink_topics,
     surplus,
@@ -47,7 +48,7 @@ from quorate.broker.controller.rpc import (
     UpdateFeaturesResponse,
 )
 from quorate.broker.controller.tenure import leadership_lost
-from quorate.broker.metadata import ConfigResource, MetadataImage, PartitionKey, QuotaEntity
+from quorate.broker.metadata import ConfigResource, MetadataImage, PartitionKey
 from quorate.runtime import Steps, at_once
 
 T = TypeVar("T")
@@ -150,10 +151,10 @@ class Administration:
         return replace(answers[-1], topics=joined_once(each.topics for each in answers))
 
     async def _alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-        seen: set[QuotaEntity] = set()
+        asked = entities_asked(request)
         answers = await self._controller.perform_portions(
             request.alterations,
-            lambda part, image: alter_client_quotas(image, replace(request, alterations=part), seen=seen),
+            lambda part, image: alter_client_quotas(image, replace(request, alterations=part), asked=asked),
             AlterClientQuotasResponse,
         )
         return replace(answers[-1], results=joined(each.results for each in answers))

@@ -9,7 +9,7 @@ from quorate.broker.controller.operations.brokers import (
     register_broker,
     unregister_broker,
 )
-from quorate.broker.controller.operations.client_quotas import alter_client_quotas
+from quorate.broker.controller.operations.client_quotas import alter_client_quotas, entities_asked
 from quorate.broker.controller.operations.directory_changes import (
     MAX_ASSIGNMENTS,
     assign_replicas_to_dirs,
@@ -81,6 +81,7 @@ __all__ = [
     "elect_leaders",
     "elect_preferred",
     "end_reassignments",
+    "entities_asked",
     "fence_broker",
     "heartbeat",
     "is_online",

@@ -2,6 +2,7 @@
 
 import ipaddress
 import math
+from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -27,15 +28,19 @@ _MAX_NAME: Final = 1 << 12
 
 
 def alter_client_quotas(
-    image: MetadataImage, request: AlterClientQuotasRequest, *, seen: set[QuotaEntity] | None = None
+    image: MetadataImage,
+    request: AlterClientQuotasRequest,
+    *,
+    asked: Mapping[frozenset[QuotaEntityPart], int] | None = None,
 ) -> Outcome[AlterClientQuotasResponse]:
-    """`seen`: the entities of the request's earlier portions, to which these are added."""
-    seen = set() if seen is None else seen
+    """`asked`: how often the whole request names each entity, if this is a portion of it. One that is named
+    twice keeps its quotas: Kafka refuses the second only."""
+    asked = entities_asked(request) if asked is None else asked
     results: list[QuotaAlterationResult] = []
     groups: list[tuple[ClientQuota, ...]] = []
     for alteration in request.alterations:
         try:
-            records = _records(image, alteration, seen=seen)
+            records = _records(image, alteration, asked=asked)
         except ApiError as error:
             results.append(QuotaAlterationResult(error=error.code, error_message=error.message))
             continue
@@ -45,14 +50,18 @@ def alter_client_quotas(
     return Outcome(response=AlterClientQuotasResponse(results=tuple(results)), groups=tuple(groups))
 
 
+def entities_asked(request: AlterClientQuotasRequest) -> Mapping[frozenset[QuotaEntityPart], int]:
+    """Return how often the request names each entity."""
+    return Counter(frozenset(each.entity) for each in request.alterations)
+
+
 def _records(
-    image: MetadataImage, alteration: QuotaAlteration, *, seen: set[QuotaEntity]
+    image: MetadataImage, alteration: QuotaAlteration, *, asked: Mapping[frozenset[QuotaEntityPart], int]
 ) -> tuple[ClientQuota, ...]:
     """What is new in the entity's quotas. Raises `ApiError`."""
     entity = _entity(alteration.entity)
-    if entity in seen:
+    if asked[frozenset(alteration.entity)] > 1:
         raise _invalid("The entity appears more than once in the request.")
-    seen.add(entity)
     keys = [operation.key for operation in alteration.operations]
     if len(set(keys)) < len(keys):
         raise _invalid("A quota appears more than once in the entity's operations.")
