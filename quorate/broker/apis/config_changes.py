@@ -202,8 +202,11 @@ def checked(
 
 
 def _check_changes(changes: Sequence[Change]) -> None:
-    if len({each.name for each in changes}) != len(changes):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    twice = [name for name, count in Counter(each.name for each in changes).items() if count > 1]
+    if twice:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {', '.join(twice):.1000}"
+        )
     null = [each.name for each in changes if each.value is None and each.operation != ConfigOperation.DELETE]
     if null:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for: {', '.join(null):.1000}")
