@@ -10,7 +10,7 @@ import math
 from collections import deque
 from typing import Final
 
-from quorate.broker.metadata import ALL_BROKERS, ConfigResource, ConfigType, MetadataImage
+from quorate.broker.metadata import ALL_BROKERS, ConfigResource, ConfigType, MetadataImage, stored
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
@@ -73,8 +73,8 @@ class ReplicationQuotas:
 
     def configure(self, image: MetadataImage) -> None:
         """Apply the broker's own rates, else those of all brokers, else none."""
-        own = image.configs(ConfigResource(ConfigType.BROKER, str(self._broker_id)))
-        values = {**image.configs(ALL_BROKERS), **own}
+        own = stored(image, ConfigResource(ConfigType.BROKER, str(self._broker_id)))
+        values = {**stored(image, ALL_BROKERS), **own}
         self.leader.bound = float(values.get(LEADER_RATE, math.inf))
         self.follower.bound = float(values.get(FOLLOWER_RATE, math.inf))
 
