@@ -113,6 +113,13 @@ class Log(Appends, Reads, Removals):
         (KAFKA-7415)."""
         self._epochs.assign(epoch, self.end_offset)
 
+    def relocate(self, folder: str) -> None:
+        """Go on in `folder`, as which the log's own has just been renamed. The open files stay the same
+        ones. No sync and no change of the log may be under way."""
+        self._folder = folder
+        for segment in self._segments:
+            segment.relocate(folder)
+
     def configure(self, config: LogConfig) -> None:
         """Use another configuration from the next append on: segment sizes and ages, index intervals."""
         self._config = config

@@ -195,3 +195,46 @@ async def test_a_bit_flip_shows_at_once_and_after_a_power_loss() -> None:
     assert read_file(disk, "f") == b"\x00\x08"
     disk.lose_power(random.Random(1))
     assert read_file(disk, "f") == b"\x00\x08"
+
+
+async def _renamed_folder(seed: int | None, *, synced: bool = False) -> tuple[list[str], list[str]]:
+    """A folder with a durable file and a new one is renamed. The names in the old and in the new folder,
+    after the power loss."""
+    disk = SimulatedDisk()
+    disk.make_folder("d/old")
+    file = disk.open("d/old/first", create=True)
+    await file.sync()
+    await disk.sync_folder("d/old")
+    disk.open("d/old/second", create=True)
+    disk.rename("d/old", "d/new")
+    file.append([b"after"])
+    assert read_file(disk, "d/new/first") == b"after"
+    assert (disk.list("d"), disk.list("d/new")) == (["new"], ["first", "second"])
+    if synced:
+        await disk.sync_folder("d")
+    if seed is not None:
+        disk.lose_power(random.Random(seed))
+    return disk.list("d/old"), disk.list("d/new")
+
+
+async def test_a_renamed_folder_is_there_once_with_what_was_in_it() -> None:
+    assert await _renamed_folder(None) == ([], ["first", "second"])
+    seen = [await _renamed_folder(seed) for seed in range(100)]
+    for old, new in seen:
+        assert bool(old) != bool(new), "it has one name"
+        assert "first" in old + new
+    assert {bool(old) for old, _ in seen} == {True, False}
+    assert {"second" in old + new for old, new in seen} == {True, False}
+    for seed in range(20):
+        old, new = await _renamed_folder(seed, synced=True)
+        assert not old
+        assert "first" in new
+
+
+async def test_a_folder_does_not_take_the_place_of_one_that_has_something() -> None:
+    disk = SimulatedDisk()
+    for folder in ("old", "new"):
+        disk.make_folder(folder)
+        disk.open(f"{folder}/file", create=True)
+    with pytest.raises(DiskError, match="not empty"):
+        disk.rename("old", "new")

@@ -62,6 +62,11 @@ class Segment:
         """The largest of any record (ms); -1 if none has one."""
         return self.indexes.max_timestamp
 
+    def relocate(self, folder: str) -> None:
+        """The folder has another name now; the open file is the same."""
+        self._stem = f"{folder}/{self.base_offset:020}"
+        self.indexes.relocate(self._stem)
+
     def configure(self, config: LogConfig) -> None:
         self._config = config
         self.indexes.configure(config)

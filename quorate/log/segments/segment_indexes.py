@@ -54,6 +54,12 @@ class SegmentIndexes:
     def offsets_path(self) -> str:
         return self._stem + INDEX_SUFFIX
 
+    def relocate(self, stem: str) -> None:
+        """The files begin with `stem` now."""
+        self._stem = stem
+        if self.times is not None:
+            self.times.relocate(stem + TIME_INDEX_SUFFIX)
+
     def configure(self, config: LogConfig) -> None:
         self._interval_bytes = config.index_interval_bytes
 

@@ -47,6 +47,10 @@ class TimeIndex:
     def path(self) -> str:
         return self._path
 
+    def relocate(self, path: str) -> None:
+        """The file has another path now."""
+        self._path = path
+
     def add(self, timestamp: int, relative_offset: int) -> None:
         """`timestamp` is the largest so far. Nothing happens unless it has grown since the last entry."""
         if timestamp > (_NO_TIMESTAMP if self.last is None else self.last.timestamp):

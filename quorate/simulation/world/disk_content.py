@@ -114,7 +114,22 @@ class Removed:
     """With its folder: this file. One of a folder that is made anew in that place stays. None: any."""
 
 
-NameChange = Created | Renamed | Removed
+@dataclass(frozen=True, slots=True, eq=False)
+class FolderRenamed:
+    """With everything in it."""
+
+    old: str
+    new: str
+
+    def path_after(self, path: str) -> str:
+        """Return the path of a file or folder after the change."""
+        return self.new + path[len(self.old) :] if (path + "/").startswith(self.old + "/") else path
+
+    def undone(self) -> "FolderRenamed":
+        return FolderRenamed(self.new, self.old)
+
+
+NameChange = Created | Renamed | Removed | FolderRenamed
 """Each is itself alone: the same rename made again is another change, with a sync of its own to wait for."""
 
 
@@ -129,3 +144,19 @@ def apply_change(names: dict[str, FileContent], change: NameChange) -> None:
         case Removed(path, removed):
             if removed is None or names.get(path) is removed:
                 names.pop(path, None)
+        case FolderRenamed():
+            for path in [path for path in names if change.path_after(path) != path]:
+                names[change.path_after(path)] = names.pop(path)
+
+
+def renamed_change(change: NameChange, folder: FolderRenamed) -> NameChange:
+    """Return the same change of a file whose folder has another name by now."""
+    match change:
+        case Created(path, content):
+            return Created(folder.path_after(path), content)
+        case Renamed(old, new):
+            return Renamed(folder.path_after(old), folder.path_after(new))
+        case Removed(path, removed):
+            return Removed(folder.path_after(path), removed)
+        case FolderRenamed(old, new):
+            return FolderRenamed(folder.path_after(old), folder.path_after(new))

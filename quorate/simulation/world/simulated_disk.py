@@ -19,10 +19,12 @@ from quorate.runtime import DescriptorsExhaustedError, DiskError, DiskLockedErro
 from quorate.simulation.world.disk_content import (
     Created,
     FileContent,
+    FolderRenamed,
     NameChange,
     Removed,
     Renamed,
     apply_change,
+    renamed_change,
 )
 from quorate.simulation.world.disk_faults import DiskFaults
 from quorate.simulation.world.disk_faults import Operation as Operation
@@ -138,15 +140,18 @@ class SimulatedDisk:
         """Crash as `crash_process`, and lose, keep, tear or reorder the unsynced data as drawn."""
         self.crash_process()
         self.power_losses += 1
-        for folder in sorted(self._name_changes):
-            changes = self._name_changes[folder]
+        while self._name_changes:
+            # A folder before those in it: they are where its surviving renames put them.
+            changes = self._name_changes.pop(min(self._name_changes))
             if draw.random() < 0.5:
                 kept = changes[: draw.randint(0, len(changes))]
             else:
                 kept = [change for change in changes if draw.random() < 0.5]
             for change in kept:
                 apply_change(self._durable_names, change)
-        self._name_changes.clear()
+            for change in reversed(changes):
+                if isinstance(change, FolderRenamed) and change not in kept:
+                    self._rename_folders(change.undone())
         self._names = dict(self._durable_names)
         for path in sorted(self._names):
             self._names[path].lose_power(draw)
@@ -248,9 +253,26 @@ class SimulatedDisk:
     def rename(self, old: str, new: str) -> None:
         old = self.enter(Operation.RENAME, old)
         new = posixpath.normpath(new)
+        if old in self._folders:
+            if self.list(new):
+                raise DiskError("directory not empty", path=new)
+            change = FolderRenamed(old, new)
+            self._change(change, new)
+            self._rename_folders(change)
+            return
         if old not in self._names:
             raise FileNotFoundError(old)
         self._change(Renamed(old, new), new)
+
+    def _rename_folders(self, change: FolderRenamed) -> None:
+        """Move what is pending in a renamed folder along with it: its files stay the same ones."""
+        self._folders = {change.path_after(folder) for folder in self._folders}
+        pending = {folder: self._name_changes[folder] for folder in sorted(self._name_changes)}
+        for folder, changes in pending.items():
+            after = change.path_after(folder)
+            if after != folder:
+                del self._name_changes[folder]
+                self._name_changes[after] = [renamed_change(each, change) for each in changes]
 
     def remove(self, path: str) -> None:
         path = self.enter(Operation.REMOVE, path)
