@@ -1642,7 +1642,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _tested(
         "the mark of a folder's removal goes before what it marks is surely gone",
-        "broker/replication/storage/log_manager.py",
+        "broker/replication/storage/folder_removal.py",
         "    await disk.sync_folder(folder)\n    disk.remove_folder(folder)",
         "    disk.remove_folder(folder)",
         "found by a random schedule: after a power loss a broker could not start",

@@ -92,7 +92,10 @@ def _code_of(error: BaseException) -> ExitCode | None:
         UntoldFailureError,
     )
     from quorate.broker.replication import AllFoldersFailedError, DuplicateReplicaError
-    from quorate.broker.replication.storage import UnreadablePartitionMetadataError
+    from quorate.broker.replication.storage import (
+        UnreadableMovedMarkError,
+        UnreadablePartitionMetadataError,
+    )
     from quorate.broker.settings import ServerConfigError
     from quorate.broker.wire import KafkaError
     from quorate.broker.wire.codecs import MalformedError
@@ -121,7 +124,12 @@ def _code_of(error: BaseException) -> ExitCode | None:
             return ExitCode.FAILED
         case QuorumStateError() | LogError() | DiskError() | AllFoldersFailedError() | SourceError():
             return ExitCode.STORAGE
-        case UnreadablePartitionMetadataError() | SameDirectoryError() | DuplicateReplicaError():
+        case (
+            UnreadablePartitionMetadataError()
+            | UnreadableMovedMarkError()
+            | SameDirectoryError()
+            | DuplicateReplicaError()
+        ):
             return ExitCode.STORAGE
         case UntoldFailureError():
             return ExitCode.STORAGE

@@ -7,6 +7,7 @@ from typing import Final, Never, cast
 
 from quorate.broker.apis import (
     add_raft_voter,
+    assign_replicas_to_dirs,
     describe_cluster,
     describe_quorum,
     remove_raft_voter,
@@ -20,6 +21,7 @@ from quorate.broker.wire import Answer, ApiKey, Request, RequestContext
 _Handler = Callable[[ServingNode, RequestContext, Never], Answer]
 _HANDLERS: Final[Mapping[int, _Handler]] = MappingProxyType(
     {
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS: assign_replicas_to_dirs.handle,
         ApiKey.DESCRIBE_CLUSTER: describe_cluster.handle_controllers,
         ApiKey.DESCRIBE_QUORUM: describe_quorum.handle,
         ApiKey.ADD_RAFT_VOTER: add_raft_voter.handle,

@@ -1,20 +1,22 @@
 """DescribeLogDirs: this broker's directories, and the size and lag of the replicas in each (KIP-113)."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.context import Broker, encoded_in_slices
-from quorate.broker.replication.storage import DirectoryReport
+from quorate.broker.replication.storage import DirectoryReport, FutureProgress
 from quorate.broker.wire import Answer, RequestContext, Response
-from quorate.log import Log
+from quorate.log import Log, TopicPartition
 from quorate.runtime import Slices
 
 if TYPE_CHECKING:
     from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
 
 _Fields = dict[str, object]
+_Found = dict[str, dict[int, "Log | FutureProgress"]]
+"""The replicas of a directory by topic and partition. None has both in one: a move goes to another."""
 _Wanted = dict[str, set[int]] | None
 """The partitions to describe, by topic; None: all."""
 
@@ -49,27 +51,33 @@ async def _results(directories: list[DirectoryReport], wanted: _Wanted) -> Async
         }
 
 
-async def _by_topic(directory: DirectoryReport, wanted: _Wanted) -> dict[str, dict[int, Log]]:
-    found: dict[str, dict[int, Log]] = {}
+async def _by_topic(directory: DirectoryReport, wanted: _Wanted) -> _Found:
+    found: _Found = {}
     slices = Slices()
-    for (topic, partition_id), opened in list(directory.logs.items()):
-        if wanted is None or partition_id in wanted.get(topic, ()):
-            found.setdefault(topic, {})[partition_id] = opened
-        await slices.pause()
+    held: Iterable[tuple[TopicPartition, Log | FutureProgress]]
+    for held in (list(directory.logs.items()), list(directory.futures.items())):
+        for (topic, partition_id), opened in held:
+            if wanted is None or partition_id in wanted.get(topic, ()):
+                found.setdefault(topic, {})[partition_id] = opened
+            await slices.pause()
     return found
 
 
-def _topics(found: dict[str, dict[int, Log]]) -> Iterator[_Fields]:
+def _topics(found: _Found) -> Iterator[_Fields]:
     for topic in sorted(found):
         yield {"name": topic, "partitions": _partitions(found[topic])}
 
 
-def _partitions(logs: dict[int, Log]) -> Iterator[_Fields]:
+def _partitions(logs: dict[int, Log | FutureProgress]) -> Iterator[_Fields]:
     for partition_id in sorted(logs):
         opened = logs[partition_id]
+        if isinstance(opened, FutureProgress):
+            size, lag = opened.log.size_bytes, opened.offset_lag
+        else:
+            size, lag = opened.size_bytes, max(opened.high_watermark - opened.end_offset, 0)
         yield {
             "partition_index": partition_id,
-            "partition_size": opened.size_bytes,
-            "offset_lag": max(opened.high_watermark - opened.end_offset, 0),
-            "is_future_key": False,
+            "partition_size": size,
+            "offset_lag": lag,
+            "is_future_key": isinstance(opened, FutureProgress),
         }

@@ -27,6 +27,7 @@ from quorate.broker.replication.replication_config import ReplicationConfig
 from quorate.broker.replication.requests import TopicRef
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.broker.replication.storage import LogManager, PartitionIdentity, folder_name, may_open
+from quorate.broker.replication.storage.moves import DirectoryMoves
 from quorate.error_code import ErrorCode
 from quorate.log import LogConfig, LogError
 from quorate.present import present
@@ -82,6 +83,7 @@ class Hosting:
         topic_config: Callable[[str], TopicConfig],
         eligible: Callable[[uuid.UUID, int], Eligible],
         assignments: DirectoryAssignments,
+        moves: DirectoryMoves,
         propose: Callable[[PartitionReplica, IsrProposal], None],
         stats: ReplicationStats,
         disk_failed: Callable[[PartitionReplica, Exception], None],
@@ -97,6 +99,7 @@ class Hosting:
         self._topic_config = topic_config
         self._eligible = eligible
         self._assignments = assignments
+        self._moves = moves
         self._propose = propose
         self._stats = stats
         self._disk_failed = disk_failed
@@ -214,7 +217,7 @@ class Hosting:
         """Apply changed topic settings to the partition."""
         partition.min_isr = config.min_insync_replicas
         partition.rules = ProduceRules.of(config)
-        partition.log.configure(_log_config(config))
+        partition.log.configure(log_config(config))
         partition.leader_throttled = self._throttled(partition, config.leader_replication_throttled_replicas)
         partition.follower_throttled = self._throttled(
             partition, config.follower_replication_throttled_replicas
@@ -279,23 +282,34 @@ class Hosting:
             self._journal.hindered(topic_id, key[1], problem)
         return ended
 
+    def report(self, partition: PartitionReplica) -> None:
+        """Tell the controller where the replica is, if metadata says otherwise."""
+        if partition.state is not None and self.has(partition):
+            self._report((partition.topic, partition.partition_id), partition.topic_id, partition.state)
+
     def _report(self, key: tuple[str, int], topic_id: uuid.UUID, state: PartitionState) -> None:
-        actual = self._logs.directory_of(*key)
+        actual, recorded = self._logs.directory_of(*key), state.directory_of(self._broker_id)
+        self._moves.recorded(key, recorded)
         if actual is not None:
-            self._assignments.reconcile(
-                (topic_id, key[1]), recorded=state.directory_of(self._broker_id), actual=actual
-            )
+            self._assignments.reconcile((topic_id, key[1]), recorded=recorded, actual=actual)
 
     def _may_open(self, key: tuple[str, int], hosted: _Hosted, target: PartitionState) -> bool:
+        moved = self._logs.futures.departed_to(key)
+        if moved is not None:
+            # Whoever counts on the folder that is left must learn of it, above all if this one can't be
+            # opened.
+            self._report(key, hosted.identity.topic_id, target)
+        where = self._logs.log_directory_of(*key)
         allowed = may_open(
             target,
             self._broker_id,
-            found=self._logs.directory_of(*key),
+            found=None if where is None else where.id,
+            moved=moved,
             own=self._logs.own_ids,
             all_usable=self._logs.all_usable,
         )
         if not allowed and not hosted.waits:
-            directory = target.directory_of(self._broker_id)
+            directory = target.directory_of(self._broker_id) if moved is None else moved
             log.warning(
                 "a replica is offline: the directory that it is recorded in isn't here; start the broker "
                 "with it in log.dirs, or let a replica elsewhere lead (docs/how-to/replace-a-disk.md)",
@@ -356,6 +370,8 @@ class Hosting:
             if not self._may_open(key, hosted, hosted.target):
                 return True
             directory = hosted.target.directory_of(self._broker_id)
+            if is_reserved(directory):
+                directory = self._moves.wish(key) or directory
             async with self._opening:
                 self._check_descriptors(key)
                 partition = await self._open(key, identity, directory)
@@ -366,6 +382,7 @@ class Hosting:
             self.configure(partition, self._topic_config(partition.topic))
             hosted.partition, hosted.starved_at = partition, None
             self._by_id[identity.topic_id, key[1]] = partition
+            self._moves.opened(partition)
         partition = hosted.partition
         # A truncation finishes first. Nothing runs between the release and what follows.
         async with partition.lock:
@@ -387,6 +404,7 @@ class Hosting:
 
     async def _remove(self, key: tuple[str, int], hosted: _Hosted) -> None:
         leaving, hosted.leaving = hosted.leaving, None
+        await self._moves.leave(key)
         if leaving is None:
             await self._logs.remove(*key)
             return
@@ -401,7 +419,7 @@ class Hosting:
         topic_id = identity.topic_id
         config = self._topic_config(topic)
         opened = await self._logs.open_log(
-            topic, partition_id, identity, _log_config(config), directory=directory
+            topic, partition_id, identity, log_config(config), directory=directory
         )
         partition = PartitionReplica(
             broker_id=self._broker_id,
@@ -444,7 +462,8 @@ class Hosting:
             self._lines.completed(change)
 
 
-def _log_config(config: TopicConfig) -> LogConfig:
+def log_config(config: TopicConfig) -> LogConfig:
+    """Return the configuration of the log of a topic's partition."""
     return LogConfig(
         segment_bytes=config.segment_bytes,
         segment_ms=config.segment_ms,

@@ -22,7 +22,7 @@ from quorate.broker.replication.changes import Cause, ChangeJournal, ChangeSumma
 from quorate.broker.replication.directory_assignments import AssignDirectories, DirectoryAssignments
 from quorate.broker.replication.following import FetcherContext, Fetchers, LostLeaders
 from quorate.broker.replication.gauges import count_partitions
-from quorate.broker.replication.hosting import Hosting
+from quorate.broker.replication.hosting import Hosting, log_config
 from quorate.broker.replication.isr_updater import AlterPartition, IsrUpdater
 from quorate.broker.replication.producing import BatchChecker
 from quorate.broker.replication.purgatory import Purgatory
@@ -63,6 +63,7 @@ from quorate.broker.replication.storage import (
     LogStarts,
     Proof,
 )
+from quorate.broker.replication.storage.moves import DirectoryMoves, MoveContext
 from quorate.broker.replication.upkeep import Upkeep
 from quorate.error_code import ErrorCode
 from quorate.runtime import Address, DescriptorsExhaustedError, DiskError, Runtime, Tasks, get_logger
@@ -154,6 +155,26 @@ class ReplicaManager:
             lost=self.lost_leaders,
         )
         self.journal = ChangeJournal()
+        self._moves = DirectoryMoves(
+            logs,
+            MoveContext(
+                disk=runtime.disk,
+                futures=logs.futures,
+                quota=self._quotas.moves,
+                pieces=DirectoryMoves.pieces(),
+                is_served=self._is_served,
+                configure=lambda partition: self._hosting.configure(
+                    partition, effective(self._image, partition.topic, static=static)
+                ),
+                report=lambda partition: self._hosting.report(partition),
+                disk_failed=self._disk_failed,
+                directory_failed=self._directory_failed,
+            ),
+            tasks=self._tasks,
+            entropy=runtime.entropy,
+            find=self.partition,
+            log_config=lambda topic: log_config(effective(self._image, topic, static=static)),
+        )
         self._hosting = Hosting(
             broker_id,
             config,
@@ -164,6 +185,7 @@ class ReplicaManager:
             topic_config=lambda topic: effective(self._image, topic, static=static),
             eligible=self._eligible_for,
             assignments=self._assignments,
+            moves=self._moves,
             propose=self._isr_updater.submit,
             stats=self.stats,
             disk_failed=self._disk_failed,
@@ -240,6 +262,11 @@ class ReplicaManager:
     def log_directories(self) -> list[DirectoryReport]:
         """Describe the folders of `log.dirs` and the logs in them."""
         return self._logs.reports()
+
+    async def move_replica(self, topic: str, partition_id: int, path: str) -> None:
+        """Begin to move a replica of this broker to the directory at `path` (AlterReplicaLogDirs). Raises
+        `PartitionError`."""
+        await self._moves.move(topic, partition_id, path)
 
     def leads_in(self, directory: uuid.UUID) -> bool:
         """Return whether this broker leads, by the metadata that it knows, a partition with its replica in
@@ -603,8 +630,16 @@ class ReplicaManager:
         if isinstance(error, DescriptorsExhaustedError):
             log.error("a partition's files can't be opened", partition=str(partition), reason=str(error))
             return
+        elsewhere = self._logs.elsewhere(partition.log, error)
+        if elsewhere is not None:
+            # It has moved since.
+            self._directory_failed(elsewhere, error)
+            return
         partition.fail(str(error))
         self._fail_all(self._logs.fail(partition.log, str(error)), str(error))
+
+    def _directory_failed(self, directory: uuid.UUID, error: Exception) -> None:
+        self._fail_all(self._logs.fail_directory(directory, str(error)), str(error))
 
     def _disk_failed_for(self, topic: str, partition_id: int, error: Exception) -> None:
         self._fail_all(self._logs.fail_dir_of(topic, partition_id, error), str(error))

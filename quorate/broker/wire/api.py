@@ -33,6 +33,7 @@ class ApiKey(IntEnum):
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
@@ -50,6 +51,7 @@ class ApiKey(IntEnum):
     DESCRIBE_PRODUCERS = 61
     UNREGISTER_BROKER = 64
     CONSUMER_GROUP_DESCRIBE = 69
+    ASSIGN_REPLICAS_TO_DIRS = 73
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     ADD_RAFT_VOTER = 80
@@ -123,6 +125,7 @@ APIS: Final = MappingProxyType(
             _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, flexible=4),
             _api(ApiKey.DESCRIBE_CONFIGS, 1, 4, flexible=4),
             _api(ApiKey.ALTER_CONFIGS, 0, 2, flexible=2),
+            _api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, flexible=2),
             _api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, flexible=2),
             _api(ApiKey.CREATE_PARTITIONS, 0, 3, flexible=2),
             _api(ApiKey.DELETE_GROUPS, 0, 2, flexible=2),
@@ -140,6 +143,7 @@ APIS: Final = MappingProxyType(
             _api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, flexible=0),
             _api(ApiKey.UNREGISTER_BROKER, 0, 0, flexible=0),
             _api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, flexible=0),
+            _api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, 0, flexible=0),
             _api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, flexible=0),
             _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, flexible=0),
             _api(ApiKey.ADD_RAFT_VOTER, 0, 1, flexible=0),
@@ -149,5 +153,5 @@ APIS: Final = MappingProxyType(
     }
 )
 """The served APIs by key, in the order of the keys."""
-SERVED_TO_CLIENTS: Final = frozenset(APIS)
-"""The keys that a listener serves, if it is not for fewer."""
+SERVED_TO_CLIENTS: Final = frozenset(APIS) - {ApiKey.ASSIGN_REPLICAS_TO_DIRS}
+"""The keys that a listener serves, if it is not for fewer: all but those of controllers alone."""

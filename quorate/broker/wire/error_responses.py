@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntryData
     from kio.schema.alter_configs.v2.request import AlterConfigsRequest
     from kio.schema.alter_configs.v2.request import AlterConfigsResource as ReplacedResource
+    from kio.schema.alter_replica_log_dirs.v2.request import AlterReplicaLogDirsRequest
     from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
     from kio.schema.create_partitions.v3.request import CreatePartitionsRequest
     from kio.schema.create_topics.v7.request import CreateTopicsRequest
@@ -288,6 +289,19 @@ def _describe_log_dirs(request: object, refusal: _Refusal) -> _Fields:
     return told | {"results": () if refusal.version >= 3 else (told | {"log_dir": ""},)}
 
 
+def _alter_replica_log_dirs(request: "AlterReplicaLogDirsRequest", refusal: _Refusal) -> _Fields:
+    def refused(index: int) -> _Fields:
+        return {"partition_index": index, "error_code": refusal.code}
+
+    return {
+        "results": (
+            {"topic_name": topic.name, "partitions": map(refused, topic.partitions)}
+            for directory in request.dirs
+            for topic in directory.topics
+        )
+    }
+
+
 def _describe_producers(request: "DescribeProducersRequest", refusal: _Refusal) -> _Fields:
     told = _with_message(request, refusal)
     return {
@@ -352,7 +366,8 @@ _BUILDERS: Final[Mapping[int, _Builder]] = MappingProxyType(
         ApiKey.ALTER_CONFIGS: _replace_configs,
         ApiKey.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
         ApiKey.LIST_CONFIG_RESOURCES: _top_level,
-        ApiKey.DESCRIBE_LOG_DIRS: _top_level,
+        ApiKey.ALTER_REPLICA_LOG_DIRS: _alter_replica_log_dirs,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS: _top_level,
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _top_level,
         ApiKey.DELETE_GROUPS: _delete_groups,
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: _with_message,

@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 from kio.serial import entity_reader
 from large_metadata import PARTITIONS, TOPICS, large_image, no_full_collection, topic_id
 
+from quorate.broker.apis import CONTROLLER_APIS
 from quorate.broker.apis.context import Broker
 from quorate.broker.apis.dispatch import _AWAITED, _HANDLERS, Dispatcher
 from quorate.broker.controller.rpc.election_rpc import (
@@ -53,6 +54,7 @@ from quorate.broker.groups.group_state import GroupLimits
 from quorate.broker.groups.shards import Shards
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.replication.following.lost_leaders import LostLeaders
+from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import (
     DeleteRecordsItem,
     DeleteRecordsResult,
@@ -68,7 +70,7 @@ from quorate.broker.replication.serving.parked_produce import ParkedProduce
 from quorate.broker.replication.stats import ReplicationStats
 from quorate.broker.replication.storage.directory_report import DirectoryReport
 from quorate.broker.settings.server_config import ServerConfig
-from quorate.broker.wire.api import APIS, ApiKey
+from quorate.broker.wire.api import APIS, SERVED_TO_CLIENTS, ApiKey
 from quorate.broker.wire.codecs.entities import build, encode_entity, request_type, response_type
 from quorate.broker.wire.codecs.fetch_codec import (
     FetchPartition,
@@ -146,6 +148,10 @@ class Replicas:
             for each in items
         ]
         return SimpleNamespace(wait=trio.lowlevel.checkpoint, results=lambda: results)
+
+    async def move_replica(self, topic: str, partition_id: int, path: str) -> None:
+        if partition_id % 2:
+            raise PartitionError(ErrorCode.REPLICA_NOT_AVAILABLE, "not here")
 
     def log_directories(self) -> list[DirectoryReport]:
         held = cast(Any, SimpleNamespace(size_bytes=7, high_watermark=7, end_offset=7))
@@ -492,6 +498,22 @@ SCENARIOS: dict[str, tuple[ApiKey, int, dict[str, object] | Callable[[], bytes],
         {"topics": of_partitions(partition_index=0, offset=-1)},
         ASKED,
     ),
+    "AlterReplicaLogDirs of 10,000 replicas": (
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        2,
+        {
+            "dirs": [
+                {
+                    "path": "/data",
+                    "topics": [
+                        {"name": f"t{number}", "partitions": list(range(PARTITIONS))}
+                        for number in range(ASKED)
+                    ],
+                }
+            ]
+        },
+        ASKED,
+    ),
     "DescribeLogDirs of 10,000 replicas": (ApiKey.DESCRIBE_LOG_DIRS, 4, {"topics": None}, 1),
     "DescribeProducers of 10,000 partitions": (
         ApiKey.DESCRIBE_PRODUCERS,
@@ -569,6 +591,7 @@ SCENARIOS: dict[str, tuple[ApiKey, int, dict[str, object] | Callable[[], bytes],
 
 NOT_MEASURED = {
     ApiKey.API_VERSIONS: "what is served: the connection answers it",
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: "2,250 replicas at most, asked of the controller",
     ApiKey.HEARTBEAT: "one member",
     ApiKey.INIT_PRODUCER_ID: "one producer",
     ApiKey.DESCRIBE_CLUSTER: "the brokers",
@@ -632,4 +655,5 @@ def test_every_api_that_is_served_has_a_scenario() -> None:
     assert large | set(NOT_MEASURED) == set(APIS)
     # Nothing else is dispatched, nor answered twice.
     assert not set(_AWAITED) & set(_HANDLERS)
-    assert set(_AWAITED) | set(_HANDLERS) | {ApiKey.API_VERSIONS} == set(APIS)
+    assert set(_AWAITED) | set(_HANDLERS) | {ApiKey.API_VERSIONS} == set(SERVED_TO_CLIENTS)
+    assert set(APIS) - set(SERVED_TO_CLIENTS) <= CONTROLLER_APIS

@@ -1,7 +1,9 @@
 """Kafka's clients on the controller listener (KIP-919)."""
 
+import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import trio
@@ -82,6 +84,72 @@ async def test_an_administrators_request_to_any_controller_is_carried_out(make_n
     assert gone.error_code is ErrorCode.none
     with trio.fail_after(10):
         await nodes.servers[1].metadata.wait_until(lambda image: image.broker(3) is None)
+
+
+async def test_a_broker_assigns_its_replicas_to_directories(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        created: Any = await client.call(
+            ApiKey.CREATE_TOPICS,
+            topics=[
+                {"name": "t", "num_partitions": 2, "replication_factor": 1, "assignments": (), "configs": ()}
+            ],
+            timeout=timedelta(seconds=5),
+        )
+    topic_id = created.topics[0].topic_id
+    broker = nodes.servers[1].metadata.image.broker(1)
+    (home,) = broker.log_dirs
+    elsewhere = uuid.UUID(int=1 << 90)
+
+    async def assign(
+        *asked: tuple[uuid.UUID, uuid.UUID, list[int]], broker_id: int = 1, epoch: int | None = None
+    ) -> tuple[ErrorCode, list[ErrorCode]]:
+        answer: Any = await client.call(
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+            broker_id=broker_id,
+            broker_epoch=broker.epoch if epoch is None else epoch,
+            directories=[
+                {
+                    "id_": directory,
+                    "topics": [
+                        {
+                            "topic_id": topic,
+                            "partitions": [{"partition_index": each} for each in partitions],
+                        }
+                    ],
+                }
+                for directory, topic, partitions in asked
+            ],
+        )
+        assert [each.id_ for each in answer.directories] in ([], [each for each, _, _ in asked])
+        errors = [
+            part.error_code
+            for directory in answer.directories
+            for topic in directory.topics
+            for part in topic.partitions
+        ]
+        return answer.error_code, errors
+
+    async with to_controller(nodes, 1) as client:
+        assert await assign((home, topic_id, [0])) == (ErrorCode.none, [ErrorCode.none])
+        assert (await assign((home, topic_id, [0]), epoch=7))[0] is ErrorCode.stale_broker_epoch
+        assert (await assign((home, topic_id, [0]), broker_id=9))[0] is ErrorCode.broker_id_not_registered
+        assert (await assign((home, topic_id, list(range(2251)))))[0] is ErrorCode.invalid_request
+        assert await assign((home, uuid.UUID(int=9), [0]), (home, topic_id, [0, 0, 7])) == (
+            ErrorCode.none,
+            [
+                ErrorCode.unknown_topic_id,
+                ErrorCode.none,
+                ErrorCode.invalid_request,
+                ErrorCode.unknown_topic_or_partition,
+            ],
+        )
+        # One that isn't online: the replica there can't lead.
+        assert await assign((elsewhere, topic_id, [1])) == (ErrorCode.none, [ErrorCode.none])
+    with trio.fail_after(10):
+        await nodes.servers[1].metadata.wait_until(
+            lambda image: image.partition(topic_id, 1).directory_of(1) == elsewhere
+        )
 
 
 async def test_bytes_of_neither_protocol_are_closed_at_once(make_nodes: MakeNodes) -> None:

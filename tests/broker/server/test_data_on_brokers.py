@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import APIS, ApiKey
@@ -168,6 +169,111 @@ async def test_a_directory_that_is_gone_says_so_and_has_nothing(
     assert (broken.total_bytes, broken.usable_bytes, broken.topics) == (-1, -1, ())
 
 
+async def move(client: WireClient, *asked: tuple[str, str, int], version: int = 2) -> dict[Any, ErrorCode]:
+    """(path, topic, partition) to ask for; the errors by (topic, partition)."""
+    request = build(
+        request_type(ApiKey.ALTER_REPLICA_LOG_DIRS, version),
+        dirs=[
+            {"path": path, "topics": [{"name": name, "partitions": [index]}]} for path, name, index in asked
+        ],
+    )
+    response: Any = await client.send(request, response_type(ApiKey.ALTER_REPLICA_LOG_DIRS, version))
+    return {
+        (topic.topic_name, part.partition_index): part.error_code
+        for topic in response.results
+        for part in topic.partitions
+    }
+
+
+async def copied_at(client: WireClient, rate: int | None) -> None:
+    """Bound the copies between directories, in bytes per second."""
+    config = {
+        "name": "replica.alter.log.dirs.io.max.bytes.per.second",
+        "config_operation": 1 if rate is None else 0,
+        "value": None if rate is None else str(rate),
+    }
+    response: Any = await client.call(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        resources=[{"resource_type": 4, "resource_name": "1", "configs": [config]}],
+        validate_only=False,
+    )
+    assert response.responses[0].error_code is ErrorCode.none, response
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_replica_moves_to_another_directory_and_is_described_on_its_way(
+    make_nodes: MakeNodes, tmp_path: Path, version: int
+) -> None:
+    first, second = str(tmp_path / "node-1"), str(tmp_path / "second")
+    nodes = await make_nodes(1, {"log.dirs": f"{first},{second}"})
+    async with nodes.client(1) as client:
+        await create(client, "t")
+        await copied_at(client, 1_000)
+        for _ in range(4):
+            await produce(client, "t", b"x" * 200_000)
+        (source,) = (path for path, _, _ in replicas(await describe(client)))
+        (target,) = {first, second} - {source}
+        assert await move(client, (target, "t", 0), version=version) == {("t", 0): ErrorCode.none}
+        await produce(client, "t", b"meanwhile")
+
+        async def states() -> dict[str, tuple[bool, int]]:
+            return {
+                each.log_dir: (part.is_future_key, part.offset_lag)
+                for each in (await describe(client)).results
+                for topic in each.topics
+                for part in topic.partitions
+            }
+
+        found = await states()
+        assert found[source] == (False, 0)
+        assert (found[target][0], found[target][1] > 1) == (True, True)
+        await copied_at(client, None)
+        with trio.fail_after(30):
+            while await states() != {target: (False, 0)}:  # noqa: ASYNC110
+                await trio.sleep(0.05)
+        await produce(client, "t", b"afterwards")
+
+
+async def test_moves_that_can_not_be_are_refused_one_by_one(make_nodes: MakeNodes, tmp_path: Path) -> None:
+    nodes = await make_nodes(2, {})
+    home = str(tmp_path / "node-1")
+    async with nodes.client(1) as client:
+        response: Any = await client.call(
+            ApiKey.CREATE_TOPICS,
+            topics=[
+                {
+                    "name": name,
+                    "num_partitions": -1,
+                    "replication_factor": -1,
+                    "assignments": [{"partition_index": 0, "broker_ids": [broker]}],
+                    "configs": (),
+                }
+                for name, broker in (("here", 1), ("there", 2))
+            ],
+            timeout=timedelta(seconds=5),
+        )
+        assert {each.error_code for each in response.topics} == {ErrorCode.none}
+        assert await move(
+            client,
+            (home, "here", 0),
+            (home, "here", 1),
+            (home, "there", 0),
+            (home, "nothing", 0),
+            (f"{home}/elsewhere", "elsewhere", 0),
+            (home, "l" * 230, 0),
+        ) == {
+            ("here", 0): ErrorCode.none,
+            ("here", 1): ErrorCode.unknown_topic_or_partition,
+            ("there", 0): ErrorCode.replica_not_available,
+            ("nothing", 0): ErrorCode.unknown_topic_or_partition,
+            ("elsewhere", 0): ErrorCode.log_dir_not_found,
+            ("l" * 230, 0): ErrorCode.invalid_topic_exception,
+        }
+        # The last directory of a replica named twice counts.
+        twice = await move(client, ("/nowhere", "here", 0), (home, "here", 0))
+        assert twice == {("here", 0): ErrorCode.none}
+
+
 async def producers(client: WireClient, topic: str, *partitions: int) -> dict[int, Any]:
     response: Any = await client.call(
         ApiKey.DESCRIBE_PRODUCERS, topics=[{"name": topic, "partition_indexes": partitions}]
@@ -211,8 +317,16 @@ async def test_a_broker_without_the_replica_describes_no_producers(make_nodes: M
 def test_every_version_that_kio_knows_is_served() -> None:
     assert {
         key: (APIS[key].min_version, APIS[key].max_version)
-        for key in (ApiKey.DELETE_RECORDS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.DESCRIBE_PRODUCERS)
+        for key in (
+            ApiKey.DELETE_RECORDS,
+            ApiKey.ALTER_REPLICA_LOG_DIRS,
+            ApiKey.DESCRIBE_LOG_DIRS,
+            ApiKey.DESCRIBE_PRODUCERS,
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        )
     } == {
+        ApiKey.ALTER_REPLICA_LOG_DIRS: (1, 2),
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS: (0, 0),
         ApiKey.DELETE_RECORDS: (0, 2),
         ApiKey.DESCRIBE_LOG_DIRS: (1, 5),
         ApiKey.DESCRIBE_PRODUCERS: (0, 0),

@@ -4,6 +4,7 @@ the loop's thread: frames of 100,000 elements, and some near the largest.
 Every API that is served has its scenario here; a new one without any fails.
 """
 
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -291,6 +292,30 @@ SCENARIOS: dict[str, tuple[ApiKey, int, Any]] = {
             topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 1}] * many}],
         ),
     ),
+    "AlterReplicaLogDirs": (
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        1,
+        lambda many: body(
+            ApiKey.ALTER_REPLICA_LOG_DIRS,
+            1,
+            dirs=[{"path": "/d", "topics": [{"name": "t", "partitions": [0] * many}]}],
+        ),
+    ),
+    "AssignReplicasToDirs": (
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        0,
+        lambda many: body(
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+            0,
+            broker_id=1,
+            directories=[
+                {
+                    "id_": uuid.UUID(int=7),
+                    "topics": [{"topic_id": uuid.UUID(int=8), "partitions": [{"partition_index": 0}] * many}],
+                }
+            ],
+        ),
+    ),
     "DescribeLogDirs": (
         ApiKey.DESCRIBE_LOG_DIRS,
         1,
@@ -456,6 +481,7 @@ async def taken_in(scenario: str, *, many: int, answers: bool) -> int:
         errors=ErrorTable(),
         features=lambda: NO_FEATURES,
         limits=ConnectionLimits(max_frame_bytes=MAX_FRAME_BYTES),
+        served=frozenset(APIS),
         request_budget=None,  # type: ignore[arg-type]
         response_budget=ResponseBudget(1 << 30),
     )

@@ -627,6 +627,8 @@ def asked_for(message):
     ):
         if hasattr(message, name):
             return len(getattr(message, name))
+    if hasattr(message, "dirs"):
+        return sum(len(topic.partitions) for each in message.dirs for topic in each.topics)
     topics = getattr(message, "topics", getattr(message, "topic_partitions", None))
     if topics is None and hasattr(message, "topic_partitions"):
         return 0  # of all partitions, which nobody has counted

@@ -3,9 +3,14 @@
 from quorate.broker.replication.replica.follower_state import FollowerState
 from quorate.broker.replication.replica.isr import IsrProposal
 from quorate.broker.replication.replica.leader_state import Eligible
+from quorate.broker.replication.replica.mirror import Mirror
 from quorate.broker.replication.replica.partition_replica import Cutting, PartitionReplica, RoleChange
 from quorate.broker.replication.replica.remote_replica import FetchClock
-from quorate.broker.replication.replica.replication_quota import ReplicationQuotas, is_throttled
+from quorate.broker.replication.replica.replication_quota import (
+    ReplicationQuota,
+    ReplicationQuotas,
+    is_throttled,
+)
 
 __all__ = [
     "Cutting",
@@ -13,7 +18,9 @@ __all__ = [
     "FetchClock",
     "FollowerState",
     "IsrProposal",
+    "Mirror",
     "PartitionReplica",
+    "ReplicationQuota",
     "ReplicationQuotas",
     "RoleChange",
     "is_throttled",

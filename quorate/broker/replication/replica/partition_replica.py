@@ -28,6 +28,7 @@ from quorate.broker.replication.purgatory import Watchers
 from quorate.broker.replication.replica.follower_state import FollowerState
 from quorate.broker.replication.replica.isr import IsrProposal
 from quorate.broker.replication.replica.leader_state import Eligible, LagRule, LeaderState
+from quorate.broker.replication.replica.mirror import Mirror
 from quorate.broker.replication.replica.remote_replica import FetchClock
 from quorate.broker.replication.replication_errors import PartitionError, ReplicaFailedError
 from quorate.broker.replication.requests import FetchItem
@@ -123,6 +124,8 @@ class PartitionReplica:
         self.failure: str | None = None
         """The reason why the log can't be used any more."""
         self.producers = ProducerState()
+        self.mirror: Mirror | None = None
+        """The future replica in another directory, while it has everything. Dropped before a cut."""
         self._disk = disk
         self._lag_s = lag_s
         self._eligible = eligible
@@ -194,6 +197,8 @@ class PartitionReplica:
         if state.leader == self.broker_id:
             # Before any append, so that followers learn where older epochs end (KAFKA-7415).
             self.log.start_epoch(state.leader_epoch)
+            if self.mirror is not None:
+                self.mirror.start_epoch(state.leader_epoch)
             self.role = LeaderState(self.broker_id, state, epoch_start_offset=self.log.end_offset, now=now)
             change = RoleChange.LEADER
         elif state.leader != NO_LEADER:
@@ -273,6 +278,10 @@ class PartitionReplica:
         except (DiskError, LogFailedError) as error:
             self._disk_failed(self, error)
             raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if self.mirror is not None:
+            self.mirror.append_as_leader(checked.records, leader.leader_epoch, headers=headers)
+            if self.failure is not None:
+                raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
         offset: int = info.base_offset
         for header in headers:
             self.producers.record(header, offset)
@@ -517,6 +526,8 @@ class PartitionReplica:
             headers = list(read_headers(run, dense=False))
             # Nobody reads from a follower.
             self.log.append_as_follower(run, headers=headers, in_memory=False)
+            if self.mirror is not None:
+                self.mirror.append_as_follower(run, headers=headers)
             self.producers.replay(headers)
             self._stats.replicated_bytes += len(run)
             if self.is_adding(self.broker_id):
@@ -550,6 +561,7 @@ class PartitionReplica:
         async with self.upkeep, self.lock:
             if self.role is not role:
                 return
+            self.mirror = None
             self._stats.truncations += 1
             before = self.log.high_watermark
             if cut < before:
@@ -578,6 +590,7 @@ class PartitionReplica:
         async with self.upkeep, self.lock:
             if self.role is not role:
                 return
+            self.mirror = None
             if offset < self.log.high_watermark and role.in_isr:
                 raise ReplicaFailedError(
                     f"{self}: offset {self.log.end_offset} is beyond the log of leader {role.leader} (epoch "
@@ -605,6 +618,7 @@ class PartitionReplica:
             return
         async with self.upkeep, self.lock:
             if self.role is role:
+                self.mirror = None
                 async with cutting(self, Offset(0)):
                     await self.log.truncate_fully_and_start_at(Offset(first.base_offset))
                     await self.load_producers()

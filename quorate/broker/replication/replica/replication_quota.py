@@ -14,6 +14,7 @@ from quorate.broker.metadata import ALL_BROKERS, ConfigResource, ConfigType, Met
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+MOVES_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 _SAMPLES: Final = 11
 """`replication.quota.window.num`, each of one second (`replication.quota.window.size.seconds`)."""
 _WINDOW_S: Final = 1.0
@@ -62,14 +63,16 @@ class ReplicationQuota:
 
 
 class ReplicationQuotas:
-    """A broker's quotas, one for each side."""
+    """A broker's quotas: one for each side of replication, and one for its copies of replicas between its own
+    directories (KIP-113)."""
 
-    __slots__ = ("_broker_id", "follower", "leader")
+    __slots__ = ("_broker_id", "follower", "leader", "moves")
 
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
         self.leader = ReplicationQuota()
         self.follower = ReplicationQuota()
+        self.moves = ReplicationQuota()
 
     def configure(self, image: MetadataImage) -> None:
         """Apply the broker's own rates, else those of all brokers, else none."""
@@ -77,6 +80,7 @@ class ReplicationQuotas:
         values = {**stored(image, ALL_BROKERS), **own}
         self.leader.bound = float(values.get(LEADER_RATE, math.inf))
         self.follower.bound = float(values.get(FOLLOWER_RATE, math.inf))
+        self.moves.bound = float(values.get(MOVES_RATE, math.inf))
 
 
 def is_throttled(replicas: str, *, partition_id: int, broker_id: int) -> bool:

@@ -54,7 +54,7 @@ async def find_offset(
     except OffsetOutOfRangeError:
         return OffsetResult()  # retention was faster
     except (DiskError, LogError) as error:
-        if partition.role is not role:
+        if partition.role is not role or partition.log is not opened:
             raise PartitionError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} has moved") from error
         disk_failed(partition, error)
         raise PartitionError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error

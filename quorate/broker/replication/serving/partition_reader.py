@@ -67,7 +67,7 @@ class PartitionReader:
 
     async def read(self, item: FetchItem, options: FetchOptions, *, left: int, first: bool) -> PartitionRead:
         """Read up to `left` bytes; one batch if it is the `first` with records (KIP-74)."""
-        partition = role = None
+        partition = role = opened = None
         try:
             partition = self.lookup(item.topic, item.partition_id)
             readable = partition.readable(item, replica_id=options.replica_id)
@@ -82,7 +82,8 @@ class PartitionReader:
                 # again.
                 readable_end = None
             elif readable.diverging is None and (left > 0 or first):
-                records = await partition.log.read(
+                opened = partition.log
+                records = await opened.read(
                     item.fetch_offset,
                     min(item.max_bytes, left),
                     end_offset=readable.end_offset,
@@ -105,7 +106,8 @@ class PartitionReader:
         except OffsetOutOfRangeError:
             return PartitionRead(_refused(item, ErrorCode.OFFSET_OUT_OF_RANGE, partition))
         except (DiskError, DamagedLogError, LogError) as error:
-            if partition is None or partition.role is not role:
+            moved = opened is not None and partition is not None and partition.log is not opened
+            if partition is None or partition.role is not role or moved:
                 return PartitionRead(_refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition))
             self._disk_failed(partition, error)
             return PartitionRead(_refused(item, ErrorCode.KAFKA_STORAGE_ERROR, partition))

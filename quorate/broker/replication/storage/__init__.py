@@ -9,7 +9,8 @@ from quorate.broker.replication.storage.directory_files import (
     load_partition_metadata,
     parse_folder_name,
 )
-from quorate.broker.replication.storage.directory_report import DirectoryReport
+from quorate.broker.replication.storage.directory_report import DirectoryReport, FutureProgress
+from quorate.broker.replication.storage.future_folders import UnreadableMovedMarkError
 from quorate.broker.replication.storage.log_manager import LogManager
 from quorate.broker.replication.storage.log_starts import LogStarts
 from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory, may_open
@@ -19,10 +20,12 @@ __all__ = [
     "BadDirectory",
     "Directory",
     "DirectoryReport",
+    "FutureProgress",
     "LogManager",
     "LogStarts",
     "PartitionIdentity",
     "Proof",
+    "UnreadableMovedMarkError",
     "UnreadablePartitionMetadataError",
     "folder_name",
     "load_partition_metadata",

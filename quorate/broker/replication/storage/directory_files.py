@@ -12,8 +12,6 @@ PARTITION_METADATA: Final = "partition.metadata"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 PAGE_CACHE: Final = ".quorate_page_cache"
 """Ours: while a broker runs, which epoch's data is in the page cache of which boot of the host."""
-DELETED_MARK: Final = "partition.deleted"
-"""Ours: in a folder whose removal has begun, so that what a crash leaves of it is removed, not opened."""
 _VERSION: Final = 0
 _FIRST_EPOCH: Final = "first_leader_epoch"
 """Ours: a line of the file of a partition that began with another leader epoch than 0."""

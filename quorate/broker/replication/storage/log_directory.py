@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from quorate.broker.replication.storage.directory_files import PartitionIdentity, Proof
+from quorate.broker.replication.storage.future_folders import Departed, FutureFolder, MovedTo
 from quorate.broker.replication.storage.replica_directories import Directory
 from quorate.log import (
     HIGH_WATERMARKS,
@@ -17,6 +18,7 @@ from quorate.log import (
     load_offsets,
     store_offsets,
 )
+from quorate.present import present
 from quorate.runtime import Disk, get_logger
 from quorate.types import Offset
 
@@ -109,6 +111,10 @@ class LogDirectory:
         self.unbegun: set[TopicPartition] = set()
         """The partitions whose folder had no segment when it was scanned."""
         self.logs: dict[TopicPartition, Log] = {}
+        self.futures: dict[TopicPartition, FutureFolder] = {}
+        """Copies of replicas in other directories, which are to move here."""
+        self.departed: dict[TopicPartition, Departed] = {}
+        """The folders of replicas that were moved from here."""
         self.expected = 0
         """Folders that are being made."""
         self.failure: str | None = None
@@ -128,6 +134,20 @@ class LogDirectory:
         self.high_watermarks.pop(key, None)
         self.log_starts.pop(key, None)
         self._cuts.pop(key, None)
+        self.departed.pop(key, None)
+
+    def take_place(self, key: TopicPartition) -> Log:
+        """The future replica's log is the partition's from now on. Its folder has the partition's name."""
+        future = self.futures.pop(key)
+        opened = present(future.log, "the log of a future replica that takes its place")
+        self.identities[key], self.logs[key] = future.identity, opened
+        self.recovery_points[key] = opened.recovery_point
+        self.high_watermarks[key] = opened.high_watermark
+        return opened
+
+    def depart(self, key: TopicPartition, moved: MovedTo) -> None:
+        """The mark is in the replica's folder here."""
+        self.departed[key] = Departed(self.identities[key], moved)
 
     async def forget_durably(self, key: TopicPartition) -> None:
         """Remove the log from all files before another partition of that name exists, which would otherwise
@@ -152,6 +172,8 @@ class LogDirectory:
         stored: dict[Log, Offset] = {}
         for key in keys:
             opened = self.logs.get(key)
+            if opened is None and (future := self.futures.get(key)) is not None:
+                opened = future.log
             if opened is None:
                 continue
             stored[opened] = opened.log_start_offset

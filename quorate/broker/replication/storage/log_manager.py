@@ -4,34 +4,32 @@ The folders are scanned when the broker starts; a log is opened when metadata sa
 here, so that what is stray is never read.
 """
 
+import os.path
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-import trio
-
 from quorate.broker.metadata import UNASSIGNED
-from quorate.broker.replication.replication_errors import AllFoldersFailedError, DuplicateReplicaError
+from quorate.broker.replication.replication_errors import AllFoldersFailedError
 from quorate.broker.replication.storage.directory_files import (
-    DELETED_MARK,
     NO_PROOF,
     PAGE_CACHE,
-    PARTITION_METADATA,
     PartitionIdentity,
     Proof,
-    UnreadablePartitionMetadataError,
     drop_page_cache,
     folder_name,
-    load_clean_shutdown,
-    load_page_cache,
-    load_partition_metadata,
-    parse_folder_name,
-    remove_clean_shutdown,
     store_clean_shutdown,
     store_page_cache,
     store_partition_metadata,
 )
 from quorate.broker.replication.storage.directory_report import DirectoryReport, report
+from quorate.broker.replication.storage.directory_scan import (
+    open_directory,
+    settle_duplicates,
+    settle_moves,
+)
+from quorate.broker.replication.storage.folder_removal import remove_folder
+from quorate.broker.replication.storage.future_logs import FutureLogs
 from quorate.broker.replication.storage.log_directory import LogDirectory
 from quorate.broker.replication.storage.replica_directories import BadDirectory, Directory
 from quorate.log import Log, LogConfig, TopicPartition
@@ -39,8 +37,6 @@ from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, get_logg
 from quorate.types import Offset
 
 log = get_logger(__name__)
-
-_METADATA_TOPIC = "__cluster_metadata"
 
 
 class LogManager:
@@ -63,6 +59,7 @@ class LogManager:
         """The ids of the directories that were usable at the start, failed since or not."""
         self._boot_id = boot_id
         self._forsaken = False
+        self.futures = FutureLogs(disk, opened, now_ms)
 
     @classmethod
     async def open(
@@ -81,7 +78,7 @@ class LogManager:
         for directory in directories:
             if isinstance(directory, Directory):
                 try:
-                    opened.append(await _open_directory(disk, directory, boot_id))
+                    opened.append(await open_directory(disk, directory, boot_id))
                     continue
                 except DescriptorsExhaustedError:
                     raise
@@ -102,7 +99,8 @@ class LogManager:
                 f"no folder of log.dirs can be used: {reasons}; mend the disk, or correct log.dirs, and "
                 "start again"
             )
-        await _settle_duplicates(disk, opened)
+        await settle_moves(disk, opened)
+        await settle_duplicates(disk, opened)
         return cls(disk, opened, bad, now_ms, boot_id=boot_id)
 
     @property
@@ -182,21 +180,38 @@ class LogManager:
 
     def reports(self) -> list[DirectoryReport]:
         """Describe every folder of `log.dirs`, those that were bad at the start included."""
-        bad = [report(self._disk, each.path, failure=each.reason, logs={}) for each in self._bad]
+        bad = [report(self._disk, each.path, failure=each.reason) for each in self._bad]
         return bad + [
-            report(self._disk, each.path, failure=each.failure, logs=each.logs) for each in self._directories
+            report(
+                self._disk,
+                each.path,
+                failure=each.failure,
+                logs=each.logs,
+                futures=self.futures.progress(each),
+            )
+            for each in self._directories
         ]
 
     def held(self) -> list[tuple[str, int, PartitionIdentity]]:
-        """Return (topic, partition, identity) of every folder."""
-        return [(*key, identity) for each in self._directories for key, identity in each.identities.items()]
+        """Return (topic, partition, identity) of every folder, futures and what was moved away included."""
+        found: dict[TopicPartition, PartitionIdentity] = {}
+        for each in self._directories:
+            found.update((key, future.identity) for key, future in each.futures.items())
+            found.update((key, departed.identity) for key, departed in each.departed.items())
+        for each in self._directories:
+            found.update(each.identities)
+        return [(*key, identity) for key, identity in found.items()]
 
     def log_directory_of(self, topic: str, partition_id: int) -> LogDirectory | None:
         key = (topic, partition_id)
         return next((each for each in self._directories if key in each.identities), None)
 
     def directory_of(self, topic: str, partition_id: int) -> uuid.UUID | None:
-        """The id of the directory that has a folder of the partition."""
+        """The id of the directory that has the partition's replica: one that has a folder of it, or one that
+        isn't here, if the replica was moved there."""
+        departed = self.futures.departed_to((topic, partition_id))
+        if departed is not None:
+            return departed
         where = self.log_directory_of(topic, partition_id)
         return None if where is None else where.id
 
@@ -221,6 +236,7 @@ class LogManager:
             await self.remove(topic, partition_id)
             where = None
         if where is None:
+            await self.futures.forget_departed(key)
             where = self._place_for(directory)
             await self._create(where, key, identity)
         if where.failure is not None:
@@ -264,7 +280,7 @@ class LogManager:
         usable = self._sound()
         if not usable:
             raise DiskError("every folder of log.dirs has failed", path=self._directories[0].path)
-        return min(usable, key=lambda each: len(each.identities) + each.expected)
+        return min(usable, key=lambda each: len(each.identities) + len(each.futures) + each.expected)
 
     async def _create(self, where: LogDirectory, key: TopicPartition, identity: PartitionIdentity) -> None:
         where.expected += 1
@@ -282,15 +298,48 @@ class LogManager:
         """Close the log and remove its folder, a file at a time. A crash on the way is finished at the next
         start. Raises `DiskError`."""
         key = (topic, partition_id)
+        await self.futures.remove(key)
         where = self.log_directory_of(*key)
-        if where is None:
-            return
-        opened = where.logs.get(key)
-        if opened is not None:
-            opened.close()
-        where.forget(key)
-        if where.failure is None:
-            await _remove_folder(self._disk, f"{where.path}/{folder_name(*key)}")
+        if where is not None:
+            opened = where.logs.get(key)
+            if opened is not None:
+                opened.close()
+            where.forget(key)
+            if where.failure is None:
+                await remove_folder(self._disk, f"{where.path}/{folder_name(*key)}")
+        await self.futures.forget_departed(key)
+
+    def path_of(self, directory: uuid.UUID) -> str:
+        """Return the path of one of `own_ids`."""
+        return next(each.path for each in self._directories if each.id == directory)
+
+    def at_path(self, path: str) -> uuid.UUID | None:
+        """Return the id of the directory with this path, absolute or as in `log.dirs`. None: there is none.
+        Raises `DiskError` for one that can't be used."""
+        wanted = os.path.abspath(path)
+        for bad in self._bad:
+            if os.path.abspath(bad.path) == wanted:
+                raise DiskError(bad.reason, path=bad.path)
+        for each in self._directories:
+            if os.path.abspath(each.path) == wanted:
+                if each.failure is not None:
+                    raise DiskError(each.failure, path=each.path)
+                return each.id
+        return None
+
+    def fail_directory(self, directory: uuid.UUID, reason: str) -> list[TopicPartition]:
+        """Take a directory offline as `fail`."""
+        return [key for each in self._directories if each.id == directory for key in self._fail(each, reason)]
+
+    def elsewhere(self, opened: Log, error: Exception) -> uuid.UUID | None:
+        """Return the directory that a disk error is of, if that isn't the one of this log: an earlier place
+        of its replica. None: it is, or nobody knows."""
+        if not isinstance(error, DiskError):
+            return None
+        for each in self._directories:
+            if error.path.startswith(f"{each.path}/") and not opened.folder.startswith(f"{each.path}/"):
+                return each.id
+        return None
 
     def fail(self, failed: Log, reason: str) -> list[TopicPartition]:
         """Take the log's whole folder of `log.dirs` offline after a disk error. Return its partitions."""
@@ -341,6 +390,9 @@ class LogManager:
             where = self.log_directory_of(*key)
             if where is not None and where.failure is None:
                 by_directory.setdefault(where, []).append(key)
+            sealed = self.futures.sealed(key)
+            if sealed is not None:
+                by_directory.setdefault(sealed, []).append(key)
         failures: dict[TopicPartition, DiskError] = {}
         for where, concerned in by_directory.items():
             try:
@@ -376,10 +428,13 @@ class LogManager:
         """Sync and close what is open, write the checkpoints, and last the mark of an orderly shutdown,
         unless `clean_epoch` is None or a log was being changed when the broker stopped: that one must be
         recovered. Raises `DiskError`; nothing is marked then."""
-        recovers = any(opened.is_interrupted for each in self._directories for opened in each.logs.values())
+        recovers = self.futures.any_interrupted or any(
+            opened.is_interrupted for each in self._directories for opened in each.logs.values()
+        )
         for each in self._sound():
             for opened in each.logs.values():
                 await opened.flush_and_close()
+        await self.futures.close()
         await self.store_high_watermarks()
         await self.store_recovery_points()
         if clean_epoch is not None and not recovers and all(each.complete for each in self._directories):
@@ -392,75 +447,4 @@ class LogManager:
         for each in self._directories:
             for opened in each.logs.values():
                 opened.close()
-
-
-async def _open_directory(disk: Disk, directory: Directory, boot_id: str) -> LogDirectory:
-    path = directory.path
-    left = load_clean_shutdown(disk, path)
-    proof = load_page_cache(disk, path, boot_id=boot_id)
-    if left is not None:
-        # Before the mark goes: a process that is killed before it registers has spoilt nothing.
-        proof = left
-        store_page_cache(disk, path, proof, boot_id=boot_id)
-    await remove_clean_shutdown(disk, path)
-    opened = LogDirectory(disk, directory, clean=left is not None, proof=proof)
-    await _scan(disk, opened)
-    return opened
-
-
-async def _settle_duplicates(disk: Disk, opened: Sequence[LogDirectory]) -> None:
-    """Remove the empty folder of a replica that was made elsewhere after the disk failed."""
-    found: dict[TopicPartition, LogDirectory] = {}
-    for each in opened:
-        for key in list(each.identities):
-            first = found.setdefault(key, each)
-            if first is each:
-                continue
-            folder = folder_name(*key)
-            unbegun = next((where for where in (each, first) if key in where.unbegun), None)
-            if unbegun is None:
-                raise DuplicateReplicaError(folder, f"{first.path}/{folder}", f"{each.path}/{folder}")
-            found[key] = each if unbegun is first else first
-            log.info("a folder that no log was begun in is removed", path=f"{unbegun.path}/{folder}")
-            unbegun.forget(key)
-            await _remove_folder(disk, f"{unbegun.path}/{folder}")
-
-
-async def _scan(disk: Disk, where: LogDirectory) -> None:
-    for name in disk.list(where.path):
-        key = parse_folder_name(name)
-        folder = f"{where.path}/{name}"
-        files = disk.list(folder) if key is not None else []
-        if key is None or key[0] == _METADATA_TOPIC:
-            continue
-        if DELETED_MARK in files:
-            await _remove_folder(disk, folder)
-            continue
-        identity = load_partition_metadata(disk, folder)
-        begun = any(file.endswith(".log") for file in files)
-        if identity is not None:
-            where.identities[key] = identity
-            if not begun:
-                where.unbegun.add(key)
-        elif begun:
-            raise UnreadablePartitionMetadataError(f"{folder}/{PARTITION_METADATA}", "missing")
-        else:
-            # Its creation was interrupted before anything could be written to it.
-            disk.remove_folder(folder)
-    # The files go on naming what is gone, until something of the same name is made.
-    for known in (where.recovery_points, where.high_watermarks, where.log_starts):
-        for key in [key for key in known if key not in where.identities]:
-            del known[key]
-
-
-async def _remove_folder(disk: Disk, folder: str) -> None:
-    mark = f"{folder}/{DELETED_MARK}"
-    disk.open(mark, create=True).close()
-    await disk.sync_folder(folder)
-    for name in disk.list(folder):
-        if name != DELETED_MARK:
-            disk.remove(f"{folder}/{name}")
-            await trio.lowlevel.checkpoint()
-    # A power loss may undo any of these removals, but not after that of the mark.
-    await disk.sync_folder(folder)
-    disk.remove_folder(folder)
+        self.futures.abandon()

@@ -30,19 +30,21 @@ def may_open(
     broker_id: int,
     *,
     found: uuid.UUID | None,
+    moved: uuid.UUID | None = None,
     own: Container[uuid.UUID],
     all_usable: bool,
 ) -> bool:
     """Return whether the broker may open its replica, and begin an empty log where there is none.
 
-    `found`: the directory that has a folder of the replica, if one does. `own`: the broker's directories.
-    `all_usable`: none of them was bad at the start.
+    `found`: the directory that has a folder of the replica, if one does. `moved`: the one that this broker
+    moved it to, if metadata may not say so yet. `own`: the broker's directories. `all_usable`: none of them
+    was bad at the start.
 
     A replica that is recorded in a directory that isn't here may not be opened: the controller would take an
     empty log or an older copy for the replica, which could lead without acknowledged records. Where another
     broker leads, and does not count on this one, the replica may follow.
     """
-    recorded = state.directory_of(broker_id)
+    recorded = state.directory_of(broker_id) if moved is None else moved
     if recorded in own:
         return True
     if is_reserved(recorded) and recorded != LOST:

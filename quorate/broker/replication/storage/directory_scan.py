@@ -1,0 +1,149 @@
+"""The scan of the directories when a broker starts: what is in each, and which of two folders of a partition
+is its replica. Work that a crash interrupted is finished."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from quorate.broker.replication.replication_errors import DuplicateReplicaError
+from quorate.broker.replication.storage.directory_files import (
+    PARTITION_METADATA,
+    UnreadablePartitionMetadataError,
+    folder_name,
+    load_clean_shutdown,
+    load_page_cache,
+    load_partition_metadata,
+    parse_folder_name,
+    remove_clean_shutdown,
+    store_page_cache,
+)
+from quorate.broker.replication.storage.folder_removal import DELETED_MARK, remove_folder
+from quorate.broker.replication.storage.future_folders import (
+    MOVED_MARK,
+    Departed,
+    FutureFolder,
+    load_moved,
+    parse_future_name,
+)
+from quorate.broker.replication.storage.log_directory import LogDirectory
+from quorate.broker.replication.storage.replica_directories import Directory
+from quorate.log import TopicPartition
+from quorate.runtime import DescriptorsExhaustedError, Disk, DiskError, get_logger
+
+log = get_logger(__name__)
+
+_METADATA_TOPIC: Final = "__cluster_metadata"
+
+
+async def open_directory(disk: Disk, directory: Directory, boot_id: str) -> LogDirectory:
+    """Read what is in a directory. Raises `DiskError`, `UnreadableCheckpointError`,
+    `UnreadablePartitionMetadataError`, `UnreadableMovedMarkError`."""
+    path = directory.path
+    left = load_clean_shutdown(disk, path)
+    proof = load_page_cache(disk, path, boot_id=boot_id)
+    if left is not None:
+        # Before the mark goes: a process that is killed before it registers has spoilt nothing.
+        proof = left
+        store_page_cache(disk, path, proof, boot_id=boot_id)
+    await remove_clean_shutdown(disk, path)
+    opened = LogDirectory(disk, directory, clean=left is not None, proof=proof)
+    await _scan(disk, opened)
+    return opened
+
+
+async def settle_duplicates(disk: Disk, opened: Sequence[LogDirectory]) -> None:
+    """Remove the empty folder of a replica that was made elsewhere after the disk failed."""
+    found: dict[TopicPartition, LogDirectory] = {}
+    for each in opened:
+        for key in list(each.identities):
+            first = found.setdefault(key, each)
+            if first is each:
+                continue
+            folder = folder_name(*key)
+            unbegun = next((where for where in (each, first) if key in where.unbegun), None)
+            if unbegun is None:
+                raise DuplicateReplicaError(folder, f"{first.path}/{folder}", f"{each.path}/{folder}")
+            found[key] = each if unbegun is first else first
+            log.info("a folder that no log was begun in is removed", path=f"{unbegun.path}/{folder}")
+            unbegun.forget(key)
+            await remove_folder(disk, f"{unbegun.path}/{folder}")
+
+
+async def settle_moves(disk: Disk, opened: Sequence[LogDirectory]) -> None:
+    """Let each future replica whose mark is there take its place. Remove futures that none may continue:
+    beside the replica that they are a copy of, or in several directories."""
+    for source in opened:
+        for key, departed in source.departed.items():
+            for target in opened:
+                future = target.futures.get(key)
+                if target.id == departed.moved.directory and future is not None:
+                    await _finish_move(disk, key, target, departed)
+    found: dict[TopicPartition, list[LogDirectory]] = {}
+    for each in opened:
+        for key in each.futures:
+            found.setdefault(key, []).append(each)
+    for key, directories in found.items():
+        for each in directories:
+            if len(directories) > 1 or key in each.identities:
+                future = each.futures.pop(key)
+                log.info("a future replica is not continued", path=f"{each.path}/{future.name}")
+                await remove_folder(disk, f"{each.path}/{future.name}")
+
+
+async def _finish_move(disk: Disk, key: TopicPartition, target: LogDirectory, departed: Departed) -> None:
+    future = target.futures[key]
+    if future.name != departed.moved.folder or future.identity != departed.identity:
+        return
+    folder = f"{target.path}/{folder_name(*key)}"
+    try:
+        if key in target.departed:
+            # Of an earlier move, the other way.
+            await remove_folder(disk, folder)
+            del target.departed[key]
+        disk.rename(f"{target.path}/{future.name}", folder)
+        await disk.sync_folder(target.path)
+    except DescriptorsExhaustedError:
+        raise
+    except DiskError as error:
+        if target.holds_metadata:
+            raise
+        target.failure = str(error)
+        log.error("a moved replica can't take its place", path=folder, reason=str(error))
+        return
+    log.info("a move between directories is finished", path=folder)
+    del target.futures[key]
+    target.identities[key] = future.identity
+
+
+async def _scan(disk: Disk, where: LogDirectory) -> None:
+    for name in disk.list(where.path):
+        future_of = parse_future_name(name)
+        key = future_of or parse_folder_name(name)
+        folder = f"{where.path}/{name}"
+        files = disk.list(folder) if key is not None else []
+        if key is None or key[0] == _METADATA_TOPIC:
+            continue
+        if DELETED_MARK in files:
+            await remove_folder(disk, folder)
+            continue
+        identity = load_partition_metadata(disk, folder)
+        begun = any(file.endswith(".log") for file in files)
+        if identity is None:
+            if begun and future_of is None:
+                raise UnreadablePartitionMetadataError(f"{folder}/{PARTITION_METADATA}", "missing")
+            # Its creation was interrupted before anything could be written to it.
+            await remove_folder(disk, folder)
+        elif future_of is not None:
+            if not begun or key in where.futures:
+                await remove_folder(disk, folder)
+            else:
+                where.futures[key] = FutureFolder(name, identity)
+        elif MOVED_MARK in files:
+            where.departed[key] = Departed(identity, load_moved(disk, folder))
+        else:
+            where.identities[key] = identity
+            if not begun:
+                where.unbegun.add(key)
+    # The files go on naming what is gone, until something of the same name is made.
+    for known in (where.recovery_points, where.high_watermarks, where.log_starts):
+        for key in [key for key in known if key not in where.identities and key not in where.futures]:
+            del known[key]

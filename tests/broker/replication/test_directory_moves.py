@@ -1,0 +1,612 @@
+"""Replicas that move between the directories of their broker (KIP-113), while records come and go, disks fail
+and the broker is killed at every step: exactly one folder is the replica, and it has everything
+acknowledged."""
+
+import contextlib
+
+import pytest
+import trio
+
+from quorate.broker.metadata.metadata_records import NO_LEADER
+from quorate.broker.replication.replication_errors import PartitionError
+from quorate.broker.replication.storage.directory_files import PARTITION_METADATA
+from quorate.broker.replication.storage.future_folders import MOVED_MARK
+from quorate.error_code import ErrorCode
+from quorate.simulation.world.simulated_disk import Operation
+
+TWO = ("d1", "d2")
+SLOW = {"replica.alter.log.dirs.io.max.bytes.per.second": "100000"}
+FREE = dict.fromkeys(SLOW)
+
+
+def home_of(broker, number=0):
+    """The directory that the open replica is in."""
+    folder, _, name = broker.partition("t", number).log.folder.rpartition("/")
+    assert name == f"t-{number}"
+    return folder
+
+
+def other_of(broker, number=0):
+    return "d2" if home_of(broker, number) == "d1" else "d1"
+
+
+def folders(broker, directory):
+    return [name for name in broker.disk.list(directory) if name.startswith("t-")]
+
+
+def futures(broker):
+    """Directory, partition and lag of each future replica, as DescribeLogDirs has them."""
+    return [
+        (each.path.rpartition("/")[2], key, future.offset_lag)
+        for each in broker.manager.log_directories()
+        for key, future in each.futures.items()
+    ]
+
+
+def recorded(cluster, broker_id=1):
+    """The directory that metadata names."""
+    directory = cluster.controller.state().directory_of(broker_id)
+    directories = cluster[broker_id].manager._logs._directories
+    return next((each.path for each in directories if each.id == directory), None)
+
+
+async def one_broker(make_brokers, *, values=5, **options):
+    cluster = make_brokers(brokers=1, min_isr=1, **options)
+    await cluster[1].start(log_dirs=TWO)
+    cluster.controller.create(replicas=(1,))
+    await cluster.opened()
+    for value in range(values):
+        assert not (await cluster[1].produced(f"{value}")).error
+    await cluster.until(lambda: recorded(cluster) == home_of(cluster[1]))
+    return cluster
+
+
+async def moved(cluster, to, *, broker_id=1):
+    """The replica is there, metadata says so, and nothing is left of the move."""
+    broker = cluster[broker_id]
+    await cluster.until(lambda: home_of(broker) == to and recorded(cluster, broker_id) == to)
+    (source,) = (each for each in TWO if each != to)
+    await cluster.until(lambda: not folders(broker, source))
+    assert folders(broker, to) == ["t-0"]
+    assert futures(broker) == []
+
+
+async def test_a_replica_moves_and_goes_on_serving_what_it_had_and_what_comes(make_brokers, autojump_clock):
+    cluster = await one_broker(make_brokers)
+    source, target = home_of(cluster[1]), other_of(cluster[1])
+    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster.until(lambda: home_of(cluster[1]) == target)
+    assert not (await cluster[1].produced("5")).error
+    assert await cluster[1].consumed() == [f"{each}" for each in range(6)]
+    assert folders(cluster[1], source) == ["t-0"], "readers of the old log are given time"
+    await moved(cluster, target)
+    await cluster[1].stop()
+    await cluster[1].start(log_dirs=TWO)
+    await cluster.opened()
+    assert home_of(cluster[1]) == target
+    assert await cluster[1].consumed() == [f"{each}" for each in range(6)]
+
+
+async def test_there_and_back_leaves_one_folder(make_brokers, autojump_clock):
+    cluster = await one_broker(make_brokers)
+    source, target = home_of(cluster[1]), other_of(cluster[1])
+    for to in (target, source, target):
+        await cluster[1].manager.move_replica("t", 0, to)
+        await moved(cluster, to)
+    assert await cluster[1].consumed() == ["0", "1", "2", "3", "4"]
+
+
+async def test_records_are_produced_through_the_whole_move_and_none_is_lost(make_brokers, autojump_clock):
+    cluster = await one_broker(make_brokers)
+    cluster[1].disk.sync_delay = 0.05
+    target = other_of(cluster[1])
+    await cluster[1].manager.move_replica("t", 0, target)
+    value = 5
+    while home_of(cluster[1]) != target or value < 200:
+        assert not (await cluster[1].produced(f"{value}")).error
+        value += 1
+        await trio.sleep(0.003)
+    await moved(cluster, target)
+    assert await cluster[1].consumed() == [f"{each}" for each in range(value)]
+
+
+def throttle(cluster, values):
+    from quorate.broker.metadata.metadata_records import Config, ConfigType
+
+    cluster.controller.commit(
+        *(
+            Config(resource_type=ConfigType.BROKER, resource_name="1", name=name, value=value)
+            for name, value in values.items()
+        )
+    )
+
+
+async def slow_move(make_brokers, *, size=300_000, **options):
+    """A move that has not copied everything for a while."""
+    cluster = await one_broker(make_brokers, values=0, **options)
+    throttle(cluster, SLOW)
+    for number in range(4):
+        assert not (await cluster[1].produced(f"{number}" * size)).error
+    await trio.sleep(1)
+    target = other_of(cluster[1])
+    await cluster[1].manager.move_replica("t", 0, target)
+    await trio.sleep(0.5)
+    for number in range(4, 8):
+        assert not (await cluster[1].produced(f"{number}" * size)).error
+    return cluster, target
+
+
+async def test_the_copy_keeps_to_its_rate_and_shows_its_lag(make_brokers, autojump_clock):
+    cluster, target = await slow_move(make_brokers)
+    assert futures(cluster[1]) == [(target, ("t", 0), 7)]
+    begun = trio.current_time()
+    await cluster.until(lambda: home_of(cluster[1]) == target, within_s=600)
+    took = trio.current_time() - begun
+    assert 10 < took < 40, f"2.4 MB at 100 kB/s: {took} s"
+    assert len(await cluster[1].consumed()) == 8
+
+
+async def test_the_present_directory_cancels_a_move(make_brokers, autojump_clock):
+    cluster, target = await slow_move(make_brokers)
+    source = home_of(cluster[1])
+    await cluster[1].manager.move_replica("t", 0, source)
+    assert futures(cluster[1]) == []
+    assert folders(cluster[1], target) == []
+    await trio.sleep(120)
+    assert home_of(cluster[1]) == source == recorded(cluster)
+    assert len(await cluster[1].consumed()) == 8
+
+
+async def test_another_directory_takes_the_place_of_the_first(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster[1].start(log_dirs=("d1", "d2", "d3"))
+    cluster.controller.create(replicas=(1,))
+    await cluster.opened()
+    throttle(cluster, SLOW)
+    for number in range(8):
+        await cluster[1].produced(f"{number}" * 100_000)
+    first, second = (each for each in ("d1", "d2", "d3") if each != home_of(cluster[1]))
+    await cluster[1].manager.move_replica("t", 0, first)
+    await trio.sleep(1)
+    await cluster[1].manager.move_replica("t", 0, second)
+    assert folders(cluster[1], first) == []
+    assert [each[0] for each in futures(cluster[1])] == [second]
+    throttle(cluster, FREE)
+    await cluster.until(lambda: home_of(cluster[1]) == second, within_s=2000)
+    assert len(await cluster[1].consumed()) == 8
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [("d3", ErrorCode.LOG_DIR_NOT_FOUND), ("d2/t-0", ErrorCode.LOG_DIR_NOT_FOUND)],
+)
+async def test_a_directory_that_is_not_the_brokers_is_refused(make_brokers, path, code, autojump_clock):
+    cluster = await one_broker(make_brokers)
+    with pytest.raises(PartitionError) as refused:
+        await cluster[1].manager.move_replica("t", 0, path)
+    assert refused.value.code is code
+
+
+async def test_a_replica_that_is_not_here_is_made_where_it_was_wished(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster[1].start(log_dirs=TWO)
+    for wished in ("d2", "d1", "d2"):
+        with pytest.raises(PartitionError) as refused:
+            await cluster[1].manager.move_replica("t", 0, wished)
+        assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    cluster.controller.create(replicas=(1,))
+    await cluster.opened()
+    assert home_of(cluster[1]) == "d2"
+
+
+async def test_a_replica_of_another_broker_is_not_available(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=2, min_isr=1)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster[2].start(log_dirs=TWO)
+    cluster.controller.create(replicas=(1,))
+    await cluster.opened()
+    with pytest.raises(PartitionError) as refused:
+        await cluster[2].manager.move_replica("t", 0, "d2")
+    assert refused.value.code is ErrorCode.REPLICA_NOT_AVAILABLE
+
+
+async def test_a_name_that_has_no_room_for_the_future_is_refused(make_brokers, autojump_clock):
+    cluster = await one_broker(make_brokers)
+    with pytest.raises(PartitionError) as refused:
+        await cluster[1].manager.move_replica("t" * 220, 0, "d1")
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_nothing_moves_while_a_directory_is_offline(make_brokers, autojump_clock):
+    cluster = make_brokers(brokers=1, min_isr=1)
+    await cluster[1].start(log_dirs=("d1", "d2", "d3"))
+    cluster.controller.create(replicas=(1,))
+    await cluster.opened()
+    first, second = (each for each in ("d1", "d2", "d3") if each != home_of(cluster[1]))
+    await fail_directory(cluster, first)
+    for target in (first, second):
+        with pytest.raises(PartitionError) as refused:
+            await cluster[1].manager.move_replica("t", 0, target)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def fail_directory(cluster, path):
+    """Its next write fails, as its checkpoints do every few seconds."""
+    manager = cluster[1].manager
+    manager._directory_failed(
+        next(each.id for each in manager._logs._directories if each.path == path),
+        OSError("input/output error"),
+    )
+
+
+# Interrupted
+
+
+async def test_a_deleted_topic_takes_its_future_along(make_brokers, autojump_clock):
+    cluster, _ = await slow_move(make_brokers)
+    cluster.controller.delete()
+    await cluster.until(lambda: not folders(cluster[1], "d1") and not folders(cluster[1], "d2"))
+    assert not len(cluster[1].manager._moves)
+
+
+async def test_a_reassignment_away_takes_the_future_along(make_brokers, autojump_clock):
+    cluster, _ = await slow_move(make_brokers)
+    cluster.controller.change(replicas=(2,), isr=(2,), leader=NO_LEADER)
+    await cluster.until(lambda: not folders(cluster[1], "d1") and not folders(cluster[1], "d2"))
+
+
+async def test_a_deletion_right_after_the_switch_leaves_nothing(make_brokers, autojump_clock):
+    cluster = await one_broker(make_brokers)
+    target = other_of(cluster[1])
+    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster.until(lambda: home_of(cluster[1]) == target)
+    cluster.controller.delete()
+    await cluster.until(lambda: not folders(cluster[1], "d1") and not folders(cluster[1], "d2"))
+    assert cluster[1].manager.failed_dirs() == ()
+
+
+async def test_a_target_that_fails_leaves_the_replica_where_it_is(make_brokers, autojump_clock):
+    cluster, target = await slow_move(make_brokers)
+    source = home_of(cluster[1])
+    cluster[1].disk.fail(Operation.APPEND, path_part="-future", times=99)
+    throttle(cluster, FREE)
+    await cluster.until(lambda: bool(cluster[1].manager.failed_dirs()))
+    assert home_of(cluster[1]) == source
+    assert not (await cluster[1].produced("more")).error
+    assert len(await cluster[1].consumed()) == 9
+    cluster.controller.beat(1)
+    assert cluster.controller.state().leader == 1
+    cluster[1].disk.clear_faults()
+    await cluster[1].stop()
+    await cluster[1].start(log_dirs=TWO)
+    await cluster.opened()
+    await moved(cluster, target)
+    assert len(await cluster[1].consumed()) == 9, "with the disk back, the move goes on"
+
+
+async def test_a_full_target_ends_the_move_and_not_the_directory(make_brokers, autojump_clock):
+    cluster, target = await slow_move(make_brokers)
+    cluster[1].disk.space_left = 10
+    throttle(cluster, FREE)
+    await cluster.until(lambda: not len(cluster[1].manager._moves), within_s=600)
+    cluster[1].disk.space_left = None
+    assert cluster[1].manager.failed_dirs() == ()
+    assert folders(cluster[1], target) == []
+    assert len(await cluster[1].consumed()) == 8
+
+
+async def test_a_source_that_fails_keeps_the_copy_from_being_taken_for_the_replica(
+    make_brokers, autojump_clock
+):
+    cluster, target = await slow_move(make_brokers)
+    source = home_of(cluster[1])
+    await fail_directory(cluster, source)
+    cluster.controller.beat(1)
+    assert cluster.controller.state().leader == NO_LEADER
+    throttle(cluster, FREE)
+    await trio.sleep(60)
+    await cluster[1].stop()
+    await cluster[1].start(log_dirs=(target,))
+    await trio.sleep(60)
+    assert cluster.controller.state().leader == NO_LEADER
+    with pytest.raises(PartitionError):
+        cluster[1].partition()
+    await cluster[1].stop()
+    await cluster[1].start(log_dirs=TWO)
+    await cluster.opened()
+    await moved(cluster, target)
+    assert len(await cluster[1].consumed()) == 8
+
+
+async def test_deleted_records_stay_deleted_whatever_was_copied(make_brokers, autojump_clock):
+    cluster, target = await slow_move(make_brokers)
+    assert not (await cluster[1].deleted(5)).error
+    throttle(cluster, FREE)
+    await moved(cluster, target)
+    log = cluster[1].partition().log
+    assert (log.log_start_offset, log.durable_log_start_offset, log.end_offset) == (5, 5, 8)
+    await cluster[1].crash(power=True)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster.opened()
+    assert cluster[1].partition().log.log_start_offset == 5
+
+
+async def test_a_log_that_starts_in_the_middle_of_a_batch_is_copied(make_brokers, autojump_clock):
+    cluster = await one_broker(make_brokers, values=0)
+    await cluster[1].produced("a", "b", "c")
+    await cluster[1].produced("d")
+    assert not (await cluster[1].deleted(2)).error
+    target = other_of(cluster[1])
+    await cluster[1].manager.move_replica("t", 0, target)
+    await moved(cluster, target)
+    log = cluster[1].partition().log
+    assert (log.log_start_offset, log.end_offset) == (2, 4)
+    await cluster[1].stop()
+    await cluster[1].start(log_dirs=TWO)
+    await cluster.opened()
+    assert cluster[1].partition().log.log_start_offset == 2
+
+
+async def test_an_emptied_log_moves_with_its_offsets_and_epochs(make_brokers, autojump_clock):
+    cluster = await one_broker(make_brokers)
+    cluster.controller.change(leader=1)
+    await cluster.opened()
+    assert not (await cluster[1].deleted(5)).error
+    before = cluster[1].partition().log
+    target = other_of(cluster[1])
+    await cluster[1].manager.move_replica("t", 0, target)
+    await moved(cluster, target)
+    after = cluster[1].partition().log
+    assert (after.log_start_offset, after.end_offset) == (5, 5)
+    assert after.epochs == before.epochs
+
+
+async def test_a_new_leader_epoch_in_the_middle_of_a_move_is_in_the_copy(make_brokers, autojump_clock):
+    cluster, target = await slow_move(make_brokers)
+    cluster.controller.change(leader=1)
+    await cluster.opened()
+    await cluster[1].produced("later")
+    before = cluster[1].partition().log.epochs
+    throttle(cluster, FREE)
+    await moved(cluster, target)
+    assert cluster[1].partition().log.epochs == before
+    assert len(before) == 2
+
+
+async def test_a_follower_that_is_truncated_truncates_its_future(make_brokers, autojump_clock):
+    """2 follows 3, and has records that 3, which leads uncleanly, never had."""
+    cluster = make_brokers(brokers=3, min_isr=1, replica_lag_time_max_ms=1000)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster.start(2, 3)
+    cluster.controller.create(replicas=(1, 2, 3))
+    await cluster.opened()
+    for number in range(4):
+        await cluster[1].produced(f"{number}" * 3000)
+    await cluster.caught_up()
+    cluster.cut_off(1)
+    for number in range(4, 8):
+        cluster[1].produce(f"{number}" * 3000, acks=1)
+    await trio.sleep(1)
+    target = other_of(cluster[1])
+    cluster[1].disk.sync_delay = lambda path: 20 if "-future/" in path and path.endswith(".log") else 0
+    await cluster[1].manager.move_replica("t", 0, target)
+    # It has everything, what will be cut included, and is being synced.
+    await cluster.until(lambda: bool(futures(cluster[1])) and futures(cluster[1])[0][2] == 0)
+    cluster.heal()
+    cluster.controller.elect(2, isr=(2, 3))
+    await cluster[2].produced("of the new leader")
+    await cluster.in_sync(1, 2, 3)
+    assert futures(cluster[1]), "it was cut while the future had what was cut"
+    cluster[1].disk.sync_delay = 0
+    await moved(cluster, target)
+    await cluster.caught_up()
+    assert await cluster[1].log_bytes() == await cluster[2].log_bytes()
+
+
+async def test_retention_beside_the_copy_leaves_the_same_segments(make_brokers, autojump_clock):
+    cluster = await one_broker(make_brokers, values=0, log_retention_check_interval_ms=1000)
+    cluster.controller.configure(segment_bytes=1000_000)
+    throttle(cluster, SLOW)
+    for number in range(8):
+        await cluster[1].produced(f"{number}" * 100_000)
+    target = other_of(cluster[1])
+    await cluster[1].manager.move_replica("t", 0, target)
+    await trio.sleep(2)
+    cluster.controller.configure(segment_bytes=150_000)
+    for number in range(8):
+        await cluster[1].produced(f"{number}" * 100_000)
+    cluster.controller.configure(retention_bytes=250_000)
+    await trio.sleep(5)
+    start = cluster[1].partition().log.log_start_offset
+    assert start > 8
+    throttle(cluster, FREE)
+    await cluster.until(lambda: home_of(cluster[1]) == target, within_s=2000)
+    assert cluster[1].partition().log.log_start_offset >= start
+    assert len(await cluster[1].consumed(cluster[1].partition().log.log_start_offset)) == 16 - start
+
+
+# Killed
+
+
+STEPS = {
+    "the future is made": lambda broker: any(
+        "-future" in name for each in TWO for name in folders(broker, each)
+    ),
+    "the mark is written": lambda broker: any(MOVED_MARK in broker.disk.list(f"{each}/t-0") for each in TWO),
+    "it has its name": lambda broker: all(folders(broker, each) == ["t-0"] for each in TWO),
+}
+
+
+@pytest.mark.parametrize("power", [False, True])
+async def test_a_kill_at_every_sync_of_a_move_leaves_one_replica_with_everything(
+    make_brokers, power, autojump_clock
+):
+    """The disk is cut after each of the syncs in turn, until one run comes to the end. A kill without a loss
+    of power keeps what was produced meanwhile, too."""
+    for syncs in range(1, 200):
+        cluster = await one_broker(make_brokers, seed=syncs)
+        broker = cluster[1]
+        source, target = home_of(broker), other_of(broker)
+        acknowledged = ["0", "1", "2", "3", "4"]
+        await broker.partition().log.flush()
+        await broker.manager._logs.store_recovery_points()
+        await broker.manager._logs.store_high_watermarks()
+        killed = trio.Event()
+
+        def cut_after(path, disk=broker.disk, last=broker.disk.syncs + syncs, killed=killed):
+            if disk.syncs >= last and not killed.is_set():
+                disk.cut()
+                killed.set()
+
+        broker.disk.on_sync = cut_after
+        with trio.move_on_after(30):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(begin, broker, target)
+                while not killed.is_set():
+                    value = f"{len(acknowledged)}"
+                    if not power and not (await broker.produced(value)).error:
+                        acknowledged.append(value)
+                    await trio.sleep(0.002 if home_of(broker) == source else 1)
+        ended = not killed.is_set()
+        broker.disk.on_sync = None
+        await broker.crash(power=power)
+        cluster.controller.fence(1)
+        await broker.start(log_dirs=TWO)
+        await cluster.opened()
+        consumed = await broker.consumed()
+        assert consumed[: len(acknowledged)] == acknowledged, f"killed after {syncs} syncs"
+        assert len(consumed) <= len(acknowledged) + 1
+        assert not (await broker.produced("more")).error
+        # A future that was left goes on, or the move had not begun.
+        await trio.sleep(60)
+        assert home_of(broker) == recorded(cluster)
+        assert folders(broker, home_of(broker)) == ["t-0"]
+        assert folders(broker, other_of(broker)) == [], f"killed after {syncs} syncs"
+        assert await broker.consumed() == [*consumed, "more"]
+        if ended:
+            assert home_of(broker) == target != source
+            break
+    else:
+        raise AssertionError("no run came to the end")
+    assert syncs > 8, "the steps were cut"
+
+
+async def begin(broker, target):
+    with contextlib.suppress(PartitionError):
+        await broker.manager.move_replica("t", 0, target)
+
+
+async def at_step(cluster, step):
+    while not STEPS[step](cluster[1]):  # noqa: ASYNC110
+        await trio.sleep(0.001)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("lost", ["source", "target"])
+async def test_the_loss_of_a_disk_with_the_process_never_lets_a_stale_copy_lead(
+    make_brokers, step, lost, autojump_clock
+):
+    """After the broker comes back without one directory, the replica is either there with every acknowledged
+    record, or it is offline; with the directory, it is there."""
+    cluster = await one_broker(make_brokers)
+    cluster[1].disk.sync_delay = 0.05
+    source, target = home_of(cluster[1]), other_of(cluster[1])
+    cluster.controller.unreachable = True
+    values = [f"{each}" for each in range(5)]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cluster[1].manager.move_replica, "t", 0, target)
+        with trio.fail_after(30):
+            await at_step(cluster, step)
+    for value in ("late", "later"):
+        assert not (await cluster[1].produced(value)).error
+        values.append(value)
+    await cluster[1].crash()
+    cluster.controller.unreachable = False
+    cluster.controller.fence(1)
+    gone = source if lost == "source" else target
+    volume = cluster[1].disk.unmount(gone)
+    await cluster[1].start(log_dirs=tuple(each for each in TWO if each != gone))
+    await trio.sleep(60)
+    if cluster.controller.state().leader == 1:
+        assert await cluster[1].consumed() == values
+    else:
+        with pytest.raises(PartitionError):
+            cluster[1].partition()
+    await cluster[1].stop()
+    cluster[1].disk.mount(gone, volume)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster.opened()
+    assert cluster.controller.state().leader == 1
+    assert await cluster[1].consumed() == values
+    await moved(cluster, target)
+
+
+async def test_the_folder_left_behind_stays_until_metadata_names_the_other(make_brokers, autojump_clock):
+    """Otherwise a broker that comes back without the new directory would find nothing where metadata says
+    that its replica is, and begin an empty log there."""
+    cluster = await one_broker(make_brokers)
+    source, target = home_of(cluster[1]), other_of(cluster[1])
+    cluster.controller.unreachable = True
+    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster.until(lambda: home_of(cluster[1]) == target)
+    await trio.sleep(60)
+    assert recorded(cluster) == source
+    assert cluster[1].disk.list(f"{source}/t-0") == sorted([MOVED_MARK, PARTITION_METADATA])
+    cluster.controller.unreachable = False
+    await moved(cluster, target)
+
+
+async def test_a_crash_in_the_copy_goes_on_where_it_was(make_brokers, autojump_clock):
+    cluster, target = await slow_move(make_brokers)
+    await cluster[1].crash()
+    cluster.controller.fence(1)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster.opened()
+    await cluster.until(lambda: futures(cluster[1]) != [])
+    throttle(cluster, FREE)
+    await moved(cluster, target)
+    assert len(await cluster[1].consumed()) == 8
+
+
+async def test_a_target_that_fails_once_the_mark_is_there_fails_the_replica(make_brokers, autojump_clock):
+    """From then on the future counts: a record that it lacks may not be acknowledged."""
+    cluster = await one_broker(make_brokers)
+    source, target = home_of(cluster[1]), other_of(cluster[1])
+
+    def fail_after_mark(path):
+        if cluster[1].disk.exists(f"{source}/t-0/{MOVED_MARK}"):
+            cluster[1].disk.on_sync = None
+            cluster[1].disk.fail(Operation.RENAME, path_part="-future")
+
+    cluster[1].disk.on_sync = fail_after_mark
+    await cluster[1].manager.move_replica("t", 0, target)
+    await cluster.until(lambda: cluster[1].partition().failure is not None)
+    assert (await cluster[1].produced("lost")).error == ErrorCode.KAFKA_STORAGE_ERROR
+    cluster.controller.beat(1)
+    await cluster.until(lambda: recorded(cluster) == target)
+    assert cluster.controller.state().leader == NO_LEADER
+    cluster[1].disk.clear_faults()
+    await cluster[1].crash()
+    cluster.controller.fence(1)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster.opened()
+    assert await cluster[1].consumed() == ["0", "1", "2", "3", "4"]
+    await moved(cluster, target)
+
+
+async def test_a_producers_sequence_survives_the_move(make_brokers, autojump_clock):
+    cluster = await one_broker(make_brokers, values=0)
+    for sequence in range(3):
+        assert not (await cluster[1].produced("x", producer=(7, 0, sequence))).error
+    target = other_of(cluster[1])
+    await cluster[1].manager.move_replica("t", 0, target)
+    await moved(cluster, target)
+    again = await cluster[1].produced("x", producer=(7, 0, 2))
+    assert (again.error, again.base_offset) == (ErrorCode.NONE, 2)
+    await cluster[1].crash()
+    cluster.controller.fence(1)
+    await cluster[1].start(log_dirs=TWO)
+    await cluster.opened()
+    again = await cluster[1].produced("x", producer=(7, 0, 2))
+    assert (again.error, again.base_offset) == (ErrorCode.NONE, 2)
+    assert cluster[1].partition().log.end_offset == 3
