@@ -1892,4 +1892,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         "ReadSnapshot: another snapshot than the one that was asked for",
         "tests/raft/test_from_outside.py",
     ),
+    _tested(
+        "a partition without a leader is waited for like one that is copied",
+        "cli/reassigning/stuck_moves.py",
+        "if int(state.leader_id) == _NO_LEADER:",
+        "if False:",
+        "drain: a dead broker has the only replica, and the command never ends",
+        "tests/cli/reassigning/test_stuck_moves.py",
+    ),
+    _tested(
+        "a move that was stuck for a moment is given up",
+        "cli/reassigning/stuck_moves.py",
+        "{key: self._since.get(key, now) for key in stuck}",
+        "{**dict.fromkeys(stuck, now), **self._since}",
+        "drain: an election between two looks is added to another one",
+        "tests/cli/reassigning/test_stuck_moves.py",
+    ),
 )

@@ -148,7 +148,7 @@ def test_a_broker_is_drained_and_a_killed_one_is_moved_away_from(
     assert drained.output.endswith("Broker 3 has no replicas\n")
     assert replicas(quorate, "kept", *server) == [[1, 2], [1, 2], [2, 1], [2, 1]]
     assert (brokers()[3]["replicas"], brokers()[3]["leads"]) == (0, 0)
-    assert "not live" not in quorate("brokers", "list", *server).output
+    assert {each["state"] for each in brokers().values()} == {"live"}
     again = quorate("brokers", "drain", 3, *server)
     assert (again.exit_code, again.output) == (0, "Broker 3 has no replicas\n")
 
@@ -236,6 +236,97 @@ def test_a_move_to_a_broker_that_died_waits_and_is_cancelled(
     assert replicas(quorate, "waits", *bootstrap)[0] == [1, 2]
     three.start(3)
     three.wait_ready()
+
+
+def test_what_only_a_dead_broker_has_ends_the_drain_and_is_named(
+    quorate: Quorate, three: LocalCluster
+) -> None:
+    """It used to wait for ever. What others have is moved all the same, and a second drain says it again."""
+    server = ("-b", three.bootstrap)
+    live = ("-b", three.bootstrap.rpartition(",")[0])
+    for topic, assignment in (("alone", "3"), ("copied", "3:2")):
+        created = quorate("topics", "create", "-t", topic, "--replica-assignment", assignment, *server)
+        assert created.exit_code == 0, created.stderr
+    still = quorate("brokers", "unregister", 3, *server)
+    assert (
+        still.exit_code == ExitCode.FAILED and "broker 3 is live: drain it and stop it first" in still.stderr
+    )
+    three.kill(3)
+    wait_until(lambda: states(quorate, *live)[3] == "fenced")
+    for _ in range(2):
+        drained = quorate("brokers", "drain", 3, *live)
+        assert drained.exit_code == ExitCode.FAILED, drained.output
+        assert "alone-0 can't be moved: nobody leads it: its records are on broker 3, which is down" in (
+            drained.stderr
+        )
+        assert (
+            "copied" not in drained.stderr
+            and "1 replicas stay on broker 3. Start the brokers" in drained.stderr
+        )
+        assert replicas(quorate, "copied", *live) == [[1, 2]]
+    used = quorate("brokers", "unregister", 3, *live)
+    assert used.exit_code == ExitCode.FAILED
+    assert "1 partitions have a replica on broker 3, alone-0 for one: move them" in used.stderr
+    three.start(3)
+    three.wait_ready()
+    ended = quorate("brokers", "drain", 3, *server)
+    assert (ended.exit_code, ended.output.splitlines()[-1]) == (0, "Broker 3 has no replicas"), ended.stderr
+    for topic in ("alone", "copied"):
+        quorate("topics", "delete", "-t", topic, *server)
+
+
+def test_a_new_replica_on_a_dead_broker_is_named_too(
+    quorate: Quorate, three: LocalCluster, tmp_path: Path
+) -> None:
+    server = ("-b", three.bootstrap)
+    live = ("-b", three.bootstrap.rpartition(",")[0])
+    for topic in quorate("topics", "list", *server).output.split():
+        quorate("topics", "delete", "-t", topic, *server)
+    quorate("topics", "create", "-t", "goes", "--replica-assignment", "1", *server)
+    three.kill(3)
+    wait_until(lambda: states(quorate, *live)[3] == "fenced")
+    file = plan(tmp_path / "plan.json", "goes", [3])
+    begun = quorate("reassign-partitions", "execute", "--reassignment-json-file", file, *live)
+    assert begun.exit_code == 0, begun.output
+    drained = quorate("brokers", "drain", 1, *live)
+    assert drained.exit_code == ExitCode.FAILED
+    assert "goes-0 can't be moved: it is to have a replica on broker 3, which is down" in drained.stderr
+    three.start(3)
+    three.wait_ready()
+    assert quorate("brokers", "drain", 1, *server).exit_code == 0
+    quorate("topics", "delete", "-t", "goes", *server)
+
+
+def test_a_broker_that_is_gone_for_good_is_unregistered(quorate: Quorate, three: LocalCluster) -> None:
+    server = ("-b", three.bootstrap)
+    live = ("-b", three.bootstrap.rpartition(",")[0])
+    assert quorate("brokers", "drain", 3, *server).exit_code == 0
+    three.kill(3)
+    wait_until(lambda: states(quorate, *live)[3] == "fenced")
+    gone = quorate("brokers", "unregister", 3, *live)
+    assert (gone.exit_code, gone.output) == (0, "Broker 3 is no longer registered\n"), gone.stderr
+    assert states(quorate, *live) == {1: "live", 2: "live"}
+    unknown = quorate("brokers", "unregister", 3, *live)
+    assert unknown.exit_code == ExitCode.FAILED
+    assert "broker 3: Broker ID 3 is not currently registered." in unknown.stderr
+    three.start(3)
+    three.wait_ready()
+    assert states(quorate, *server) == {1: "live", 2: "live", 3: "live"}
+    forced = quorate("brokers", "unregister", 3, "--force", *server)
+    assert forced.exit_code == 0, forced.stderr
+    wait_until(lambda: states(quorate, *server).get(3) == "live")
+
+
+def states(quorate: Quorate, *server: str) -> dict[int, str]:
+    listed = json.loads(quorate("brokers", "list", "--json", *server).output)
+    return {each["id"]: each["state"] for each in listed}
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to be within 30 s"
+        time.sleep(0.2)
 
 
 def brokers_live(quorate: Quorate, *server: str) -> set[int]:

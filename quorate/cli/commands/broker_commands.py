@@ -1,4 +1,4 @@
-"""`quorate brokers`: list, drain."""
+"""`quorate brokers`: list, drain, unregister."""
 
 import json
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +11,7 @@ from quorate.cli.commands.reassign_commands import ThrottleOption
 
 if TYPE_CHECKING:
     from quorate.broker.wire import WireClient
+    from quorate.cli.reassigning import ClusterView
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -21,18 +22,21 @@ app = typer.Typer(
 
 @app.command("list", epilog="Example: quorate brokers list --json")
 def list_brokers(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
-    """List the brokers: live ones, and those that only have replicas assigned."""
+    """List the brokers: live ones, fenced ones, and those that only have replicas assigned."""
     from quorate.cli.bootstrap import run_with_client
     from quorate.cli.reassigning import ClusterView, read_cluster
 
     def rows(view: ClusterView) -> list[dict[str, object]]:
         states = list(view.partitions.values())
-        ids = sorted({*view.brokers, *(int(each) for state in states for each in state.replica_nodes)})
+        ids = sorted(
+            {*view.brokers, *view.fenced, *(int(each) for state in states for each in state.replica_nodes)}
+        )
         return [
             {
                 "id": each,
                 "address": str(broker.address) if (broker := view.brokers.get(each)) else None,
                 "rack": broker.rack if broker else None,
+                "state": "live" if broker else "fenced" if each in view.fenced else "not registered",
                 "leads": sum(int(state.leader_id) == each for state in states),
                 "replicas": sum(each in state.replica_nodes for state in states),
                 "inSync": sum(each in state.isr_nodes for state in states),
@@ -49,12 +53,13 @@ def list_brokers(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOp
     from quorate.cli.text_tables import print_table
 
     table = Table()
-    for column in ("broker", "address", "rack", "leads", "replicas", "in sync"):
+    for column in ("broker", "state", "address", "rack", "leads", "replicas", "in sync"):
         table.add_column(column)
     for row in found:
         table.add_row(
             str(row["id"]),
-            str(row["address"] or "not live"),
+            str(row["state"]),
+            str(row["address"] or ""),
             str(row["rack"] or ""),
             *(str(row[each]) for each in ("leads", "replicas", "inSync")),
         )
@@ -67,27 +72,38 @@ def drain(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     throttle: ThrottleOption = None,
     wait: Annotated[bool, typer.Option(help="Show the progress until the broker is empty.")] = True,
+    wait_for_down: Annotated[
+        bool,
+        typer.Option(
+            "--wait-for-down",
+            help="Go on waiting for moves that need a broker that is down. Default: name them and end.",
+        ),
+    ] = False,
 ) -> None:
     """Move every replica off a broker, to the live brokers with the fewest, in other racks where there are.
 
-    It serves meanwhile. Given again, the command goes on where it was interrupted: it asks the cluster what
-    is left. A broker that is drained still counts as one for new topics: stop it then.
+    It serves meanwhile, or may be down: the other replicas then have the records. The exit code is 1 if
+    partitions can't be moved because nobody that is up has them. Given again, the command goes on where it
+    was interrupted: it asks the cluster what is left. A broker that is drained still counts as one for new
+    topics: stop it then.
     """
     import trio
 
     from quorate.cli.bootstrap import run_with_client
     from quorate.cli.reassigning import (
         POLL_SECONDS,
+        StuckWatch,
         begin_moves,
         drained,
         end_throttles,
         progress_of,
         read_cluster,
+        stuck_moves,
         summary,
     )
 
     async def act(client: "WireClient") -> None:
-        before, topics, said = None, set[str](), ""
+        before, topics, said, watch = None, set[str](), "", StuckWatch()
         while True:
             view = await read_cluster(client)
             targets = view.targets()
@@ -111,6 +127,15 @@ def drain(
             if line != said:
                 typer.echo(line)
             before, said = progress, line
+            stuck = watch.look(stuck_moves(leaving, view), now=trio.current_time())
+            if len(stuck) == len(leaving) and not wait_for_down:
+                for key, reason in stuck.items():
+                    typer.echo(f"quorate: {key.topic}-{key.partition} can't be moved: {reason}", err=True)
+                raise CommandError(
+                    f"{len(stuck)} replicas stay on broker {broker_id}. Start the brokers that are down, and "
+                    "the moves end by themselves; --wait-for-down waits for that. To take the moves back: "
+                    "quorate reassign-partitions cancel"
+                )
             await trio.sleep(POLL_SECONDS)
         if leaving:
             typer.echo(
@@ -122,3 +147,45 @@ def drain(
         typer.echo(f"Broker {broker_id} has no replicas")
 
     run_with_client(bootstrap, act)
+
+
+@app.command(epilog="Example: quorate brokers unregister 3")
+def unregister(
+    broker_id: Annotated[int, typer.Argument(min=0, metavar="ID", help="The broker to forget.")],
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also a live one, or one that partitions have a replica on.")
+    ] = False,
+) -> None:
+    """Remove a broker that will not come back from the cluster's metadata.
+
+    It leaves the ISRs, and its registration is gone. Replicas stay assigned to it: drain it before. A broker
+    that runs, or is started again, registers anew.
+    """
+    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.kafka_requests import unregister_broker
+    from quorate.cli.reassigning import read_cluster
+
+    async def act(client: "WireClient") -> None:
+        if not force:
+            view = await read_cluster(client)
+            _check_unused(broker_id, view)
+        await unregister_broker(client, broker_id)
+
+    run_with_client(bootstrap, act)
+    typer.echo(f"Broker {broker_id} is no longer registered")
+
+
+def _check_unused(broker_id: int, view: "ClusterView") -> None:
+    if broker_id in view.brokers:
+        raise CommandError(
+            f"broker {broker_id} is live: drain it and stop it first. --force unregisters it nevertheless, "
+            "as Kafka does; it loses its leaderships, and registers again if it goes on"
+        )
+    left = [key for key, state in view.partitions.items() if broker_id in map(int, state.replica_nodes)]
+    if left:
+        first = min(left)
+        raise CommandError(
+            f"{len(left)} partitions have a replica on broker {broker_id}, {first.topic}-{first.partition} "
+            f"for one: move them with quorate brokers drain {broker_id}. --force leaves them assigned to it"
+        )

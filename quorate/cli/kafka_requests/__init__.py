@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         shrink_topic,
         topic_as_dict,
         topic_names,
+        unregister_broker,
     )
     from quorate.cli.kafka_requests.config_requests import (
         DescribedConfig,
@@ -73,6 +74,7 @@ __all__ = [
     "shrink_topic",
     "topic_as_dict",
     "topic_names",
+    "unregister_broker",
 ]
 
 _HOMES: Final = MappingProxyType(
@@ -107,6 +109,7 @@ _HOMES: Final = MappingProxyType(
         "shrink_topic": "quorate.cli.kafka_requests.cluster_requests",
         "topic_as_dict": "quorate.cli.kafka_requests.cluster_requests",
         "topic_names": "quorate.cli.kafka_requests.cluster_requests",
+        "unregister_broker": "quorate.cli.kafka_requests.cluster_requests",
     }
 )
 

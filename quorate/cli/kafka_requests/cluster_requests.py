@@ -41,6 +41,8 @@ from kio.schema.metadata.v9.response import MetadataResponse
 from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
 from kio.schema.types import BrokerId, TopicName
+from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
 from kio.static.primitive import i16, i32, i32Timedelta, u16
 
 from quorate.broker.controller.rpc import FewerPartitions, ShrinkTopicsRequest
@@ -379,3 +381,15 @@ def leader_end_offset(quorum: QuorumDescription) -> int:
     """Return the leader's log end offset, the largest there is; -1 while unknown."""
     replicas = (*quorum.voters, *quorum.observers)
     return max((_or_minus_one(replica.log_end_offset) for replica in replicas), default=-1)
+
+
+async def unregister_broker(client: WireClient, broker_id: int) -> None:
+    """Remove a broker from the cluster's metadata, and return when it is gone. Raises `KafkaError`."""
+    response = await client.send(
+        UnregisterBrokerRequest(broker_id=BrokerId(broker_id)),
+        UnregisterBrokerResponse,
+        timeout_s=_TIMEOUT_SECONDS + _MARGIN_SECONDS,
+    )
+    if response.error_code is not ErrorCode.none:
+        reason = response.error_message or response.error_code.name
+        raise KafkaError(response.error_code, f"broker {broker_id}: {reason}")

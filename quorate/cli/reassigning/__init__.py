@@ -18,6 +18,7 @@ from quorate.cli.reassigning.moves import (
 from quorate.cli.reassigning.progress import Progress, progress_of
 from quorate.cli.reassigning.reassignment_requests import alter_reassignments
 from quorate.cli.reassigning.replica_plan import PlanError, drained, spread
+from quorate.cli.reassigning.stuck_moves import StuckWatch, stuck_moves
 
 __all__ = [
     "POLL_SECONDS",
@@ -28,6 +29,7 @@ __all__ = [
     "PlanError",
     "Progress",
     "Replica",
+    "StuckWatch",
     "alter_reassignments",
     "begin_moves",
     "check_moves",
@@ -39,5 +41,6 @@ __all__ = [
     "progress_of",
     "read_cluster",
     "spread",
+    "stuck_moves",
     "summary",
 ]

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from kio.schema.describe_cluster.v1.request import DescribeClusterRequest
-from kio.schema.describe_cluster.v1.response import DescribeClusterResponse
+from kio.schema.describe_cluster.v1.request import DescribeClusterRequest as DescribeClusterRequestV1
+from kio.schema.describe_cluster.v1.response import DescribeClusterResponse as DescribeClusterResponseV1
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_cluster.v2.response import DescribeClusterResponse
 from kio.schema.describe_topic_partitions.v0.response import DescribeTopicPartitionsResponsePartition
 from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0.request import (
@@ -17,6 +20,10 @@ from quorate.broker.wire import KafkaError, WireClient
 from quorate.cli.kafka_requests import describe_topics
 from quorate.cli.reassigning.assignment_files import Assignments, Replica
 from quorate.runtime import Address
+
+_DESCRIBE_CLUSTER: Final = 60
+_WITH_FENCED: Final = 2
+"""The version of DescribeCluster that tells of fenced brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +59,9 @@ class Move:
 class ClusterView:
     brokers: Mapping[int, BrokerView]
     """The live ones, by id."""
+    fenced: frozenset[int]
+    """The ids of those that are registered and not live. Empty where the cluster doesn't say (before
+    DescribeCluster 2)."""
     partitions: Mapping[Replica, DescribeTopicPartitionsResponsePartition]
     moves: Mapping[Replica, Move]
 
@@ -72,11 +82,7 @@ async def read_cluster(client: WireClient) -> ClusterView:
     """Ask for everything. Raises `KafkaError`."""
     # First: what ends between the questions is then shown as under way, not as never begun.
     moves = await list_moves(client)
-    described = await client.send(
-        DescribeClusterRequest(include_cluster_authorized_operations=False), DescribeClusterResponse
-    )
-    if described.error_code is not ErrorCode.none:
-        raise KafkaError(described.error_code, described.error_message or "the cluster can't be described")
+    brokers, fenced = await _list_brokers(client)
     topics = await describe_topics(client, None)
     partitions = {
         Replica(topic.name, int(state.partition_index)): state
@@ -84,15 +90,37 @@ async def read_cluster(client: WireClient) -> ClusterView:
         for state in topic.partitions
     }
     return ClusterView(
-        brokers={
-            int(each.broker_id): BrokerView(
-                broker_id=int(each.broker_id), address=Address(each.host, int(each.port)), rack=each.rack
-            )
-            for each in described.brokers
-        },
+        brokers=brokers,
+        fenced=fenced,
         partitions=partitions,
         moves={key: move for key, move in moves.items() if key in partitions},
     )
+
+
+async def _list_brokers(client: WireClient) -> tuple[dict[int, BrokerView], frozenset[int]]:
+    """Return the live brokers, and the ids of the fenced ones. Raises `KafkaError`."""
+    described: DescribeClusterResponse | DescribeClusterResponseV1
+    if client.versions.get(_DESCRIBE_CLUSTER, (0, 0))[1] >= _WITH_FENCED:
+        described = await client.send(
+            DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True),
+            DescribeClusterResponse,
+        )
+        fenced = frozenset(int(each.broker_id) for each in described.brokers if each.is_fenced)
+    else:
+        described = await client.send(
+            DescribeClusterRequestV1(include_cluster_authorized_operations=False), DescribeClusterResponseV1
+        )
+        fenced = frozenset[int]()
+    if described.error_code is not ErrorCode.none:
+        raise KafkaError(described.error_code, described.error_message or "the cluster can't be described")
+    live = {
+        int(each.broker_id): BrokerView(
+            broker_id=int(each.broker_id), address=Address(each.host, int(each.port)), rack=each.rack
+        )
+        for each in described.brokers
+        if int(each.broker_id) not in fenced
+    }
+    return live, fenced
 
 
 async def list_moves(client: WireClient, asked: Mapping[str, list[int]] | None = None) -> dict[Replica, Move]:
