@@ -12,7 +12,7 @@ from quorate.broker.metadata.config_key import ConfigKey, Effect
 from quorate.broker.metadata.group_keys import GROUP_KEYS
 from quorate.broker.metadata.topic_keys import TOPIC_KEYS
 from quorate.broker.settings.config_keys import CONFIG_KEYS
-from quorate.broker.wire.api import APIS
+from quorate.broker.wire.api import APIS, FIRST_OWN
 from quorate.cli.cli_errors import ExitCode
 from quorate.cli.main import app
 from quorate.metrics.declarations import (
@@ -149,7 +149,9 @@ def apis() -> str:
             int(api.key),
             f"{api.min_version} to {api.max_version}",
             "never" if api.first_flexible is None else f"from {api.first_flexible}",
-            ""
+            "ours, not named by ApiVersions"
+            if api.key >= FIRST_OWN
+            else ""
             if api.advertised_from == api.min_version
             else f"advertised from {api.advertised_from}, refused below {api.min_version}",
         )

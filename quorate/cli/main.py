@@ -23,6 +23,7 @@ from quorate.cli.commands import quorum_commands as quorum
 from quorate.cli.commands import reassign_commands as reassign
 from quorate.cli.commands import server_commands as server
 from quorate.cli.commands import snapshot_commands as snapshot
+from quorate.cli.commands import state_change_commands as changes
 from quorate.cli.commands import storage_commands as storage
 from quorate.cli.commands import topic_commands as topics
 
@@ -55,6 +56,9 @@ app.command(
     "leader-election",
     epilog="Example: quorate leader-election --election-type preferred --all-topic-partitions",
 )(elections.leader_election)
+app.command("state-changes", epilog="Example: quorate state-changes --topic orders --since 10m")(
+    changes.state_changes
+)
 app.command("demo", epilog="Example: quorate demo --file README.md")(demonstration.demo)
 
 

@@ -19,7 +19,7 @@ from quorate.runtime import need
 
 if TYPE_CHECKING:
     from quorate.spark_source.cluster import ClusterLog
-    from quorate.spark_source.entries import entries_of, record_json
+    from quorate.spark_source.entries import Entry, entries_of, record_json
     from quorate.spark_source.folder import FolderLog
     from quorate.spark_source.java import NoJavaError, find_java
     from quorate.spark_source.leadership_view import leadership_history
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ClusterLog": "cluster",
+    "Entry": "entries",
     "FolderLog": "folder",
     "entries_of": "entries",
     "record_json": "entries",
@@ -56,6 +57,7 @@ def __getattr__(name: str) -> object:
 __all__ = [
     "ClusterLog",
     "DamagedRecordError",
+    "Entry",
     "FolderLog",
     "LogUnavailableError",
     "MetadataLogSource",

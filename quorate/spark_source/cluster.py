@@ -8,6 +8,7 @@ a leader change) is met by asking the next broker, again and again within bounds
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeVar
 
 import trio
@@ -100,6 +101,21 @@ class ClusterLog:
                 if best is None:
                     raise
                 return best
+
+    def offset_at(self, time_ms: int) -> int | None:
+        """Return the offset of the first record that is not older (since the Unix epoch, by the clocks of the
+        controllers); None if all are. Raises `LogUnavailableError`."""
+        found = trio.run(self._ask, partial(_list_offset, timestamp=time_ms))
+        return None if found < 0 else found
+
+    def epoch_end(self, epoch: int) -> int:
+        """Return the end offset (exclusive) of the records of this epoch, or of the newest one before it that
+        has records; -1: there is none. Raises `LogUnavailableError`."""
+        return trio.run(self._ask, partial(_epoch_end, epoch=epoch))
+
+    async def _ask(self, request: Callable[[WireClient], Awaitable[T]]) -> T:
+        async with _Caller(self) as caller:
+            return await caller.call(request)
 
     def batches(self, start: int, end: int) -> Iterator[Batch]:
         """Yield the batches that hold [start, end). See `LogAccess.batches`."""
@@ -230,6 +246,23 @@ async def _list_offset(client: WireClient, timestamp: int) -> int:
                 raise KafkaError(partition.error_code, f"ListOffsets of {TOPIC}: {partition.error_code.name}")
             return int(partition.offset)
     raise MalformedError(f"ListOffsets did not answer for {TOPIC}")
+
+
+async def _epoch_end(client: WireClient, epoch: int) -> int:
+    response = await client.call(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        replica_id=_CONSUMER,
+        topics=[
+            {
+                "topic": TOPIC,
+                "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}],
+            }
+        ],
+    )
+    for topic in getattr(response, "topics", ()):
+        for partition in topic.partitions:
+            return int(partition.end_offset)
+    raise MalformedError(f"OffsetForLeaderEpoch did not answer for {TOPIC}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ from quorate.broker.apis import (
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    describe_state_changes,
+    describe_states,
     describe_topic_partitions,
     describe_user_scram_credentials,
     elect_leaders,
@@ -112,6 +114,8 @@ _HANDLERS: Final[Mapping[int, _Handler]] = MappingProxyType(
         ApiKey.ELECT_LEADERS: elect_leaders.handle,
         ApiKey.UPDATE_FEATURES: update_features.handle,
         ApiKey.UNREGISTER_BROKER: unregister_broker.handle,
+        ApiKey.DESCRIBE_STATE_CHANGES: describe_state_changes.handle,
+        ApiKey.DESCRIBE_STATES: describe_states.handle,
     }
 )
 

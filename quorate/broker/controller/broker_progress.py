@@ -1,5 +1,5 @@
-"""How far each broker is with the state changes that the metadata log asks of it: what V2 calls the backup of
-state changes on slow followers.
+"""The progress of each broker with the state changes that the metadata log asks of it: what V2 calls the
+backup of state changes on slow followers.
 
 Brokers tell it with their heartbeats. A broker that says nothing any more is measured by what it said last,
 and by when the records after that were committed: a paused one shows up like a slow one. Soft state of the

@@ -57,6 +57,13 @@ class ApiKey(IntEnum):
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
+    DESCRIBE_STATE_CHANGES = 10_060
+    """Ours, as all from `FIRST_OWN` on."""
+    DESCRIBE_STATES = 10_075
+
+
+FIRST_OWN: Final = 10_000
+"""API keys from here on are ours, and not named by ApiVersions: no client of Kafka's knows them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +156,8 @@ APIS: Final = MappingProxyType(
             _api(ApiKey.ADD_RAFT_VOTER, 0, 1, flexible=0),
             _api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, flexible=0),
             _api(ApiKey.UPDATE_RAFT_VOTER, 0, 0, flexible=0),
+            _api(ApiKey.DESCRIBE_STATE_CHANGES, 0, 0, flexible=0),
+            _api(ApiKey.DESCRIBE_STATES, 0, 0, flexible=0),
         )
     }
 )

@@ -6,7 +6,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.wire.api import APIS, SERVED_TO_CLIENTS, ApiKey
+from quorate.broker.wire.api import APIS, FIRST_OWN, SERVED_TO_CLIENTS, ApiKey
 from quorate.broker.wire.codecs import (
     build,
     decode_entity,
@@ -75,7 +75,7 @@ def api_versions_response(
     ranges = [
         {"api_key": api.key.value, "min_version": api.advertised_from, "max_version": api.max_version}
         for api in APIS.values()
-        if api.key in served
+        if api.key in served and api.key < FIRST_OWN
     ]
     entity = build(
         response_type(ApiKey.API_VERSIONS, version),

@@ -15,6 +15,7 @@ from quorate.cli.commands import (
     reassign_commands,
     server_commands,
     snapshot_commands,
+    state_change_commands,
     storage_commands,
     topic_commands,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "reassign_commands",
     "server_commands",
     "snapshot_commands",
+    "state_change_commands",
     "storage_commands",
     "topic_commands",
 ]

@@ -1,4 +1,4 @@
-"""`quorate topics`: create, list, describe, alter, shrink, delete."""
+"""`quorate topics`: create, list, describe, states, alter, shrink, delete."""
 
 import json
 from typing import Annotated
@@ -154,6 +154,48 @@ def describe(
                 ", ".join(map(str, partition.eligible_leader_replicas or ())),
                 ", ".join(map(str, partition.last_known_elr or ())),
             )
+    print_table(table)
+
+
+@app.command(epilog="Example: quorate topics states -t orders")
+def states(
+    topic: TopicOption, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False
+) -> None:
+    """Show the states of a topic's partitions and replicas in the controller's state machines.
+
+    An OnlinePartition is led by a live broker. An OnlineReplica is on a live broker, and its directory is
+    online; a NewReplica's broker has not said yet in which directory it is.
+    """
+    from quorate.cli.bootstrap import run_with_client
+    from quorate.cli.kafka_requests.state_changes import topic_states
+
+    found = run_with_client(bootstrap, lambda client: topic_states(client, topic))
+    if as_json:
+        rows = [
+            {
+                "partition": int(each.partition_index),
+                "state": each.state,
+                "leader": int(each.leader_id),
+                "replicas": {str(int(replica.broker_id)): replica.state for replica in each.replicas},
+            }
+            for each in found
+        ]
+        typer.echo(json.dumps(rows))
+        return
+    from rich.table import Table
+
+    from quorate.cli.text_tables import print_table
+
+    table = Table()
+    for column in ("partition", "state", "leader", "replicas"):
+        table.add_column(column)
+    for each in found:
+        table.add_row(
+            f"{topic}-{each.partition_index}",
+            each.state,
+            str(each.leader_id) if each.leader_id >= 0 else "none",
+            ", ".join(f"{replica.broker_id}: {replica.state}" for replica in each.replicas),
+        )
     print_table(table)
 
 

@@ -53,6 +53,12 @@ from quorate.broker.groups.group_records import (
 from quorate.broker.groups.group_state import GroupLimits
 from quorate.broker.groups.shards import Shards
 from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.replication.changes.change_journal import (
+    Cause,
+    ChangeJournal,
+    ChangeKind,
+    ChangeSummary,
+)
 from quorate.broker.replication.following.lost_leaders import LostLeaders
 from quorate.broker.replication.replication_errors import PartitionError
 from quorate.broker.replication.requests import (
@@ -104,12 +110,22 @@ ASKED = 100
 """Topics of 100 partitions each: 10,000 partitions."""
 
 
+CHANGES = 10_000
+
+
 class Replicas:
     any_cut_off = False
 
     def __init__(self) -> None:
         self.stats = ReplicationStats()
         self.lost_leaders = LostLeaders()
+        self.journal, cause = ChangeJournal(), Cause(1, 0.0, 0)
+        for number in range(CHANGES):
+            self.journal.begin("t0", topic_id(0), number, ChangeKind.LEAD, None, cause)
+            self.journal.completed(topic_id(0), number, now=1.0)
+        for number in range(CHANGES):
+            self.journal.begin("t1", topic_id(1), number, ChangeKind.FOLLOW, None, cause)
+        self.changes = ChangeSummary(pending=CHANGES)
 
     async def produce(self, items: Sequence[ProduceItem], **rest: object) -> ParkedProduce:
         pending = ParkedProduce(lambda: None)
@@ -515,6 +531,14 @@ SCENARIOS: dict[str, tuple[ApiKey, int, dict[str, object] | Callable[[], bytes],
         ASKED,
     ),
     "DescribeLogDirs of 10,000 replicas": (ApiKey.DESCRIBE_LOG_DIRS, 4, {"topics": None}, 1),
+    "DescribeStateChanges of 20,000 changes": (ApiKey.DESCRIBE_STATE_CHANGES, 0, {}, 2 * CHANGES),
+    "DescribeStateChanges of one of 10,000 partitions": (
+        ApiKey.DESCRIBE_STATE_CHANGES,
+        0,
+        {"topic_name": "t1", "partition_index": CHANGES - 1},
+        1,
+    ),
+    "DescribeStates of a topic": (ApiKey.DESCRIBE_STATES, 0, {"topic_name": "t0"}, PARTITIONS),
     "DescribeProducers of 10,000 partitions": (
         ApiKey.DESCRIBE_PRODUCERS,
         0,
@@ -646,7 +670,17 @@ async def test_no_answer_of_an_api_holds_the_loop(
     assert len(elements) == expected
 
 
-_ARRAYS = ("replica_election_results", "topics", "results", "responses", "coordinators", "members", "groups")
+_ARRAYS = (
+    "changes",
+    "partitions",
+    "replica_election_results",
+    "topics",
+    "results",
+    "responses",
+    "coordinators",
+    "members",
+    "groups",
+)
 
 
 def test_every_api_that_is_served_has_a_scenario() -> None:

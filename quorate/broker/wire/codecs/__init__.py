@@ -23,6 +23,13 @@ from quorate.broker.wire.codecs.fetch_codec import (
     encode_fetch_steps,
 )
 from quorate.broker.wire.codecs.metadata_quirk import without_extra_bytes
+from quorate.broker.wire.codecs.own_messages import (
+    DescribeStateChangesRequest,
+    DescribeStateChangesResponse,
+    DescribeStatesRequest,
+    DescribeStatesResponse,
+    PartitionInState,
+)
 from quorate.broker.wire.codecs.produce_codec import (
     PER_STEP,
     NodeEndpoint,
@@ -44,6 +51,10 @@ from quorate.kafka_bytes import Cursor, MalformedError, Pieces
 __all__ = [
     "PER_STEP",
     "Cursor",
+    "DescribeStateChangesRequest",
+    "DescribeStateChangesResponse",
+    "DescribeStatesRequest",
+    "DescribeStatesResponse",
     "FetchPartition",
     "FetchTopic",
     "FetchedPartition",
@@ -53,6 +64,7 @@ __all__ = [
     "KafkaFetchResponse",
     "MalformedError",
     "NodeEndpoint",
+    "PartitionInState",
     "Pieces",
     "ProducePartition",
     "ProduceRequest",

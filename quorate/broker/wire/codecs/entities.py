@@ -14,6 +14,7 @@ from kio.static.protocol import Entity, Payload, RequestPayload, ResponsePayload
 
 from quorate.broker.wire.api import APIS
 from quorate.broker.wire.codecs import guard
+from quorate.broker.wire.codecs.own_messages import OWN_REQUESTS, OWN_RESPONSES
 from quorate.kafka_bytes import MalformedError, Pieces
 from quorate.runtime import Buffer
 
@@ -33,12 +34,16 @@ _ZERO: Final[Mapping[str, object]] = {
 
 @cache
 def request_type(api_key: int, version: int) -> type[RequestPayload]:
-    """Return kio's class for a request. Raises `kio.index.KioIndexError` for requests that kio lacks."""
+    """Return the class for a request, kio's or ours. Raises `kio.index.KioIndexError` for others."""
+    if (own := OWN_REQUESTS.get(api_key)) is not None:
+        return own
     return kio.index.load_request_schema(api_key, version)
 
 
 @cache
 def response_type(api_key: int, version: int) -> type[ResponsePayload]:
+    if (own := OWN_RESPONSES.get(api_key)) is not None:
+        return own
     return kio.index.load_response_schema(api_key, version)
 
 

@@ -1,0 +1,152 @@
+"""Messages of ours that Kafka lacks, in the form of kio's classes: its codec and our guard work on them.
+
+They are no part of what ApiVersions names: a client of Kafka's never meets them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import ClassVar, Final
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+from kio.schema.request_header.v2.header import RequestHeader
+from kio.schema.response_header.v1.header import ResponseHeader
+from kio.schema.types import BrokerId, TopicName
+from kio.static.constants import EntityType
+from kio.static.primitive import i16, i32, i32Timedelta, i64
+from kio.static.protocol import RequestPayload, ResponsePayload
+
+_STATE_CHANGES: Final = i16(10_060)
+_STATES: Final = i16(10_075)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeStateChangesRequest:
+    """Asks a broker for the state changes of its own replicas."""
+
+    __type__: ClassVar = EntityType.request
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = _STATE_CHANGES
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    topic_name: str | None = field(metadata={"kafka_type": "string"}, default=None)
+    """The only topic of interest; None: all."""
+    partition_index: i32 = field(metadata={"kafka_type": "int32"}, default=i32(-1))
+    """The only partition of interest; -1: all."""
+    pending_only: bool = field(metadata={"kafka_type": "bool"}, default=False)
+    """Without those that have ended."""
+    limit: i32 = field(metadata={"kafka_type": "int32"}, default=i32(10_000))
+    """The largest number of changes, of those that have ended the newest, and the oldest that are pending."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournaledChange:
+    """A state change of one replica of the answering broker."""
+
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = _STATE_CHANGES
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    topic_name: TopicName = field(metadata={"kafka_type": "string"})
+    topic_id: UUID | None = field(metadata={"kafka_type": "uuid"})
+    partition_index: i32 = field(metadata={"kafka_type": "int32"})
+    change: str = field(metadata={"kafka_type": "string"})
+    """A `ChangeKind`."""
+    outcome: str = field(metadata={"kafka_type": "string"})
+    """A `ChangeOutcome`."""
+    problem: str | None = field(metadata={"kafka_type": "string"})
+    leader_epoch: i32 = field(metadata={"kafka_type": "int32"})
+    metadata_offset: i64 = field(metadata={"kafka_type": "int64"})
+    """The last offset (inclusive) of the records that it came with."""
+    received_ms: i64 = field(metadata={"kafka_type": "int64"})
+    """Since the Unix epoch, by the broker's clock."""
+    duration_us: i64 = field(metadata={"kafka_type": "int64"})
+    """From its receipt to its end, or to now while it is pending."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeStateChangesResponse:
+    """The changes, and how far the broker is."""
+
+    __type__: ClassVar = EntityType.response
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = _STATE_CHANGES
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
+    broker_id: BrokerId = field(metadata={"kafka_type": "int32"}, default=BrokerId(-1))
+    received_offset: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
+    completed_offset: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
+    dropped_offset: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
+    """Up to this offset (inclusive) the broker no longer knows all changes that have ended; -1: it does."""
+    pending: i32 = field(metadata={"kafka_type": "int32"}, default=i32(0))
+    backlog: i32 = field(metadata={"kafka_type": "int32"}, default=i32(0))
+    oldest_ms: i64 = field(metadata={"kafka_type": "int64"}, default=i64(0))
+    changes: tuple[JournaledChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeStatesRequest:
+    """Asks any broker for the states of a topic's partitions and replicas."""
+
+    __type__: ClassVar = EntityType.request
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = _STATES
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    topic_name: TopicName = field(metadata={"kafka_type": "string"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaInState:
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = _STATES
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    broker_id: BrokerId = field(metadata={"kafka_type": "int32"})
+    state: str = field(metadata={"kafka_type": "string"})
+    """A `ReplicaPhase`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionInState:
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = _STATES
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    partition_index: i32 = field(metadata={"kafka_type": "int32"})
+    state: str = field(metadata={"kafka_type": "string"})
+    """A `PartitionPhase`."""
+    leader_id: BrokerId = field(metadata={"kafka_type": "int32"})
+    replicas: tuple[ReplicaInState, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeStatesResponse:
+    """The states as the answering broker's metadata has them."""
+
+    __type__: ClassVar = EntityType.response
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = _STATES
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
+    partitions: tuple[PartitionInState, ...] = ()
+
+
+OWN_REQUESTS: Final[Mapping[int, type[RequestPayload]]] = MappingProxyType(
+    {_STATE_CHANGES: DescribeStateChangesRequest, _STATES: DescribeStatesRequest}
+)
+"""By API key; each has one version."""
+OWN_RESPONSES: Final[Mapping[int, type[ResponsePayload]]] = MappingProxyType(
+    {_STATE_CHANGES: DescribeStateChangesResponse, _STATES: DescribeStatesResponse}
+)
+"""By API key."""

@@ -1,0 +1,220 @@
+"""`quorate state-changes`: what the controller requested of replicas, and what their brokers made of it."""
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from quorate.cli.cli_errors import ExitCode, fail
+from quorate.cli.cli_options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+
+if TYPE_CHECKING:
+    from quorate.cli.kafka_requests.state_changes import BrokerPart, ClusterSight, Life
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def _since_ms(text: str) -> int | None:
+    """Parse `90s`, `10m`, `1h`, `2d` or `all`, which is None."""
+    if text == "all":
+        return None
+    found = re.fullmatch(r"([1-9][0-9]{0,8})([smhd])", text)
+    if found is None:
+        raise fail(f"--since: {text!r} is no time such as 90s, 10m, 1h, 2d, nor 'all'", ExitCode.USAGE)
+    return int(time.time() * 1000) - int(found[1]) * _UNITS[found[2]] * 1000
+
+
+def state_changes(
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="Only this topic. Default: all of them.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Only this partition; with --topic.")
+    ] = None,
+    broker: Annotated[int | None, typer.Option("--broker", min=0, help="Only this broker's part.")] = None,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="Only what a broker has not completed, or says nothing of.")
+    ] = False,
+    brokers: Annotated[
+        bool, typer.Option("--brokers", help="Show how far each broker is, instead of the changes.")
+    ] = False,
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="Requests of the last 90s, 10m, 1h or 2d, or all.")
+    ] = "1h",
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    timeout_ms: Annotated[
+        int, typer.Option("--timeout-ms", min=1, help="The time limit of each broker, in milliseconds.")
+    ] = 5_000,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the state changes of replicas over their whole life.
+
+    The metadata log says which controller requested a change, in which epoch, when and why. Each broker says
+    when it received it, and whether it completed it, failed to, or a later change took its place. Brokers
+    keep their last 10,000 changes, and none of an earlier process. A broker that is stopped or paused gives
+    no answer. Times are those of each node's own clock.
+    """
+    if partition is not None and topic is None:
+        raise fail("--partition needs --topic", ExitCode.USAGE)
+    since_ms = _since_ms(since)
+    from quorate.cli.bootstrap import ask_cluster, parse_addresses
+    from quorate.cli.cli_errors import user_errors
+    from quorate.cli.kafka_requests.state_changes import join, look, narrow, read_requests
+
+    with user_errors():
+        sight = ask_cluster(
+            bootstrap,
+            lambda client: look(
+                client, topic=topic, partition=partition, pending_only=pending, timeout_s=timeout_ms / 1000
+            ),
+        )
+        read = read_requests(parse_addresses(bootstrap), since_ms=since_ms, timeout_ms=timeout_ms)
+        if brokers:
+            _show_brokers(sight, end_offset=read.end_offset, as_json=as_json)
+            return
+        lives = join(read.requests, sight, names=read.names, now_ms=int(time.time() * 1000))
+        lives = narrow(lives, topic=topic, partition=partition, broker=broker, pending=pending)
+    if as_json:
+        typer.echo(json.dumps([_as_dict(each) for each in lives]))
+        return
+    _print(lives)
+    for each in sight.journals.values():
+        if each.problem is not None:
+            typer.echo(f"broker {each.broker_id}: {each.problem}", err=True)
+
+
+def _as_dict(life: "Life") -> dict[str, object]:
+    from quorate.runtime import uuid_text
+
+    request = life.request
+    return {
+        "offset": life.offset,
+        "timeMs": None if request is None else request.time_ms,
+        "controller": None if request is None else request.controller,
+        "controllerEpoch": None if request is None else request.epoch,
+        "topic": life.topic,
+        "topicId": None if life.topic_id is None else uuid_text(life.topic_id),
+        "requested": None if request is None else request.what,
+        "reason": None if request is None else request.reason,
+        "brokers": [
+            {
+                "broker": part.broker,
+                "partition": part.partition,
+                "change": part.change,
+                "leaderEpoch": part.leader_epoch,
+                "outcome": part.outcome,
+                "problem": part.problem,
+                "receivedMs": part.received_ms,
+                "durationMs": part.duration_ms,
+            }
+            for part in life.parts
+        ],
+    }
+
+
+def _print(lives: "list[Life]") -> None:
+    from rich.table import Table
+
+    from quorate.cli.text_tables import print_table
+
+    table = Table()
+    for column in (
+        "requested at", "offset", "controller", "epoch", "partition", "request", "why",
+        "broker", "change", "received at", "took", "outcome",
+    ):  # fmt: skip
+        table.add_column(column)
+    for life in lives:
+        request = life.request
+        head = ["before", str(life.offset), "", "", _place(life, None), "", ""]
+        if request is not None:
+            head = [
+                _clock(request.time_ms),
+                str(request.offset),
+                "unknown" if request.controller is None else str(request.controller),
+                str(request.epoch),
+                _place(life, None),
+                request.what,
+                request.reason or "",
+            ]
+        if not life.parts:
+            table.add_row(*head, *[""] * 5)
+        for part in life.parts:
+            head[4] = _place(life, part.partition)
+            table.add_row(*head, *_cells(part))
+            head = [""] * 7
+    print_table(table)
+
+
+def _place(life: "Life", partition: int | None) -> str:
+    if life.topic_id is None:
+        return ""
+    name = life.topic or str(life.topic_id)
+    only = None if life.request is None else life.request.partitions
+    if partition is None and only is not None and len(only) == 1:
+        partition = only.start
+    return name if partition is None else f"{name}-{partition}"
+
+
+def _cells(part: "BrokerPart") -> tuple[str, ...]:
+    change = part.change or ""
+    if part.leader_epoch is not None and change:
+        change += f" in epoch {part.leader_epoch}"
+    return (
+        str(part.broker),
+        change,
+        "" if part.received_ms is None else _clock(part.received_ms),
+        "" if part.duration_ms is None else _duration(part.duration_ms),
+        part.outcome if part.problem is None else f"{part.outcome}: {part.problem}",
+    )
+
+
+def _clock(time_ms: int) -> str:
+    import datetime
+
+    return datetime.datetime.fromtimestamp(time_ms / 1000).isoformat(" ", "milliseconds")
+
+
+def _duration(milliseconds: float) -> str:
+    return f"{milliseconds:.1f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
+
+
+def _show_brokers(sight: "ClusterSight", *, end_offset: int, as_json: bool) -> None:
+    rows: list[dict[str, object]] = []
+    assigned = {broker for brokers in sight.replicas.values() for broker in brokers}
+    for broker_id in sorted(assigned | sight.journals.keys()):
+        each = sight.journals.get(broker_id)
+        answer = None if each is None else each.answer
+        rows.append(
+            {
+                "broker": broker_id,
+                "pending": None if answer is None else int(answer.pending),
+                "backlog": None if answer is None else int(answer.backlog),
+                "oldestMs": None if answer is None else int(answer.oldest_ms),
+                "completedOffset": None if answer is None else int(answer.completed_offset),
+                "recordsBehind": None if answer is None else max(end_offset - 1 - answer.completed_offset, 0),
+                "problem": "not live" if each is None else each.problem,
+            }
+        )
+    if as_json:
+        typer.echo(json.dumps(rows))
+        return
+    from rich.table import Table
+
+    from quorate.cli.text_tables import print_table
+
+    table = Table()
+    for column in (
+        "broker",
+        "pending",
+        "backlog",
+        "oldest ms",
+        "completed offset",
+        "records behind",
+        "problem",
+    ):
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*("" if value is None else str(value) for value in row.values()))
+    print_table(table)

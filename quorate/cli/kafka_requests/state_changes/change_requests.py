@@ -1,0 +1,168 @@
+"""The requests for state changes as the metadata log has them: offset, time, controller, epoch, reason."""
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from quorate.broker.metadata import (
+    NO_LEADER,
+    BrokerRegistrationChange,
+    ChangeReason,
+    Partition,
+    PartitionChange,
+    RegisterBroker,
+    RemoveTopic,
+    ShrinkTopic,
+    Topic,
+)
+from quorate.log.batches import LeaderChange
+from quorate.runtime import Address
+from quorate.spark_source import ClusterLog, Entry, entries_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRequest:
+    """A record that asks brokers for a change."""
+
+    offset: int
+    time_ms: int
+    """By the clock of the controller, since the Unix epoch."""
+    epoch: int
+    """Of the controller."""
+    controller: int | None
+    """The node that was the active controller in that epoch; None: the log no longer says."""
+    topic_id: uuid.UUID | None
+    """None: the record concerns a broker as a whole."""
+    partitions: range | None
+    """The partitions that it concerns; None: all of the topic, or none."""
+    what: str
+    """For people."""
+    reason: str | None
+    replicas: tuple[int, ...] = ()
+    """The brokers that it names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """The requests since some time, and the names of the topics that came to be since."""
+
+    requests: list[ChangeRequest]
+    names: dict[uuid.UUID, str]
+    end_offset: int
+    """The end (exclusive) of what is committed."""
+
+
+def read_requests(addresses: Sequence[Address], *, since_ms: int | None, timeout_ms: int) -> Requests:
+    """Read the log from the first record that is not older than `since_ms` (since the Unix epoch) on; None:
+    from its start. Raises `LogUnavailableError`."""
+    log = ClusterLog(
+        bootstrap_servers=tuple(addresses), retries=2, retry_interval_ms=200, request_timeout_ms=timeout_ms
+    )
+    extent = log.extent()
+    start = extent.start_offset if since_ms is None else log.offset_at(since_ms)
+    if start is None:
+        return Requests(requests=[], names={}, end_offset=extent.end_offset)
+    entries = list(_entries(log, max(start, extent.start_offset), extent.end_offset))
+    leaders = {each.epoch: each.record.leader for each in entries if isinstance(each.record, LeaderChange)}
+    for epoch in {each.epoch for each in entries} - leaders.keys():
+        leader = _leader_of(log, epoch, first=extent.start_offset)
+        if leader is not None:
+            leaders[epoch] = leader
+    names = {each.record.topic_id: each.record.name for each in entries if isinstance(each.record, Topic)}
+    found = [made for each in entries if (made := _request(each, leaders.get(each.epoch))) is not None]
+    return Requests(requests=found, names=names, end_offset=extent.end_offset)
+
+
+def _entries(log: ClusterLog, start: int, end: int) -> Iterator[Entry]:
+    for batch in log.batches(start, end):
+        yield from entries_of(batch, start=start, end=end)
+
+
+def _leader_of(log: ClusterLog, epoch: int, *, first: int) -> int | None:
+    """The log of an epoch begins with the record that names its leader, where the epoch before ends."""
+    begin = max(log.epoch_end(epoch - 1), 0)
+    if begin < first:
+        return None
+    for each in _entries(log, begin, begin + 1):
+        if isinstance(each.record, LeaderChange) and each.epoch == epoch:
+            return each.record.leader
+    return None
+
+
+def _request(entry: Entry, controller: int | None) -> ChangeRequest | None:
+    """Return the request of a record; None if it asks no broker for anything."""
+    topic_id: uuid.UUID | None = None
+    partitions: range | None = None
+    replicas: tuple[int, ...] = ()
+    reason: ChangeReason | None = None
+    match entry.record:
+        case Partition() as made:
+            topic_id, partitions = made.topic_id, range(made.partition_id, made.partition_id + 1)
+            replicas = made.replicas
+            what = f"created: leader {_node(made.leader)}, replicas {_nodes(made.replicas)}"
+        case PartitionChange() as change:
+            topic_id, partitions = change.topic_id, range(change.partition_id, change.partition_id + 1)
+            replicas, reason = change.replicas or (), change.reason
+            what = _changes(change)
+        case RemoveTopic() as removal:
+            topic_id, what = removal.topic_id, "topic deleted"
+        case ShrinkTopic() as shrink:
+            topic_id, partitions = shrink.topic_id, range(shrink.num_partitions, 1 << 31)
+            what = f"shrunk to {shrink.num_partitions} partitions"
+        case RegisterBroker() as broker:
+            replicas, what = (broker.broker_id,), f"broker {broker.broker_id} registered"
+        case BrokerRegistrationChange() as broker:
+            replicas, reason = (broker.broker_id,), broker.reason
+            what = _of_broker(broker, entry.timestamp_ms)
+        case _:
+            return None
+    return ChangeRequest(
+        offset=entry.offset,
+        time_ms=entry.timestamp_ms,
+        epoch=entry.epoch,
+        controller=controller,
+        topic_id=topic_id,
+        partitions=partitions,
+        what=what,
+        reason=None if reason is None else reason.name.lower().replace("_", " "),
+        replicas=replicas,
+    )
+
+
+def _changes(change: PartitionChange) -> str:
+    parts = []
+    if change.leader is not None:
+        parts.append(f"leader {_node(change.leader)}")
+    for name, brokers in (
+        ("replicas", change.replicas),
+        ("adding", change.adding_replicas),
+        ("removing", change.removing_replicas),
+        ("ISR", change.isr),
+        ("ELR", change.eligible_leader_replicas),
+    ):
+        if brokers is not None:
+            parts.append(f"{name} {_nodes(brokers)}")
+    if change.directories is not None:
+        parts.append("directories")
+    return ", ".join(parts) or "recovered"
+
+
+def _of_broker(change: BrokerRegistrationChange, time_ms: int) -> str:
+    parts = []
+    if change.fenced is not None:
+        parts.append("fenced" if change.fenced else "unfenced")
+    if change.in_controlled_shutdown:
+        parts.append("in controlled shutdown")
+    if change.log_dirs is not None:
+        parts.append(f"{len(change.log_dirs)} directories online")
+    if change.last_heard_ms is not None:
+        parts.append(f"last heard {(time_ms - change.last_heard_ms) / 1000:.1f} s before")
+    return f"broker {change.broker_id} " + ", ".join(parts)
+
+
+def _node(node: int) -> str:
+    return "none" if node == NO_LEADER else str(node)
+
+
+def _nodes(nodes: Iterable[int]) -> str:
+    return ",".join(map(str, nodes)) or "none"

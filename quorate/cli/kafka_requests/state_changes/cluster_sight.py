@@ -1,0 +1,119 @@
+"""The answers of the brokers of a cluster, each asked for its own state changes."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+import trio
+from kio.schema.errors import ErrorCode
+from kio.schema.types import TopicName
+from kio.static.primitive import i32
+
+from quorate.broker.wire import ApiKey, KafkaError, WireClient, open_client
+from quorate.broker.wire.codecs import (
+    DescribeStateChangesRequest,
+    DescribeStateChangesResponse,
+    DescribeStatesRequest,
+    DescribeStatesResponse,
+    MalformedError,
+    PartitionInState,
+)
+from quorate.runtime import Address, NetworkError
+from quorate.runtime.real import RealNetwork
+
+if TYPE_CHECKING:
+    from kio.schema.metadata.v12.response import MetadataResponse
+
+_ALL: Final = 100_000
+_IDS_FROM: Final = 10
+"""The version of Metadata from which on topics have ids."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerJournal:
+    """One broker's answer, or why there is none."""
+
+    broker_id: int
+    answer: DescribeStateChangesResponse | None
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSight:
+    """The cluster as its brokers show it, read before the log: a change that is journaled has its record
+    there."""
+
+    names: Mapping[uuid.UUID, str]
+    """Of topics, by id."""
+    replicas: Mapping[tuple[uuid.UUID, int], tuple[int, ...]]
+    """The brokers of each partition."""
+    journals: Mapping[int, BrokerJournal]
+    """By broker, for live ones."""
+
+
+async def look(
+    client: WireClient, *, topic: str | None, partition: int | None, pending_only: bool, timeout_s: float
+) -> ClusterSight:
+    """Ask `client` for the cluster, and every broker for its changes. Raises what `client` does."""
+    known = cast("MetadataResponse", await client.call(ApiKey.METADATA, topics=None))
+    if client.version(ApiKey.METADATA) < _IDS_FROM:
+        raise KafkaError(ErrorCode.unsupported_version, "the broker names no ids of topics")
+    names: dict[uuid.UUID, str] = {}
+    replicas: dict[tuple[uuid.UUID, int], tuple[int, ...]] = {}
+    for each in known.topics:
+        if each.topic_id is not None and each.name is not None:
+            names[each.topic_id] = each.name
+            for state in each.partitions:
+                key = (each.topic_id, int(state.partition_index))
+                replicas[key] = tuple(int(replica) for replica in state.replica_nodes)
+    request = DescribeStateChangesRequest(
+        topic_name=topic,
+        partition_index=i32(-1 if partition is None else partition),
+        pending_only=pending_only,
+        limit=i32(_ALL),
+    )
+    journals: dict[int, BrokerJournal] = {}
+
+    async def ask(broker_id: int, address: Address) -> None:
+        journals[broker_id] = await _journal(broker_id, address, request, timeout_s=timeout_s)
+
+    async with trio.open_nursery() as nursery:
+        for broker in known.brokers:
+            address = Address(str(broker.host), int(broker.port))
+            nursery.start_soon(ask, int(broker.node_id), address)
+    return ClusterSight(names=names, replicas=replicas, journals=dict(sorted(journals.items())))
+
+
+async def _journal(
+    broker_id: int, address: Address, request: DescribeStateChangesRequest, *, timeout_s: float
+) -> BrokerJournal:
+    try:
+        with trio.fail_after(timeout_s):
+            async with open_client(
+                RealNetwork(), address, client_id="quorate-cli", timeout_s=timeout_s, negotiate=False
+            ) as client:
+                answer = await client.send(request, DescribeStateChangesResponse)
+    except trio.TooSlowError:
+        return BrokerJournal(broker_id=broker_id, answer=None, problem=f"no answer within {timeout_s:g} s")
+    except (NetworkError, MalformedError) as error:
+        return BrokerJournal(broker_id=broker_id, answer=None, problem=str(error))
+    return BrokerJournal(broker_id=broker_id, answer=answer, problem=None)
+
+
+async def topic_states(client: WireClient, topic: str) -> tuple[PartitionInState, ...]:
+    """Return the states of the topic's partitions and replicas. Raises `KafkaError` if there is none."""
+    answer = await client.send(DescribeStatesRequest(topic_name=TopicName(topic)), DescribeStatesResponse)
+    if answer.error_code is not ErrorCode.none:
+        raise KafkaError(answer.error_code, answer.error_message or answer.error_code.name)
+    return answer.partitions
+
+
+def names_of(journals: Sequence[BrokerJournal]) -> dict[uuid.UUID, str]:
+    """Return the names of topics that the journals know, deleted ones among them."""
+    return {
+        each.topic_id: str(each.topic_name)
+        for journal in journals
+        for each in (() if journal.answer is None else journal.answer.changes)
+        if each.topic_id is not None
+    }

@@ -1,0 +1,263 @@
+"""`quorate state-changes` and `quorate topics states`, against clusters and against made-up answers."""
+
+import json
+import signal
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from quorate.broker.wire.codecs.own_messages import DescribeStateChangesResponse
+from quorate.cli.cli_errors import ExitCode
+from quorate.cli.kafka_requests.state_changes.change_requests import ChangeRequest
+from quorate.cli.kafka_requests.state_changes.cluster_sight import BrokerJournal, ClusterSight
+from quorate.cli.kafka_requests.state_changes.lives import Life, join, narrow
+from quorate.cli.local_cluster import LocalCluster
+
+from quorate.broker.wire.codecs.entities import build  # isort: skip
+
+Quorate = Callable[..., Result]
+TOPIC = uuid.UUID(int=7)
+
+
+def seen(quorate: Quorate, cluster: LocalCluster, *words: str) -> list[dict[str, Any]]:
+    told = quorate("state-changes", *words, "-b", cluster.bootstrap, "--json")
+    assert told.exit_code == ExitCode.OK, told.output
+    found = json.loads(told.stdout)
+    assert isinstance(found, list)
+    return found
+
+
+def parts(lives: list[dict[str, Any]]) -> list[tuple[str, str | None, int, str | None, str]]:
+    """(request, reason, broker, change, outcome)."""
+    return [
+        (life["requested"], life["reason"], part["broker"], part["change"], part["outcome"])
+        for life in lives
+        for part in life["brokers"]
+        if part["change"] != "directory"
+    ]
+
+
+def until(condition: Callable[[], bool], what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.1)
+
+
+def test_a_topic_is_created_paused_elected_and_deleted_and_its_brokers_say_so(
+    quorate: Quorate, make_cluster: Callable[..., LocalCluster]
+) -> None:
+    cluster = make_cluster(3, quorate_controller_refusal_confirm_ms="100")
+    reach = ("-b", cluster.bootstrap)
+    # The first broker of the bootstrap servers is not paused: the command asks it.
+    slow = 3
+    assert quorate("topics", "create", "-t", "t", "--replica-assignment", "3:1:2", *reach).exit_code == 0
+    until(
+        lambda: all(each[-1] == "completed" for each in parts(seen(quorate, cluster, "-t", "t"))),
+        lambda: parts(seen(quorate, cluster, "-t", "t")),
+    )
+    lives = seen(quorate, cluster, "-t", "t")
+    created = "created: leader 3, replicas 3,1,2"
+    assert sorted(parts(lives)[:3]) == [
+        (created, None, 1, "follow", "completed"),
+        (created, None, 2, "follow", "completed"),
+        (created, None, 3, "lead", "completed"),
+    ]
+    first = lives[0]
+    quorum = cluster.describe_quorum()
+    assert (first["controller"], first["controllerEpoch"]) == (quorum["leaderId"], quorum["leaderEpoch"])
+    assert abs(first["timeMs"] - time.time() * 1000) < 60_000
+    assert all(0 < part["durationMs"] < 10_000 for part in first["brokers"])
+    assert [each["state"] for each in states(quorate, cluster)] == ["OnlinePartition"]
+
+    # Nobody's metadata reaches a paused broker.
+    cluster.signal(slow, signal.SIGSTOP)
+    try:
+        assert quorate("topics", "create", "-t", "u", "--replica-assignment", "1:3", *reach).exit_code == 0
+        pending = seen(quorate, cluster, "-t", "u", "--pending", "--timeout-ms", "500")
+        assert [(each[2], each[-1]) for each in parts(pending)] == [(slow, "no answer")]
+        waits = pending[0]["brokers"][0]["durationMs"]
+        assert seen(quorate, cluster, "-t", "u", "--broker", "1", "--pending", "--timeout-ms", "500") == []
+        again = seen(quorate, cluster, "-t", "u", "--pending", "--timeout-ms", "500")
+        assert again[0]["brokers"][0]["durationMs"] > waits or again[0]["offset"] > pending[0]["offset"]
+        rows = seen(quorate, cluster, "--brokers", "--timeout-ms", "500")
+        assert [row["problem"] is None for row in rows] == [True, True, False]
+    finally:
+        cluster.signal(slow, signal.SIGCONT)
+    until(
+        lambda: not seen(quorate, cluster, "-t", "u", "--pending"),
+        lambda: seen(quorate, cluster, "-t", "u", "--pending"),
+    )
+    cluster.wait_ready()
+
+    # Who is killed is fenced, and its successor is told why it leads.
+    cluster.kill(slow)
+    until(
+        lambda: any(
+            life["requested"].startswith("leader 1") and life["reason"] == "broker gone"
+            for life in seen(quorate, cluster, "-t", "t", "--timeout-ms", "500")
+        ),
+        lambda: seen(quorate, cluster, "-t", "t"),
+    )
+    replicas = states(quorate, cluster)[0]["replicas"]
+    assert replicas == {"1": "OnlineReplica", "2": "OnlineReplica", "3": "OfflineReplica"}
+    fenced = [each["requested"] for each in seen(quorate, cluster) if each["reason"] == "broker gone"]
+    assert any(each.startswith("broker 3 fenced, last heard") for each in fenced), fenced
+
+    assert quorate("topics", "delete", "-t", "t", *reach).exit_code == 0
+    until(
+        lambda: (
+            {part[2:] for part in parts(seen(quorate, cluster, "-t", "t")) if part[0] == "topic deleted"}
+            == {(1, "delete", "completed"), (2, "delete", "completed")}
+        ),
+        lambda: parts(seen(quorate, cluster, "-t", "t")),
+    )
+    text = quorate("state-changes", "-t", "t", *reach).stdout
+    assert "topic deleted" in text and "broker gone" in text and "…" not in text, "whole names in a pipe"
+
+
+def states(quorate: Quorate, cluster: LocalCluster) -> list[dict[str, Any]]:
+    told = quorate("topics", "states", "-t", "t", "-b", cluster.bootstrap, "--json")
+    assert told.exit_code == ExitCode.OK, told.output
+    found = json.loads(told.stdout)
+    assert isinstance(found, list)
+    return found
+
+
+def test_states_of_a_topic_that_is_not_there(quorate: Quorate, one_node: LocalCluster) -> None:
+    told = quorate("topics", "states", "-t", "nope", "-b", one_node.bootstrap)
+    assert (told.exit_code, told.stderr) == (ExitCode.FAILED, "quorate: There is no topic 'nope'.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--since", "yesterday"), "--since: 'yesterday' is no time"),
+        (("--since", "0s"), "--since: '0s' is no time"),
+        (("--partition", "1"), "--partition needs --topic"),
+    ],
+)
+def test_a_wrong_command_line_says_what_is_wrong(
+    quorate: Quorate, words: tuple[str, ...], message: str
+) -> None:
+    told = quorate("state-changes", *words, "-b", "127.0.0.1:1")
+    assert told.exit_code == ExitCode.USAGE and message in told.stderr
+
+
+# Requests and the brokers' parts, joined
+
+
+def request(offset: int, *, partition: int | None = 0, what: str = "leader 1", **other: Any) -> ChangeRequest:
+    found = None if partition is None else range(partition, partition + 1)
+    return ChangeRequest(
+        offset=offset,
+        time_ms=1000 * offset,
+        epoch=1,
+        controller=1,
+        topic_id=TOPIC,
+        partitions=other.pop("partitions", found),
+        what=what,
+        reason=None,
+        **other,
+    )
+
+
+def change(
+    offset: int, *, partition: int = 0, kind: str = "lead", outcome: str = "completed"
+) -> dict[str, object]:
+    return {
+        "topic_name": "t",
+        "topic_id": TOPIC,
+        "partition_index": partition,
+        "change": kind,
+        "outcome": outcome,
+        "problem": None,
+        "leader_epoch": 0,
+        "metadata_offset": offset,
+        "received_ms": offset,
+        "duration_us": 1000,
+    }
+
+
+def journal(broker: int, *changes: dict[str, object], received: int = 1000) -> BrokerJournal:
+    answer = build(DescribeStateChangesResponse, received_offset=received, changes=changes)
+    return BrokerJournal(broker_id=broker, answer=answer, problem=None)
+
+
+def sight(*journals: BrokerJournal, replicas: tuple[int, ...] = (1, 2), partitions: int = 1) -> ClusterSight:
+    return ClusterSight(
+        names={TOPIC: "t"},
+        replicas={(TOPIC, each): replicas for each in range(partitions)},
+        journals={each.broker_id: each for each in journals},
+    )
+
+
+def joined(requests: list[ChangeRequest], cluster: ClusterSight, **wanted: Any) -> list[tuple[Any, ...]]:
+    """(offset, known request, broker, partition, outcome)."""
+    lives = join(requests, cluster, names={}, now_ms=100_000)
+    asked: dict[str, Any] = {"topic": None, "partition": None, "broker": None, "pending": False}
+    return [of(life, part) for life in narrow(lives, **{**asked, **wanted}) for part in life.parts]
+
+
+def of(life: Life, part: Any) -> tuple[Any, ...]:
+    return (life.offset, life.request is not None, part.broker, part.partition, part.outcome)
+
+
+def test_a_change_belongs_to_the_newest_request_that_it_came_with() -> None:
+    requests = [request(10), request(11), request(20)]
+    # Brokers got 10 and 11 in one batch that ends at 13, and broker 2 not the last one yet.
+    cluster = sight(
+        journal(1, change(13), change(20)), journal(2, change(13, outcome="pending"), received=15)
+    )
+    assert joined(requests, cluster) == [
+        (11, True, 1, 0, "completed"),
+        (11, True, 2, 0, "pending"),
+        (20, True, 1, 0, "completed"),
+        (20, True, 2, 0, "not received"),
+    ]
+    assert joined(requests, cluster, pending=True) == [
+        (11, True, 2, 0, "pending"),
+        (20, True, 2, 0, "not received"),
+    ]
+    assert joined(requests, cluster, broker=1) == [
+        (11, True, 1, 0, "completed"),
+        (20, True, 1, 0, "completed"),
+    ]
+
+
+def test_a_change_whose_request_is_older_than_what_was_read_is_shown_all_the_same() -> None:
+    cluster = sight(journal(1, change(5, outcome="pending")), journal(2))
+    assert joined([], cluster, pending=True) == [(5, False, 1, 0, "pending")]
+
+
+def test_who_gives_no_answer_is_named_for_the_last_request_alone() -> None:
+    mute = BrokerJournal(broker_id=2, answer=None, problem="no answer within 5 s")
+    requests = [request(10), request(20)]
+    assert joined(requests, sight(journal(1, change(10), change(20)), mute)) == [
+        (10, True, 1, 0, "completed"),
+        (20, True, 1, 0, "completed"),
+        (20, True, 2, 0, "no answer"),
+    ]
+    assert joined(requests, sight(journal(1, change(20))))[-1] == (20, True, 2, 0, "no answer"), "not live"
+
+
+def test_deletions_belong_to_the_topic_or_to_the_number_of_its_partitions() -> None:
+    shrunk = request(10, partitions=range(1, 1 << 31), what="shrunk to 1 partitions")
+    removed = request(20, partition=None, what="topic deleted")
+    cluster = sight(
+        journal(1, change(10, partition=1, kind="delete"), change(20, kind="delete")), partitions=0
+    )
+    assert joined([shrunk, removed], cluster) == [
+        (10, True, 1, 1, "completed"),
+        (20, True, 1, 0, "completed"),
+    ]
+    lives = join([shrunk, removed], cluster, names={}, now_ms=0)
+    assert [len(narrow(lives, topic="t", partition=each, broker=None, pending=False)) for each in (0, 1)] == [
+        1,
+        2,
+    ]
+    assert narrow(lives, topic="other", partition=None, broker=None, pending=False) == []
