@@ -1,50 +1,76 @@
-"""The dashboard asks for metrics that there are."""
+"""The dashboards ask for metrics that there are."""
 
 import json
 import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from quorate.metrics.raft_metrics import RaftMetrics
 
-DASHBOARD: Any = json.loads((Path(__file__).parents[2] / "dashboards" / "quorate.json").read_text())
+ROOT = Path(__file__).parents[2]
+DASHBOARDS = sorted(path.name for path in (ROOT / "dashboards").glob("*.json"))
+PAGE = ROOT / "docs" / "reference" / "metrics.md"
 
 
-def shown_names() -> set[str]:
+def dashboard(name: str) -> Any:
+    return json.loads((ROOT / "dashboards" / name).read_text())
+
+
+def of_any_quorum() -> set[str]:
     registry = CollectorRegistry()
     RaftMetrics(registry, monotonic=lambda: 0.0)
     page = generate_latest(registry).decode()
     return {sample.name for family in text_string_to_metric_families(page) for sample in family.samples}
 
 
-def queries() -> list[str]:
-    panels = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+def of_nodes() -> set[str]:
+    """Those of the reference, which another test compares with what nodes serve."""
+    return set(re.findall(r"`((?:raft_manager|kafka|quorate)_\w+)`", PAGE.read_text()))
+
+
+def queries(shown: Any) -> list[str]:
+    panels = [target["expr"] for panel in shown["panels"] for target in panel["targets"]]
     variables = [
-        variable["query"]["query"]
-        for variable in DASHBOARD["templating"]["list"]
-        if variable["type"] == "query"
+        variable["query"]["query"] for variable in shown["templating"]["list"] if variable["type"] == "query"
     ]
-    return panels + variables + [each["expr"] for each in DASHBOARD["annotations"]["list"]]
+    return panels + variables + [each["expr"] for each in shown["annotations"]["list"]]
 
 
-def test_every_metric_of_the_dashboard_is_served() -> None:
-    served = shown_names()
-    asked = {name for query in queries() for name in re.findall(r"\b(?:raft_manager|kafka)_\w+", query)}
-    assert len(asked) > 10
-    assert asked <= served, asked - served
+def asked(name: str) -> set[str]:
+    return {
+        metric.removesuffix("_bucket")
+        for query in queries(dashboard(name))
+        for metric in re.findall(r"\b(?:raft_manager|kafka|quorate)_\w+", query)
+    }
 
 
-def test_panels_do_not_lie_on_each_other() -> None:
+@pytest.mark.parametrize(("name", "least"), [("quorate.json", 11), ("controller-and-replication.json", 35)])
+def test_every_metric_of_a_dashboard_is_served(name: str, least: int) -> None:
+    served = of_any_quorum() if name == "quorate.json" else of_nodes()
+    assert len(asked(name)) >= least
+    assert asked(name) <= served, asked(name) - served
+
+
+def test_the_dashboards_are_two_and_can_be_told_apart() -> None:
+    assert DASHBOARDS == ["controller-and-replication.json", "quorate.json"]
+    for key in ("uid", "title"):
+        assert len({dashboard(name)[key] for name in DASHBOARDS}) == 2
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_panels_do_not_lie_on_each_other(name: str) -> None:
     taken: dict[tuple[int, int], str] = {}
-    for panel in DASHBOARD["panels"]:
+    panels = dashboard(name)["panels"]
+    for panel in panels:
         place = panel["gridPos"]
         for x in range(place["x"], place["x"] + place["w"]):
             assert x < 24
             for y in range(place["y"], place["y"] + place["h"]):
                 assert (x, y) not in taken, f"{panel['title']} and {taken[x, y]}"
                 taken[x, y] = panel["title"]
-    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    ids = [panel["id"] for panel in panels]
     assert len(ids) == len(set(ids))

@@ -304,3 +304,32 @@ def moved(before: Scrape, after: Scrape, node: int, *, appended: float, fetched:
         if time.time() * 1000 - after[node]["boot-timestamp"] < WINDOW_SECONDS * 1000:
             grown = rate - before[node][f"{name}-rate"]
             assert grown == pytest.approx(records / WINDOW_SECONDS), (node, name)
+
+
+DASHBOARDS = sorted((Path(__file__).parents[2] / "dashboards").glob("*.json"))
+
+
+def test_a_real_prometheus_has_an_answer_for_every_panel_of_the_dashboards(
+    make_cluster: Callable[..., LocalCluster], watch: Callable[[LocalCluster], Prometheus]
+) -> None:
+    cluster = make_cluster(3)
+    prometheus = watch(cluster)
+    create_topics(cluster, 2, "t")
+    prometheus.scrape()
+    prometheus.scrape()  # rates take two
+    asked = [
+        (panel["title"], target["expr"].replace("$instance", ".*"))
+        for path in DASHBOARDS
+        for panel in json.loads(path.read_text())["panels"]
+        for target in panel["targets"]
+    ]
+    assert len(asked) > 50
+
+    def unanswered() -> list[tuple[str, str]]:
+        # What is compared with 0 shows nothing while it is.
+        return [each for each in asked if "> 0" not in each[1] and not prometheus.query(each[1])]
+
+    deadline = time.monotonic() + 30
+    while missing := unanswered():
+        assert time.monotonic() < deadline, f"Prometheus has nothing for {missing}"
+        time.sleep(0.5)
