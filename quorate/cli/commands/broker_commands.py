@@ -66,8 +66,8 @@ def list_brokers(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOp
     print_table(table)
 
 
-@app.command(epilog="Example: quorate brokers drain 3 --throttle 50000000")
-def drain(
+@app.command("drain", epilog="Example: quorate brokers drain 3 --throttle 50000000")
+def drain_broker(
     broker_id: Annotated[int, typer.Argument(min=0, metavar="ID", help="The broker to empty.")],
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     throttle: ThrottleOption = None,
@@ -87,66 +87,11 @@ def drain(
     was interrupted: it asks the cluster what is left. A broker that is drained still counts as one for new
     topics: stop it then.
     """
-    import trio
-
     from quorate.cli.bootstrap import run_with_client
-    from quorate.cli.reassigning import (
-        POLL_SECONDS,
-        StuckWatch,
-        begin_moves,
-        drained,
-        end_throttles,
-        progress_of,
-        read_cluster,
-        stuck_moves,
-        summary,
-    )
+    from quorate.cli.reassigning import Drain
 
-    async def act(client: "WireClient") -> None:
-        before, topics, said, watch = None, set[str](), "", StuckWatch()
-        while True:
-            view = await read_cluster(client)
-            targets = view.targets()
-            racks = {each.broker_id: each.rack for each in view.brokers.values()}
-            plan = drained(targets, broker_id, racks=racks)
-            if plan:
-                # Topics may be created meanwhile, with replicas here.
-                refused = await begin_moves(client, view, plan, throttle=throttle)
-                if refused:
-                    key, reason = min(refused.items())
-                    raise CommandError(f"{key.topic}-{key.partition}: {reason}")
-                typer.echo(f"Began to move {len(plan)} replicas off broker {broker_id}")
-                topics |= {key.topic for key in plan}
-                continue
-            leaving = {key: move for key, move in view.moves.items() if broker_id in move.removing}
-            topics |= {key.topic for key in leaving}
-            if not leaving or not wait:
-                break
-            progress = await progress_of(leaving, view)
-            line = summary(progress, before)
-            if line != said:
-                typer.echo(line)
-            before, said = progress, line
-            stuck = watch.look(stuck_moves(leaving, view), now=trio.current_time())
-            if len(stuck) == len(leaving) and not wait_for_down:
-                for key, reason in stuck.items():
-                    typer.echo(f"quorate: {key.topic}-{key.partition} can't be moved: {reason}", err=True)
-                raise CommandError(
-                    f"{len(stuck)} replicas stay on broker {broker_id}. Start the brokers that are down, and "
-                    "the moves end by themselves; --wait-for-down waits for that. To take the moves back: "
-                    "quorate reassign-partitions cancel"
-                )
-            await trio.sleep(POLL_SECONDS)
-        if leaving:
-            typer.echo(
-                f"{len(leaving)} replicas are leaving broker {broker_id}; give the command again to watch"
-            )
-            return
-        if topics and throttle is not None:
-            await end_throttles(client, topics)
-        typer.echo(f"Broker {broker_id} has no replicas")
-
-    run_with_client(bootstrap, act)
+    drain = Drain(broker_id, throttle=throttle, wait=wait, wait_for_down=wait_for_down, say=typer.echo)
+    run_with_client(bootstrap, drain.run)
 
 
 @app.command(epilog="Example: quorate brokers unregister 3")

@@ -8,6 +8,7 @@ from quorate.cli.reassigning.assignment_files import (
     load_topics,
 )
 from quorate.cli.reassigning.cluster_view import BrokerView, ClusterView, Move, read_cluster
+from quorate.cli.reassigning.draining import Drain
 from quorate.cli.reassigning.moves import (
     POLL_SECONDS,
     begin_moves,
@@ -25,6 +26,7 @@ __all__ = [
     "Assignments",
     "BrokerView",
     "ClusterView",
+    "Drain",
     "Move",
     "PlanError",
     "Progress",
