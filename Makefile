@@ -17,7 +17,7 @@ help:  ## This list
 
 setup: .venv/.installed  ## Virtual environment with everything in it
 
-demo: setup  ## Three real nodes, a stock client, a kill -9, and what became of it (FILE=... to choose the input)
+demo: setup  ## An operator's day: three real nodes, a stock client, a kill -9, moves (FILE=... to choose the input)
 	$(BIN)/quorate demo --file $(FILE)
 
 test: setup  ## The tests but the slowest (JOBS=2 workers)

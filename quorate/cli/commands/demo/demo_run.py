@@ -1,72 +1,36 @@
-"""`quorate demo`: the main job, from an empty folder to a Spark table, with a kill -9 in the middle."""
+"""`quorate demo`: an operator's day, from an empty folder to a Spark table, with a kill -9 in the middle."""
 
-import datetime
 import signal
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cli_errors import CommandError, ExitCode, fail, user_errors
+from quorate.cli.cli_errors import ExitCode, fail, user_errors
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
+    from quorate.cli.commands.demo.demo_operations import DemoPartition
+    from quorate.cli.commands.demo.demo_report import Report
     from quorate.cli.commands.demo.demo_spark import SparkAhead
     from quorate.cli.local_cluster import LocalCluster
 
 TOPIC = "demo"
 NODES = 3
-_ISR_SECONDS = 30.0
+GROUP = "demo"
+_SETTINGS = {
+    # With a replica of each group's offsets on every node, there would be nowhere to drain one of three to.
+    "offsets.topic.replication.factor": "2",
+    "offsets.topic.num.partitions": "6",
+    # Nobody else is going to join.
+    "group.initial.rebalance.delay.ms": "0",
+}
 _RECORD_BYTES = 256 * 1024
 """The bytes after which a line is cut into pieces: brokers take 1 MiB at once by default."""
-_PREFIX = "raft_manager_"
-_SHOWN_METRICS = ("current_state", "current_leader", "current_epoch", "high_watermark", "log_end_offset",
-                  "commit_latency_avg_seconds", "append_records_total")  # fmt: skip
-
-
-class DemoError(CommandError):
-    """A comparison did not hold."""
-
-
-@dataclass(slots=True)
-class Report:
-    """The events of the demo, and the duration of each step."""
-
-    console: "Console"
-    steps: list[tuple[str, str, float]] = field(default_factory=list)
-
-    @contextmanager
-    def step(self, title: str) -> Iterator[list[str]]:
-        """Run a step of the demo; the caller puts its result in words into the list."""
-        result: list[str] = []
-        started = time.monotonic()
-        with self.console.status(title):
-            yield result
-        seconds = time.monotonic() - started
-        text = "; ".join(result)
-        self.steps.append((title, text, seconds))
-        self.console.print(f"[green]✓[/green] {title} [dim]({seconds:.1f} s)[/dim] {text}", highlight=False)
-
-    def table(self) -> "Table":
-        from rich.table import Table
-
-        table = Table(title="what happened", title_justify="left")
-        table.add_column("step")
-        table.add_column("result")
-        table.add_column("seconds", justify="right")
-        for title, result, seconds in self.steps:
-            table.add_row(title, result, f"{seconds:.1f}")
-        table.add_row("in all", "", f"{sum(seconds for *_, seconds in self.steps):.1f}")
-        return table
 
 
 def demo(
@@ -75,7 +39,8 @@ def demo(
     ] = Path("README.md"),
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Show the Spark table.")] = True,
 ) -> None:
-    """Send a file through three nodes, kill the leader halfway, and show that no record was lost."""
+    """Show an operator's day in a minute: send a file through three nodes, kill the leader halfway, watch the
+    lag of a group, move a partition, drain a broker, and compare what came back with what was sent."""
     try:
         import confluent_kafka  # noqa: F401
     except ImportError:
@@ -93,7 +58,7 @@ def demo(
         signal.signal(number, _exit)
     console = Console()
     with tempfile.TemporaryDirectory(prefix="quorate-demo-") as folder:
-        cluster = LocalCluster.plan(Path(folder) / "cluster", nodes=NODES, client_port=0)
+        cluster = LocalCluster.plan(Path(folder) / "cluster", nodes=NODES, client_port=0, overrides=_SETTINGS)
         ahead = None
         try:
             with user_errors():
@@ -132,8 +97,10 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 def _run(
     console: "Console", cluster: "LocalCluster", file: Path, data: bytes, spark: "SparkAhead | None"
-) -> Report:
-    from quorate.cli.commands.demo.demo_client import consume_all, create_topic, produce
+) -> "Report":
+    from quorate.cli.commands.demo.demo_client import create_topic
+    from quorate.cli.commands.demo.demo_operations import DemoPartition
+    from quorate.cli.commands.demo.demo_report import Report, show_metrics, show_quorum
 
     report = Report(console)
     with report.step(f"start {NODES} nodes") as result:
@@ -141,10 +108,50 @@ def _run(
         cluster.start()
         cluster.wait_ready()
         result.append(cluster.bootstrap)
+    partition = DemoPartition(cluster, TOPIC)
     with report.step(f"create topic {TOPIC} with {NODES} replicas") as result:
         create_topic(cluster.bootstrap, TOPIC, replicas=NODES)
-        leader = _leader(cluster)
+        leader = partition.leader()
+        created_at = partition.metadata_offset()
         result.append(f"node {leader} leads partition 0")
+    successor = _send(report, cluster, partition, file, data, leader=leader)
+    _read(report, cluster, partition, data)
+    with report.step(f"bring node {leader} back") as result:
+        cluster.start(leader)
+        isr = partition.wait_in_sync(leader)
+        result.append(f"in sync again: {isr}")
+    _move(report, cluster, partition, data, leader=leader, successor=successor)
+    _look_back(report, partition, created_at, leader=leader)
+    show_quorum(console, cluster)
+    show_metrics(console, cluster)
+    if spark is not None:
+        _show_spark(report, cluster, spark, leader=leader, successor=successor)
+    with report.step("stop in order") as result:
+        codes = cluster.stop()
+        _compare("the exit codes of the nodes", dict.fromkeys(codes, 0), codes)
+        result.append("exit code 0 from every node")
+    return report
+
+
+def _compare(what: str, expected: object, seen: object) -> None:
+    from quorate.cli.commands.demo.demo_operations import DemoError
+
+    if seen != expected:
+        raise DemoError(f"{what}: expected {expected}, and saw {seen}")
+
+
+def _send(
+    report: "Report",
+    cluster: "LocalCluster",
+    partition: "DemoPartition",
+    file: Path,
+    data: bytes,
+    *,
+    leader: int,
+) -> int:
+    """Send the file, with a kill -9 of the leader halfway. Return the next leader."""
+    from quorate.cli.commands.demo.demo_client import produce
+    from quorate.cli.commands.demo.demo_operations import DemoError
 
     lines = split_records(data)
     half = len(lines) // 2
@@ -156,120 +163,93 @@ def _run(
         result.append(f"nodes {cluster.running()} go on")
     with report.step("send the rest through the new leader") as result:
         offsets += produce(cluster.bootstrap, TOPIC, lines[half:])
-        successor = _leader(cluster)
+        successor = partition.leader()
         result.append(f"{len(lines) - half} records; node {successor} leads now")
         if successor == leader:
             raise DemoError(f"node {leader} is dead and still said to lead")
-    with report.step("read everything back in a consumer group") as result:
-        received = consume_all(cluster.bootstrap, TOPIC, group="demo", count=len(lines))
-        if b"".join(received) != data:
-            raise DemoError(f"what came back differs: {len(b''.join(received))} bytes for {len(data)} sent")
         if offsets != sorted(set(offsets)):
             raise DemoError("the acknowledged offsets are not distinct and in order")
+    return successor
+
+
+def _read(report: "Report", cluster: "LocalCluster", partition: "DemoPartition", data: bytes) -> None:
+    """Read everything back in a group, in two parts, with the lag after each."""
+    from quorate.cli.commands.demo.demo_client import consume_all
+
+    records = len(split_records(data))
+    first = max(1, records // 2)
+    with report.step(f"read {first} records in group {GROUP}, and ask for its lag") as result:
+        received = consume_all(cluster.bootstrap, TOPIC, group=GROUP, count=first)
+        lag = partition.lag(GROUP)
+        _compare("the lag of the group", records - first, lag)
+        result.append(f"lag {lag}, as expected")
+    with report.step("read the rest in the same group") as result:
+        if records > first:
+            received += consume_all(cluster.bootstrap, TOPIC, group=GROUP, count=records - first)
+        _compare_bytes(received, data)
+        lag = partition.lag(GROUP)
+        _compare("the lag of the group", 0, lag)
+        result.append(f"{len(received)} records, byte for byte the same; lag 0")
+
+
+def _compare_bytes(received: list[bytes], data: bytes) -> None:
+    from quorate.cli.commands.demo.demo_operations import DemoError
+
+    back = b"".join(received)
+    if back != data:
+        raise DemoError(f"what came back differs: {len(back)} bytes for {len(data)} sent")
+
+
+def _move(
+    report: "Report",
+    cluster: "LocalCluster",
+    partition: "DemoPartition",
+    data: bytes,
+    *,
+    leader: int,
+    successor: int,
+) -> None:
+    """Let the partition have two replicas, empty the broker of one of them, and read everything again."""
+    from quorate.cli.commands.demo.demo_client import consume_all
+    from quorate.cli.commands.demo.demo_operations import drain
+
+    target = [successor, leader]
+    with report.step(f"reassign: two replicas in place of three, on nodes {target}") as result:
+        partition.move(target)
+        result.append(f"replicas {partition.replicas()}, as expected")
+    with report.step(f"drain node {successor}") as result:
+        moved = drain(cluster, successor)
+        (other,) = {node.node_id for node in cluster.nodes} - {*target}
+        _compare("the replicas", {other, leader}, {*partition.replicas()})
+        result.append(f"{moved} replicas moved away, none is left; {TOPIC} is on {partition.replicas()}")
+    with report.step("read everything again, from where it is now") as result:
+        received = consume_all(
+            cluster.bootstrap, TOPIC, group=f"{GROUP}-again", count=len(split_records(data))
+        )
+        _compare_bytes(received, data)
         result.append(f"{len(received)} records, byte for byte the same")
-    with report.step(f"bring node {leader} back") as result:
-        cluster.start(leader)
-        isr = _wait_in_sync(cluster, leader)
-        result.append(f"in sync again: {isr}")
-
-    _show_quorum(console, cluster)
-    _show_metrics(console, cluster)
-    if spark is not None:
-        with report.step("leadership history in Spark, read from the metadata log") as result:
-            from quorate.cli.commands.demo.demo_spark import leader_of
-
-            rows = spark.leadership_rows(cluster.bootstrap, TOPIC)
-            leaders = [leader_of(row) for row in rows if leader_of(row) >= 0]
-            if leaders[:1] != [leader] or successor not in leaders:
-                raise DemoError(f"the leadership history is {leaders}, expected {leader}, then {successor}")
-            distinct = [each for at, each in enumerate(leaders) if at == 0 or leaders[at - 1] != each]
-            result.append(" → ".join(f"node {each}" for each in distinct))
-        _show_history(console, rows)
-    with report.step("stop in order") as result:
-        codes = cluster.stop()
-        if any(codes.values()):
-            raise DemoError(f"nodes did not stop cleanly: exit codes {codes}")
-        result.append("exit code 0 from every node")
-    return report
 
 
-def _partition(cluster: "LocalCluster") -> dict[str, object]:
-    described = cluster.describe_topic(TOPIC)
-    partitions = described["partitions"]
-    assert isinstance(partitions, list)
-    partition: dict[str, object] = partitions[0]
-    return partition
+def _look_back(report: "Report", partition: "DemoPartition", created_at: int, *, leader: int) -> None:
+    with report.step("look back: the metadata as they were when the topic was new") as result:
+        state = partition.as_it_was(created_at)
+        _compare(f"the leader at offset {created_at}", leader, state.leader)
+        _compare(f"the ISR at offset {created_at}", NODES, len(state.isr))
+        result.append(f"at offset {created_at}: node {state.leader} led, in sync {sorted(state.isr)}")
 
 
-def _leader(cluster: "LocalCluster") -> int:
-    leader = _partition(cluster)["leader"]
-    assert isinstance(leader, int)
-    return leader
+def _show_spark(
+    report: "Report", cluster: "LocalCluster", spark: "SparkAhead", *, leader: int, successor: int
+) -> None:
+    from quorate.cli.commands.demo.demo_operations import DemoError
+    from quorate.cli.commands.demo.demo_report import show_history
+    from quorate.cli.commands.demo.demo_spark import leader_of
 
-
-def _wait_in_sync(cluster: "LocalCluster", node: int) -> list[int]:
-    deadline = time.monotonic() + _ISR_SECONDS
-    while time.monotonic() < deadline:
-        isr = _partition(cluster)["isr"]
-        assert isinstance(isr, list)
-        if node in isr:
-            return sorted(isr)
-        time.sleep(0.1)
-    raise DemoError(
-        f"node {node} did not return to the ISR within {_ISR_SECONDS:g} s:\n{cluster.last_lines(node)}"
-    )
-
-
-def _show_quorum(console: "Console", cluster: "LocalCluster") -> None:
-    from quorate.cli.bootstrap import ask_cluster
-    from quorate.cli.commands.quorum_commands import quorum_table
-    from quorate.cli.kafka_requests import describe_quorum
-
-    console.print(quorum_table(ask_cluster(cluster.bootstrap, describe_quorum)))
-
-
-def _show_metrics(console: "Console", cluster: "LocalCluster") -> None:
-    from rich.table import Table
-
-    table = Table(title=f"raft-manager metrics from /metrics, less {_PREFIX}", title_justify="left")
-    table.add_column("metric")
-    pages = {}
-    for node in cluster.running():
-        table.add_column(f"node {node}", justify="right")
-        pages[node] = cluster.metrics(node)
-    for name in _SHOWN_METRICS:
-        table.add_row(name, *(shown_value(page, _PREFIX + name) for page in pages.values()))
-    console.print(table)
-
-
-def shown_value(page: str, metric: str) -> str:
-    """Return a metric's value on a /metrics page; of one that has a series per state, the state that
-    holds."""
-    for line in page.splitlines():
-        name, _, value = line.rpartition(" ")
-        if name == metric:
-            return f"{float(value):g}"
-        if name.startswith(f"{metric}{{") and float(value) == 1:
-            return name.partition('="')[2].partition('"')[0]
-    return "?"
-
-
-def _show_history(console: "Console", rows: list[dict[str, object]]) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"who led {TOPIC}-0, as Spark sees the metadata log", title_justify="left")
-    columns = ("offset", "leader", "leader_epoch", "partition_epoch", "isr", "valid_from", "valid_to")
-    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
-    for index, column in enumerate(columns):
-        # Headings wrap, what is in the rows does not.
-        width = max((len(row[index]) for row in cells), default=0)
-        table.add_column(column.replace("_", " "), min_width=width)
-    for row in cells:
-        table.add_row(*row)
-    console.print(table)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, datetime.datetime):
-        return value.strftime("%H:%M:%S")
-    return "" if value is None else str(value)
+    with report.step("leadership history in Spark, read from the metadata log") as result:
+        rows = spark.leadership_rows(cluster.bootstrap, TOPIC)
+        leaders = [leader_of(row) for row in rows if leader_of(row) >= 0]
+        if leaders[:1] != [leader] or successor not in leaders:
+            raise DemoError(f"the leadership history is {leaders}, expected {leader}, then {successor}")
+        distinct = [each for at, each in enumerate(leaders) if at == 0 or leaders[at - 1] != each]
+        result.append(" → ".join(f"node {each}" for each in distinct))
+    show_history(report.console, rows)

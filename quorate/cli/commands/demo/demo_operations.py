@@ -1,0 +1,132 @@
+"""What the demo's operator does between the records: look, wait, move, drain, and read the lag."""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from quorate.cli.bootstrap import ask_cluster
+from quorate.cli.cli_errors import CommandError
+from quorate.cli.groups import describe_group, partition_views, run_with_brokers
+from quorate.cli.images import ClusterHistory, Moment, Replay
+from quorate.cli.reassigning import Drain, Replica, begin_moves, read_cluster
+from quorate.runtime import Address
+
+if TYPE_CHECKING:
+    from quorate.broker.metadata import PartitionState
+    from quorate.broker.wire import WireClient
+    from quorate.cli.groups import BrokerConnections
+    from quorate.cli.local_cluster import LocalCluster
+
+_SECONDS = 30.0
+_POLL_SECONDS = 0.1
+
+
+class DemoError(CommandError):
+    """A comparison did not hold."""
+
+
+class DemoPartition:
+    """Partition 0 of the demo's topic, as an operator looks at it and moves it."""
+
+    def __init__(self, cluster: "LocalCluster", topic: str) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._key = Replica(topic, 0)
+
+    def leader(self) -> int:
+        """Return the broker that leads it."""
+        (leader,) = self._ids("leader")
+        return leader
+
+    def replicas(self) -> list[int]:
+        """Return its brokers, in order of preference."""
+        return self._ids("replicas")
+
+    def wait_in_sync(self, node: int) -> list[int]:
+        """Return the ISR when `node` is in it. Raises `DemoError` after half a minute."""
+        self._wait(lambda: node in self._ids("isr"), f"node {node} did not return to the ISR", node)
+        return sorted(self._ids("isr"))
+
+    def move(self, target: list[int]) -> None:
+        """Let it have these replicas, and return when it has. Raises `DemoError`."""
+
+        async def begin(client: "WireClient") -> dict[Replica, str]:
+            view = await read_cluster(client)
+            return await begin_moves(client, view, {self._key: tuple(target)}, throttle=None)
+
+        refused = ask_cluster(self._cluster.bootstrap, begin)
+        if refused:
+            raise DemoError(f"the move was refused: {refused[self._key]}")
+        self._wait(lambda: self.replicas() == target, f"the replicas did not become {target}", target[0])
+
+    def lag(self, group: str) -> int | None:
+        """Return how many records the group has not committed yet; None if it has committed none."""
+
+        async def ask(brokers: "BrokerConnections") -> int | None:
+            found = await describe_group(brokers, group)
+            views = [] if found is None else await partition_views(brokers, found)
+            return next((view.lag for view in views if view.topic == self._topic), None)
+
+        return run_with_brokers(self._cluster.bootstrap, ask)
+
+    def as_it_was(self, last_offset: int) -> "PartitionState":
+        """Return its state as of an offset of the metadata log. Raises `DemoError`."""
+        replay = self._replay()
+        replay.move_to(Moment(last_offset=last_offset))
+        topic = replay.image.topic(self._topic)
+        state = None if topic is None else replay.image.partition(topic.topic_id, 0)
+        if state is None:
+            raise DemoError(f"the metadata at offset {last_offset} don't have topic {self._topic}")
+        return state
+
+    def metadata_offset(self) -> int:
+        """Return the offset of the last committed record of the metadata."""
+        _, end = self._history().bounds()
+        return end - 1
+
+    def _history(self) -> ClusterHistory:
+        return ClusterHistory(tuple(map(Address.parse, self._cluster.bootstrap.split(","))))
+
+    def _replay(self) -> Replay:
+        return Replay(self._history(), warn=lambda _: None)
+
+    def _ids(self, name: str) -> list[int]:
+        partitions = self._cluster.describe_topic(self._topic)["partitions"]
+        assert isinstance(partitions, list)
+        found = partitions[0][name]
+        return [int(each) for each in found] if isinstance(found, list) else [int(found)]
+
+    def _wait(self, holds: Callable[[], bool], problem: str, node: int) -> None:
+        deadline = time.monotonic() + _SECONDS
+        while not holds():
+            if time.monotonic() > deadline:
+                said = self._cluster.last_lines(node)
+                raise DemoError(f"{problem} within {_SECONDS:g} s; node {node} says:\n{said}")
+            time.sleep(_POLL_SECONDS)
+
+
+def drain(cluster: "LocalCluster", node: int) -> int:
+    """Move everything off a broker. Return how many replicas were there. Raises `DemoError` if any still
+    is."""
+    said: list[str] = []
+    before = _replicas_on(cluster, node)
+
+    async def run(client: "WireClient") -> None:
+        with trio.fail_after(_SECONDS):
+            await Drain(node, throttle=None, wait=True, wait_for_down=False, say=said.append).run(client)
+
+    ask_cluster(cluster.bootstrap, run)
+    left = _replicas_on(cluster, node)
+    if left:
+        raise DemoError(f"broker {node} still has {left} replicas: {said}")
+    return before
+
+
+def _replicas_on(cluster: "LocalCluster", node: int) -> int:
+    async def count(client: "WireClient") -> int:
+        view = await read_cluster(client)
+        return sum(node in map(int, state.replica_nodes) for state in view.partitions.values())
+
+    return ask_cluster(cluster.bootstrap, count)

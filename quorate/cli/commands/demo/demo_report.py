@@ -1,0 +1,105 @@
+"""What the demo prints: its steps, and tables of what the cluster says."""
+
+import datetime
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from quorate.cli.local_cluster import LocalCluster
+
+_PREFIX = "raft_manager_"
+_SHOWN_METRICS = ("current_state", "current_leader", "current_epoch", "high_watermark", "log_end_offset",
+                  "commit_latency_avg_seconds", "append_records_total")  # fmt: skip
+
+
+@dataclass(slots=True)
+class Report:
+    """The events of the demo, and the duration of each step."""
+
+    console: "Console"
+    steps: list[tuple[str, str, float]] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[list[str]]:
+        """Run a step of the demo; the caller puts its result in words into the list."""
+        result: list[str] = []
+        started = time.monotonic()
+        with self.console.status(title):
+            yield result
+        seconds = time.monotonic() - started
+        text = "; ".join(result)
+        self.steps.append((title, text, seconds))
+        self.console.print(f"[green]✓[/green] {title} [dim]({seconds:.1f} s)[/dim] {text}", highlight=False)
+
+    def table(self) -> "Table":
+        from rich.table import Table
+
+        table = Table(title="what happened", title_justify="left")
+        table.add_column("step")
+        table.add_column("result")
+        table.add_column("seconds", justify="right")
+        for title, result, seconds in self.steps:
+            table.add_row(title, result, f"{seconds:.1f}")
+        table.add_row("in all", "", f"{sum(seconds for *_, seconds in self.steps):.1f}")
+        return table
+
+
+def show_quorum(console: "Console", cluster: "LocalCluster") -> None:
+    from quorate.cli.bootstrap import ask_cluster
+    from quorate.cli.commands.quorum_commands import quorum_table
+    from quorate.cli.kafka_requests import describe_quorum
+
+    console.print(quorum_table(ask_cluster(cluster.bootstrap, describe_quorum)))
+
+
+def show_metrics(console: "Console", cluster: "LocalCluster") -> None:
+    from rich.table import Table
+
+    table = Table(title=f"raft-manager metrics from /metrics, less {_PREFIX}", title_justify="left")
+    table.add_column("metric")
+    pages = {}
+    for node in cluster.running():
+        table.add_column(f"node {node}", justify="right")
+        pages[node] = cluster.metrics(node)
+    for name in _SHOWN_METRICS:
+        table.add_row(name, *(shown_value(page, _PREFIX + name) for page in pages.values()))
+    console.print(table)
+
+
+def shown_value(page: str, metric: str) -> str:
+    """Return a metric's value on a /metrics page; of one that has a series per state, the state that
+    holds."""
+    for line in page.splitlines():
+        name, _, value = line.rpartition(" ")
+        if name == metric:
+            return f"{float(value):g}"
+        if name.startswith(f"{metric}{{") and float(value) == 1:
+            return name.partition('="')[2].partition('"')[0]
+    return "?"
+
+
+def show_history(console: "Console", rows: list[dict[str, object]]) -> None:
+    from rich.table import Table
+
+    table = Table(title="who led partition 0, as Spark sees the metadata log", title_justify="left")
+    columns = ("offset", "leader", "leader_epoch", "partition_epoch", "isr", "valid_from", "valid_to")
+    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+    for index, column in enumerate(columns):
+        # Headings wrap, what is in the rows does not.
+        width = max((len(row[index]) for row in cells), default=0)
+        table.add_column(column.replace("_", " "), min_width=width)
+    for row in cells:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, datetime.datetime):
+        return value.strftime("%H:%M:%S")
+    return "" if value is None else str(value)
