@@ -163,10 +163,15 @@ class BrokerNode:
             topic = metadata.image.topic(OFFSETS_TOPIC)
             return 0 if topic is None else len(metadata.image.partitions(topic.topic_id))
 
+        def partition_exists(topic: str, partition: int) -> bool:
+            held = metadata.image.topic(topic)
+            return held is not None and metadata.image.partition(held.topic_id, partition) is not None
+
         groups = GroupCoordinator(
             group_config(config),
             OffsetsLog(replicas, runtime.wall_clock, timeout_ms=config.int("offsets.commit.timeout.ms")),
             partition_count=partition_count,
+            partition_exists=partition_exists,
             entropy=runtime.entropy,
             wall_clock=runtime.wall_clock,
         )

@@ -59,10 +59,12 @@ class GroupCoordinator:
         group_log: GroupLog,
         *,
         partition_count: Callable[[], int],
+        partition_exists: Callable[[str, int], bool] = lambda topic, partition: True,
         entropy: Entropy,
         wall_clock: WallClock,
     ) -> None:
-        """`partition_count`: of `__consumer_offsets`; 0 while it does not exist."""
+        """`partition_count`: of `__consumer_offsets`; 0 while it does not exist. `partition_exists`: of any
+        topic, in the metadata that made this broker the leader of what it coordinates."""
         self._config = config
         self._entropy = entropy
         self._wall_clock = wall_clock
@@ -70,10 +72,15 @@ class GroupCoordinator:
             group_log,
             partition_count=partition_count,
             new_group=lambda group_id: Group(group_id, self, config.limits),
+            loaded=lambda shard: self.expiry.loaded(shard),
         )
         self.administration = GroupAdministration(self._shards)
         self.expiry = OffsetExpiry(
-            self._shards, self.administration, retention=config.retention, now_ms=wall_clock.now_ms
+            self._shards,
+            self.administration,
+            retention=config.retention,
+            now_ms=wall_clock.now_ms,
+            exists=partition_exists,
         )
         self._timers: Timers[GroupTimer] = Timers(self._timed_out)
 

@@ -47,12 +47,16 @@ class OffsetExpiry:
         *,
         retention: OffsetRetention,
         now_ms: Callable[[], int],
+        exists: Callable[[str, int], bool],
     ) -> None:
-        """`now_ms`: the wall clock, which the timestamps of commits are of."""
+        """`now_ms`: the wall clock, which the timestamps of commits are of. `exists`: whether there is a
+        partition of that topic and number."""
         self._shards = shards
         self._administration = administration
         self._retention = retention
         self._now_ms = now_ms
+        self._exists = exists
+        self._to_check: list[Shard] = []
         self._deleted: dict[_Key, int] = {}
         """Partitions that were deleted, and when (ms): later commits are of another one of that name."""
         self._wake = trio.Event()
@@ -124,10 +128,29 @@ class OffsetExpiry:
         self._deleted[topic, partition] = self._now_ms()
         self._wake.set()
 
+    def loaded(self, shard: Shard) -> None:
+        """Look for offsets of partitions that were deleted while nobody coordinated these groups. The log has
+        commits for partitions alone that this broker knew, or knew to be deleted, when it became leader."""
+        self._to_check.append(shard)
+        self._wake.set()
+
+    async def _check(self, shard: Shard) -> None:
+        slices = Slices()
+        for group_id in tuple(shard.offsets):
+            offsets = shard.offsets.get(group_id)
+            for topic in () if offsets is None else offsets.topics():
+                await slices.pause()
+                for partition, _ in () if offsets is None else offsets.of_topic(topic):
+                    if not self._exists(topic, partition):
+                        self._deleted.setdefault((topic, partition), self._now_ms())
+
     async def _forget_deleted(self) -> None:
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
+            to_check, self._to_check = self._to_check, []
+            for shard in to_check:
+                await self._check(shard)
             while self._deleted:
                 deleted, self._deleted = self._deleted, {}
                 if not await self._forget(deleted):

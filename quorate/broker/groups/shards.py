@@ -43,12 +43,19 @@ class Shards:
     """The shards that are led here, by partition."""
 
     def __init__(
-        self, group_log: GroupLog, *, partition_count: Callable[[], int], new_group: Callable[[str], Group]
+        self,
+        group_log: GroupLog,
+        *,
+        partition_count: Callable[[], int],
+        new_group: Callable[[str], Group],
+        loaded: Callable[[Shard], None],
     ) -> None:
-        """`partition_count`: of `__consumer_offsets`; 0 while it does not exist."""
+        """`partition_count`: of `__consumer_offsets`; 0 while it does not exist. `loaded` is called with each
+        shard that has been loaded."""
         self._log = group_log
         self._partition_count = partition_count
         self._new_group = new_group
+        self._on_loaded = loaded
         self._held: dict[int, Shard] = {}
         self._to_load: dict[int, Shard] = {}
         self._wake = trio.Event()
@@ -115,6 +122,7 @@ class Shards:
                     group.started()
                 if shard.groups:
                     log.info("groups loaded", partition=shard.partition, groups=len(shard.groups))
+                self._on_loaded(shard)
             return
 
     def _replay(self, shard: Shard, record: Record) -> None:

@@ -94,6 +94,8 @@ class Cluster:
         self._nursery = nursery
         self._limits = limits
         self.clock = WallClock()
+        self.missing: set[tuple[str, int]] = set()
+        """Partitions that do not exist."""
         self.groups = self._start()
 
     def _start(self) -> GroupCoordinator:
@@ -101,6 +103,7 @@ class Cluster:
             GroupConfig(limits=self._limits),
             self.log,
             partition_count=lambda: PARTITIONS,
+            partition_exists=lambda *key: key not in self.missing,
             entropy=Entropy(random.Random(1)),
             wall_clock=self.clock,
         )

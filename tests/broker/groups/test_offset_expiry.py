@@ -199,3 +199,16 @@ async def test_a_deletion_that_finds_its_groups_away_is_done_when_they_are_back(
     cluster.log.error = ErrorCode.none
     await trio.sleep(3)
     assert offset_of(cluster) is None
+
+
+async def test_a_coordinator_that_was_not_there_when_a_partition_was_deleted_removes_its_offsets(
+    cluster: Cluster, autojump_clock: object
+) -> None:
+    cluster.commit(ALONE, 5)
+    cluster.commit(ALONE, 6, partition=1)
+    cluster.missing.add(("t", 0))
+    await cluster.move()
+    assert (offset_of(cluster), offset_of(cluster, "t", 1)) == (None, 6)
+    cluster.missing.clear()
+    await cluster.move()
+    assert (offset_of(cluster), offset_of(cluster, "t", 1)) == (None, 6)
