@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from quorate.broker.apis.update_features import KRAFT_VERSION
-from quorate.broker.metadata import SUPPORTED_FEATURES
+from quorate.broker.metadata import KRAFT_VERSION, SUPPORTED_FEATURES
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.wire import Features, SupportedFeature
 from quorate.raft import Quorum

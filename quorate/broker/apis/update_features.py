@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 from quorate.broker.apis.context import ServingNode, respond
 from quorate.broker.apis.raft_voters import DEFAULT_TIMEOUT_MS, changed
 from quorate.broker.controller.rpc import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
+from quorate.broker.metadata import KRAFT_VERSION
 from quorate.broker.wire import Answer, KafkaError, RequestContext, Response, wire_code
 from quorate.error_code import ErrorCode
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from kio.schema.update_features.v2.request import FeatureUpdateKey
     from kio.schema.update_features.v2.request import UpdateFeaturesRequest as WireRequest
 
-KRAFT_VERSION: Final = "kraft.version"
 _DYNAMIC_VOTERS: Final = 1
 """The level of `kraft.version` at which the voters are in the log (KIP-853)."""
 _LAST_VERSION_WITH_ROWS: Final = 1

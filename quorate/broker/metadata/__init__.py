@@ -118,6 +118,7 @@ from quorate.broker.metadata.states import (
     placed,
 )
 from quorate.broker.metadata.supported_features import (
+    KRAFT_VERSION,
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     SUPPORTED_FEATURES,
@@ -133,6 +134,7 @@ __all__ = [
     "DYNAMIC_KEYS",
     "GROUP_KEYS",
     "INT_MAX",
+    "KRAFT_VERSION",
     "LATEST_METADATA_VERSION",
     "LONG_MAX",
     "LOST",

@@ -40,6 +40,7 @@ from quorate.broker.metadata.states import (
     changed,
     placed,
 )
+from quorate.broker.metadata.supported_features import KRAFT_VERSION
 from quorate.broker.metadata.tallies import Tallies
 from quorate.broker.metadata.topic_partitions import MAX_EPOCH, SharedParts, TopicPartitions
 from quorate.runtime import WORK
@@ -296,7 +297,7 @@ class MetadataImage:
             case Config():
                 self._set_config(record)
             case FeatureLevel():
-                if record.level:
+                if record.level and record.name != KRAFT_VERSION:
                     self._features[record.name] = record.level
                 else:
                     self._features.pop(record.name, None)

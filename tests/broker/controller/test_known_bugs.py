@@ -441,6 +441,15 @@ def test_every_kind_of_record_is_in_the_image_and_in_its_snapshot(cluster) -> No
         assert loaded == image, f"{kind.__name__} is lost in a snapshot"
 
 
+@pytest.mark.bug("KAFKA-18979")
+def test_a_level_of_the_quorums_feature_in_the_metadata_counts_for_nothing(cluster) -> None:
+    cluster.append(FeatureLevel(name="kraft.version", level=1), FeatureLevel(name="other", level=2))
+    assert cluster.image.features == {"other": 2}
+    assert [each for each in cluster.image.records() if isinstance(each, FeatureLevel)] == [
+        FeatureLevel(name="other", level=2)
+    ]
+
+
 @pytest.mark.bug("AutoMQ issue 3556")
 def test_settings_of_a_topic_that_goes_within_a_delta_are_not_its_namesakes(cluster) -> None:
     cluster.start(1)
