@@ -1,9 +1,11 @@
 """Load on a cluster of real processes, and the comparison afterwards."""
 
+import shutil
 import signal
+import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from quorate.broker.wire.wire_errors import KafkaError
 from quorate.cli.local_cluster import LocalCluster
+from tests.kit.full_disk import wait_until
 
 
 def make_topic(bootstrap: str, topic: str, *, partitions: int = 1, replicas: int = 3) -> None:
@@ -238,3 +241,33 @@ def freeze() -> Callable[[LocalCluster, int], float]:
 @pytest.fixture
 def read() -> Callable[..., list[tuple[int, bytes]]]:
     return read_partition
+
+
+@pytest.fixture
+def small_disk(need: Callable[[str], str]) -> Iterator[Callable[[Path, str], None]]:
+    """Puts a folder, with what is in it, on a file system of its own of the given size."""
+    need("mount")
+    mounted: list[Path] = []
+
+    def mount(folder: Path, size: str) -> None:
+        aside = folder.with_name(folder.name + "-aside")
+        folder.rename(aside)
+        folder.mkdir()
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            pytest.skip(f"this user may not mount a tmpfs: {done.stderr.strip()}")
+        mounted.append(folder)
+        shutil.copytree(aside, folder, dirs_exist_ok=True)
+
+    yield mount
+    for folder in mounted:
+        wait_until(
+            lambda folder=folder: (
+                subprocess.run(["umount", str(folder)], capture_output=True).returncode == 0
+            ),
+            f"{folder} can be unmounted",
+        )

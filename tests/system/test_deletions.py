@@ -1,15 +1,24 @@
-"""DeleteRecords and kill -9 of the leader right after the answer, real processes."""
+"""DeleteRecords, DeleteGroups and OffsetDelete, and kill -9 of who answered right after the answer."""
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
+import trio
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from kio.schema.errors import ErrorCode
 
+from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.kafka_client import WireClient, open_client
+from quorate.broker.wire.wire_errors import KafkaError
+from quorate.cli.bootstrap import connect_any, parse_addresses
 from quorate.cli.local_cluster import LocalCluster
+from quorate.runtime.network import Address, NetworkError
+from quorate.runtime.real import RealNetwork
 
 pytestmark = pytest.mark.system
 
@@ -74,3 +83,103 @@ def test_what_was_deleted_stays_deleted_when_the_leader_is_killed_after_the_answ
     cluster.wait_ready(seconds=60)
     in_sync(cluster, "deleted")
     assert range_of(cluster, "deleted") == (answered, ROUNDS * RECORDS)
+
+
+GROUPS = 12
+
+
+def test_what_was_deleted_of_groups_stays_deleted_when_the_coordinator_is_killed_after_the_answer(
+    make_cluster: Callable[..., LocalCluster],
+    topic_maker: Callable[..., None],
+    in_sync: Callable[..., None],
+) -> None:
+    """DeleteGroups in one round, OffsetDelete in the next; half of the groups are left alone."""
+    cluster = make_cluster(3, min_insync_replicas="2", offsets_topic_num_partitions="3")
+    topic_maker(cluster.bootstrap, "t")
+    in_sync(cluster, "t")
+    for number, delete in enumerate((delete_group, delete_offset)):
+        names = [f"{delete.__name__}-{each}" for each in range(GROUPS)]
+        for name in names:
+            at_coordinator(cluster, name, commit)
+        in_sync(cluster, "__consumer_offsets")
+        victim = coordinator_of(cluster, names[0])
+        gone = [name for name in names[::2] if coordinator_of(cluster, name) == victim]
+        assert gone
+        for name in gone:
+            at_coordinator(cluster, name, delete)
+        cluster.kill(victim)
+        for name in names:
+            held = at_coordinator(cluster, name, committed)
+            assert held == (-1 if name in gone else 7), f"round {number}, node {victim} killed: {name}"
+        cluster.start(victim)
+        cluster.wait_ready(seconds=60)
+        in_sync(cluster, "__consumer_offsets")
+
+
+Asked = Callable[[WireClient, str], Awaitable[tuple[ErrorCode, int]]]
+
+
+async def commit(client: WireClient, group: str) -> tuple[ErrorCode, int]:
+    part = {"partition_index": 0, "committed_offset": 7, "committed_metadata": ""}
+    topics = [{"name": "t", "partitions": [part]}]
+    answer: Any = await client.call(
+        ApiKey.OFFSET_COMMIT, at_most=8, group_id=group, member_id="", topics=topics
+    )
+    return answer.topics[0].partitions[0].error_code, 7
+
+
+async def committed(client: WireClient, group: str) -> tuple[ErrorCode, int]:
+    topics = [{"name": "t", "partition_indexes": (0,)}]
+    answer: Any = await client.call(
+        ApiKey.OFFSET_FETCH, at_most=7, group_id=group, topics=topics, require_stable=False
+    )
+    if answer.error_code is not ErrorCode.none:
+        return answer.error_code, -1
+    return ErrorCode.none, int(answer.topics[0].partitions[0].committed_offset)
+
+
+async def delete_group(client: WireClient, group: str) -> tuple[ErrorCode, int]:
+    answer: Any = await client.call(ApiKey.DELETE_GROUPS, groups_names=(group,))
+    return answer.results[0].error_code, -1
+
+
+async def delete_offset(client: WireClient, group: str) -> tuple[ErrorCode, int]:
+    topics = [{"name": "t", "partitions": [{"partition_index": 0}]}]
+    answer: Any = await client.call(ApiKey.OFFSET_DELETE, group_id=group, topics=topics)
+    return answer.error_code, -1
+
+
+def coordinator_of(cluster: LocalCluster, group: str) -> int:
+    return trio.run(_find, cluster, group)[0]
+
+
+def at_coordinator(cluster: LocalCluster, group: str, ask: Asked) -> int:
+    """The answer of the group's coordinator, once one has it."""
+
+    async def main() -> int:
+        while True:
+            with suppress(NetworkError, KafkaError):
+                _, address = await _find(cluster, group)
+                async with open_client(RealNetwork(), address, timeout_s=5) as client:
+                    error, answer = await ask(client, group)
+                if error is ErrorCode.none:
+                    return answer
+            await trio.sleep(0.05)
+
+    async def limited() -> int:
+        with trio.fail_after(60):
+            return await main()
+
+    return trio.run(limited)
+
+
+async def _find(cluster: LocalCluster, group: str) -> tuple[int, Address]:
+    with trio.fail_after(60):
+        while True:
+            with suppress(NetworkError, KafkaError):
+                async with connect_any(parse_addresses(cluster.bootstrap)) as client:
+                    found: Any = await client.call(ApiKey.FIND_COORDINATOR, coordinator_keys=(group,))
+                (one,) = found.coordinators
+                if one.error_code is ErrorCode.none:
+                    return int(one.node_id), Address(one.host, one.port)
+            await trio.sleep(0.05)

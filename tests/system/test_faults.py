@@ -1,9 +1,8 @@
 """Full disks, damaged files and foreign folders under real nodes."""
 
 import shutil
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +18,12 @@ from quorate.raft.storage.storage import format_folder
 from quorate.runtime.entropy import uuid_text
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import NodeId
+from tests.kit.full_disk import fill, wait_until
 
 pytestmark = pytest.mark.system
 
-SECONDS = 30.0
 
-
-def wait_until(reached: Callable[[], object], what: str, *, seconds: float = SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
-
-
-def wait_gone(cluster: LocalCluster, node: int, *, seconds: float = SECONDS) -> int:
+def wait_gone(cluster: LocalCluster, node: int, *, seconds: float = 30.0) -> int:
     """The exit code of a node that ends by itself."""
     wait_until(lambda: node not in cluster.running(), f"node {node} ends by itself", seconds=seconds)
     return cluster.stop(node)[node]
@@ -70,48 +61,6 @@ def make_topics(cluster: LocalCluster, prefix: str, count: int) -> None:
             cluster.bootstrap,
             lambda client, name=f"{prefix}-{number}": create_topic(client, name, partitions=1),
         )
-
-
-@pytest.fixture
-def small_disk(need: Callable[[str], str]) -> Iterator[Callable[[Path, str], None]]:
-    """Puts a folder, with what is in it, on a file system of its own of the given size."""
-    need("mount")
-    mounted: list[Path] = []
-
-    def mount(folder: Path, size: str) -> None:
-        aside = folder.with_name(folder.name + "-aside")
-        folder.rename(aside)
-        folder.mkdir()
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode:
-            pytest.skip(f"this user may not mount a tmpfs: {done.stderr.strip()}")
-        mounted.append(folder)
-        shutil.copytree(aside, folder, dirs_exist_ok=True)
-
-    yield mount
-    for folder in mounted:
-        wait_until(
-            lambda folder=folder: (
-                subprocess.run(["umount", str(folder)], capture_output=True).returncode == 0
-            ),
-            f"{folder} can be unmounted",
-        )
-
-
-def fill(disk: Path) -> Path:
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        for size in (1 << 20, 4096):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                pass
-    return filler
 
 
 def test_a_leader_whose_disk_fills_up_stops_and_nothing_acknowledged_is_lost(

@@ -2,6 +2,7 @@
 that is printed. Every answer is true afterwards: what was done is there, what was refused is not, and what is
 unknown is one or the other."""
 
+import enum
 import os
 import random
 import signal
@@ -30,9 +31,9 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 SECONDS = 30.0
 """Of faults. The cluster needs some more to begin and to end."""
-PATIENCE_S = 5.0
+PATIENCE_S = 3.0
 """Of an operator, for one answer."""
-TIMEOUT = timedelta(seconds=4)
+TIMEOUT = timedelta(seconds=2.5)
 OPERATORS = 3
 SMALL_DISK = 2
 """The node whose data is on a disk of 64 MB."""
@@ -48,6 +49,16 @@ UNKNOWN: Final = {
     ErrorCode.network_exception,
 }
 """What these answer may have been done."""
+
+
+class Fault(enum.Enum):
+    KILL_ASKED = "kill who is asked"
+    KILL_CONTROLLER = "kill the active controller"
+    KILL_ALONE = "kill the active controller while the others stand still"
+    """What it has answered by itself is lost then."""
+    STOP = "stop"
+    MUTE = "mute"
+    FILL = "fill the disk"
 
 
 class NotAskedError(Exception):
@@ -142,7 +153,8 @@ class Operator:
         name, count = thing.name, self.draw.randint(1, 4)
         created = State(there=True, partitions=count, quota=now.quota)
         if not now.there:
-            yield f"create {count}", lambda: self.create(name, count), created
+            for _ in range(4):  # as likely as all the rest together
+                yield f"create {count}", lambda: self.create(name, count), created
             yield "delete nothing", lambda: self.delete(name), now
             return
         more, value = now.partitions + count, str(self.draw.randint(10**6, 10**9))
@@ -201,7 +213,7 @@ class Operator:
         addresses = [Address(self.cluster.namespaces.host(node), 19092) for node in NODES]
         request = ShrinkTopicsRequest(topics=(FewerPartitions(name=name, count=count),))
         try:
-            answer = await Controllers(addresses, timeout_ms=4000).ask(request)
+            answer = await Controllers(addresses, timeout_ms=2500).ask(request)
         except RequestRefusedError as refused:
             return ErrorCode(int(refused.code))
         return ErrorCode(int(answer.error or answer.topics[0].error))
@@ -313,7 +325,7 @@ class Faults:
         self.happened: list[str] = []
 
     async def run(self) -> None:
-        kinds = ["kill the active controller", "kill who is asked", "stop", "mute", "fill the disk", "kill"]
+        kinds = list(Fault)
         self.draw.shuffle(kinds)
         while True:
             for kind in kinds:
@@ -321,28 +333,37 @@ class Faults:
                 with trio.CancelScope(shield=True):
                     await self.fault(kind)
 
-    async def fault(self, kind: str) -> None:
+    async def fault(self, kind: Fault) -> None:
         nodes, node = self.namespaces, self.draw.choice(NODES)
         pause = self.draw.uniform(0.5, 4)
         match kind:
-            case "kill the active controller":
+            case Fault.KILL_CONTROLLER | Fault.KILL_ALONE:
                 with suppress(Exception):
                     node = int((await trio.to_thread.run_sync(nodes.quorum))["leaderId"])
-            case "kill who is asked":
+            case Fault.KILL_ASKED:
                 node = self.draw.choice(self.operators).asked_of
-            case "fill the disk":
+            case Fault.FILL:
                 node = SMALL_DISK
-        self.happened.append(f"{kind}: {node}")
+        self.happened.append(f"{kind.value}: {node}")
+        others = [each for each in NODES if each != node]
         match kind:
-            case "stop":
+            case Fault.KILL_ALONE:
+                for each in others:
+                    nodes.signal(each, signal.SIGSTOP)
+                await trio.sleep(1)
+                await trio.to_thread.run_sync(nodes.kill, node)
+                for each in others:
+                    nodes.signal(each, signal.SIGCONT)
+                await trio.sleep(pause)
+            case Fault.STOP:
                 nodes.signal(node, signal.SIGSTOP)
                 await trio.sleep(pause)
                 nodes.signal(node, signal.SIGCONT)
-            case "mute":
+            case Fault.MUTE:
                 await trio.to_thread.run_sync(nodes.mute, node)
                 await trio.sleep(pause + 1)
                 await trio.to_thread.run_sync(nodes.unmute, node)
-            case "fill the disk":
+            case Fault.FILL:
                 filler = await trio.to_thread.run_sync(fill, nodes.data_folder(node))
                 await trio.sleep(pause)
                 filler.unlink()
@@ -405,14 +426,14 @@ async def story(namespaces: Namespaces, seed: int) -> None:
                for kind in sorted({kind for each in operators for kind in each.outcomes})})  # fmt: skip
         await compare(cluster, things)
         done = sum(count for each in operators for kind, count in each.outcomes.items() if "done" in kind)
-        assert done > 30, "too little was done to say anything"
+        assert done >= 10, "too little was done to say anything"
         nursery.cancel_scope.cancel()
 
 
 async def ready(cluster: Cluster) -> None:
     """All nodes serve, and every partition has all its replicas in sync and moves no more."""
     problem: object = None
-    with trio.move_on_after(60):
+    with trio.move_on_after(90):
         while True:
             try:
                 for node in NODES:
@@ -429,7 +450,7 @@ async def ready(cluster: Cluster) -> None:
             except Exception as error:
                 problem = error
             await trio.sleep(0.2)
-    raise AssertionError(f"not ready within a minute: {problem!r}")
+    raise AssertionError(f"not ready within 90 s: {problem!r}")
 
 
 async def unready(client: WireClient) -> object:
