@@ -383,3 +383,35 @@ def test_quantiles_are_of_the_recent_past_and_counts_of_all_of_it() -> None:
     for _ in range(1028):
         histogram.record(1.0)
     assert (histogram.quantile(0.999), histogram.count) == (1.0, 3028)
+
+
+@pytest.mark.bug("KAFKA-14457")
+def test_what_is_not_committed_is_in_no_metric() -> None:
+    """Topics that a controller has written and that are undone when it loses its leadership."""
+
+    async def story(cluster: BrokerCluster) -> None:
+        await create(cluster, "there", (1, 2))
+        old = cluster.leader()
+        assert old is not None
+        others = [node for node in cluster.nodes if node is not old]
+        cluster.network.partition([old.name], [node.name for node in others])
+        controller = controller_of(old)
+        topics = tuple(NewTopic(name=f"t{number}", num_partitions=3) for number in range(10))
+        asked = CreateTopicsRequest(topics=topics)
+
+        def counts() -> list[tuple[float, float]]:
+            found = map(shown, cluster.nodes)
+            return [(each["GlobalTopicCount"], each["GlobalPartitionCount"]) for each in found]
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(controller.answer, asked)
+            await until(lambda: controller.image is None or controller.image.topic("t9") is not None)
+            assert controller.image is not None
+            assert counts() == [(1, 1)] * 3
+            await until(lambda: not controller.active)
+            assert counts() == [(1, 1)] * 3
+        cluster.network.heal()
+        await settled(cluster)
+        assert counts() == [(1, 1)] * 3
+
+    in_a_cluster(story)

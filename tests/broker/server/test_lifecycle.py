@@ -9,12 +9,14 @@ import trio
 
 from quorate.broker.controller.rpc.rpc import UnregisterBrokerRequest
 from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.replication.storage.directory_files import CLEAN_SHUTDOWN
 from quorate.broker.wire.codecs.fetch_codec import FetchPartition, FetchTopic, KafkaFetchRequest
 from quorate.broker.wire.codecs.produce_codec import ProducePartition, ProduceRequest, ProduceTopic
 from quorate.error_code import ErrorCode
 from quorate.log.batches.records import build_batch
 from quorate.runtime.disk import DiskLockedError
 from quorate.runtime.real import SyncStrategy, real_runtime
+from quorate.simulation.world.logs import captured_logs
 
 MakeNodes = Callable[..., Any]
 
@@ -116,3 +118,16 @@ async def test_every_folder_of_a_running_node_is_its_own(make_nodes: MakeNodes, 
     await nodes.stop(1)
     for folder in folders:
         disk.lock(f"{folder}/.lock").release()
+
+
+@pytest.mark.bug("KAFKA-13907")
+async def test_a_broker_stops_in_order_though_no_controller_is_there(
+    make_nodes: MakeNodes, tmp_path: Path
+) -> None:
+    nodes = await make_nodes(3)
+    for other in (2, 3):
+        await nodes.crash(other)
+    with captured_logs() as lines, trio.fail_after(15):
+        await nodes.stop(1)
+    assert "controlled shutdown was not granted" in [line["event"] for line in lines]
+    assert (tmp_path / "node-1" / CLEAN_SHUTDOWN).exists()
