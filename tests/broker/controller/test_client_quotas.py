@@ -142,6 +142,26 @@ def test_the_most_specific_quota_of_a_user_comes_first(
     )
 
 
+@pytest.mark.bug("KAFKA-9658")
+@given(st.permutations(PRECEDENCE))
+def test_a_removed_quota_counts_no_more_and_the_next_one_does(order: list[QuotaEntity]) -> None:
+    """The last one that is removed leaves no limit."""
+    image = MetadataImage()
+
+    def put(entity: QuotaEntity, value: float | None) -> None:
+        record = ClientQuota(entity=entity, key=PRODUCER_BYTE_RATE, value=value)
+        image.apply(record, offset=image.offset + 1, epoch=1)
+
+    for number, entity in enumerate(PRECEDENCE):
+        put(entity, float(number + 1))
+    left = list(PRECEDENCE)
+    for entity in order:
+        put(entity, None)
+        left.remove(entity)
+        found = quota_of(image, PRODUCER_BYTE_RATE, user="ann", client_id="app")
+        assert (None if found is None else found[1]) == (PRECEDENCE.index(left[0]) + 1.0 if left else None)
+
+
 def test_clients_of_a_default_have_a_quota_each_and_those_of_a_user_share_his() -> None:
     image = MetadataImage()
 

@@ -96,6 +96,7 @@ async def test_there_and_back_leaves_one_folder(make_brokers, autojump_clock):
     assert await cluster[1].consumed() == ["0", "1", "2", "3", "4"]
 
 
+@pytest.mark.bug("KAFKA-9263")
 async def test_records_are_produced_through_the_whole_move_and_none_is_lost(make_brokers, autojump_clock):
     cluster = await one_broker(make_brokers)
     cluster[1].disk.sync_delay = 0.05
@@ -347,6 +348,7 @@ async def test_a_log_that_starts_in_the_middle_of_a_batch_is_copied(make_brokers
     assert cluster[1].partition().log.log_start_offset == 2
 
 
+@pytest.mark.bug("KAFKA-15608")
 async def test_an_emptied_log_moves_with_its_offsets_and_epochs(make_brokers, autojump_clock):
     cluster = await one_broker(make_brokers)
     cluster.controller.change(leader=1)
@@ -361,6 +363,7 @@ async def test_an_emptied_log_moves_with_its_offsets_and_epochs(make_brokers, au
     assert after.epochs == before.epochs
 
 
+@pytest.mark.bug("KAFKA-9654")
 async def test_a_new_leader_epoch_in_the_middle_of_a_move_is_in_the_copy(make_brokers, autojump_clock):
     cluster, target = await slow_move(make_brokers)
     cluster.controller.change(leader=1)
@@ -437,6 +440,7 @@ STEPS = {
 }
 
 
+@pytest.mark.bug("KAFKA-16082")
 @pytest.mark.parametrize("power", [False, True])
 async def test_a_kill_at_every_sync_of_a_move_leaves_one_replica_with_everything(
     make_brokers, power, autojump_clock
@@ -556,6 +560,7 @@ async def test_the_folder_left_behind_stays_until_metadata_names_the_other(make_
     await moved(cluster, target)
 
 
+@pytest.mark.bug("KAFKA-9087")
 async def test_a_crash_in_the_copy_goes_on_where_it_was(make_brokers, autojump_clock):
     cluster, target = await slow_move(make_brokers)
     await cluster[1].crash()
