@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
@@ -346,3 +347,28 @@ def test_every_api_that_alters_something_has_its_mistakes() -> None:
     altering = {name for api in APIS if (name := ApiKey(api).name).startswith(_ALTERS)}
     assert len(altering) > 12
     assert altering - ELSEWHERE <= {mistake.api.name for mistake in MISTAKES}
+
+
+@pytest.mark.bug("KAFKA-12778")
+async def test_without_a_controller_a_request_is_given_up_at_its_timeout(make_nodes: MakeNodes) -> None:
+    asked: list[tuple[ApiKey, Fields]] = [
+        (CREATE, new()),
+        (GROW, more("t", 5)),
+        (ELECT, elect(0, "t")),
+        (MOVE, move("t", (1, 2))),
+        (REMOVE, {"topics": [{"name": "t", "topic_id": None}]}),
+    ]
+    nodes = await make_nodes(3)
+    async with nodes.client(1) as client:
+        made = await client.call(CREATE, **new("t", num_partitions=2, replication_factor=2))
+        assert {error for error, _ in outcomes(made)} == {ErrorCode.none}
+        for other in (2, 3):
+            await nodes.crash(other)
+        for api, request in asked:
+            began = trio.current_time()
+            answer = await client.call(api, **request | {"timeout": timedelta(seconds=1)})
+            took = trio.current_time() - began
+            seen = {error for error, _ in outcomes(answer)} - {ErrorCode.none}
+            assert seen == {ErrorCode.request_timed_out}, f"{api.name}: {seen} after {took:.1f} s"
+            assert 0.9 < took < 4, f"{api.name} took {took:.1f} s"
+        assert (await client.call(ApiKey.METADATA, topics=None)).topics
