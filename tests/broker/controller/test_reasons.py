@@ -232,3 +232,18 @@ def as_snapshot(image: MetadataImage) -> MetadataImage:
         loaded.apply(decode(encode(record)), offset=image.offset, epoch=image.epoch)
     assert loaded == image
     return loaded
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"in_controlled_shutdown": True}, WHY.CONTROLLED_SHUTDOWN), ({"fenced": True}, WHY.BROKER_FENCED)],
+)
+def test_a_record_of_a_version_without_reasons_is_finished_with_the_likeliest(
+    cluster, change: dict[str, bool], reason: WHY
+) -> None:
+    cluster.start(1, 2)
+    cluster.create("t", (1, 2))
+    cluster.append(BrokerRegistrationChange(broker_id=1, broker_epoch=cluster.epoch(1), **change))
+    at = len(cluster.log)
+    cluster.repair()
+    assert said(cluster, at) == [reason]
