@@ -22,7 +22,7 @@ from quorate.simulation.brokers.broker_cluster import (
 from quorate.simulation.brokers.broker_members import GroupMembers
 from quorate.simulation.brokers.directory_faults import DirectoryFaults
 from quorate.simulation.brokers.lost_disks import LostDisks
-from quorate.simulation.brokers.operators import Operators
+from quorate.simulation.brokers.operators import Operators, OperatorSettings
 from quorate.simulation.brokers.reassigner import Reassigner
 from quorate.simulation.brokers.settled_cluster import check_work_ends
 from quorate.simulation.cluster_run import ClusterRun, ClusterRunSettings, derived
@@ -168,8 +168,7 @@ class BrokerRunSettings(ClusterRunSettings):
     faults: FaultSettings = field(default_factory=lambda: FaultSettings(kinds=BROKER_FAULTS))
     reassigns: bool = False
     """Whether replicas are moved meanwhile."""
-    operators: int = 0
-    """Operators that administer topics of their own, and settings."""
+    operators: OperatorSettings = field(default_factory=OperatorSettings)
 
     @classmethod
     def draw(cls, source: random.Random) -> "BrokerRunSettings":
@@ -224,7 +223,9 @@ class BrokerRunSettings(ClusterRunSettings):
                 kinds += (Fault.LOST_DISK,)
             cluster = replace(cluster, auto_join=source.random() < 0.5)
         reassigns = source.random() < 0.5
-        operators = source.choice((0, 1, 1, 2))
+        operators = OperatorSettings(
+            count=source.choice((0, 1, 1, 2)), pause_max_s=source.choice((0.3, 0.7, 1.5))
+        )
         return replace(
             settings,
             cluster=cluster,
@@ -277,7 +278,7 @@ class BrokerRun(ClusterRun[BrokerRunSettings, BrokerCluster, BrokerRunResult]):
         )
         faults = BrokerFaults(cluster, self.settings.faults, derived(source))
         reassigner = Reassigner(cluster, TOPIC, derived(source)) if self.settings.reassigns else None
-        operators = Operators(cluster, cluster.metadata, derived(source), count=self.settings.operators)
+        operators = Operators(cluster, cluster.metadata, derived(source), self.settings.operators)
         await admin.create(TOPIC, partitions=cluster.settings.partitions)
         await cluster.converge(within_s=_PATIENCE_S)
         async with trio.open_nursery() as consumers:

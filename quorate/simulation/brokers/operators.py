@@ -3,6 +3,7 @@ wrong, and check at the end that the cluster is as they were answered."""
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import trio
@@ -56,29 +57,42 @@ ACTIONS: Final[tuple[tuple[int, Action], ...]] = (
 """An operator's actions, each with how often it is drawn."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorSettings:
+    """The number of operators, and the longest pause of each between two actions."""
+
+    count: int = 0
+    pause_max_s: float = 0.7
+
+
 class Operators(Clients[BrokerCluster]):
-    """`count` operators that work until `finish`."""
+    """Operators that work until `finish`."""
 
     def __init__(
-        self, cluster: BrokerCluster, metadata: CommittedMetadata, source: random.Random, *, count: int
+        self,
+        cluster: BrokerCluster,
+        metadata: CommittedMetadata,
+        source: random.Random,
+        settings: OperatorSettings,
     ) -> None:
         super().__init__(cluster, source)
+        self._pause_max_s = settings.pause_max_s
         self.history = AdminHistory(owned=is_owned)
         metadata.rules += (self.history.committed, RemovedTopicsStayRemoved(once=is_owned).committed)
         self._operators = [
             OperatorClient(cluster, self.history, number, self._derived(), self._finish)
-            for number in range(1, count + 1)
+            for number in range(1, settings.count + 1)
         ]
 
-    async def run(self, pause_max_s: float = 0.7) -> None:
+    async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             for operator in self._operators:
-                nursery.start_soon(self._operate, operator, pause_max_s)
+                nursery.start_soon(self._operate, operator)
 
-    async def _operate(self, operator: OperatorClient, pause_max_s: float) -> None:
+    async def _operate(self, operator: OperatorClient) -> None:
         weights = [weight for weight, _ in ACTIONS]
         while True:
-            await self._pause(operator.random, pause_max_s)
+            await self._pause(operator.random, self._pause_max_s)
             if self._finish.is_set():
                 return
             _, action = operator.random.choices(ACTIONS, weights)[0]

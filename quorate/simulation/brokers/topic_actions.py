@@ -124,11 +124,16 @@ async def delete(operator: OperatorClient) -> None:
 
 
 async def grow(operator: OperatorClient) -> None:
-    """Ask for more partitions until there is an answer."""
     topic = operator.some_topic(
         lambda topic: topic.counted is not Counted.UNSURE and topic.partitions < _PARTITIONS_MAX
     )
-    if topic is None or not await operator.settled():
+    if topic is not None:
+        await _grow(operator, topic)
+
+
+async def _grow(operator: OperatorClient, topic: OwnTopic) -> None:
+    """Ask for more partitions until there is an answer."""
+    if not await operator.settled():
         return
     count = operator.random.randint(topic.partitions + 1, _PARTITIONS_MAX)
     name = topic.name
@@ -149,6 +154,7 @@ async def grow(operator: OperatorClient) -> None:
 
 
 async def shrink(operator: OperatorClient) -> None:
+    """Shrink a topic, and often let it grow again at once: brokers that were away see both together."""
     topic = operator.some_topic(lambda topic: topic.counted is Counted.SURE and topic.partitions > 1)
     if topic is None:
         return
@@ -158,6 +164,8 @@ async def shrink(operator: OperatorClient) -> None:
         for partition_id in range(count, topic.partitions):
             topic.records_of(partition_id).removed()
         topic.partitions = count
+        if operator.random.random() < 0.5:
+            await _grow(operator, topic)
     elif answer is Answer.UNKNOWN:
         topic.counted = Counted.UNSURE
 
