@@ -31,6 +31,7 @@ from quorate.simulation.administration import (
     Folder,
     Intent,
     KeptRecords,
+    OneLeaderPerLeaderEpoch,
     RemovedTopicsStayRemoved,
     alter_config,
     alter_quota,
@@ -278,6 +279,20 @@ def test_a_stray_folder_is_found(folder: Folder, broker_id: int, said: str | Non
     wrong = list(stray_folders(image_of(*TOPIC), broker_id, [folder]))
     assert bool(wrong) == (said is not None)
     assert said is None or said in wrong[0]
+
+
+# Leader epochs
+
+
+def test_a_second_leader_of_a_leader_epoch_is_found() -> None:
+    epochs = OneLeaderPerLeaderEpoch()
+    epochs.reported(1, "t-0", 4, 1, leads=True)
+    epochs.reported(2, "t-0", 4, 1, leads=False)
+    epochs.reported(2, "t-0", 5, 2, leads=True)
+    with pytest.raises(SafetyViolation, match="leader of t-0 in leader epoch 5, and another had 2"):
+        epochs.reported(3, "t-0", 5, 3, leads=True)
+    with pytest.raises(SafetyViolation, match="broker 3 leads t-0, whose leader is 2"):
+        epochs.reported(3, "t-0", 5, 2, leads=True)
 
 
 # Records

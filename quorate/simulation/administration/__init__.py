@@ -30,6 +30,7 @@ from quorate.simulation.administration.intents import (
     update_feature,
 )
 from quorate.simulation.administration.kept_records import KeptRecords
+from quorate.simulation.administration.leader_epochs import OneLeaderPerLeaderEpoch
 from quorate.simulation.administration.removed_topics import RemovedTopicsStayRemoved
 from quorate.simulation.administration.stray_folders import Folder, stray_folders
 
@@ -46,6 +47,7 @@ __all__ = [
     "Intent",
     "KeptRecords",
     "LeaderElected",
+    "OneLeaderPerLeaderEpoch",
     "PartitionAdded",
     "QuotaSet",
     "RemovedTopicsStayRemoved",

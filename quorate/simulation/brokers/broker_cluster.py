@@ -11,12 +11,15 @@ from quorate.broker import BrokerServer, SameDirectoryError, UntoldFailureError
 from quorate.broker.controller import FENCING_THE_DEAD
 from quorate.broker.metadata import MetadataImage, PartitionState
 from quorate.broker.replication import AllFoldersFailedError, DuplicateReplicaError
+from quorate.broker.replication.changes import ROLE_CHANGED
+from quorate.broker.replication.replica import RoleChange
 from quorate.broker.settings import ServerConfig
 from quorate.log import Log
 from quorate.quorum_state import META_PROPERTIES
 from quorate.raft import Quorum
 from quorate.raft.storage import format_folder
 from quorate.runtime import Address, DiskError, parse_uuid, uuid_text
+from quorate.simulation.administration import OneLeaderPerLeaderEpoch
 from quorate.simulation.brokers.committed_metadata import CommittedMetadata
 from quorate.simulation.brokers.metadata_invariants import MetadataChangesAreLegal
 from quorate.simulation.checkers import Checker, LostReplica, NodeView, WatchedTelemetry, validate_quorum
@@ -31,6 +34,7 @@ from quorate.simulation.world import (
     SimulatedRuntime,
     Trace,
     Volume,
+    current_process,
 )
 from quorate.types import Endpoint, ReplicaKey, Voter, VoterSet
 
@@ -195,6 +199,7 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         legal = MetadataChangesAreLegal(self.checker.committed)
         self.metadata = CommittedMetadata(legal)
         self.checker.invariants += (legal, self.metadata)
+        self._leader_epochs = OneLeaderPerLeaderEpoch()
         self.creating = 0
         """Topics whose creation was asked for and not answered yet."""
         self.fenced_dead = 0
@@ -205,10 +210,26 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         return self.nodes
 
     def _logged(self, event: str, fields: LogEntry) -> None:
+        """Check the line against what is so."""
+        if event == ROLE_CHANGED:
+            self._role_changed(fields)
+        elif event == FENCING_THE_DEAD:
+            self._fenced_dead(fields)
+
+    def _role_changed(self, fields: LogEntry) -> None:
+        node = next(each for each in self.nodes if each.name == current_process())
+        leader, leader_epoch = fields["leader"], fields["leader_epoch"]
+        assert isinstance(leader, int)
+        assert isinstance(leader_epoch, int)
+        leads = fields["role"] == RoleChange.LEADER.value
+        try:
+            self._leader_epochs.reported(node.id, str(fields["partition"]), leader_epoch, leader, leads=leads)
+        except SafetyViolation as violation:
+            self.found("OneLeaderPerLeaderEpoch", violation)
+
+    def _fenced_dead(self, fields: LogEntry) -> None:
         """What a controller takes for dead doesn't run: neither a pause nor any fault of the network shows
         that a process has ended."""
-        if event != FENCING_THE_DEAD:
-            return
         self.fenced_dead += 1
         for node in self.running:
             broker = node.serving.broker

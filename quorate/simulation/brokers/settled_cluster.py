@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import trio
 
+from quorate.broker.metadata import MetadataImage
+from quorate.broker.replication import PartitionError
 from quorate.broker.replication.storage import load_partition_metadata, parse_folder_name
 from quorate.simulation.administration import Folder, stray_folders
 from quorate.simulation.brokers.broker_cluster import BrokerCluster, BrokerHost
@@ -41,8 +43,23 @@ def _left(cluster: BrokerCluster) -> Iterator[str]:
     for node in cluster.nodes:
         if node.image != image:
             yield f"{node.name} has other metadata than {leader.name}"
+        yield from (f"{node.name} does not serve {name}" for name in _unserved(node, image))
         for wrong in stray_folders(image, node.id, _folders(node)):
             yield f"on {node.name} {wrong}"
+
+
+def _unserved(node: BrokerHost, image: MetadataImage) -> Iterator[str]:
+    broker = node.serving.broker
+    for topic_id, topic in image.topics.items():
+        for partition_id, state in enumerate(image.partitions(topic_id)):
+            if node.id in state.replicas:
+                try:
+                    if broker is not None:
+                        broker.replicas.partition(topic_id, partition_id)
+                        continue
+                except PartitionError:
+                    pass
+                yield f"{topic.name}-{partition_id}"
 
 
 def _folders(node: BrokerHost) -> Iterator[Folder]:

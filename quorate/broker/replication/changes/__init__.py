@@ -11,11 +11,12 @@ from quorate.broker.replication.changes.change_journal import (
     StateChange,
     kind_of,
 )
-from quorate.broker.replication.changes.role_lines import RoleLines
+from quorate.broker.replication.changes.role_lines import ROLE_CHANGED, RoleLines
 
 __all__ = [
     "BOUNDS",
     "ENDS",
+    "ROLE_CHANGED",
     "Cause",
     "ChangeJournal",
     "ChangeKind",

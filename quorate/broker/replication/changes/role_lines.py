@@ -12,6 +12,8 @@ from quorate.runtime import get_logger
 
 log = get_logger(__name__)
 
+ROLE_CHANGED: Final = "replica is now"
+"""The event of a log line; the simulation checks the leaders that these lines name."""
 _WINDOW_SECONDS: Final = 10.0
 _LINES: Final = 50
 """The lines logged at their level per window. Further ones are logged at debug, and counted."""
@@ -31,7 +33,7 @@ class RoleLines:
     def changed(self, partition: PartitionReplica, change: RoleChange, state: PartitionState) -> None:
         """`partition` has taken in `state`."""
         self._level(log.info)(
-            "replica is now",
+            ROLE_CHANGED,
             partition=str(partition),
             role=change.value,
             leader=state.leader,
