@@ -82,9 +82,9 @@ async def test_a_broker_that_missed_10000_changes_does_work_for_what_is_left(
         opened.append(f"{topic}-0")
         hosted(self, topic, *arguments, **options)  # type: ignore[arg-type]
 
-    def drop(self: Hosting, *arguments: object) -> None:
+    def drop(self: Hosting, *arguments: object, **options: object) -> None:
         calls["drop"] += self._broker_id == 2
-        dropped(self, *arguments)  # type: ignore[arg-type]
+        dropped(self, *arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Hosting, "host", host)
     monkeypatch.setattr(Hosting, "drop", drop)
