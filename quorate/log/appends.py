@@ -10,12 +10,13 @@ from quorate.log.open_log import OpenLog
 from quorate.log.segments import Segment
 from quorate.runtime import WORK, Buffer, DescriptorsExhaustedError, DiskError
 from quorate.types import Offset
+from quorate.value import value
 
 _TIMESTAMPS = struct.Struct(">qq")
 _TIMESTAMPS_START = 27
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class AppendInfo:
     """The outcome of an append: offsets [base_offset, end_offset) and their size in bytes. They are not
     durable yet."""

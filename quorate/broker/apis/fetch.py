@@ -28,7 +28,7 @@ from quorate.broker.wire.codecs import (
     encode_fetch_response,
     encode_fetch_steps,
 )
-from quorate.runtime import Mapped, Steps, in_slices, let_go
+from quorate.runtime import Mapped, Steps, at_once, in_slices, let_go
 
 _IN_NO_SESSION: Final = -1
 _ZSTD_FROM: Final = 10
@@ -41,8 +41,10 @@ _AT_ONCE: Final = 1000
 async def handle(broker: Broker, context: RequestContext, request: KafkaFetchRequest) -> Answer:
     """Answer a Fetch. One that waits is read when its answer is about to be sent, so waiting costs no
     memory."""
-    request = await in_slices(each_once(request))
-    with_metadata = await in_slices(_of_cluster_metadata(request))
+    with_metadata = False
+    if request.topics:
+        request = await in_slices(each_once(request))
+        with_metadata = await in_slices(_of_cluster_metadata(request))
     session: FetchSession | None = None
     if request.session_id or request.session_epoch != _IN_NO_SESSION:
         if with_metadata and request.session_epoch > 0:
@@ -91,14 +93,15 @@ async def _enter_session(broker: Broker, request: KafkaFetchRequest, *, wanted: 
         with_ids=request.version >= _IDS_FROM,
     )
     options = await in_slices(_options(request, request.topics, max_wait_ms=request.max_wait_ms))
-    return await broker.replicas.enter_session(ref, options, await in_slices(_forgotten(request)))
+    forgotten = await in_slices(_forgotten(request)) if request.forgotten else ()
+    return await broker.replicas.enter_session(ref, options, forgotten)
 
 
 async def _in_session(
     broker: Broker, context: RequestContext, request: KafkaFetchRequest, session: FetchSession
 ) -> Answer:
-    # What the session fetches is known to it; the request's own partitions are taken in.
-    options = await in_slices(_options(request, (), max_wait_ms=request.max_wait_ms))
+    # What is fetched is known to the session. The limits are as they are after the quota.
+    options = at_once(_options(request, (), max_wait_ms=request.max_wait_ms))
     if not len(session):
         return await in_slices(_incremental(broker, context, request, [], session_id=0))
     session_id = session.session_id

@@ -3,12 +3,12 @@ outside."""
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from quorate.error_code import ErrorCode
 from quorate.runtime import Buffer, Steps, let_go
 from quorate.types import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Epoch, Offset
+from quorate.value import value
 
 TopicRef: TypeAlias = str | uuid.UUID
 """A topic by name or by id."""
@@ -17,7 +17,7 @@ CONSUMER = -1
 """The replica id of consumers."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ProduceItem:
     """Record batches for one partition. They may be views of a receive buffer: nothing keeps them."""
 
@@ -26,7 +26,7 @@ class ProduceItem:
     records: Buffer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ProduceResult:
     """`append_time_ms` is -1: timestamps are the producer's."""
 
@@ -43,7 +43,7 @@ class ProduceResult:
     """The batch was sent before; the offsets are those of its first append."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class FetchItem:
     topic: TopicRef
     partition_id: int
@@ -57,7 +57,7 @@ class FetchItem:
     """The log start of a follower."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
     """`max_bytes` over all partitions; one batch is returned even if it is larger (KIP-74)."""
 
@@ -81,7 +81,7 @@ class FetchOptions:
             yield from let_go(self.items)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class SessionRef:
     """The fetch session that a request says it belongs to (KIP-227)."""
 
@@ -93,7 +93,7 @@ class SessionRef:
     """Whether the request names topics by id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FetchResult:
     """`high_watermark` and `last_stable_offset` are exclusive, -1 unknown; without transactions both are the
     same. `records` are whole batches, never to be changed."""
@@ -120,7 +120,7 @@ class FetchResult:
         return self.error is not ErrorCode.NONE or self.diverging_epoch is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class OffsetResult:
     """Answer to ListOffsets: -1 everywhere if no record matches."""
 
@@ -130,7 +130,7 @@ class OffsetResult:
     leader_epoch: Epoch = UNKNOWN_EPOCH
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class EpochEndResult:
     """Answer to OffsetForLeaderEpoch: the largest epoch not above the one asked for, its end exclusive."""
 
@@ -139,7 +139,7 @@ class EpochEndResult:
     end_offset: Offset = UNKNOWN_OFFSET
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class DeleteRecordsItem:
     """Delete what is below `offset`; -1: below the high watermark."""
 
@@ -148,7 +148,7 @@ class DeleteRecordsItem:
     offset: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DeleteRecordsResult:
     """`low_watermark`: the least log start of all live replicas, -1 with an error."""
 
@@ -158,7 +158,7 @@ class DeleteRecordsResult:
     low_watermark: Offset = UNKNOWN_OFFSET
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DescribedProducer:
     """An idempotent producer of one partition."""
 

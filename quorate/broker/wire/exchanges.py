@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeAlias
 
 import trio
@@ -10,12 +10,13 @@ from kio.static.protocol import RequestPayload, ResponsePayload
 
 from quorate.broker.wire.codecs import KafkaFetchRequest, ProduceRequest
 from quorate.runtime import Buffer
+from quorate.value import value
 
 Request: TypeAlias = ProduceRequest | KafkaFetchRequest | RequestPayload
 """A decoded request: hand-written types for Produce and Fetch, kio's class of the version for the rest."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class EncodedResponse:
     """A response body already encoded, as pieces that must not change until they were sent."""
 
@@ -39,7 +40,7 @@ class Gate:
         self.opens_at = max(self.opens_at, trio.current_time() + seconds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ConnectionContext:
     """The properties that all requests of a connection share."""
 
@@ -52,7 +53,7 @@ class ConnectionContext:
     gate: Gate = field(default_factory=Gate)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RequestContext:
     connection: ConnectionContext
     api_key: int
@@ -131,7 +132,7 @@ class Deferred:
             self._on_abandon()
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class CloseConnection:
     """The outcome where the protocol has no answer that could carry an error: the client sees the connection
     close, and asks for the leader."""

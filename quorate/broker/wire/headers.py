@@ -1,17 +1,17 @@
 """Request and response headers."""
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from quorate.broker.wire.api import APIS
 from quorate.broker.wire.codecs import Cursor, MalformedError, Pieces
+from quorate.value import value
 
 _REQUEST = struct.Struct(">hhi")
 MIN_REQUEST_BYTES: Final = _REQUEST.size
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RequestHeader:
     api_key: int
     version: int

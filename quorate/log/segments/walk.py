@@ -8,12 +8,12 @@ little between two reads.
 
 import struct
 from collections.abc import Generator
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from quorate.log.batches import HEADER_BYTES, LENGTH_END, MAGIC
 from quorate.log.log_errors import DamagedLogError
 from quorate.runtime import WORK, File, Slices
+from quorate.value import value
 
 _CHUNK_BYTES = 8192
 _HEAD = struct.Struct(">qiibIhiqq")
@@ -59,7 +59,7 @@ async def read_cold(steps: Steps[_Result]) -> _Result:
         steps.close()
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Spot:
     """The position of a batch in a segment's file."""
 

@@ -4,20 +4,20 @@ Pure: offsets and times come in, decisions go out.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from quorate.broker.metadata import LeaderRecoveryState, PartitionState
 from quorate.broker.replication.replica.isr import IsrProposal, IsrState
 from quorate.broker.replication.replica.remote_replica import RemoteReplica
 from quorate.types import Offset
+from quorate.value import value
 
 Eligible: TypeAlias = Callable[[int, int], bool]
 """(broker id, broker epoch in its fetches, -1 unknown): may it join an ISR? Registered, unfenced, not
 shutting down, its directory online, and the same incarnation that fetches."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class LagRule:
     """The time rule by which a follower counts as caught up."""
 

@@ -9,7 +9,6 @@ import enum
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import trio
@@ -39,6 +38,7 @@ from quorate.log.batches import BatchHeader, read_headers, runs_of
 from quorate.present import present
 from quorate.runtime import Buffer, Disk, DiskError, Slices, get_logger
 from quorate.types import UNKNOWN_EPOCH, Epoch, Offset
+from quorate.value import value
 
 log = get_logger(__name__)
 
@@ -56,7 +56,7 @@ class RoleChange(enum.Enum):
     STOPPED = "stopped"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class AppendedBatches:
     base_offset: Offset
     end_offset: Offset
@@ -74,7 +74,7 @@ _BATCHES_AT_ONCE: Final = 500
 """The batches that a follower reads and appends in one piece: 1 ms."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Readable:
     """The range of a fetch: from its offset up to `end_offset`, or `diverging` and no records."""
 

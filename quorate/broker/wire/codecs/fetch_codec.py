@@ -7,7 +7,6 @@ Versions 4 to 16 of FetchRequest.json and FetchResponse.json. Topics go by name 
 import struct
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
@@ -23,6 +22,7 @@ from quorate.broker.wire.codecs.produce_codec import (
 from quorate.kafka_bytes import Cursor, Pieces
 from quorate.runtime import Buffer, Steps, at_once, let_go
 from quorate.types import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Epoch, Offset
+from quorate.value import value
 
 FIRST_FLEXIBLE = 12
 _LIMITS = struct.Struct(">iiib")
@@ -51,7 +51,7 @@ class FetchPartition(NamedTuple):
     max_bytes: int = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class FetchTopic:
     """`name` up to version 12, `topic_id` from 13."""
 
@@ -60,14 +60,14 @@ class FetchTopic:
     partitions: Sequence[FetchPartition]
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ForgottenTopic:
     name: str | None
     topic_id: uuid.UUID | None
     partitions: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class KafkaFetchRequest:
     version: int
     replica_id: int = -1
@@ -96,7 +96,7 @@ class KafkaFetchRequest:
             yield from let_go(self.topics)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FetchedPartition:
     """The answer for one partition. Offsets: `high_watermark` and `last_stable_offset` are exclusive."""
 
@@ -116,14 +116,14 @@ class FetchedPartition:
     """Parts of the record bytes, sent by identity. Never null: librdkafka drops a response with one."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class FetchedTopic:
     name: str | None
     topic_id: uuid.UUID | None
     partitions: Sequence[FetchedPartition]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class KafkaFetchResponse:
     version: int
     throttle_ms: int = 0
@@ -166,13 +166,13 @@ def decode_fetch_steps(body: memoryview, version: int) -> Steps[KafkaFetchReques
     rack_id = cursor.string() if version >= 11 else ""
     cluster_id = None
     replica_epoch = -1
-    for tag, value in cursor.tags():
+    for tag, field in cursor.tags():
         if tag == 0:
-            inner = Cursor(value, flexible=True)
+            inner = Cursor(field, flexible=True)
             cluster_id = inner.nullable_string()
             inner.finish()
         elif tag == 1 and version >= 15:
-            inner = Cursor(value, flexible=True)
+            inner = Cursor(field, flexible=True)
             replica_id, replica_epoch = inner.int32(), inner.int64()
             inner.tags()
             inner.finish()
@@ -400,9 +400,9 @@ def decode_fetch_response_steps(body: memoryview, version: int) -> Steps[KafkaFe
         if len(topics) % PER_STEP == 0:
             yield
     endpoints: list[NodeEndpoint] = []
-    for tag, value in cursor.tags():
+    for tag, field in cursor.tags():
         if tag == 0 and version >= 16:
-            endpoints = decode_node_endpoints(value)
+            endpoints = decode_node_endpoints(field)
     cursor.finish()
     return KafkaFetchResponse(
         version=version,
@@ -430,8 +430,8 @@ def _read_fetched(cursor: Cursor, version: int) -> FetchedPartition:
     preferred = cursor.int32() if version >= 11 else -1
     records = cursor.records()
     diverging = leader = None
-    for tag, value in cursor.tags():
-        inner = Cursor(value, flexible=True)
+    for tag, field in cursor.tags():
+        inner = Cursor(field, flexible=True)
         if tag == 0:
             diverging = (Epoch(inner.int32()), Offset(inner.int64()))
         elif tag == 1:

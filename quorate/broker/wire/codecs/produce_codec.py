@@ -5,7 +5,6 @@ Versions 0 to 12 of ProduceRequest.json and ProduceResponse.json (0 to 2 only to
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -14,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from quorate.kafka_bytes import Cursor, Pieces
 from quorate.runtime import Buffer, Steps, at_once, let_go
 from quorate.types import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Epoch, Offset
+from quorate.value import value
 
 FIRST_FLEXIBLE = 9
 PER_STEP: Final = 64
@@ -24,20 +24,20 @@ ERRORS: Final = MappingProxyType({int(code): code for code in ErrorCode})
 _PARTITION_RESPONSE = struct.Struct(">ihqqq")
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ProducePartition:
     index: int
     records: memoryview | None
     """Record batches as sent, unchecked; a view of the frame."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ProduceTopic:
     name: str
     partitions: Sequence[ProducePartition]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ProduceRequest:
     version: int
     transactional_id: str | None = None
@@ -77,7 +77,7 @@ class ProduceRequest:
             yield from let_go(self.topics)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ProducedPartition:
     """The outcome for one partition. `leader_*` are hints for NOT_LEADER_OR_FOLLOWER (KIP-951, v10+)."""
 
@@ -93,7 +93,7 @@ class ProducedPartition:
     leader_epoch: Epoch = UNKNOWN_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class NodeEndpoint:
     """The endpoint of a leader named in a response (KIP-951)."""
 
@@ -103,7 +103,7 @@ class NodeEndpoint:
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ProducedTopic:
     name: str
     partitions: Sequence[ProducedPartition]
@@ -241,8 +241,8 @@ def encode_node_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
     return b"".join(pieces.finish())
 
 
-def decode_node_endpoints(value: memoryview) -> list[NodeEndpoint]:
-    cursor = Cursor(value, flexible=True)
+def decode_node_endpoints(field: memoryview) -> list[NodeEndpoint]:
+    cursor = Cursor(field, flexible=True)
     endpoints = []
     for _ in range(cursor.count(11)):
         endpoints.append(
@@ -283,9 +283,9 @@ def _read_partition_response(cursor: Cursor, version: int) -> ProducedPartition:
             cursor.tags()
         error_message = cursor.nullable_string()
     leader_id, leader_epoch = -1, UNKNOWN_EPOCH
-    for tag, value in cursor.tags():
+    for tag, field in cursor.tags():
         if tag == 0 and version >= 10:
-            leader = Cursor(value, flexible=True)
+            leader = Cursor(field, flexible=True)
             leader_id, leader_epoch = leader.int32(), Epoch(leader.int32())
     return ProducedPartition(
         index=index,
