@@ -1674,6 +1674,30 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     # --- found by unit tests: what is monitored ---
     _tested(
+        "a change is given to the oldest request of its batch",
+        "cli/kafka_requests/state_changes/lives.py",
+        "    return requests[at - 1] if at else None\n",
+        "    return requests[0] if at else None\n",
+        "V2: the life of a state change has the beginning of another",
+        "tests/cli/test_state_changes.py::test_a_change_belongs_to_the_newest_request_that_it_came_with",
+    ),
+    _tested(
+        "who has not received a record has nothing to do",
+        "cli/kafka_requests/state_changes/lives.py",
+        "    elif journal.answer.received_offset < request.offset:\n",
+        "    elif False:\n",
+        "V2: what waits for a slow follower is not shown",
+        "tests/cli/test_state_changes.py::test_a_change_belongs_to_the_newest_request_that_it_came_with",
+    ),
+    _tested(
+        "clients are told of requests that Kafka lacks",
+        "broker/wire/request_codec.py",
+        "        if api.key in served and api.key < FIRST_OWN\n",
+        "        if api.key in served\n",
+        "a client that meets an API key that it does not know",
+        "tests/broker/wire/test_own_messages.py",
+    ),
+    _tested(
         "a change that takes an earlier one's place makes it young",
         "broker/replication/changes/change_journal.py",
         "            change.since = earlier.since\n",
