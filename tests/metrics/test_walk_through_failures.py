@@ -60,6 +60,8 @@ def counted(image: MetadataImage, broker_id: int) -> dict[str, float]:
         "FencedBrokerCount": fenced,
         "ActiveBrokerCount": len(image.brokers) - fenced,
         "LastAppliedRecordOffset": image.offset,
+        "LastCommittedRecordOffset": image.offset,
+        "MetadataErrorCount": 0,
         "CurrentMetadataVersion": image.features["metadata.version"],
     }
     by_name: dict[str, float] = {SERVED[bean]: value for bean, value in expected.items()}

@@ -11,7 +11,7 @@ from quorate.broker import BrokerServer, SameDirectoryError, UntoldFailureError
 from quorate.broker.controller import FENCING_THE_DEAD
 from quorate.broker.metadata import MetadataImage, PartitionState
 from quorate.broker.replication import AllFoldersFailedError, DuplicateReplicaError
-from quorate.broker.replication.changes import ROLE_CHANGED
+from quorate.broker.replication.changes import ROLE_CHANGED, ChangeSummary
 from quorate.broker.replication.replica import RoleChange
 from quorate.broker.settings import ServerConfig
 from quorate.log import Log
@@ -372,6 +372,12 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
             len(state.isr) == len(state.replicas) for _, state in leader.image.all_partitions()
         )
 
+    def unfinished_changes(self) -> dict[str, ChangeSummary]:
+        """Return how far the brokers are that have not ended all state changes of their replicas."""
+        brokers = ((node.name, node.serving.broker) for node in self.running)
+        found = {name: broker.replicas.changes for name, broker in brokers if broker is not None}
+        return {name: each for name, each in found.items() if each.pending or each.backlog}
+
     def directories_are_as_registered(self) -> bool:
         """Return whether every active broker has all directories that metadata gives it. False without a
         leader."""
@@ -383,10 +389,11 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         return all(broker is None or set(broker.log_dirs) <= node.directories for node, broker in brokers)
 
     async def converge(self, *, within_s: float) -> None:
-        """Wait until every replica of every partition is in sync. Raises `LivenessViolation`."""
+        """Wait until every replica of every partition is in sync, and no state change is left. Raises
+        `LivenessViolation`."""
         with trio.move_on_after(within_s):
             while True:
-                if self.all_in_sync():
+                if self.all_in_sync() and not self.unfinished_changes():
                     return
                 await trio.sleep(0.1)
         leader = self.leader()
@@ -395,5 +402,5 @@ class BrokerCluster(SimulatedCluster[BrokerHost]):
         nodes = {node.name: node.open for node in self.nodes}
         raise LivenessViolation(
             f"not all in sync {within_s:g} s after the last fault: partitions' leader and ISR {states}, "
-            f"nodes open {nodes}"
+            f"nodes open {nodes}, state changes that have not ended {self.unfinished_changes()}"
         )
