@@ -1724,7 +1724,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "only who speaks can be late",
         "broker/controller/broker_progress.py",
-        "        return now - self._marks[at].at if at < len(self._marks) else 0.0\n",
+        "        return now - max(self._marks[at].at, self._started.get(broker_id, 0.0))\n",
         "        return 0.0\n",
         "V2: a paused broker has no backlog",
         f"{_CONTROLLER}/test_broker_progress.py",

@@ -56,12 +56,14 @@ class ChangeProgress:
 class BrokerProgress:
     """`committed` hears of every run of records, `heard` of every heartbeat."""
 
-    __slots__ = ("_behind", "_marks", "_offset", "_removals", "_reports")
+    __slots__ = ("_behind", "_marks", "_offset", "_removals", "_reports", "_started")
 
     def __init__(self) -> None:
         self._marks: list[_Mark] = []
         self._offset = -1
         self._reports: dict[int, BrokerHeartbeatRequest] = {}
+        self._started: dict[int, float] = {}
+        """When brokers that have started meanwhile were first heard of: nothing waits for them longer."""
         self._removals: dict[int, deque[_Removals]] = {}
         self._behind: frozenset[int] = frozenset()
 
@@ -76,6 +78,7 @@ class BrokerProgress:
         for each in delta.brokers:
             if each.after is None:
                 self._reports.pop(each.broker_id, None)
+                self._started.pop(each.broker_id, None)
                 self._removals.pop(each.broker_id, None)
 
     def _mark(self, mark: _Mark) -> None:
@@ -106,16 +109,23 @@ class BrokerProgress:
                 removals[-1].offset = self._offset
                 removals[-1].replicas += replicas
 
-    def heard(self, heartbeat: BrokerHeartbeatRequest) -> None:
+    def heard(self, heartbeat: BrokerHeartbeatRequest, *, now: float) -> None:
         """A heartbeat of the registered incarnation came in."""
-        self._reports[heartbeat.broker_id] = heartbeat
-        removals, completed = self._removals.get(heartbeat.broker_id), _completed(heartbeat)
+        broker_id = heartbeat.broker_id
+        earlier = self._reports.get(broker_id)
+        if heartbeat.want_fence and (earlier is None or earlier.broker_epoch != heartbeat.broker_epoch):
+            self._started[broker_id] = now
+        self._reports[broker_id] = heartbeat
+        if heartbeat.want_fence:
+            return  # it has caught up with the metadata at most, and removed nothing that was left to it
+        removals, completed = self._removals.get(broker_id), _completed(heartbeat)
         while removals and removals[0].offset <= completed:
             removals.popleft()
 
     def forget(self) -> None:
         """The controller is active no more: others hear the heartbeats."""
         self._reports.clear()
+        self._started.clear()
         self._removals.clear()
         self._behind = frozenset()
 
@@ -129,12 +139,14 @@ class BrokerProgress:
                 pending=report.pending_changes,
                 completed_offset=completed,
                 lag=max(self._offset - completed, 0),
-                oldest_s=self._age(completed, now),
+                oldest_s=self._age(broker_id, completed, now),
             )
 
-    def _age(self, completed: int, now: float) -> float:
+    def _age(self, broker_id: int, completed: int, now: float) -> float:
         at = bisect_right(self._marks, completed, key=_offset_of)
-        return now - self._marks[at].at if at < len(self._marks) else 0.0
+        if at == len(self._marks):
+            return 0.0
+        return now - max(self._marks[at].at, self._started.get(broker_id, 0.0))
 
     def behind(self, *, now: float, patience: float) -> frozenset[int]:
         """Return the brokers with a change that is older than `patience` (s)."""
@@ -152,7 +164,7 @@ class BrokerProgress:
         counts = {ReplicaPhase.DELETION_STARTED: 0, ReplicaPhase.DELETION_INELIGIBLE: 0}
         for broker_id, removals in self._removals.items():
             report = self._reports.get(broker_id)
-            applied = -1 if report is None else _completed(report)
+            applied = -1 if report is None or report.want_fence else _completed(report)
             for each in removals:
                 phase = deletion_phase(image.broker(broker_id), removed_at=each.offset, applied=applied)
                 if phase in counts:

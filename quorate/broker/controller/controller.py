@@ -454,7 +454,7 @@ class Controller:
             active.sessions.touch(
                 request.broker_id, now=trio.current_time(), metadata_offset=request.current_metadata_offset
             )
-            self._progress.heard(request)
+            self._progress.heard(request, now=trio.current_time())
 
     async def _unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         def decide(active: Tenure, departed: int | None) -> Outcome[UnregisterBrokerResponse]:
