@@ -14,7 +14,6 @@ from quorate.broker.apis import (
     Dispatcher,
     LeaderReadiness,
     ProducerIdSource,
-    QuotaWindows,
     TopicCreator,
     error_table,
     features_of,
@@ -31,17 +30,19 @@ from quorate.broker.metadata import (
     MetadataDelta,
     MetadataImage,
     PartitionDelta,
+    connection_rate_of,
     dynamic_values,
     refused_settings,
+    overrides_of,
 )
 from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.replication import ReplicaManager, ReplicationConfig
 from quorate.broker.replication.changes import ChangeSummary
 from quorate.broker.replication.storage import BadDirectory, Directory
 from quorate.broker.settings import ServerConfig
-from quorate.broker.wire import KafkaServerConfig, WireServer
+from quorate.broker.wire import ConnectionQuotas, ConnectionRules, KafkaServerConfig, WireServer
 from quorate.raft import Quorum
-from quorate.runtime import Address, Listener, Runtime, get_logger
+from quorate.runtime import Address, Listener, QuotaWindows, Runtime, get_logger
 
 log = get_logger(__name__)
 
@@ -86,7 +87,12 @@ class BrokerNode:
         self._reports = reports
         self.replicas = replicas
         self.groups = groups
-        self._servers: list[WireServer] = []
+        self._throttles = ClientThrottles(lambda: metadata.image, QuotaWindows())
+        self._connections = ConnectionQuotas(
+            connection_rules(config),
+            protected=config.inter_broker_listener if len(config.client_listeners) > 1 else None,
+            rate_of=lambda address: connection_rate_of(metadata.image, address),
+        )
 
     @classmethod
     async def open(
@@ -262,20 +268,21 @@ class BrokerNode:
                 replicas=self.replicas,
                 connect=self._connect,
             ),
-            throttles=ClientThrottles(lambda: self._metadata.image, QuotaWindows()),
+            throttles=self._throttles,
             tasks=nursery,
         )
         dispatcher, errors = Dispatcher(broker), error_table()
-        servers = self._servers
-        config = self._config.with_dynamic(dynamic_values(self._metadata.image, self._config.static))
+        servers: list[WireServer] = []
+        self._reconfigure(self._metadata.image)
         for asked, listener in zip(self._config.client_listeners, self._listeners, strict=True):
             wire = WireServer(
                 listener,
                 dispatcher,
-                wire_config(config),
+                wire_config(self._config),
                 errors=errors,
                 features=lambda: features_of(self._metadata, self._quorum),
                 listener_name=asked.name,
+                quotas=self._connections,
             )
             servers.append(wire)
         # A connection waits unanswered until this node's own metadata has it as a broker that serves: who is
@@ -297,8 +304,7 @@ class BrokerNode:
         """Put the settings that may change while the broker runs into effect."""
         config = self._config.with_dynamic(dynamic_values(image, self._config.static))
         self.replicas.reconfigure(replication_config(config))
-        for server in self._servers:
-            server.reconfigure(wire_config(config))
+        self._connections.reconfigure(connection_rules(config))
 
     def _coordinate(self, each: PartitionDelta) -> None:
         if each.after is None:
@@ -389,10 +395,17 @@ def group_config(config: ServerConfig) -> GroupConfig:
     )
 
 
-def wire_config(config: ServerConfig) -> KafkaServerConfig:
-    return KafkaServerConfig(
+def connection_rules(config: ServerConfig) -> ConnectionRules:
+    return ConnectionRules(
         max_connections=config.int("max.connections"),
         max_connections_per_ip=config.int("max.connections.per.ip"),
+        per_ip_overrides=overrides_of(config.values["max.connections.per.ip.overrides"]),
+        creation_rate=config.int("max.connection.creation.rate"),
+    )
+
+
+def wire_config(config: ServerConfig) -> KafkaServerConfig:
+    return KafkaServerConfig(
         request_max_bytes=config.int("socket.request.max.bytes"),
         queued_max_request_bytes=config.int("queued.max.request.bytes"),
         idle_timeout_s=config.seconds("connections.max.idle.ms"),

@@ -13,7 +13,7 @@ from quorate.broker.controller_channel import ControllerChannel
 from quorate.broker.metadata import MetadataDelta, MetadataImage
 from quorate.broker.metadata_cache import MetadataCache, whole_image
 from quorate.broker.settings import ServerConfig
-from quorate.broker.wire import KafkaServerConfig, WireServer
+from quorate.broker.wire import ConnectionRules, KafkaServerConfig, WireServer
 from quorate.metrics import ControllerStats
 from quorate.raft import Quorum
 from quorate.runtime import Runtime, get_logger
@@ -111,7 +111,7 @@ async def controller_clients(
             None,
             ControllerDispatcher(node),
             KafkaServerConfig(
-                max_connections=_CONNECTIONS_MAX,
+                connections=ConnectionRules(max_connections=_CONNECTIONS_MAX),
                 request_max_bytes=_REQUEST_BYTES_MAX,
                 idle_timeout_s=config.seconds("connections.max.idle.ms"),
             ),

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from quorate.runtime.slices import SLICE_SECONDS, Mapped, Slices, Steps, at_once, in_slices, let_go
     from quorate.runtime.tasks import Tasks
     from quorate.runtime.timers import Timers
+    from quorate.runtime.token_bucket import QuotaWindows, TokenBucket
     from quorate.runtime.work import WORK
 
 _HOMES = {
@@ -86,6 +87,8 @@ _HOMES = {
     "let_go": "quorate.runtime.slices",
     "Tasks": "quorate.runtime.tasks",
     "Timers": "quorate.runtime.timers",
+    "QuotaWindows": "quorate.runtime.token_bucket",
+    "TokenBucket": "quorate.runtime.token_bucket",
     "WORK": "quorate.runtime.work",
 }
 
@@ -116,6 +119,7 @@ __all__ = [
     "MissingExtraError",
     "Network",
     "NetworkError",
+    "QuotaWindows",
     "Result",
     "Runtime",
     "Slices",
@@ -123,6 +127,7 @@ __all__ = [
     "Stream",
     "Tasks",
     "Timers",
+    "TokenBucket",
     "WallClock",
     "at_once",
     "get_logger",

@@ -8,7 +8,6 @@ from quorate.broker.apis.controller_dispatch import CONTROLLER_APIS, ControllerD
 from quorate.broker.apis.dispatch import Dispatcher, error_table
 from quorate.broker.apis.leader_readiness import LeaderReadiness
 from quorate.broker.apis.producer_ids import ProducerIdSource
-from quorate.broker.apis.token_bucket import QuotaWindows
 from quorate.broker.apis.topic_creation import TopicCreator
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "Dispatcher",
     "LeaderReadiness",
     "ProducerIdSource",
-    "QuotaWindows",
     "ServingNode",
     "TopicCreator",
     "error_table",

@@ -10,9 +10,9 @@ from typing import Final
 
 import trio
 
-from quorate.broker.apis.token_bucket import QuotaWindows, TokenBucket
 from quorate.broker.metadata import MetadataImage, QuotaEntity, quota_of
 from quorate.broker.wire import RequestContext
+from quorate.runtime import QuotaWindows, TokenBucket
 
 _MOST_CLIENTS: Final = 10_000
 """Whose use is remembered, because clients draw their ids as they like. Above, who was quiet for longest is

@@ -2,7 +2,7 @@
 
 from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.batch_loader import BatchLoader
-from quorate.broker.metadata.broker_keys import BROKER_VALUES, DYNAMIC_KEYS, TOPIC_DEFAULTS
+from quorate.broker.metadata.broker_keys import BROKER_VALUES, DYNAMIC_KEYS, TOPIC_DEFAULTS, overrides_of
 from quorate.broker.metadata.config_key import (
     INT_MAX,
     LONG_MAX,
@@ -82,9 +82,13 @@ from quorate.broker.metadata.metadata_records import (
 from quorate.broker.metadata.metadata_snapshot import ImageLoader
 from quorate.broker.metadata.quota_precedence import (
     CLIENT_QUOTAS,
+    CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
     QuotaKey,
+    connection_rate_of,
     quota_of,
 )
 from quorate.broker.metadata.record_codec import (
@@ -130,7 +134,9 @@ __all__ = [
     "BROKER_KEYS",
     "BROKER_VALUES",
     "CLIENT_QUOTAS",
+    "CONNECTION_CREATION_RATE",
     "CONSUMER_BYTE_RATE",
+    "CONTROLLER_MUTATION_RATE",
     "DYNAMIC_KEYS",
     "GROUP_KEYS",
     "INT_MAX",
@@ -144,6 +150,7 @@ __all__ = [
     "MIGRATING",
     "NO_LEADER",
     "PRODUCER_BYTE_RATE",
+    "REQUEST_PERCENTAGE",
     "SUPPORTED_FEATURES",
     "TOPIC_DEFAULTS",
     "TOPIC_KEYS",
@@ -202,6 +209,7 @@ __all__ = [
     "changed",
     "check_together",
     "check_value",
+    "connection_rate_of",
     "decode",
     "describe_all_brokers",
     "describe_broker",
@@ -226,6 +234,7 @@ __all__ = [
     "of_group",
     "of_topic",
     "only",
+    "overrides_of",
     "partition_id",
     "placed",
     "quota_entity",

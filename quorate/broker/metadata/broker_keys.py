@@ -1,6 +1,7 @@
 """The keys of brokers that the metadata knows: those that set defaults of topics, and those that may change
 while brokers run (KIP-226)."""
 
+import ipaddress
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -13,6 +14,7 @@ from quorate.broker.metadata.config_key import (
     UpdateMode,
     ValueType,
     number,
+    split_list,
 )
 from quorate.broker.metadata.topic_keys import BROKER_KEYS
 
@@ -38,13 +40,36 @@ def _from_topics() -> Iterator[ConfigKey]:
 TOPIC_DEFAULTS: Final = tuple(_from_topics())
 """The keys that set topics' defaults."""
 
+
+def overrides_of(text: str) -> Mapping[str, int]:
+    """Parse `address:count,address:count`. Raises `ValueError` that says what is wrong."""
+    found: dict[str, int] = {}
+    for item in split_list(text):
+        host, _, count = item.rpartition(":")
+        try:
+            address = str(ipaddress.ip_address(host.strip().removeprefix("[").removesuffix("]")))
+        except ValueError:
+            raise ValueError(f"{item!r:.60} is not address:count, with an IP address") from None
+        number(0, INT_MAX)(count)
+        if address in found:
+            raise ValueError(f"it names {address} twice; name each address once")
+        found[address] = int(count)
+    return MappingProxyType(found)
+
+
+def _check_overrides(text: str) -> None:
+    overrides_of(text)
+
+
 _ABOUT_BROKERS: Final = (
     ConfigKey(
         name="max.connections",
         type=ValueType.INT,
         default="10000",
         check=number(1, INT_MAX),
-        doc="The maximum number of client connections of a listener.",
+        doc="The maximum number of connections of a broker, over its listeners. At it, clients wait. A "
+        "broker that connects to a listener of its own takes the place of the client that was silent for "
+        "longest.",
         kafkas_default="2147483647",
         update=UpdateMode.CLUSTER_WIDE,
     ),
@@ -53,7 +78,25 @@ _ABOUT_BROKERS: Final = (
         type=ValueType.INT,
         default=str(INT_MAX),
         check=number(1, INT_MAX),
-        doc="The maximum number of client connections of a listener from one address.",
+        doc="The maximum number of connections from one address.",
+        update=UpdateMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        name="max.connections.per.ip.overrides",
+        type=ValueType.STRING,
+        default="",
+        check=_check_overrides,
+        doc="Other maximums for some addresses: address:count, separated by commas.",
+        why="Kafka takes names of hosts too, and looks them up.",
+        update=UpdateMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        name="max.connection.creation.rate",
+        type=ValueType.INT,
+        default=str(INT_MAX),
+        check=number(1, INT_MAX),
+        doc="The maximum number of connections that a broker accepts per second, after a burst of ten "
+        "seconds' worth. Above it, clients wait. A listener of the brokers alone is free of it.",
         update=UpdateMode.CLUSTER_WIDE,
     ),
     ConfigKey(

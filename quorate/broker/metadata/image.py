@@ -5,6 +5,7 @@ what it has appended and that is not committed yet, and throws the copy away whe
 """
 
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import assert_never
@@ -74,6 +75,7 @@ class MetadataImage:
         "_next_producer_id",
         "_owner",
         "_partitions",
+        "_quota_counts",
         "_quotas",
         "_shared",
         "_tallies",
@@ -96,6 +98,8 @@ class MetadataImage:
         self._configs: dict[ConfigResource, Mapping[str, str]] = {}
         self._features: dict[str, int] = {}
         self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
+        self._quota_counts: Counter[str] = Counter()
+        """By key, how many entities have it."""
         self._next_producer_id = 0
         self._tallies = Tallies()
         self._shared = SharedParts()
@@ -115,6 +119,7 @@ class MetadataImage:
         twin._configs = self._configs.copy()
         twin._features = self._features.copy()
         twin._quotas = self._quotas.copy()
+        twin._quota_counts = self._quota_counts.copy()
         twin._next_producer_id = self._next_producer_id
         twin._tallies = self._tallies.copy()
         twin._shared = self._shared
@@ -250,6 +255,10 @@ class MetadataImage:
     def has_quotas(self) -> bool:
         """True if any client has a quota."""
         return bool(self._quotas)
+
+    def has_quota(self, key: str) -> bool:
+        """True if any client or address has this quota."""
+        return self._quota_counts[key] > 0
 
     def quota_entities(self) -> Iterator[QuotaEntity]:
         """Return the entities that have quotas."""
@@ -416,8 +425,9 @@ class MetadataImage:
     def _set_quota(self, record: ClientQuota) -> None:
         held = dict(self._quotas.get(record.entity, _NO_QUOTAS))
         if record.value is None:
-            held.pop(record.key, None)
+            self._quota_counts[record.key] -= held.pop(record.key, None) is not None
         else:
+            self._quota_counts[record.key] += record.key not in held
             held[record.key] = record.value
         if held:
             self._quotas[record.entity] = MappingProxyType(held)

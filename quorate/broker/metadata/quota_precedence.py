@@ -1,5 +1,7 @@
-"""The quotas of clients, and which entity's counts for whom (KIP-55, KIP-257, KIP-546)."""
+"""The quotas of clients and addresses, and which entity's counts for whom (KIP-55, KIP-124, KIP-257, KIP-546,
+KIP-599, KIP-612)."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -10,23 +12,33 @@ from quorate.broker.metadata.metadata_records import QuotaEntity
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaKey:
-    """`most`: the highest value (inclusive)."""
+    """`most`: the highest value (inclusive). `whole`: it has no fraction. `of_addresses`: addresses have it,
+    and no users and client ids."""
 
     most: float
+    whole: bool = True
+    of_addresses: bool = False
 
 
 CLIENT_QUOTAS: Final[Mapping[str, QuotaKey]] = MappingProxyType(
     {
         PRODUCER_BYTE_RATE: QuotaKey(most=float((1 << 63) - 1)),
         CONSUMER_BYTE_RATE: QuotaKey(most=float((1 << 63) - 1)),
+        REQUEST_PERCENTAGE: QuotaKey(most=math.inf, whole=False),
+        CONTROLLER_MUTATION_RATE: QuotaKey(most=math.inf, whole=False),
+        CONNECTION_CREATION_RATE: QuotaKey(most=float((1 << 31) - 1), of_addresses=True),
     }
 )
-"""Bytes per second. Kafka has three more, `request_percentage`, `controller_mutation_rate` and
-`connection_creation_rate`, which nothing here would enforce: they are refused."""
+"""Bytes per second; the share of the time of a broker's event loop, in percent; partitions per second that
+the controller creates or deletes; new connections per second. Each broker gives a client that much, and of
+the partitions the controller."""
 
 
 def quota_of(
@@ -39,6 +51,16 @@ def quota_of(
         quota = image.quotas(entity).get(key)
         if quota is not None:
             return shared, quota
+    return None
+
+
+def connection_rate_of(image: MetadataImage, address: str) -> float | None:
+    """Return how many connections per second the address may open; None for no limit. Those that the default
+    stands for have a quota each."""
+    for entity in (QuotaEntity(ip=address), QuotaEntity(ip="")):
+        quota = image.quotas(entity).get(CONNECTION_CREATION_RATE)
+        if quota is not None:
+            return quota
     return None
 
 

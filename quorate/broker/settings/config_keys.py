@@ -237,6 +237,8 @@ _OWN_KEYS: Final = (
         "The maximum size of a request, and of a produced batch after decompression."),
     DYNAMIC_KEYS["max.connections"],
     DYNAMIC_KEYS["max.connections.per.ip"],
+    DYNAMIC_KEYS["max.connections.per.ip.overrides"],
+    DYNAMIC_KEYS["max.connection.creation.rate"],
     _long("connections.max.idle.ms", 600_000, 1, "The time after which an idle connection is closed."),
     _long("queued.max.request.bytes", 256 << 20, 1,
         "The maximum size of all requests of a listener in memory. A connection waits while there is no "

@@ -7,6 +7,7 @@ answers back in order.
 """
 
 from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.connection_quotas import ConnectionQuotas, ConnectionRules
 from quorate.broker.wire.exchanges import (
     Answer,
     CloseConnection,
@@ -27,6 +28,8 @@ __all__ = [
     "Answer",
     "ApiKey",
     "CloseConnection",
+    "ConnectionQuotas",
+    "ConnectionRules",
     "Deferred",
     "EncodedResponse",
     "ErrorTable",

@@ -113,6 +113,11 @@ class Connection:
         self._send_deadline = math.inf
         self.requests = 0
 
+    @property
+    def last_active(self) -> float:
+        """When the peer last sent or took something, on trio's clock."""
+        return self._last_active
+
     async def run(self) -> None:
         """Serve until the connection is over. The stream is closed then, however it ended."""
         try:

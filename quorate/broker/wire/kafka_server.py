@@ -1,9 +1,8 @@
 """The listener that clients connect to."""
 
 import math
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import trio
@@ -11,6 +10,7 @@ import trio
 from quorate.broker.wire.api import SERVED_TO_CLIENTS
 from quorate.broker.wire.budget import MemoryBudget
 from quorate.broker.wire.connection import Connection, ConnectionLimits, ResponseBudget
+from quorate.broker.wire.connection_quotas import ConnectionQuotas, ConnectionRules, Place, address_of
 from quorate.broker.wire.exchanges import ConnectionContext, RequestHandler
 from quorate.broker.wire.feature_levels import NO_FEATURES, Features
 from quorate.broker.wire.framing import MAX_FRAME_BYTES
@@ -21,19 +21,20 @@ log = get_logger(__name__)
 
 _MIB = 1024 * 1024
 _REFUSALS_SAID_EVERY_S: Final = 1.0
+_MOST_HELD_BACK: Final = 1000
+"""Connections that wait to be closed. Others beyond it are closed at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaServerConfig:
-    """Bytes and seconds. Kafka's names: `max.connections`, `max.connections.per.ip`,
-    `socket.request.max.bytes`, `queued.max.request.bytes`, `connections.max.idle.ms`.
+    """Bytes and seconds. Kafka's names: `socket.request.max.bytes`, `queued.max.request.bytes`,
+    `connections.max.idle.ms`. `connections`: the rules of a listener that shares its quotas with no other.
 
     Kafka's defaults for connections and queued bytes are unlimited; ours are not, so that memory is bounded
     without anybody's tuning.
     """
 
-    max_connections: int = 10_000
-    max_connections_per_ip: int = 2_147_483_647
+    connections: ConnectionRules = field(default_factory=ConnectionRules)
     request_max_bytes: int = MAX_FRAME_BYTES
     queued_max_request_bytes: int = 256 * _MIB
     queued_max_response_bytes: int = 256 * _MIB
@@ -67,9 +68,10 @@ class WireServer:
         features: Callable[[], Features] = lambda: NO_FEATURES,
         listener_name: str = "PLAINTEXT",
         served: frozenset[int] = SERVED_TO_CLIENTS,
+        quotas: ConnectionQuotas | None = None,
     ) -> None:
         """`listener`: None if another one accepts the connections, and passes them to `serve`. `served`: the
-        keys of the APIs of this listener."""
+        keys of the APIs of this listener. `quotas`: those of all listeners of the node; its own without."""
         self._listener = listener
         self._served = served
         self._handler = handler
@@ -78,7 +80,8 @@ class WireServer:
         self._features = features
         self._listener_name = listener_name
         self._connections: dict[int, Connection] = {}
-        self._by_host: Counter[str] = Counter()
+        self._quotas = quotas or ConnectionQuotas(config.connections)
+        self._held_back = 0
         self._refusal_said_at = -math.inf
         self._accepted = 0
         self._refused = 0
@@ -91,15 +94,6 @@ class WireServer:
             idle_timeout_s=config.idle_timeout_s,
             frame_timeout_s=config.frame_timeout_s,
             send_timeout_s=config.send_timeout_s,
-        )
-
-    def reconfigure(self, config: KafkaServerConfig) -> None:
-        """Let `max_connections` and `max_connections_per_ip` of `config` apply from now on. Connections that
-        are open stay open."""
-        self._config = replace(
-            self._config,
-            max_connections=config.max_connections,
-            max_connections_per_ip=config.max_connections_per_ip,
         )
 
     def statistics(self) -> ServerStatistics:
@@ -120,12 +114,24 @@ class WireServer:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._sweep)
                 while True:
-                    stream = await self._listener.accept()
-                    connection = self._admitted(stream)
-                    if connection is not None:
-                        nursery.start_soon(self._run, *connection)
+                    await self._accept_next(self._listener, nursery)
         finally:
             self._listener.close()
+
+    async def _accept_next(self, listener: Listener, nursery: trio.Nursery) -> None:
+        stream = await listener.accept()
+        taken = False
+        try:
+            await self._quotas.wait_turn(self._listener_name)
+            too_quick_s = self._quotas.too_quick_s(address_of(stream.peer))
+            if too_quick_s > 0:
+                nursery.start_soon(self._hold_back, stream, too_quick_s)
+            elif (connection := self._admitted(stream)) is not None:
+                nursery.start_soon(self._run, *connection)
+            taken = True
+        finally:
+            if not taken:
+                stream.close()
 
     async def serve(self, stream: Stream) -> None:
         """Serve a connection that somebody else accepted, until it is over."""
@@ -133,13 +139,28 @@ class WireServer:
         if connection is not None:
             await self._run(*connection)
 
-    def _refusal(self, host: str) -> str | None:
-        """Return the reason to refuse one more connection from `host`, or None."""
-        config = self._config
-        if len(self._connections) >= config.max_connections:
-            return f"{config.max_connections} are open (max.connections)"
-        if self._by_host[host] >= config.max_connections_per_ip:
-            return f"{config.max_connections_per_ip} of {host} are open (max.connections.per.ip)"
+    async def _hold_back(self, stream: Stream, seconds: float) -> None:
+        """Close a connection of an address that opens them too quickly, after a while: most clients try again
+        at once (KIP-612)."""
+        room = None if self._listener is None else self._listener.room()
+        self._held_back += 1
+        try:
+            if self._held_back <= _MOST_HELD_BACK and (room is None or room > 0):
+                await trio.sleep(seconds)
+        finally:
+            self._held_back -= 1
+            self._refuse(
+                stream, f"{address_of(stream.peer)} opens them too quickly (connection_creation_rate)"
+            )
+
+    def _refusal(self, address: str) -> str | None:
+        """Return the reason to refuse one more connection from `address`, or None."""
+        quotas = self._quotas
+        if quotas.full(self._listener_name):
+            return f"{quotas.count} are open (max.connections)"
+        refusal = quotas.refusal(address)
+        if refusal is not None:
+            return refusal
         room = None if self._listener is None else self._listener.room()
         if room is not None and room <= 0:
             return (
@@ -158,14 +179,14 @@ class WireServer:
             self._refusal_said_at = now
         stream.close()
 
-    def _admitted(self, stream: Stream) -> tuple[ConnectionContext, Connection] | None:
+    def _admitted(self, stream: Stream) -> tuple[ConnectionContext, Connection, Place] | None:
         """Return what serves the stream; None if it was refused."""
-        refusal = self._refusal(_host_of(stream.peer))
+        address = address_of(stream.peer)
+        refusal = self._refusal(address)
         if refusal is not None:
             self._refuse(stream, refusal)
             return None
         self._accepted += 1
-        self._by_host[_host_of(stream.peer)] += 1
         context = ConnectionContext(id=self._accepted, peer=stream.peer, listener=self._listener_name)
         connection = Connection(
             stream,
@@ -179,9 +200,9 @@ class WireServer:
             served=self._served,
         )
         self._connections[context.id] = connection
-        return context, connection
+        return context, connection, self._quotas.add(self._listener_name, address, connection)
 
-    async def _run(self, context: ConnectionContext, connection: Connection) -> None:
+    async def _run(self, context: ConnectionContext, connection: Connection, place: Place) -> None:
         try:
             await connection.run()
         except Exception as error:
@@ -189,10 +210,7 @@ class WireServer:
             log.error("connection failed", peer=context.peer, exc_info=error)
         finally:
             del self._connections[context.id]
-            host = _host_of(context.peer)
-            self._by_host[host] -= 1
-            if not self._by_host[host]:
-                del self._by_host[host]
+            self._quotas.remove(place)
 
     async def _sweep(self) -> None:
         """Enforce all deadlines of all connections with one timer."""
@@ -224,11 +242,6 @@ class WireServer:
             wanted -= held
             if wanted <= 0:
                 return
-
-
-def _host_of(peer: str) -> str:
-    """Return the host of `host:port`."""
-    return peer.rpartition(":")[0]
 
 
 async def serve(

@@ -13,7 +13,14 @@ from quorate.broker.controller.rpc.quota_rpc import (
 )
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import ClientQuota, QuotaEntity
-from quorate.broker.metadata.quota_precedence import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, quota_of
+from quorate.broker.metadata.quota_precedence import (
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    connection_rate_of,
+    quota_of,
+)
 from quorate.error_code import ErrorCode
 
 
@@ -50,6 +57,42 @@ def test_a_default_has_no_name(cluster) -> None:
     assert cluster.image.quotas(QuotaEntity(user="", client_id="app")) == {"consumer_byte_rate": 12.0}
 
 
+def test_percentages_and_rates_of_partitions_may_have_a_fraction(cluster) -> None:
+    rates = alteration({"client-id": "app"}, request_percentage=0.5, controller_mutation_rate=2.5)
+    assert alter(cluster, rates) == [FINE]
+    held = cluster.image.quotas(QuotaEntity(client_id="app"))
+    assert held == {"request_percentage": 0.5, "controller_mutation_rate": 2.5}
+
+
+def test_an_image_knows_which_quotas_anybody_has(cluster) -> None:
+    assert not cluster.image.has_quota(REQUEST_PERCENTAGE)
+    for user in ("ann", "bob"):
+        for percent in (5, 6):
+            alter(cluster, alteration({"user": user}, request_percentage=percent, producer_byte_rate=1))
+    for user in ("ann", "ann", "cat"):
+        assert cluster.image.has_quota(REQUEST_PERCENTAGE)
+        alter(cluster, alteration({"user": user}, request_percentage=None))
+    assert cluster.image.copy().has_quota(REQUEST_PERCENTAGE), "bob has one"
+    alter(cluster, alteration({"user": "bob"}, request_percentage=None))
+    assert not cluster.image.has_quota(REQUEST_PERCENTAGE)
+    assert cluster.image.has_quota(PRODUCER_BYTE_RATE)
+
+
+def test_addresses_have_one_form_and_come_before_their_default() -> None:
+    image = MetadataImage()
+    for offset, (ip, rate) in enumerate((("", 5.0), ("10.0.0.1", 1.0), ("::1", 2.0))):
+        record = ClientQuota(entity=QuotaEntity(ip=ip), key=CONNECTION_CREATION_RATE, value=rate)
+        image.apply(record, offset=offset, epoch=1)
+    rates = [connection_rate_of(image, each) for each in ("10.0.0.1", "::1", "10.0.0.2")]
+    assert rates == [1.0, 2.0, 5.0]
+    assert connection_rate_of(MetadataImage(), "10.0.0.1") is None
+
+
+def test_an_ip_is_stored_as_connections_show_it(cluster) -> None:
+    assert alter(cluster, alteration({"ip": "0:0::1"}, connection_creation_rate=7)) == [FINE]
+    assert connection_rate_of(cluster.image, "::1") == 7
+
+
 def test_what_is_held_already_takes_no_record(cluster) -> None:
     alter(cluster, alteration({"user": "ann"}, producer_byte_rate=5))
     held = len(cluster.log)
@@ -67,13 +110,16 @@ def test_what_is_held_already_takes_no_record(cluster) -> None:
         ({"user": "a" * 5000}, {"producer_byte_rate": 1}, "more than 4096 characters"),
         ({"user": "a", "ip": "1.2.3.4"}, {"producer_byte_rate": 1}, "can't be combined"),
         ({"ip": "nowhere"}, {"connection_creation_rate": 1}, "'nowhere' is no IP address"),
-        ({"ip": "1.2.3.4"}, {"connection_creation_rate": 1}, "isn't enforced by this version"),
-        ({"ip": "1.2.3.4"}, {"producer_byte_rate": 1}, "is no quota of this entity"),
-        ({"user": "a"}, {"controller_mutation_rate": 1}, "isn't enforced by this version"),
+        ({"ip": "1.2.3.4"}, {"connection_creation_rate": 1.5}, "must be a whole number"),
+        ({"ip": "1.2.3.4"}, {"connection_creation_rate": 1 << 31}, "must be at most"),
+        ({"ip": None}, {"producer_byte_rate": 1}, "it may have connection_creation_rate"),
+        ({"user": "a"}, {"connection_creation_rate": 1}, "is no quota of this entity"),
+        ({"user": "a"}, {"controller_mutation_rate": 0}, "must be greater than 0"),
+        ({"user": "a"}, {"request_percentage": float("inf")}, "must be greater than 0"),
         (
             {"user": "a"},
             {"bytes": 1},
-            "it may have consumer_byte_rate, producer_byte_rate",
+            "may have consumer_byte_rate, controller_mutation_rate, producer_byte_rate, request_percentage",
         ),
         ({"user": "a"}, {"producer_byte_rate": 0}, "must be greater than 0"),
         ({"user": "a"}, {"producer_byte_rate": -1}, "must be greater than 0"),

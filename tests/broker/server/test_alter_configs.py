@@ -299,6 +299,21 @@ async def test_connection_limits_change_while_brokers_run(make_nodes: MakeNodes)
                 await nodes.servers[1].wait_ready()
 
 
+async def test_an_address_may_have_another_number_of_connections(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    overrides = "max.connections.per.ip.overrides"
+    async with nodes.client(1) as client:
+        assert await alter(client, resource(BROKER, "", (overrides, SET, "10.0.0.1:7, 127.0.0.1:1"))) == [0]
+        with pytest.raises(NetworkError):
+            async with nodes.client(1):
+                pass
+        for wrong in ("localhost:5", "127.0.0.1", "127.0.0.1:-1", "10.0.0.1:1,10.0.0.1:2"):
+            assert await alter(client, resource(BROKER, "", (overrides, SET, wrong))) == [42], wrong
+        assert await alter(client, resource(BROKER, "", (overrides, DELETE, ""))) == [0]
+        async with nodes.client(1):
+            pass
+
+
 async def test_the_expiration_of_producers_reaches_the_partitions(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(1)
     replicas = nodes.servers[1].broker.replicas

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import WireClient
+from quorate.runtime import NetworkError
 from tests.broker.server.test_apis import create
 
 MakeNodes = Callable[..., Any]
@@ -117,6 +118,25 @@ async def test_a_refused_quota_says_why(make_nodes: MakeNodes) -> None:
         assert [(part.entity_type, part.entity_name) for part in refused.entity] == [("user", "ann")]
         infinite = await alter(client, {"user": "ann"}, producer_byte_rate=float("inf"))
         assert infinite.error_code is ErrorCode.invalid_request
+
+
+async def test_an_address_that_connects_too_quickly_is_closed(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1)
+    async with nodes.client(1) as client:
+        altered = await alter(client, {"ip": "127.0.0.1"}, connection_creation_rate=1)
+        assert altered.error_code is ErrorCode.none, altered.error_message
+        assert await describe(client, ("ip", ANY, None)) == {
+            (("ip", "127.0.0.1"),): {"connection_creation_rate": 1.0}
+        }
+        opened = 0
+        with pytest.raises(NetworkError):
+            for _ in range(20):
+                async with nodes.client(1):
+                    opened += 1
+        assert 10 <= opened <= 12, f"{opened} connections at once, of 10"
+        await alter(client, {"ip": "127.0.0.1"}, connection_creation_rate=None)
+        async with nodes.client(1):
+            pass
 
 
 QUOTA = 20_000

@@ -473,41 +473,6 @@ async def test_slow_senders_pay_first_where_memory_is_short(autojump_clock):
     assert [line["peer"].partition(":")[0] for line in closed] == ["slow-0"], "the slowest goes, and no other"
 
 
-async def test_more_connections_than_allowed_are_refused(autojump_clock):
-    async with serving(Handler(), max_connections=2) as (net, server):
-        async with client(net, "a"), client(net, "b"):
-            refused = await net.for_node("c").connect(HOME)
-            assert await read_until_closed(refused) == b""
-            assert server.statistics().connections_refused == 1
-        await trio.sleep(1)
-        async with client(net, "c"):
-            pass
-
-
-async def test_one_address_gets_no_more_connections_than_it_may_have(autojump_clock):
-    async with serving(Handler(), max_connections_per_ip=2) as (net, server):
-        async with client(net, "greedy"), client(net, "greedy"):
-            refused = await net.for_node("greedy").connect(HOME)
-            assert await read_until_closed(refused) == b""
-            async with client(net, "modest"):
-                assert server.statistics().connections == 3
-        await trio.sleep(1)
-        async with client(net, "greedy"):
-            assert server.statistics().connections_refused == 1
-
-
-async def test_the_limits_of_connections_may_change_while_the_listener_serves(autojump_clock):
-    async with serving(Handler(), max_connections=3) as (net, server), client(net, "a"), client(net, "a"):
-        server.reconfigure(KafkaServerConfig(max_connections=3, max_connections_per_ip=2))
-        assert await read_until_closed(await net.for_node("a").connect(HOME)) == b""
-        server.reconfigure(KafkaServerConfig(max_connections=2))
-        assert await read_until_closed(await net.for_node("b").connect(HOME)) == b""
-        assert server.statistics().connections == 2, "what is open stays open"
-        server.reconfigure(KafkaServerConfig(max_connections=3))
-        async with client(net, "a"):
-            assert server.statistics().connections_refused == 2
-
-
 async def test_clients_get_none_of_the_descriptors_that_logs_and_nodes_need(autojump_clock):
     with captured_logs() as lines:
         async with serving(Handler()) as (net, server), client(net, "first"):

@@ -21,9 +21,6 @@ from quorate.error_code import ErrorCode
 
 _TYPES: Final[Mapping[str, str]] = MappingProxyType({"user": "user", "client-id": "client_id", "ip": "ip"})
 """The fields of a `QuotaEntity` by Kafka's names."""
-_NOT_ENFORCED: Final = frozenset(
-    {"request_percentage", "controller_mutation_rate", "connection_creation_rate"}
-)
 _MAX_NAME: Final = 1 << 12
 
 
@@ -109,11 +106,12 @@ def _address(text: str) -> str:
 
 
 def _check(operation: QuotaOperation, entity: QuotaEntity) -> None:
-    if operation.key in _NOT_ENFORCED:
-        raise _invalid(f"{operation.key} isn't enforced by this version of quorate.")
     quota = CLIENT_QUOTAS.get(operation.key)
-    if quota is None or entity.ip is not None:
-        allowed = ", ".join(sorted(CLIENT_QUOTAS)) if entity.ip is None else "none in this version of quorate"
+    of_address = entity.ip is not None
+    if quota is None or quota.of_addresses is not of_address:
+        allowed = ", ".join(
+            sorted(name for name, each in CLIENT_QUOTAS.items() if each.of_addresses is of_address)
+        )
         raise _invalid(f"{operation.key!r:.60} is no quota of this entity; it may have {allowed}.")
     if operation.value is not None:
         _check_value(operation.key, operation.value, quota)
@@ -122,7 +120,7 @@ def _check(operation: QuotaOperation, entity: QuotaEntity) -> None:
 def _check_value(key: str, number: float, quota: QuotaKey) -> None:
     if not math.isfinite(number) or number <= 0:
         raise _invalid(f"{key} is {number:g}; it must be greater than 0. Remove it for no limit.")
-    if number != math.floor(number):
+    if quota.whole and number != math.floor(number):
         raise _invalid(f"{key} is {number:g}; it must be a whole number.")
     if number > quota.most:
         raise _invalid(f"{key} is {number:g}; it must be at most {quota.most:g}.")

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.apis.token_bucket import QuotaWindows, TokenBucket
+from quorate.runtime.token_bucket import QuotaWindows, TokenBucket
 
 BURST_S = QuotaWindows(count=11, size_s=1.0).burst_s
 

@@ -1,7 +1,7 @@
-"""A token bucket: what a client may still use of its quota.
+"""A token bucket: what may still be used of a quota.
 
-Kafka measures bytes and request time by a rate over windows, which forgets what was used as they pass: a
-client that obeys may have a full burst again after each wait. Its token bucket, which it has for the
+Kafka measures bytes, request time and connections by a rate over windows, which forgets what was used as they
+pass: a client that obeys may have a full burst again after each wait. Its token bucket, which it has for the
 mutations of the controller alone (KIP-599), never gives more than the quota and one burst.
 """
 
@@ -23,8 +23,8 @@ class QuotaWindows:
 
 
 class TokenBucket:
-    """Of one client and one quota. It holds what was used and is not paid for by time yet, so a quota that
-    changes counts at once."""
+    """Of one user of a quota, such as a client. It holds what was used and is not paid for by time yet, so a
+    quota that changes counts at once."""
 
     __slots__ = ("_burst_s", "_paid_until", "_used")
 
