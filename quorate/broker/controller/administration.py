@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from quorate.broker.controller.chores import LOOKS_PER_CHANGE
+from quorate.broker.controller.mutation_quotas import MutationQuotas
 from quorate.broker.controller.operations import (
     MAX_NEW_PARTITIONS,
     Outcome,
@@ -64,6 +65,9 @@ class Performs(Protocol):
     @property
     def static(self) -> Mapping[str, str]: ...
 
+    @property
+    def mutations(self) -> MutationQuotas: ...
+
     async def perform_portions(
         self,
         items: Sequence[T],
@@ -97,6 +101,7 @@ class Administration:
 
     async def _delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         asked = Counter(request.topics)
+        quota = self._controller.mutations.of(request.who)
 
         def cost(ref: TopicRef) -> int:
             # A partition that goes costs less than one that changes.
@@ -105,20 +110,31 @@ class Administration:
 
         answers = await self._controller.perform_portions(
             request.topics,
-            lambda part, image: delete_topics(image, replace(request, topics=part), asked=asked),
+            lambda part, image: delete_topics(
+                image, replace(request, topics=part), asked=asked, charge=quota.charge
+            ),
             DeleteTopicsResponse,
             cost=cost,
         )
-        return replace(answers[-1], topics=joined_once(each.topics for each in answers))
+        return replace(
+            answers[-1],
+            topics=joined_once(each.topics for each in answers),
+            throttle_ms=quota.throttle_ms,
+        )
 
     async def _create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
         asked = Counter(topic.name for topic in request.topics)
+        quota = self._controller.mutations.of(request.who)
 
         def steps(
             part: tuple[MorePartitions, ...], image: MetadataImage
         ) -> Steps[Outcome[CreatePartitionsResponse]]:
             return create_partitions(
-                image, replace(request, topics=part), asked=asked, too_many=total > MAX_NEW_PARTITIONS
+                image,
+                replace(request, topics=part),
+                asked=asked,
+                too_many=total > MAX_NEW_PARTITIONS,
+                charge=quota.charge,
             )
 
         def cost(item: MorePartitions) -> int:
@@ -133,7 +149,11 @@ class Administration:
             cost=cost,
             steps=steps,
         )
-        return replace(answers[-1], topics=joined_once(each.topics for each in answers))
+        return replace(
+            answers[-1],
+            topics=joined_once(each.topics for each in answers),
+            throttle_ms=quota.throttle_ms,
+        )
 
     async def _shrink_topics(self, request: ShrinkTopicsRequest) -> ShrinkTopicsResponse:
         asked = Counter(topic.name for topic in request.topics)

@@ -25,6 +25,7 @@ from quorate.broker.controller.broker_watch import BrokerWatch
 from quorate.broker.controller.chores import Chores
 from quorate.broker.controller.controller_telemetry import ControllerTelemetry, NoControllerTelemetry
 from quorate.broker.controller.metadata_log import MetadataLog
+from quorate.broker.controller.mutation_quotas import MutationQuotas
 from quorate.broker.controller.operations import (
     Departure,
     Draw,
@@ -143,6 +144,7 @@ class Controller:
         self._wall_clock = wall_clock
         self._progress = progress or BrokerProgress()
         self._active: Tenure | None = None
+        self.mutations = MutationQuotas(lambda: self.image)
         self._wake = trio.Event()
         self._rested = True
         """No piece of work was done in this pass of the event loop, and none is waiting."""
@@ -502,6 +504,7 @@ class Controller:
         defaults = self._settings.topic_defaults
         asked = Counter(topic.name for topic in request.topics)
         too_many = asks_too_much(request, defaults)
+        quota = self.mutations.of(request.who)
 
         def steps(part: tuple[NewTopic, ...], image: MetadataImage) -> Steps[Outcome[CreateTopicsResponse]]:
             draws = [
@@ -519,6 +522,7 @@ class Controller:
                 defaults=defaults,
                 asked=asked,
                 too_many=too_many,
+                charge=quota.charge,
             )
 
         answers = await self.perform_portions(
@@ -528,7 +532,11 @@ class Controller:
             cost=(lambda topic: 1) if too_many else defaults.partitions_of,
             steps=steps,
         )
-        return replace(answers[-1], topics=joined_once(each.topics for each in answers))
+        return replace(
+            answers[-1],
+            topics=joined_once(each.topics for each in answers),
+            throttle_ms=quota.throttle_ms,
+        )
 
     async def _allocate_producer_ids(
         self, request: AllocateProducerIdsRequest

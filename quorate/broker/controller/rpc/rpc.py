@@ -189,9 +189,22 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Requester:
+    """The client that a broker asks for. Its rate of changes is bounded (KIP-599)."""
+
+    user: str
+    client_id: str
+    strict: bool
+    """True if its version of the request has THROTTLING_QUOTA_EXCEEDED. For an older one, what it wants is
+    done, and it waits afterwards."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicsRequest(Request["CreateTopicsResponse"]):
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
+    who: Requester | None = None
+    """None: a broker asks for itself."""
 
     def attempt(self, entropy: Entropy) -> Self:
         """Return the request with new ids."""
@@ -221,6 +234,8 @@ class CreatedTopic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicsResponse(Response):
     topics: tuple[CreatedTopic, ...] = ()
+    throttle_ms: int = 0
+    """The time that the client has to wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +251,7 @@ class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
     repeatable: ClassVar[bool] = False
     """Another topic may have the name by then."""
     topics: tuple[TopicRef, ...]
+    who: Requester | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +265,7 @@ class DeletedTopic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicsResponse(Response):
     topics: tuple[DeletedTopic, ...] = ()
+    throttle_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,12 @@ _topic_name = text(most=1 << 12)
 _value = optional(text())
 
 
+_throttle_ms = integer(low=0)
+_requester = optional(
+    Struct(rpc.Requester, user=text(most=32767), client_id=text(most=32767), strict=boolean).kind
+)
+
+
 _OUTCOME: Final[Mapping[str, Kind[object]]] = {"error": _error, "error_message": _value}
 
 
@@ -233,6 +239,7 @@ _REQUESTS: Final[Messages[rpc.Request[rpc.Response]]] = Messages(
         rpc.CreateTopicsRequest,
         topics=sequence(_new_topic.kind, most=_MAX_ITEMS),
         validate_only=boolean,
+        who=_requester,
     ),
     row(
         37,
@@ -240,6 +247,7 @@ _REQUESTS: Final[Messages[rpc.Request[rpc.Response]]] = Messages(
         topics_rpc.CreatePartitionsRequest,
         topics=sequence(_more_partitions.kind, most=_MAX_ITEMS),
         validate_only=boolean,
+        who=_requester,
     ),
     row(
         10_037,
@@ -248,7 +256,7 @@ _REQUESTS: Final[Messages[rpc.Request[rpc.Response]]] = Messages(
         topics=sequence(_fewer_partitions.kind, most=_MAX_ITEMS),
         validate_only=boolean,
     ),
-    row(20, 0, rpc.DeleteTopicsRequest, topics=sequence(_topic_ref.kind, most=_MAX_ITEMS)),
+    row(20, 0, rpc.DeleteTopicsRequest, topics=sequence(_topic_ref.kind, most=_MAX_ITEMS), who=_requester),
     row(67, 0, rpc.AllocateProducerIdsRequest, broker_id=broker_id, broker_epoch=_epoch64),
     row(
         44,
@@ -317,13 +325,21 @@ _RESPONSES: Final[Messages[rpc.Response]] = Messages(
         **_OUTCOME,
         results=sequence(_directory_assignment_result.kind, most=_MAX_ITEMS),
     ),
-    row(19, 0, rpc.CreateTopicsResponse, **_OUTCOME, topics=sequence(_created_topic.kind, most=_MAX_ITEMS)),
+    row(
+        19,
+        0,
+        rpc.CreateTopicsResponse,
+        **_OUTCOME,
+        topics=sequence(_created_topic.kind, most=_MAX_ITEMS),
+        throttle_ms=_throttle_ms,
+    ),
     row(
         37,
         0,
         topics_rpc.CreatePartitionsResponse,
         **_OUTCOME,
         topics=sequence(_extended_topic.kind, most=_MAX_ITEMS),
+        throttle_ms=_throttle_ms,
     ),
     row(
         10_037,
@@ -332,7 +348,14 @@ _RESPONSES: Final[Messages[rpc.Response]] = Messages(
         **_OUTCOME,
         topics=sequence(_shrunk_topic.kind, most=_MAX_ITEMS),
     ),
-    row(20, 0, rpc.DeleteTopicsResponse, **_OUTCOME, topics=sequence(_deleted_topic.kind, most=_MAX_ITEMS)),
+    row(
+        20,
+        0,
+        rpc.DeleteTopicsResponse,
+        **_OUTCOME,
+        topics=sequence(_deleted_topic.kind, most=_MAX_ITEMS),
+        throttle_ms=_throttle_ms,
+    ),
     row(67, 0, rpc.AllocateProducerIdsResponse, **_OUTCOME, first_producer_id=_epoch64, count=integer(low=0)),
     row(
         44,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from quorate.broker.controller.rpc.rpc import Request, Response
+from quorate.broker.controller.rpc.rpc import Request, Requester, Response
 from quorate.error_code import ErrorCode
 
 
@@ -25,6 +25,7 @@ class MorePartitions:
 class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
     topics: tuple[MorePartitions, ...]
     validate_only: bool = False
+    who: Requester | None = None
 
     def after_unknown_outcome(self) -> Self:
         """Take what this attempt has done, if it has, for done."""
@@ -43,6 +44,7 @@ class ExtendedTopic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitionsResponse(Response):
     topics: tuple[ExtendedTopic, ...] = ()
+    throttle_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

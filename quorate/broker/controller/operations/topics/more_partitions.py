@@ -4,7 +4,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from quorate.broker.controller.operations.outcome import Outcome
-from quorate.broker.controller.operations.topics.new_partitions import TOO_MANY, check_size, new_partitions
+from quorate.broker.controller.operations.topics.new_partitions import (
+    TOO_MANY,
+    Charge,
+    check_size,
+    free,
+    new_partitions,
+)
 from quorate.broker.controller.operations.topics.placement import check_manual, place, place_after
 from quorate.broker.controller.operations.topics.protected_topics import check_unprotected
 from quorate.broker.controller.rpc import (
@@ -24,10 +30,11 @@ def create_partitions(
     *,
     asked: Mapping[str, int] | None = None,
     too_many: bool = False,
+    charge: Charge = free,
 ) -> Steps[Outcome[CreatePartitionsResponse]]:
     """Add to each topic that can be added to; each is atomic. `asked`: how often each name is in the whole
-    request, where this is a portion; `too_many`: that is for more partitions than one may ask for. The image
-    stays as it is between the steps.
+    request, where this is a portion; `too_many`: that is for more partitions than one may ask for;
+    `charge`: who counts new partitions. The image stays as it is between the steps.
 
     A name that is asked for more than once has one result, an error, at its first place.
     """
@@ -42,6 +49,8 @@ def create_partitions(
             if too_many:
                 raise ApiError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
             partitions = yield from _more(image, item)
+            if partitions:
+                charge(len(partitions))
         except ApiError as error:
             results.setdefault(
                 item.name, ExtendedTopic(name=item.name, error=error.code, error_message=error.message)

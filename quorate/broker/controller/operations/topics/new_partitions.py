@@ -1,8 +1,8 @@
 """The records of new partitions, of new topics and of those that there are."""
 
 import uuid
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
 
 from quorate.broker.controller.operations.directory_changes import default_directory
 from quorate.broker.metadata import ApiError, MetadataImage, Partition, TopicState
@@ -21,6 +21,15 @@ TOO_MANY: Final = (
     f"Unable to perform excessively large batch operation: at most {MAX_NEW_PARTITIONS} partitions in one "
     f"request, and {MAX_NEW_REPLICAS} replicas in one topic; ask for some of them at a time."
 )
+
+
+Charge: TypeAlias = Callable[[int], None]
+"""Counts partitions that are to be created or deleted for a client. Raises `ApiError` if they are not to
+be."""
+
+
+def free(partitions: int) -> None:
+    """Count nothing."""
 
 
 def check_size(partitions: int, factor: int) -> None:

@@ -11,7 +11,9 @@ from quorate.broker.controller.operations.outcome import Outcome
 from quorate.broker.controller.operations.topics.new_partitions import (
     MAX_NEW_PARTITIONS,
     TOO_MANY,
+    Charge,
     check_size,
+    free,
     new_partitions,
 )
 from quorate.broker.controller.operations.topics.placement import check_manual, place
@@ -79,10 +81,12 @@ def create_topics(
     defaults: TopicDefaults,
     asked: Mapping[str, int] | None = None,
     too_many: bool | None = None,
+    charge: Charge = free,
 ) -> Steps[Outcome[CreateTopicsResponse]]:
     """Create each topic that can be; each is atomic. `draws`: one for each topic asked for, in order.
     `asked`: how often each name is in the whole request, where this is a portion; `too_many`: whether that is
-    for more partitions than one may ask for. The image stays as it is between the steps.
+    for more partitions than one may ask for; `charge`: who counts new partitions. The image stays as it is
+    between the steps.
 
     A name that is asked for more than once has one result, an error, at its first place.
     """
@@ -113,6 +117,7 @@ def create_topics(
             collisions.claim(topic.name)
             configs = _config_records(topic)
             partitions = yield from _partitions(image, topic, topic_id=topic_id, draw=draw, defaults=defaults)
+            charge(len(partitions))
         except ApiError as error:
             results.append(CreatedTopic(name=topic.name, error=error.code, error_message=error.message))
             continue
@@ -261,10 +266,14 @@ def _automatic(
 
 
 def delete_topics(
-    image: MetadataImage, request: DeleteTopicsRequest, *, asked: Mapping[TopicRef, int] | None = None
+    image: MetadataImage,
+    request: DeleteTopicsRequest,
+    *,
+    asked: Mapping[TopicRef, int] | None = None,
+    charge: Charge = free,
 ) -> Outcome[DeleteTopicsResponse]:
     """Delete each topic named; each is atomic. `asked`: how often each is in the whole request, where this is
-    a portion.
+    a portion; `charge`: who counts the partitions that go.
 
     A topic that is asked for more than once, by its name and by its id too, stays. It has one result for its
     name, and one for its id.
@@ -290,6 +299,7 @@ def delete_topics(
                     "The provided topic name maps to an ID that was already supplied.",
                 )
             check_unprotected(topic.name, "be deleted")
+            charge(len(image.partitions(topic.topic_id)))
         except ApiError as error:
             results[ref] = DeletedTopic(
                 name=ref.name, topic_id=ref.topic_id, error=error.code, error_message=error.message
